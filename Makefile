@@ -7,8 +7,8 @@ EXTRAS ?= test
 BIN := $(VENV)/bin
 PIP := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
 
-# One process runs a whole file of tests, because the tests of a file share fixtures.
-PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile
+# One process runs a whole file of tests, because the tests of a file share fixtures; the files are ordered by us.
+PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Bytecode is kept also where the environment forbids it, as container images often do: hundreds of processes start in the
 # tests, and each would compile the project again.
@@ -49,10 +49,11 @@ check: $(VENV)/.check  ## check format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, list the papers, measure docs/truth.md
+docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, list the papers, measure docs/truth.md and, with jax, docs/xla.md
 	PYTHONPATH=. $(BIN)/python docs/gallery.py
 	PYTHONPATH=. $(BIN)/python docs/papers.py
 	PYTHONPATH=. $(BIN)/python docs/truth.py
+	PYTHONPATH=. $(BIN)/python docs/xla.py
 
 docs-site: $(VENV)/.with-docs  ## build the documentation site in build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet -f docs/site/mkdocs.yml

@@ -13,7 +13,9 @@ from typing import Any
 
 from drawing import Attempt, Picture, draw, draw_compare, draw_group, draw_network, draw_pareto, save, svg
 from drawing.layouts.graph import draw_plan
+from drawing.layouts.holders import draw_holders
 from drawing.layouts.moves import draw_redistribution
+from drawing.layouts.propagation import draw_propagation
 from drawing.layouts.tensor import draw_layout
 from lib import Activation, ActivationGrad, Model, OptState, Outcome, Weight, WeightGrad, referee, run
 from lib.layout import distribute, mesh, mesh_split, propagate, redistribute
@@ -174,10 +176,16 @@ def layouts() -> Iterator[tuple[str, Picture]]:
     yield "layout_tensor", draw_layout(distribute(matmul, ((2, 1), (1, 4)), 8).inputs[1], "The second factor")
     source, target = (mesh_split((6, 6), mesh(x=n, y=6 // n), ("x", "y")) for n in (2, 3))
     yield "layout_moves", draw_redistribution(redistribute(source, target), "From 2x3 to 3x2 devices")
-    graph = LAYOUT_PUZZLES["ffn"].graph()
-    yield "layout_propagated", draw_plan(propagate(graph), "The rule: the cheapest edge first")
+    ffn = LAYOUT_PUZZLES["ffn"]
+    graph, limits = ffn.graph(), {"target": ffn.target, "cap": ffn.memory_cap}
+    yield (
+        "layout_propagated",
+        draw_plan(propagate(graph), "The rule: the cheapest edge first", given=ffn.given, **limits),
+    )
+    yield "layout_steps", draw_propagation(propagate(graph))
     import_module("solutions.layout.ffn").ffn(graph)
-    yield "layout_plan", draw_plan(propagate(graph), LAYOUT_PUZZLES["ffn"].title)
+    yield "layout_plan", draw_plan(propagate(graph), ffn.title, given=ffn.given, **limits)
+    yield "layout_holders", draw_holders(propagate(graph), cap=ffn.memory_cap)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from puzzles.grading.progress import HOME
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
-from tests.support.selection import mark_all_but_samples
+from tests.support.selection import heaviest_files_first, mark_all_but_samples
 from tests.support.shared_sandbox_server import LENDER
 
 settings.load_profile("quick")  # unless --hypothesis-profile names the other
@@ -31,6 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at what is slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_all_but_samples(items)
+
+
+@pytest.hookimpl(specname="pytest_collection_modifyitems", trylast=True)
+def order_for_processes(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        heaviest_files_first(items)
 
 
 @pytest.fixture(autouse=True)

@@ -1,105 +1,129 @@
-"""Picture of a plan: a box for each operator with its strategy, and on every edge the bytes it moves."""
+"""Picture of a plan: inputs, weights and operators, each with its layout and memory, and what its edges move."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from math import inf
+
+from chalk.style import Style
 from chalk.types import Diagram
 
-from drawing.palette import ALARM, EDGE, EMPTY, INK, PAPER, SOFT, WIRE
-from drawing.pen import Point, box, label, lines, look, panel, text_width, tip
+from drawing.palette import ALARM, EDGE, EMPTY, INK, KINDS, PAPER, SOFT, STEP, STEP_EDGE, WIRE, mix
+from drawing.pen import box, label, lines, look, panel, text_width, tip
 from drawing.picture import Picture
 from lib.layout import Edge, GraphPlan, strategy_text
 
-WIDTH, LINE, PAD = 250.0, 14.0, 7.0
-ACROSS, DOWN, HEAD, LANE = 34.0, 44.0, 48.0, 26.0
+from .captions import held_text, limits_text, move_text
+from .placing import Placing, Size
+
+LINE, PAD, SIZE = 14.0, 7.0, 10.5
+HEAD = 76.0
+LEAST = {True: 110.0, False: 180.0}
+"""Least width of a box: of a source, of an operator."""
+FILLS = {
+    "input": mix(KINDS["activations"], PAPER, 0.6),
+    "parameter": mix(KINDS["weights"], PAPER, 0.75),
+    "state": mix(KINDS["opt_states"], PAPER, 0.6),
+}
+ROLES = {"input": "input", "parameter": "weight", "state": "optimizer state"}
+LEGEND = "Gold: configured. Red: bytes move. Every box: its tensor's layout, and the bytes of it on each device."
+
+TextLine = tuple[str, str, bool]
+"""Text, colour, and whether it is bold."""
 
 
-def draw_plan(plan: GraphPlan, title: str = "Where tensors live", dark: bool = False) -> Picture:
-    """Operators from top to bottom by their distance from the sources; what moves bytes is red, with the number."""
-    rows = _rows(plan)
-    texts = {name: _lines(plan, name) for name in plan.operators}
-    places: dict[str, tuple[float, float, float]] = {}
-    y = HEAD
-    for row in rows:
-        high = max(len(texts[name]) for name in row) * LINE + 2 * PAD
-        for column, name in enumerate(row):
-            places[name] = (column * (WIDTH + ACROSS), y, len(texts[name]) * LINE + 2 * PAD)
-        y += high + DOWN
-    right = max(map(len, rows)) * (WIDTH + ACROSS)
-    depth = {name: i for i, row in enumerate(rows) for name in row}
+def draw_plan(
+    plan: GraphPlan,
+    title: str = "Where tensors live",
+    dark: bool = False,
+    target: float = inf,
+    cap: float = inf,
+    given: Collection[str] = (),
+) -> Picture:
+    """Sources and operators from top to bottom; what moves bytes is red, configured operators are gold.
+
+    `target` and `cap` limit the bytes that move and the bytes on each device; what misses its limit is red. Operators
+    in `given` were configured by the puzzle.
+    """
+    content, words = plan_panel(plan, title, target, cap, given)
+    return Picture(content, title, words, dark)
+
+
+def plan_panel(plan: GraphPlan, title: str, target: float, cap: float, given: Collection[str]) -> tuple[Diagram, str]:
+    """The content of the picture, and the line of text below its title."""
+    texts = {name: _source_lines(plan, name) for name in plan.homes}
+    texts |= {name: _operator_lines(plan, name, given) for name in plan.operators}
+    sizes = {
+        name: Size(
+            max(LEAST[name in plan.homes], max(text_width(text, SIZE, bold) for text, _, bold in found) + 2 * PAD),
+            len(found) * LINE + 2 * PAD,
+        )
+        for name, found in texts.items()
+    }
+    placing = Placing(plan.graph, plan.edges, sizes, HEAD)
     parts: list[Diagram] = []
-    lanes = 0
-    for edge in plan.edges:
-        if edge.tensor in plan.operators:
-            far = depth[edge.operator] - depth[edge.tensor] > 1
-            parts += _edge(plan, edge, places, right + lanes * LANE if far else None)
-            lanes += far
-    for name, (x, top, high) in places.items():
-        pays = plan.collective_bytes(name) > 0
-        parts.append(box(x, top, x + WIDTH, top + high, look(EMPTY, ALARM if pays else EDGE, 1.5 if pays else 1)))
+    for edge in sorted(plan.edges, key=lambda each: each.bytes):
+        parts.append(_edge(plan, edge, placing))
+    for name, (x, y, width, height, _) in placing.boxes.items():
+        parts.append(tip(box(x, y, x + width, y + height, _style(plan, name)), f"{name}: {plan.layout(name)}"))
         for i, (text, colour, bold) in enumerate(texts[name]):
-            parts.append(label(x + PAD, top + PAD + (i + 0.5) * LINE, text, 10.5, colour, "start", bold=bold))
-    words = f"{plan.bytes:,} bytes moved, {plan.memory:,} bytes on each of {plan.graph.devices} devices"
-    parts += [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, words, 11, SOFT, "start")]
-    width = max(right + lanes * LANE + 60, 6.0 * len(words))
-    return Picture(panel(width, y - DOWN + 10, parts), title, words, dark)
+            parts.append(label(x + PAD, y + PAD + (i + 0.5) * LINE, text, SIZE, colour, "start", bold=bold))
+    moved, held = limits_text(plan, target, cap)
+    parts += [
+        label(0, 10, title, 15, INK, "start", bold=True),
+        label(0, 28, moved, 11, ALARM if plan.bytes > target else SOFT, "start"),
+        label(0, 43, held, 11, ALARM if plan.memory > cap else SOFT, "start"),
+        label(0, 58, LEGEND, 10, SOFT, "start"),
+    ]
+    words = f"{moved}, {held}"
+    width = max(placing.width, text_width(held, 11), text_width(LEGEND, 10))
+    return panel(width, placing.height + 10, parts), words
 
 
-def _rows(plan: GraphPlan) -> list[list[str]]:
-    depth: dict[str, int] = {}
-    for name, op in plan.graph.operators.items():
-        depth[name] = 1 + max((depth[tensor] for tensor in op.inputs if tensor in depth), default=-1)
-    return [[name for name in depth if depth[name] == d] for d in range(max(depth.values(), default=-1) + 1)]
+def _style(plan: GraphPlan, name: str) -> Style:
+    if name in plan.homes:
+        return look(FILLS[plan.graph.sources[name]], EDGE, 1)
+    if name in plan.graph.strategies:
+        return look(STEP, STEP_EDGE, 1.8)
+    pays = plan.collective_bytes(name) > 0
+    return look(EMPTY, ALARM if pays else EDGE, 1.5 if pays else 1)
 
 
-def _lines(plan: GraphPlan, name: str) -> list[tuple[str, str, bool]]:
-    """The lines of a box: name and kind, strategy, local shapes, collectives, sources that had to move."""
+def _source_lines(plan: GraphPlan, name: str) -> list[TextLine]:
+    layout = plan.homes[name]
+    return [
+        (name, INK, True),
+        (f"{ROLES[plan.graph.sources[name]]} {'x'.join(map(str, layout.shape))}", INK, False),
+        (str(layout), SOFT, False),
+        (held_text(plan, name), SOFT, False),
+    ]
+
+
+def _operator_lines(plan: GraphPlan, name: str, given: Collection[str]) -> list[TextLine]:
+    """The lines of a box: name and kind, strategy, why, local shapes, what moves, the output."""
     op = plan.operators[name]
     shapes = " x ".join("x".join(map(str, layout.local_shape)) for layout in op.inputs)
     kind = "" if name == op.operator.kind else f": {op.operator.kind}"
-    found = [
-        (f"{name}{kind}", INK, True),
-        (strategy_text(op.strategy), INK, False),
-        (f"{shapes} -> {'x'.join(map(str, op.local.local_shape))}", SOFT, False),
-    ]
+    found: list[TextLine] = [(f"{name}{kind}", INK, True), (strategy_text(op.strategy), INK, False)]
+    why = plan.reason(name)
+    if name in plan.graph.strategies:
+        why = "configured by the puzzle" if name in given else "configured"
+        why += f", out {plan.graph.outs[name]}" if name in plan.graph.outs else ""
+    if why:
+        found.append((why, STEP_EDGE if name in plan.graph.strategies else SOFT, name in plan.graph.strategies))
+    for edge in plan.edges:
+        if edge.operator == name and (edge.bytes or edge.moved_for):
+            found.append((move_text(plan, edge), ALARM if edge.bytes else SOFT, edge.bytes > 0))
+    found.append((f"{shapes} -> {'x'.join(map(str, op.local.local_shape))}", SOFT, False))
     for step in op.reduction:
         moved = int(step.received.sum()) * plan.graph.itemsize
         found.append((f"{step.name}: {moved:,} bytes", ALARM, True))
-    for edge in plan.edges:
-        if edge.operator == name and edge.bytes and edge.tensor in plan.homes:
-            found.append(
-                (f"{edge.tensor}: {', '.join(plan.redistribution(edge).names)}, {edge.bytes:,} bytes", ALARM, True)
-            )
-    return found
+    return [*found, (str(op.output), SOFT, False), (held_text(plan, name), SOFT, False)]
 
 
-def _edge(
-    plan: GraphPlan, edge: Edge, places: dict[str, tuple[float, float, float]], lane: float | None
-) -> list[Diagram]:
-    (x0, y0, h0), (x1, y1, _) = places[edge.tensor], places[edge.operator]
-    shift = 18.0 * edge.place
-    start, end = (x0 + WIDTH / 2, y0 + h0), (x1 + WIDTH / 2 + shift, y1)
-    path: list[Point]
-    if lane is None:
-        path = [start, (start[0], end[1] - DOWN / 2), (end[0], end[1] - DOWN / 2), end]
-        at = (end[0], end[1] - DOWN / 2)
-    else:
-        out, back = y0 + h0 + 9 + shift / 3, end[1] - 9 - shift / 3
-        path = [
-            (x0 + WIDTH / 2 + 9, y0 + h0),
-            (x0 + WIDTH / 2 + 9, out),
-            (lane, out),
-            (lane, back),
-            (end[0], back),
-            end,
-        ]
-        at = (lane, (out + back) / 2)
-    colour = ALARM if edge.bytes else WIRE
-    steps = f"as for {edge.moved_for}" if edge.moved_for else ", ".join(plan.redistribution(edge).names)
-    found = [tip(lines([path], look(stroke=colour, width=1.6 if edge.bytes else 1)), f"{edge}: {steps or 'as it is'}")]
-    head = [(end[0] - 3.5, end[1] - 6), end, (end[0] + 3.5, end[1] - 6)]
-    found.append(lines([head], look(stroke=colour, width=1.2)))
-    if steps:
-        text = f"{steps}, {edge.bytes:,} bytes" if edge.bytes else steps
-        anchor = "start" if lane is None or text_width(text, 10) < LANE else "middle"
-        found.append(label(at[0] + (5 if anchor == "start" else 0), at[1] - 6, text, 10, colour, anchor, halo=PAPER))
-    return found
+def _edge(plan: GraphPlan, edge: Edge, placing: Placing) -> Diagram:
+    path = placing.path(edge)
+    x, y = path[-1]
+    colour, width = (ALARM, 1.8) if edge.bytes else (WIRE, 1.0)
+    head = [(x - 3.5, y - 6), (x, y), (x + 3.5, y - 6)]
+    return tip(lines([path, head], look(stroke=colour, width=width)), f"{edge}: {move_text(plan, edge)}")

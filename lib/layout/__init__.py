@@ -9,11 +9,14 @@ from lib.layout.layouts.pieces import Pieces, cut, join
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
 from lib.layout.planning.breadth_first import propagate
 from lib.layout.planning.completion import Completion, Conflict, complete
+from lib.layout.planning.decisions import Candidate, Decision, compared
 from lib.layout.planning.exact import plan
 from lib.layout.planning.plan import Edge, GraphPlan
 from lib.layout.program.candidates import candidates
 from lib.layout.program.distributed import DistributedOperator, distribute, strategy_text
+from lib.layout.program.from_jax import from_jax
 from lib.layout.program.graph import Graph
+from lib.layout.program.imported_graph import ImportedGraph
 from lib.layout.program.operators import Operator
 from lib.layout.program.training import training
 from lib.layout.redistribution.exchange import bound, exchange
@@ -24,13 +27,16 @@ from lib.layout.redistribution.steps import Step
 from .errors import LayoutError
 
 __all__ = [
+    "Candidate",
     "Completion",
     "Conflict",
+    "Decision",
     "DeviceMatrix",
     "DistributedOperator",
     "Edge",
     "Graph",
     "GraphPlan",
+    "ImportedGraph",
     "LayoutError",
     "Links",
     "Operator",
@@ -40,10 +46,12 @@ __all__ = [
     "TensorLayout",
     "bound",
     "candidates",
+    "compared",
     "complete",
     "cut",
     "distribute",
     "exchange",
+    "from_jax",
     "join",
     "least_bytes",
     "mesh",

@@ -47,6 +47,8 @@ ANSWERS = {
     "lib/layout/planning/exact.py": "def plan",
     "drawing/runs/rows.py": "kinds_of",
     "lib/runtime/nested.py": "run_nested",
+    "lib/layout/program/jax_primitives.py": "dot_general",
+    "drawing/layouts/propagation.py": "def draw_propagation",
     "drawing/runs/colouring.py": "PAINTS",
     "drawing/runs/memory.py": "def ",
     "puzzles/sandbox/worker/": "fork",

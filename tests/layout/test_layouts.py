@@ -78,12 +78,12 @@ GRID = DeviceMatrix((2, 4))
 
 REFUSED = [
     (lambda: TensorLayout((6, 6), GRID, ((1,), ())), "dimension 0 of size 6 cannot be split into 4 equal parts"),
-    (lambda: TensorLayout((8, 8), GRID, ((0,), (0,))), r"axis 0 of the device matrix \(2, 4\) is named 2 times"),
-    (lambda: TensorLayout((8, 8), GRID, ((0,), ()), (0,)), r"axis 0 of the device matrix \(2, 4\) is named 2 times"),
-    (lambda: TensorLayout((8, 8), GRID, ((2,), ())), r"there is no axis 2: the device matrix \(2, 4\) has 2 axes"),
+    (lambda: TensorLayout((8, 8), GRID, ((0,), (0,))), r"axis 0 of the device matrix 2x4 is named 2 times"),
+    (lambda: TensorLayout((8, 8), GRID, ((0,), ()), (0,)), r"axis 0 of the device matrix 2x4 is named 2 times"),
+    (lambda: TensorLayout((8, 8), GRID, ((2,), ())), r"there is no axis 2: the device matrix 2x4 has 2 axes"),
     (lambda: TensorLayout((8, 8), GRID, ((0,),)), r"the tensor map has 1 entries; the tensor of shape \(8, 8\) has 2"),
     (lambda: TensorLayout((0,), GRID, ((),)), r"is at least 1; got \(0,\)"),
-    (lambda: TensorLayout((8,), GRID, ((),)).part(8), r"no device 8: the device matrix \(2, 4\) has 0-7"),
+    (lambda: TensorLayout((8,), GRID, ((),)).part(8), r"no device 8: the device matrix 2x4 has 0-7"),
     (lambda: DeviceMatrix((2, 0)), r"axes .* positive whole numbers; got \(2, 0\)"),
     (lambda: DeviceMatrix((2,), (0, 2)), r"has places for devices 0-1, each once; got 2 devices"),
     (lambda: DeviceMatrix((2,), names=("a", "b")), r"needs 1 different axis names"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import operator
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,6 +54,12 @@ def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
         "tanh": lambda: graph.tanh("op", "x"),
         "negative": lambda: graph.negative("op", "x"),
         "rsqrt": lambda: graph.rsqrt("op", graph.exp("positive", "x")),
+        "logistic": lambda: graph.logistic("op", "x"),
+        "sin": lambda: graph.sin("op", "x"),
+        "maximum": lambda: graph.maximum("op", "x", "bias"),
+        "compare": lambda: graph.compare("op", "x", "column", "greater_equal"),
+        "select": lambda: graph.select("op", "x", "bias", "column"),
+        "unit dimensions": lambda: graph.reshape("op", "x", (1, 4, 1, 8, 8)),
         "max": lambda: graph.reduce_max("op", "x", 1),
         "repeat": lambda: graph.repeat("op", "x", 1, 4, 0.5),
         "concat": lambda: graph.concat("op", "x", "x", axis=1),
@@ -68,7 +77,7 @@ def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
 KINDS = (
     "matmul|matmul, a transposed|matmul, b transposed|matmul, batched|einsum|einsum of one|add|add a row|add a column|"
     "relu|gelu|softmax|sum|mean|transpose|merge|cut|gather|scatter|subtract|multiply|silu|exp|tanh|negative|max|repeat|"
-    "concat|slice|pad|top k|route"
+    "concat|slice|pad|top k|route|logistic|sin|maximum|compare|select|unit dimensions"
 ).split("|")
 
 
@@ -97,6 +106,44 @@ def test_what_must_stay_whole_is_never_split():
     assert strategies("merge") == {"reshape((4,1,1))", "reshape((2,1,2))", "reshape((1,1,4))"}
     assert strategies("cut") == {"reshape((1,1,4))", "reshape((1,2,2))", "reshape((1,4,1))",
                                  "reshape((2,1,2))", "reshape((2,2,1))", "reshape((4,1,1))"}  # fmt: skip
+
+
+def test_dimensions_of_size_one_do_not_keep_others_whole():
+    assert "reshape((4,1,1))" in strategies("unit dimensions")
+    graph = Graph(4)
+    graph.input("x", (8,))
+    graph.reshape("row", "x", (1, 8))
+    graph.reshape("back", "row", (8,))
+    assert [str(choice) for choice in candidates(graph, graph.operators["row"])] == ["reshape((4))"]
+    assert [str(choice) for choice in candidates(graph, graph.operators["back"])] == ["reshape((1,4))"]
+
+
+def test_elementwise_functions_are_those_of_the_textbook():
+    graph = Graph(1)
+    graph.input("x", (5,))
+    graph.input("y", (5,))
+    for kind in ("logistic", "reciprocal", "sqrt", "log", "sin", "cos", "erf"):
+        graph.operator(kind, kind, "x")
+    for relation in ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"):
+        graph.compare(relation, "x", "y", relation)
+    graph.maximum("maximum", "x", "y")
+    graph.minimum("minimum", "x", "y")
+    graph.select("select", "x", "y", "less")
+    x, y = np.array([0.25, 0.5, 1.0, 2.0, 3.5]), np.array([1.0, 0.5, 0.5, 3.0, 3.0])
+    done = graph.run({"x": x, "y": y})
+    for kind, function in {
+        "logistic": lambda v: 1 / (1 + math.exp(-v)), "reciprocal": lambda v: 1 / v, "sqrt": math.sqrt, "log": math.log,
+        "sin": math.sin, "cos": math.cos, "erf": math.erf,
+    }.items():  # fmt: skip
+        np.testing.assert_allclose(done[kind], [function(v) for v in x], rtol=1e-12)
+    for relation, function in {
+        "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
+        "equal": operator.eq, "not_equal": operator.ne, "maximum": max, "minimum": min,
+        "select": lambda a, b: a if a < b else b,
+    }.items():  # fmt: skip
+        np.testing.assert_array_equal(done[relation], [float(function(a, b)) for a, b in zip(x, y)], relation)
+    with pytest.raises(LayoutError, match="there is no relation 'les'; did you mean 'less'"):
+        graph.compare("wrong", "x", "y", "les")
 
 
 def test_computation_and_memory_are_those_of_one_device():

@@ -52,6 +52,23 @@ def rotary_and_gates() -> Graph:
     return graph
 
 
+def functions_and_masks() -> Graph:
+    """A weight through each function of one element, and through a select by a mask."""
+    graph = Graph(4)
+    graph.input("x", (4, 8))
+    graph.input("threshold", (1,))
+    graph.parameter("w", (4, 8))
+    graph.parameter("row", (8,))
+    positive = graph.exp("positive", "w")
+    made = [graph.operator(kind, kind, positive) for kind in ("sqrt", "log", "reciprocal")]
+    made += [graph.operator(kind, kind, "w") for kind in ("logistic", "sin", "cos", "erf")]
+    total = made[0]
+    for i, each in enumerate(made[1:]):
+        total = graph.add(f"total{i}", total, graph.multiply(f"by{i}", each, "x"))
+    graph.select("chosen", total, "row", graph.compare("mask", "x", "threshold", "greater"))
+    return graph
+
+
 PROGRAMS = {
     "feed-forward": lambda: feed_forward(devices=4, batch=8, width=8, hidden=8),
     "residual": lambda: megatron_mlp(devices=4, tokens=8, width=4),
@@ -59,6 +76,7 @@ PROGRAMS = {
     "tied embedding": lambda: embedding_and_head(devices=4, batch=4, length=2, words=8, width=4),
     "a mean": lambda: boundary(devices=4, batch=4, width=4, hidden=8),
     "gates": rotary_and_gates,
+    "functions": functions_and_masks,
 }
 
 every_program = pytest.mark.parametrize("program", PROGRAMS)

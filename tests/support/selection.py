@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,16 @@ def mark_all_but_samples(items: list[pytest.Item]) -> None:
         kept = {place * len(of_a_test) // number for place in range(number)}
         for place, item in enumerate(of_a_test):
             if place not in kept:
-                item.add_marker("slow")
+                item.add_marker(pytest.mark.slow(sampled=True))
+
+
+def heaviest_files_first(items: list[pytest.Item]) -> None:
+    """Orders the tests so that no process is left with a long file at the end, when the others have nothing to do."""
+    weights: Counter[Path] = Counter()
+    for item in items:
+        slow = item.get_closest_marker("slow")
+        weights[item.path] += 30 if slow and not slow.kwargs else 1
+    items.sort(key=lambda item: (-weights[item.path], item.path))
 
 
 def first_of_each_kind(cases: Iterable[Any], kind: Callable[[Any], Any], every: int = 10**9) -> list[Any]:

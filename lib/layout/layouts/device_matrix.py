@@ -46,13 +46,13 @@ class DeviceMatrix:
         devices = require_ints(self.devices, "the devices of a device matrix are given by number")
         if devices and sorted(devices) != list(range(self.size)):
             raise LayoutError(
-                f"the device matrix {self.shape} has places for devices 0-{self.size - 1}, each once; "
+                f"the device matrix {self} has places for devices 0-{self.size - 1}, each once; "
                 f"got {len(devices)} devices, {len(set(devices))} of them different, up to {max(devices)}"
             )
         object.__setattr__(self, "devices", () if devices == tuple(range(self.size)) else devices)
         names = tuple(self.names) or tuple(AXIS_NAMES[: len(shape)])
         if len(names) != len(shape) or len(set(names)) != len(names):
-            raise LayoutError(f"the device matrix {self.shape} needs {len(shape)} different axis names; got {names}")
+            raise LayoutError(f"the device matrix {self} needs {len(shape)} different axis names; got {names}")
         object.__setattr__(self, "names", names)
 
     @property
@@ -67,12 +67,12 @@ class DeviceMatrix:
         if not isinstance(name, str) and 0 <= name < len(self.shape):
             return int(name)
         known = ", ".join(f"{i} ({n})" for i, n in enumerate(self.names))
-        raise LayoutError(f"the device matrix {self.shape} has no axis {name!r}; it has {known or 'none'}")
+        raise LayoutError(f"the device matrix {self} has no axis {name!r}; it has {known or 'none'}")
 
     def coordinates(self, device: int) -> tuple[int, ...]:
         """A device's position, one number for each axis."""
         if not 0 <= device < self.size:
-            raise LayoutError(f"there is no device {device}: the device matrix {self.shape} has 0-{self.size - 1}")
+            raise LayoutError(f"there is no device {device}: the device matrix {self} has 0-{self.size - 1}")
         return tuple(int(i) for i in coordinates(self)[device])
 
     def __str__(self) -> str:

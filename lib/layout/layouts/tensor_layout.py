@@ -54,7 +54,7 @@ class TensorLayout:
         for axis in named:
             if named.count(axis) > 1:
                 raise LayoutError(
-                    f"axis {axis} of the device matrix {sizes} is named {named.count(axis)} times; "
+                    f"axis {axis} of the device matrix {self.matrix} is named {named.count(axis)} times; "
                     "an axis can split only one dimension, once"
                 )
         for dim, (size, axes) in enumerate(zip(shape, tensor_map)):
@@ -68,7 +68,7 @@ class TensorLayout:
     def _known(self, axis: int) -> int:
         if not 0 <= axis < len(self.matrix.shape):
             raise LayoutError(
-                f"there is no axis {axis}: the device matrix {self.matrix.shape} has {len(self.matrix.shape)} axes"
+                f"there is no axis {axis}: the device matrix {self.matrix} has {len(self.matrix.shape)} axes"
             )
         return int(axis)
 

@@ -6,15 +6,15 @@ Source: "Sharding Propagation", documentation of MindSpore 2.1.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.program.candidates import beside_weight, candidates, even_layouts
 from lib.layout.program.distributed import DistributedOperator, strategy_text
 from lib.layout.program.graph import Graph, require_graph
-from lib.layout.redistribution.redistribution import least_bytes
+from lib.layout.program.operators import Operator
 
+from .decisions import CONFIGURED, OF_WEIGHT, Decision, Reached, decide
 from .plan import GraphPlan
 
 
@@ -36,17 +36,20 @@ def propagate(graph: Graph) -> GraphPlan:
     if not graph.strategies:
         raise LayoutError("no operator is configured; give one a strategy with graph.shard(name, strategy)")
     settled: dict[str, DistributedOperator] = {}
+    decisions: dict[str, Decision] = {}
     optimizer = graph.step.weights if graph.step else {}
     queue = deque(name for name in graph.operators if name in graph.strategies and name not in optimizer)
     for name in queue:
         settled[name] = candidates(graph, graph.operators[name], scatter=False)[0]
-    while queue or _pass_source(graph, settled, queue):
+        decisions[name] = Decision(name, CONFIGURED)
+    while queue or _pass_source(graph, settled, decisions, queue):
         here = graph.operators[queue.popleft()]
         producers = [(name, here, place) for place, name in enumerate(here.inputs) if name in graph.operators]
         consumers = [(op.name, op, place) for op, place in graph.consumers(here.name)]
         for name, consumer, place in producers + consumers:
             if name not in settled and name not in optimizer:
-                settled[name] = _cheapest(graph, settled[here.name], name, consumer.name, place)
+                reached = _from_operator(settled[here.name], name, consumer, place)
+                settled[name], decisions[name] = decide(graph, name, reached)
                 queue.append(name)
     for name in graph.operators:
         if name not in settled and name not in optimizer:
@@ -58,8 +61,9 @@ def propagate(graph: Graph) -> GraphPlan:
                 stored[source] = _as_configured(graph, settled, new, stored[source])
     for name, weight in optimizer.items():
         settled[name] = _optimizer(graph, settled, name, stored[weight])
+        decisions[name] = Decision(name, CONFIGURED if name in graph.strategies else OF_WEIGHT)
     stored = homes(graph, settled) | stored
-    return GraphPlan(graph, {name: settled[name] for name in graph.operators}, stored)
+    return GraphPlan(graph, {name: settled[name] for name in graph.operators}, stored, decisions=decisions)
 
 
 def _optimizer(
@@ -93,14 +97,17 @@ def _as_configured(
     return beside[strategy]
 
 
-def _pass_source(graph: Graph, settled: dict[str, DistributedOperator], queue: deque[str]) -> bool:
+def _pass_source(
+    graph: Graph, settled: dict[str, DistributedOperator], decisions: dict[str, Decision], queue: deque[str]
+) -> bool:
     """Settles and queues one operator that shares a source with a settled one; False if there is none."""
     for source in graph.sources:
         takers = graph.consumers(source)
         given = [settled[op.name].inputs[place] for op, place in takers if op.name in settled]
         for op, place in takers if given else ():
             if op.name not in settled:
-                settled[op.name] = _from_source(graph, given[0], op.name, place)
+                reached = Reached(source, source, given[0], place)
+                settled[op.name], decisions[op.name] = decide(graph, op.name, reached)
                 queue.append(op.name)
                 return True
     return False
@@ -123,24 +130,9 @@ def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, 
     return found
 
 
-def _cheapest(
-    graph: Graph, neighbour: DistributedOperator, name: str, consumer: str, place: int
-) -> DistributedOperator:
-    def edge(choice: DistributedOperator) -> tuple[TensorLayout, TensorLayout]:
-        source, target = (neighbour, choice) if consumer == name else (choice, neighbour)
-        return source.output, target.inputs[place]
-
-    return _cheapest_of(graph, name, edge)
-
-
-def _from_source(graph: Graph, given: TensorLayout, name: str, place: int) -> DistributedOperator:
-    return _cheapest_of(graph, name, lambda choice: (given, choice.inputs[place]))
-
-
-def _cheapest_of(
-    graph: Graph, name: str, edge: Callable[[DistributedOperator], tuple[TensorLayout, TensorLayout]]
-) -> DistributedOperator:
-    def cost(choice: DistributedOperator) -> tuple[int, int, int]:
-        return least_bytes(*edge(choice), graph.itemsize), choice.flops, choice.held
-
-    return min(candidates(graph, graph.operators[name], scatter=False), key=cost)
+def _from_operator(settled: DistributedOperator, name: str, consumer: Operator, place: int) -> Reached:
+    """The edge from a settled operator to `name`, which is the consumer or computes what the settled one takes."""
+    neighbor, tensor = settled.operator.name, consumer.inputs[place]
+    if consumer.name == name:
+        return Reached(neighbor, tensor, settled.output, place)
+    return Reached(neighbor, tensor, settled.inputs[place], None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +17,8 @@ from lib.layout.program.distributed import DistributedOperator, strategy_text
 from lib.layout.program.graph import Graph
 from lib.layout.redistribution.links import Links, require_links
 from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
+
+from .decisions import CONFIGURED, Decision
 
 if TYPE_CHECKING:
     from lib.layout.on_engine import Executed
@@ -51,6 +53,8 @@ class GraphPlan:
     """Tensors whose shared moves the planner could not consider in full, so that a cheaper plan may exist."""
     paired: bool = False
     """True if backward is split like forward because the planner could not consider all other ways."""
+    decisions: Mapping[str, Decision] = field(default_factory=dict, compare=False)
+    """By operator: how the breadth-first rule settled it. Empty for other plans."""
 
     def layout(self, tensor: str) -> TensorLayout:
         """The layout of a tensor: as a source is stored, or as its operator leaves it."""
@@ -95,6 +99,12 @@ class GraphPlan:
         kept = {name: layout.elements for name, layout in self.homes.items()}
         kept |= {name: op.output.elements for name, op in self.operators.items() if self.graph.keeps(name)}
         return self.graph.bytes_by_role(kept)
+
+    def reason(self, operator: str) -> str:
+        """Why an operator has its layout."""
+        if operator in self.decisions:
+            return str(self.decisions[operator])
+        return CONFIGURED if operator in self.graph.strategies else ""
 
     def time(self, links: Links) -> int:
         """How long its moves and collectives take one after the other, in the units of the links; not the computation.

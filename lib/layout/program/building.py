@@ -14,6 +14,7 @@ from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import nearest_name, require_ints
 
 from .dimension_labels import in_order, of_einsum
+from .on_arrays import RELATIONS
 from .operators import KINDS, Operator
 
 LEADING_LETTERS = "bcdefgh"
@@ -73,6 +74,24 @@ class ProgramBuilder:
         """a / b, element by element, broadcast like `add`."""
         return self._broadcast(name, "divide", a, b)
 
+    def maximum(self, name: str, a: str, b: str) -> str:
+        """The larger of a and b, element by element, broadcast like `add`."""
+        return self._broadcast(name, "maximum", a, b)
+
+    def minimum(self, name: str, a: str, b: str) -> str:
+        """The smaller of a and b, element by element, broadcast like `add`."""
+        return self._broadcast(name, "minimum", a, b)
+
+    def compare(self, name: str, a: str, b: str, relation: str = "less") -> str:
+        """1 where a is less than b (or another relation holds), otherwise 0; broadcast like `add`."""
+        if relation not in tuple(RELATIONS):
+            raise LayoutError(f"{name}: there is no relation {relation!r}; {nearest_name(str(relation), RELATIONS)}")
+        return self._broadcast(name, "compare", a, b, settings={"relation": relation})
+
+    def select(self, name: str, a: str, b: str, mask: str) -> str:
+        """a where the mask is not 0, otherwise b; both are broadcast to a, like `add`."""
+        return self._broadcast(name, "select", a, b, mask)
+
     def relu(self, name: str, x: str) -> str:
         """max(x, 0)."""
         return self._elementwise(name, "relu", x)
@@ -100,6 +119,34 @@ class ProgramBuilder:
     def negative(self, name: str, x: str) -> str:
         """-x."""
         return self._elementwise(name, "negative", x)
+
+    def logistic(self, name: str, x: str) -> str:
+        """1 / (1 + exp(-x)), the sigmoid."""
+        return self._elementwise(name, "logistic", x)
+
+    def reciprocal(self, name: str, x: str) -> str:
+        """1 / x."""
+        return self._elementwise(name, "reciprocal", x)
+
+    def sqrt(self, name: str, x: str) -> str:
+        """The square root of x."""
+        return self._elementwise(name, "sqrt", x)
+
+    def log(self, name: str, x: str) -> str:
+        """The natural logarithm of x."""
+        return self._elementwise(name, "log", x)
+
+    def sin(self, name: str, x: str) -> str:
+        """The sine of x."""
+        return self._elementwise(name, "sin", x)
+
+    def cos(self, name: str, x: str) -> str:
+        """The cosine of x."""
+        return self._elementwise(name, "cos", x)
+
+    def erf(self, name: str, x: str) -> str:
+        """The error function of x."""
+        return self._elementwise(name, "erf", x)
 
     def softmax(self, name: str, x: str, axis: int = -1) -> str:
         """Softmax along one axis, which stays whole."""
@@ -163,14 +210,20 @@ class ProgramBuilder:
             name, kind, (x,), shape[:dim] + shape[dim + 1 :], (letters,), rest, free, {"axis": dim}
         )
 
-    def _broadcast(self, name: str, kind: str, a: str, b: str) -> str:
-        one, two = self._shape(a), self._shape(b)
-        aligned = one[len(one) - len(two) :]
-        if len(two) > len(one) or any(m not in (1, n) for n, m in zip(aligned, two)):
-            raise LayoutError(f"{name}: the shapes {one} and {two} do not fit: the second is broadcast to the first")
+    def _broadcast(self, name: str, kind: str, a: str, *others: str, settings: Mapping[str, Any] | None = None) -> str:
+        one = self._shape(a)
         letters = in_order(len(one))
-        right = tuple("1" if m != n else x for x, n, m in zip(letters[len(one) - len(two) :], aligned, two))
-        return self.add_labelled(name, kind, (a, b), one, (letters, right), letters)
+        rows = [letters]
+        for other in others:
+            two = self._shape(other)
+            aligned = one[len(one) - len(two) :]
+            if len(two) > len(one) or any(m not in (1, n) for n, m in zip(aligned, two)):
+                raise LayoutError(
+                    f"{name}: the shapes {one} and {two} do not fit: the second is broadcast to the first"
+                )
+            last = letters[len(one) - len(two) :]
+            rows.append(tuple("1" if m != n else x for x, n, m in zip(last, aligned, two)))
+        return self.add_labelled(name, kind, (a, *others), one, tuple(rows), letters, settings=settings)
 
     def state(self, name: str, shape: Sequence[int]) -> str:
         """A tensor of the optimizer that lasts from step to step."""

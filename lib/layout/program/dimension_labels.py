@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from lib.layout.errors import LayoutError
 
@@ -19,26 +18,23 @@ def of_reshape(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[Letters
     """Letters before and after a reshape, and the free ones.
 
     Both shapes are divided into groups of equal products; the first dimensions of a group share a free letter.
+    Dimensions of size 1 belong to no group.
     """
-    left: list[str] = []
-    right: list[str] = []
+    left, right = [f"s{i}" for i in range(len(before))], [f"t{i}" for i in range(len(after))]
     free: list[str] = []
+    many = [[dim for dim, size in enumerate(shape) if size > 1] for shape in (before, after)]
     i = j = 0
-    while i < len(before) or j < len(after):
-        mine, yours = [i] if i < len(before) else [], [j] if j < len(after) else []
-        a, b = prod(before[x] for x in mine), prod(after[x] for x in yours)
-        while a != b:
-            if a < b:
-                mine.append(i + len(mine))
-                a *= before[mine[-1]]
-            else:
-                yours.append(j + len(yours))
-                b *= after[yours[-1]]
+    while i < len(many[0]):
+        a, b = before[many[0][i]], after[many[1][j]]
         shared = f"g{len(free)}"
         free.append(shared)
-        left += [shared if n == 0 else f"s{x}" for n, x in enumerate(mine)]
-        right += [shared if n == 0 else f"t{x}" for n, x in enumerate(yours)]
-        i, j = i + len(mine), j + len(yours)
+        left[many[0][i]] = right[many[1][j]] = shared
+        i, j = i + 1, j + 1
+        while a != b:
+            if a < b:
+                a, i = a * before[many[0][i]], i + 1
+            else:
+                b, j = b * after[many[1][j]], j + 1
     return tuple(left), tuple(right), free
 
 

@@ -80,7 +80,7 @@ def distribute(operator: Operator, strategy: tuple[tuple[int, ...], ...], device
     """The distributed operator of a Sharding Strategy; remaining partial sums are all-reduced.
 
     The device matrix has an axis for each letter that is split, in the order in which letters appear in the
-    inputs, and an axis of copies at the end if devices are left: MatMul ((2, 1), (1, 4)) is on (2, 4).
+    inputs, and an axis of copies at the end if devices are left: MatMul ((2, 1), (1, 4)) is on 2x4.
 
     Raises:
         LayoutError: the strategy is malformed, does not divide a dimension or the devices, splits what must stay

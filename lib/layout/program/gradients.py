@@ -14,6 +14,10 @@ Gradient = Callable[[Graph, Operator, str, int, str], str]
 """Adds the gradient of input number `place`, given that of the output: (graph, operator, slope, place, name)."""
 
 
+INDEX = {"gather": 1, "scatter": 1, "select": 2}
+"""The input of a kind that says which elements it takes; it has no gradient."""
+
+
 def add_gradient(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
     """Adds the gradient of an operator's input, called `name`, to the graph; returns the tensor that has it.
 
@@ -21,7 +25,7 @@ def add_gradient(graph: Graph, op: Operator, slope: str, place: int, name: str) 
         LayoutError: the operator has no gradient with respect to this input.
     """
     rule = GRADIENTS.get(op.kind) or (_of_slope if op.kind in SLOPE else None)
-    if rule is None or (op.kind == "gather" and place):
+    if rule is None or place == INDEX.get(op.kind):
         raise LayoutError(
             f"'{op.name}': {op.kind} has no gradient for '{op.inputs[place]}', which is computed from weights"
         )
@@ -85,6 +89,12 @@ def _of_divide(graph: Graph, op: Operator, slope: str, place: int, name: str) ->
     return graph.negative(name, _reduced(graph, op, product, 1, f"{name}.minus"))
 
 
+def _of_select(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    """The gradient where that input was taken, and 0 elsewhere."""
+    chosen = graph.multiply(name if place == 0 else f"{name}.chosen", slope, op.inputs[2])
+    return chosen if place == 0 else _reduced(graph, op, graph.subtract(f"{name}.other", slope, chosen), 1, name)
+
+
 def _of_slope(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
     kept = op.name if SLOPE[op.kind][0] == "output" else op.inputs[0]
     return graph.add_operator(name, f"{op.kind}_grad", (slope, kept), op)
@@ -130,6 +140,7 @@ GRADIENTS: Mapping[str, Gradient] = {
     "subtract": _of_subtract,
     "multiply": _of_multiply,
     "divide": _of_divide,
+    "select": _of_select,
     "negative": lambda graph, op, slope, place, name: graph.negative(name, slope),
     "softmax": _of_softmax,
     "reduce_sum": _of_sum,

@@ -29,6 +29,9 @@ class Task(NamedTuple):
     """Where this part of a table starts, in rows."""
 
 
+_erf = np.vectorize(erf, otypes=[np.float64])
+
+
 def _normal(x: Array) -> Array:
     """The normal distribution function."""
     made: Array = 0.5 * (1 + _erf(x / np.sqrt(2.0)))
@@ -48,6 +51,13 @@ UNARY: Mapping[str, Callable[[Array], Array]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "tanh": np.tanh,
     "negative": np.negative,
+    "logistic": _sigmoid,
+    "reciprocal": lambda x: 1 / x,
+    "sqrt": np.sqrt,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
+    "erf": lambda x: np.asarray(_erf(x)),
 }
 """Kinds that map each element."""
 
@@ -56,8 +66,20 @@ BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
     "subtract": np.subtract,
     "multiply": np.multiply,
     "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
 }
 """Kinds that combine elements; the second input is broadcast to the first."""
+
+RELATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+}
+"""What a compare asks of each pair of elements."""
 
 SLOPE: Mapping[str, tuple[str, Callable[[Array], Array]]] = {
     "relu": ("output", lambda y: (y > 0).astype(y.dtype)),
@@ -66,6 +88,13 @@ SLOPE: Mapping[str, tuple[str, Callable[[Array], Array]]] = {
     "exp": ("output", lambda y: y),
     "rsqrt": ("output", lambda y: -0.5 * y**3),
     "tanh": ("output", lambda y: 1 - y * y),
+    "logistic": ("output", lambda y: y * (1 - y)),
+    "reciprocal": ("output", lambda y: -y * y),
+    "sqrt": ("output", lambda y: 0.5 / y),
+    "log": ("input", lambda x: 1 / x),
+    "sin": ("input", np.cos),
+    "cos": ("input", lambda x: -np.sin(x)),
+    "erf": ("input", lambda x: 2 / np.sqrt(np.pi) * np.exp(-x * x)),
     "top_k": ("output", lambda y: (y != 0).astype(y.dtype)),
 }
 """For a kind that maps elements: whether its derivative is computed from its input or its output, and how."""
@@ -115,6 +144,11 @@ def _mean(task: Task) -> Array:
     # divide by the full length, so that the summands of a split axis add up to the mean
     made: Array = task.arrays[0].sum(axis=axis) / task.whole[0][axis]
     return made
+
+
+def _compare(task: Task) -> Array:
+    a, b = task.arrays
+    return RELATIONS[task.settings["relation"]](a, b).astype(a.dtype)
 
 
 def _repeat(task: Task) -> Array:
@@ -196,6 +230,8 @@ KINDS: Mapping[str, Callable[[Task], Array]] = {
     "reduce_sum": lambda task: task.arrays[0].sum(axis=task.settings["axis"]),
     "reduce_max": lambda task: task.arrays[0].max(axis=task.settings["axis"]),
     "reduce_mean": _mean,
+    "compare": _compare,
+    "select": lambda task: np.where(task.arrays[2] != 0, task.arrays[0], task.arrays[1]),
     "repeat": _repeat,
     "reshape": lambda task: task.arrays[0].reshape(task.shape),
     "transpose": lambda task: task.arrays[0].transpose(task.settings["order"]),
@@ -211,5 +247,3 @@ KINDS: Mapping[str, Callable[[Task], Array]] = {
     "store": lambda task: task.arrays[0].copy(),
 }
 """All other kinds."""
-
-_erf = np.vectorize(erf, otypes=[np.float64])

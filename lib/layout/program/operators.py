@@ -22,15 +22,18 @@ OPTIMIZER = ("moments", "update", "store")
 KINDS = tuple(kind for kind in (*UNARY, *BINARY, *OTHERS) if kind not in (*OPTIMIZER, "softmax_grad"))
 """Kinds of operators that a program may have. `training` adds the others."""
 
+COMBINING = (*BINARY, "compare", "select")
+"""Kinds that combine elements; the other inputs are broadcast to the first."""
+
 FLOPS = {
-    **dict.fromkeys((*UNARY, *BINARY, "reduce_sum", "reduce_max", "reduce_mean"), 1),
-    **dict.fromkeys(("gelu", "silu", "tanh"), 8),
+    **dict.fromkeys((*UNARY, *COMBINING, "reduce_sum", "reduce_max", "reduce_mean"), 1),
+    **dict.fromkeys(("gelu", "silu", "tanh", "logistic", "erf"), 8),
     **dict.fromkeys(GRADS, 2),
     **{"gelu_grad": 12, "silu_grad": 12, "softmax": 5, "softmax_grad": 4, "moments": 3, "update": 4},
 }
 """Floating-point operations per element; a product has two for each combination of letters."""
 
-DIMENSION_PRESERVING = (*UNARY, *BINARY, *GRADS, "softmax", "softmax_grad", "top_k")
+DIMENSION_PRESERVING = (*UNARY, *COMBINING, *GRADS, "softmax", "softmax_grad", "top_k")
 """Kinds whose output has the dimensions of their first input."""
 
 
@@ -83,7 +86,7 @@ class Operator:
         if self.kind == "matmul" or (self.kind == "einsum" and len(self.inputs) > 1):
             return 2 * prod(self.sizes(letter)[0] // parts.get(letter, 1) for letter in self.letters)
         shape, letters = self.input_shapes[0], self.input_letters[0]
-        if self.kind in BINARY:
+        if self.kind in COMBINING:
             shape, letters = self.output_shape, self.output_letters
         return FLOPS.get(self.kind, 0) * prod(n // parts.get(letter, 1) for n, letter in zip(shape, letters))
 

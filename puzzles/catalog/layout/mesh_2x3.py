@@ -14,8 +14,8 @@ PUZZLE = LayoutPuzzle(
     target=18_432,
     best=9_216,
     statement="""\
-The feed-forward network again, 48 to 96 to 48 columns on 48 rows, now on 6 devices. A device matrix may be (2, 3) or
-(3, 2), and no piece of one matches a piece of the other: halves and thirds of a dimension overlap in sixths.
+The feed-forward network again, 48 to 96 to 48 columns on 48 rows, now on 6 devices. A device matrix may be 2x3 or
+3x2, and no piece of one matches a piece of the other: halves and thirds of a dimension overlap in sixths.
 
 Configure two operators. Watch what `relu` passes to `matmul2`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from typing import TypedDict
 
 from rich.text import Text
 
@@ -13,21 +14,49 @@ from lib.layout import GraphPlan
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.base import OptionError
+from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
 from .score import plan_of_file
 
+TEXT_WIDTH = 100
+"""Columns of text in a file."""
+MAX_DEVICES = 64
+"""As many as the picture of who holds what shows."""
 
-def plan_picture(plan: GraphPlan | None, title: str) -> str:
+
+class Limits(TypedDict):
+    """The keyword arguments of `draw_plan` that a puzzle decides."""
+
+    target: int
+    cap: int
+    given: tuple[str, ...]
+
+
+def plan_picture(plan: GraphPlan | None, puzzle: LayoutPuzzle) -> str:
     """The plan as SVG; empty if there is none, or where drawing is not installed."""
     try:
         import drawing
         from drawing.layouts.graph import draw_plan
 
-        return "" if plan is None else str(drawing.svg(draw_plan(plan, title)))
+        return "" if plan is None else str(drawing.svg(draw_plan(plan, puzzle.title, **limits(puzzle))))
     except Exception:  # a picture that fails must not cost the report
         return ""
+
+
+def limits(puzzle: LayoutPuzzle) -> Limits:
+    """What a picture of a plan shows of its puzzle."""
+    return {"target": puzzle.target, "cap": puzzle.memory_cap, "given": tuple(puzzle.given)}
+
+
+def text_of_plan(plan: GraphPlan, puzzle: LayoutPuzzle, width: int) -> Text:
+    """The plan, who holds what, and how the rule got there, as text of `width` columns."""
+    from drawing.layouts.text import holders_text, plan_text, propagation_text
+
+    head, steps = Text("\nWho holds what\n"), Text("\nStep by step\n")
+    found = plan_text(plan, width, **limits(puzzle)) + head + holders_text(plan, width)
+    return found + steps + propagation_text(plan, width)
 
 
 def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -> bool:
@@ -45,7 +74,7 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
     if isinstance(plan, Failure):
         return report_failure(puzzle.slug, plan, bench)
     if options.text:
-        bench.console.print(Text(plan.explain()), soft_wrap=True)
+        bench.console.print(text_of_plan(plan, puzzle, options.width), soft_wrap=True, end="")
     if write is not None:
         write(plan)
         bench.wrote(target)
@@ -53,31 +82,43 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
 
 
 def _writer(puzzle: LayoutPuzzle, target: str, dark: bool) -> Callable[[GraphPlan], None]:
-    """What writes a plan to a file of this name: a picture, the explained plan as .txt, or both as .html.
+    """What writes a plan to a file of this name: a picture, text as .txt, or a page with everything as .html.
 
     Raises:
         PuzzleError: the ending is unknown, or what draws is not installed.
     """
     ending = Path(target).suffix.lower()
-    if ending == ".txt":
-        return lambda plan: write_file(target, plan.explain() + "\n")
     drawing = import_drawing()
-    if ending != ".html":
-        drawing.require_ending(target, of_a_run=False)
+    if ending == ".txt":
+        return lambda plan: write_file(target, text_of_plan(plan, puzzle, TEXT_WIDTH).plain)
+    if ending == ".html":
+        return lambda plan: write_file(target, plan_page(plan, puzzle, dark))
+    drawing.require_ending(target, of_a_run=False)
     from drawing.layouts.graph import draw_plan
 
-    if ending == ".html":
-        return lambda plan: write_file(
-            target, plan_page(puzzle.title, drawing.svg(draw_plan(plan, puzzle.title, dark)), plan)
-        )
-    return lambda plan: drawing.save(draw_plan(plan, puzzle.title, dark), target)
+    return lambda plan: drawing.save(draw_plan(plan, puzzle.title, dark, **limits(puzzle)), target)
 
 
-def plan_page(title: str, picture: str, plan: GraphPlan) -> str:
-    """A page with a plan's picture and its explanation, line by line."""
+def plan_page(plan: GraphPlan, puzzle: LayoutPuzzle, dark: bool = False) -> str:
+    """A page that needs nothing else: the plan, who holds what, each step of the propagation, and all of it as text."""
+    import drawing
+    from drawing.layouts.graph import draw_plan
+    from drawing.layouts.holders import draw_holders
+    from drawing.layouts.propagation import draw_propagation
+    from drawing.palette import INK, PAPER, dark_variant
+
+    pictures = [draw_plan(plan, "The plan", dark, **limits(puzzle))]
+    if plan.graph.devices <= MAX_DEVICES:
+        pictures.append(draw_holders(plan, dark=dark, cap=puzzle.memory_cap))
+    pictures.append(draw_propagation(plan, dark=dark))
+    ink, paper = (dark_variant(colour) if dark else colour for colour in (INK, PAPER))
+    style = f"body{{margin:2em;font-family:sans-serif;color:{ink};background:{paper}}}svg{{display:block;margin:1em 0}}"
+    text = text_of_plan(plan, puzzle, TEXT_WIDTH).plain
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        f"{picture}\n<pre>{escape(plan.explain())}</pre></html>\n"
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(puzzle.title)}</title>\n'
+        f"<style>{style}</style>\n<h1>{escape(puzzle.title)}</h1>\n<p>{escape(capitalized(puzzle.limits))}.</p>\n"
+        + "\n".join(map(drawing.svg, pictures))
+        + f"\n<details><summary>The same as text</summary><pre>{escape(text)}</pre></details></html>\n"
     )
 
 

@@ -148,11 +148,13 @@ class Layouts(Track["LayoutPuzzle"]):
     def picture(self, puzzle: LayoutPuzzle, kept: str, judged: bool = True) -> str:
         from .draw import plan_picture
 
-        return plan_picture(self.restored(puzzle, kept), puzzle.title)
+        return plan_picture(self.restored(puzzle, kept), puzzle)
 
     def picture_text(self, puzzle: LayoutPuzzle, kept: str, width: int) -> str:
+        from drawing.layouts.text import explained
+
         plan = self.restored(puzzle, kept)
-        return "" if plan is None else plan.explain()
+        return "" if plan is None else explained(plan, width).plain
 
     def draw(self, puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -> bool:
         from .draw import draw_plan_of

@@ -50,7 +50,7 @@ WRONG = {
     ("AnnotatedMLP", "an axis twice"): (
         H,
         '        h = mesh_split(h, self.mesh, ("data", "data"))\n',
-        "failed: line 21: 'relu1' of shape (64, 64): axis 0 of the device matrix (2, 2) is named 2 times",
+        "failed: line 21: 'relu1' of shape (64, 64): axis 0 of the device matrix 2x2 is named 2 times",
     ),
     ("AnnotatedMLP", "the output stays whole"): (
         'return mesh_split(y, self.mesh, (("data", "model"), None))',

@@ -1,0 +1,39 @@
+"""Words about a plan that pictures, pages and terminals share."""
+
+from __future__ import annotations
+
+from math import inf
+
+from lib.layout import Edge, GraphPlan, TensorLayout
+
+
+def limits_text(plan: GraphPlan, target: float = inf, cap: float = inf) -> tuple[str, str]:
+    """What moves and what each device holds, each with its limit if there is one."""
+    most = f" (target: {target:,})" if target < inf else ""
+    room = f" (cap: {cap:,})" if cap < inf else ""
+    return f"{plan.bytes:,} bytes moved{most}", f"{plan.memory:,} bytes on each of {plan.graph.devices} devices{room}"
+
+
+def held_text(plan: GraphPlan, tensor: str) -> str:
+    """The bytes of a tensor on each device, and whether they count."""
+    held = f"{plan.layout(tensor).elements * plan.graph.itemsize:,} bytes"
+    return held if is_counted(plan, tensor) else f"{held}, not counted"
+
+
+def is_counted(plan: GraphPlan, tensor: str) -> bool:
+    """True if a plan's memory counts this tensor."""
+    return tensor in plan.homes or plan.graph.keeps(tensor)
+
+
+def move_text(plan: GraphPlan, edge: Edge) -> str:
+    """What a tensor's way to an operator takes: collectives and bytes."""
+    if edge.moved_for:
+        return f"{edge.tensor}: as moved for {edge.moved_for}"
+    steps = ", ".join(plan.redistribution(edge).names)
+    return f"{edge.tensor}: {steps}, {edge.bytes:,} bytes" if steps else f"{edge.tensor}: as it is"
+
+
+def piece_text(layout: TensorLayout, device: int) -> str:
+    """The piece of a device: the number of its part of each dimension that is split; a dot if it holds everything."""
+    parts = [str(i) for i, n in zip(layout.part(device), layout.splits) if n > 1]
+    return ",".join(parts) or "all"

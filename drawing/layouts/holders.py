@@ -1,0 +1,90 @@
+"""Picture of who holds what: a row for each tensor of a plan, a column for each device, the piece in colour."""
+
+from __future__ import annotations
+
+from math import inf, prod
+
+from chalk.types import Diagram
+
+from drawing.palette import ALARM, EDGE, GRID, INK, PAPER, SOFT, WIRE
+from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width, tip
+from drawing.picture import Picture
+from lib.layout import GraphPlan, LayoutError, TensorLayout
+
+from .captions import is_counted, piece_text
+from .tensor import piece_colour, shown_dims
+
+CELL, GAP, ROW = 34.0, 6.0, 30.0
+HEAD, SIZE = 78.0, 10.5
+MAX_DEVICES = 64
+LEGEND = (
+    "A frame is the whole tensor, the coloured part what the device holds, with its number along each split dimension."
+)
+
+
+def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = False, cap: float = inf) -> Picture:
+    """Every tensor of a plan on every device, sources first, with the bytes of it on each; devices with copies of a
+    piece have the same colour.
+
+    Raises:
+        LayoutError: there are more than MAX_DEVICES devices.
+    """
+    devices = plan.graph.devices
+    if devices > MAX_DEVICES:
+        raise LayoutError(f"a picture of who holds what shows at most {MAX_DEVICES} devices; this plan has {devices}")
+    tensors = [*plan.homes, *plan.operators]
+    notes = {name: str(plan.layout(name)) for name in tensors}
+    name_width = max(text_width(name, SIZE, True) for name in tensors) + 14
+    left = name_width + max(text_width(note, SIZE) for note in notes.values()) + 14
+    right = left + devices * (CELL + GAP) + 8
+    parts: list[Diagram] = [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, LEGEND, 10, SOFT, "start")]
+    parts.append(label(left, HEAD - 28, "device", SIZE, SOFT, "start"))
+    parts.append(label(right + 90, HEAD - 12, "bytes on each", SIZE, SOFT, "end"))
+    parts += [label(left + (d + 0.5) * (CELL + GAP), HEAD - 12, str(d), SIZE, INK) for d in range(devices)]
+    y = HEAD
+    for name in tensors:
+        if y > HEAD and name == next(iter(plan.operators), ""):
+            parts.append(lines([[(0, y - 1), (right + 90, y - 1)]], look(stroke=GRID, width=1)))
+            y += 6
+        middle = y + ROW / 2
+        parts.append(label(0, middle, name, SIZE, INK, "start", bold=True))
+        parts.append(label(name_width, middle, notes[name], SIZE, SOFT, "start"))
+        for device in range(devices):
+            parts += _cell(name, plan.layout(name), device, left + device * (CELL + GAP) + GAP / 2, y + 3)
+        held = f"{plan.layout(name).elements * plan.graph.itemsize:,}"
+        counted = is_counted(plan, name)
+        parts.append(label(right + 90, middle, held if counted else f"({held})", SIZE, INK if counted else SOFT, "end"))
+        y += ROW
+    words = f"{plan.memory:,} bytes on each device" + (f" of at most {cap:,}" if cap < inf else "")
+    if not all(is_counted(plan, name) for name in tensors):
+        words += "; those in brackets are not counted"
+    parts.append(lines([[(0, y + 2), (right + 90, y + 2)]], look(stroke=WIRE, width=1)))
+    parts.append(label(right + 90, y + 14, words, 11, ALARM if plan.memory > cap else INK, "end", bold=True))
+    width = max(right + 90, text_width(LEGEND, 10), text_width(words, 11, True))
+    return Picture(panel(width, y + 24, parts), title, words, dark)
+
+
+def held_part(layout: TensorLayout, device: int) -> tuple[float, float, float, float]:
+    """The part of a tensor that a device holds, along the two dimensions that are drawn: left, top, right and bottom,
+    each from 0 to 1."""
+    down, across = shown_dims(layout)
+    part = layout.part(device)
+    rows, columns = (layout.splits[dim] if dim >= 0 else 1 for dim in (down, across))
+    row, column = (part[dim] if dim >= 0 else 0 for dim in (down, across))
+    return column / columns, row / rows, (column + 1) / columns, (row + 1) / rows
+
+
+def _cell(name: str, layout: TensorLayout, device: int, x: float, y: float) -> list[Diagram]:
+    """A frame for the whole tensor, with the part of the first two split dimensions that the device holds."""
+    wide, high = CELL, ROW - 6
+    left, top, right, bottom = held_part(layout, device)
+    x0, y0, x1, y1 = x + wide * left, y + high * top, x + wide * right, y + high * bottom
+    number = piece_text(layout, device)
+    ranges = ", ".join(f"{s.start}:{s.stop}" for s in layout.box(device))
+    held = box(x0, y0, x1, y1, look(piece_colour(layout, device), EDGE, 0.5))
+    found = [box(x, y, x + wide, y + high, look(PAPER, EDGE, 0.7)), tip(held, f"device {device}: {name}[{ranges}]")]
+    if layout.partial:
+        found.append(lines(hatch(x0, y0, x1, y1, 5), look(stroke=EDGE, width=0.7)))
+    if prod(layout.splits) > 1:
+        found.append(label(x + wide / 2, y + high / 2, clip(number, 6), 9.5, INK, halo=PAPER))
+    return found

@@ -1,0 +1,145 @@
+"""A plan as text for a terminal: its operators and moves, who holds what, and the steps of the propagation.
+
+Lines are at most `width` columns wide, and nothing is cut: longer ones continue, indented, on the next. The texts have
+colours for a terminal that shows them; `.plain` is without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import inf, prod
+from textwrap import wrap
+
+from rich.style import Style
+from rich.text import Text
+
+from drawing.palette import ALARM, INK, STEP_EDGE
+from lib.layout import GraphPlan, TensorLayout, strategy_text
+
+from .captions import is_counted, limits_text, piece_text
+from .propagation import StepTexts
+from .tensor import piece_colour
+
+TEXT_CANDIDATES = 4
+INDENT = "    "
+MOVES = Style(color=ALARM)
+CONFIGURED = Style(color=STEP_EDGE, bold=True)
+
+
+def explained(plan: GraphPlan, width: int) -> Text:
+    """The lines of `explain`, short enough for a screen of that width."""
+    found = Text()
+    for line in plan.explain().splitlines():
+        _add(found, line, width, Style())
+    return found
+
+
+def layout_text(layout: TensorLayout) -> Text:
+    """The devices as they are arranged, a line for each row of the device matrix, each with the piece that it holds."""
+    columns = layout.matrix.shape[-1] if layout.matrix.shape else 1
+    order = list(layout.matrix.devices or range(layout.devices))
+    cells = [f"{device}: {piece_text(layout, device)}" for device in order]
+    wide = max(map(len, cells))
+    found = Text(f"{layout}\n")
+    for first in range(0, len(order), columns):
+        for device, cell in zip(order[first : first + columns], cells[first:]):
+            found.append(f" {cell:<{wide}} ", Style(color=INK, bgcolor=piece_colour(layout, device)))
+            found.append(" ")
+        found.rstrip()
+        found.append("\n")
+    return found
+
+
+def plan_text(plan: GraphPlan, width: int, target: float = inf, cap: float = inf, given: Collection[str] = ()) -> Text:
+    """The plan as `explain` has it, with the reason of each layout, and the limits."""
+    found = Text()
+    for line in plan.explain().splitlines()[:-1]:
+        style = Style()
+        name = line.partition(":")[0]
+        if line.startswith("  "):
+            style = MOVES if not line.endswith(" 0 bytes") else style
+        elif name in plan.operators:
+            mine = name in plan.graph.strategies
+            why = "configured by the puzzle" if name in given else plan.reason(name)
+            _add(found, line, width, CONFIGURED if mine else Style())
+            line = f"{INDENT}{why}" if why else ""
+        if line:
+            _add(found, line, width, style)
+    moved, held = limits_text(plan, target, cap)
+    _add(
+        found,
+        f"{moved}, at most {int(plan.sent.max()):,} by a device",
+        width,
+        MOVES if plan.bytes > target else Style(),
+    )
+    _add(found, held, width, MOVES if plan.memory > cap else Style())
+    return found
+
+
+def holders_text(plan: GraphPlan, width: int) -> Text:
+    """A row for each tensor: the bytes on each device, and the piece of every device in its colour.
+
+    A piece is the number of its part along each dimension that is split. If the devices do not fit side by side, they
+    are in several blocks, without the layouts.
+    """
+    tensors = [*plan.homes, *plan.operators]
+    names, held, cells = {}, {}, {}
+    for name in tensors:
+        layout = plan.layout(name)
+        names[name] = f"{name} {layout}"
+        number = f"{layout.elements * plan.graph.itemsize:,}"
+        held[name] = number if is_counted(plan, name) else f"({number})"
+        cells[name] = [piece_text(layout, device) for device in range(plan.graph.devices)]
+    wide = max(len(text) for row in cells.values() for text in row) + 2
+    wide = max(wide, len(str(plan.graph.devices - 1)) + 2)
+    sizes = max(map(len, [*held.values(), "bytes"]))
+    left = max(map(len, names.values()))
+    if left + 3 + sizes + plan.graph.devices * wide > width:
+        names = {name: name for name in tensors}
+        left = max(map(len, names.values()))
+    room = max((width - left - sizes - 3) // wide, 1)
+    found = Text()
+    for first in range(0, plan.graph.devices, room):
+        shown = range(first, min(first + room, plan.graph.devices))
+        head = f"{'device':<{left}}  {'bytes':>{sizes}} " + "".join(f"{device:>{wide}}" for device in shown)
+        found.append(head.rstrip() + "\n", Style(bold=True))
+        for name in tensors:
+            layout = plan.layout(name)
+            found.append(f"{names[name]:<{left}}  {held[name]:>{sizes}} ")
+            for device in shown:
+                found.append(" ")
+                whole = prod(layout.splits) == 1
+                style = Style() if whole else Style(color=INK, bgcolor=piece_colour(layout, device))
+                found.append(f"{cells[name][device]:>{wide - 1}}", style)
+            found.append("\n")
+        if shown.stop < plan.graph.devices:
+            found.append("\n")
+    counted = all(is_counted(plan, name) for name in tensors)
+    last = f"{plan.memory:,} bytes on each device" + ("" if counted else "; those in brackets are not counted")
+    _add(found, last, width, Style())
+    return found
+
+
+def propagation_text(plan: GraphPlan, width: int) -> Text:
+    """The steps in which the breadth-first rule settled the operators, each with its cheapest candidates."""
+    found = Text()
+    for number, decision in enumerate(plan.decisions.values(), start=1):
+        step = StepTexts(plan, decision, number)
+        _add(found, f"{step.heading}: {step.at}", width, CONFIGURED if decision.reached is None else Style(bold=True))
+        if step.known:
+            _add(found, f"{INDENT}{step.known}", width, Style())
+        shown = step.found[:TEXT_CANDIDATES]
+        wide = max((len(strategy_text(each.choice.strategy)) for each in shown), default=0)
+        for each in shown:
+            mine = step.is_chosen(each)
+            text = f"{strategy_text(each.choice.strategy):<{wide}} {each.bytes:>11,} bytes"
+            _add(found, f"  {'>' if mine else ' '} {text}{'  chosen' if mine else ''}", width, Style(bold=mine))
+        if len(step.found) > len(shown):
+            _add(found, f"{INDENT}and {len(step.found) - len(shown)} more", width, Style())
+    return found
+
+
+def _add(found: Text, line: str, width: int, style: Style) -> None:
+    start = line[: len(line) - len(line.lstrip())]
+    for one in wrap(line, width, subsequent_indent=start + INDENT, break_on_hyphens=False):
+        found.append(one + "\n", style)

@@ -1,0 +1,204 @@
+"""A function of JAX as a graph: its jaxpr, operator by operator. Needs jax, which is imported when it is used.
+
+A primitive that no operator stands for is refused by name, with the line that calls it and what to do instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.device_matrix import DeviceMatrix
+
+from .graph import Graph
+from .imported_graph import ImportedGraph, jax_here
+from .jax_primitives import CALLS, HANDLERS, NEXT, SAME_ANYWHERE
+from .jax_values import Importer, Known, Tensor, Value
+
+SCOPE = re.compile(r"(?<![^/])[\w-]+(?![^/])")
+"""The parts of a name stack that jax.named_scope gave, rather than a transformation or the text of an einsum."""
+
+
+def from_jax(
+    function: Callable[..., Any],
+    *shapes: Any,
+    devices: int | None = None,
+    mesh: DeviceMatrix | None = None,
+    parameters: Collection[str] = (),
+) -> ImportedGraph:
+    """The graph of a function of JAX for arguments of these shapes.
+
+    An argument is given by its shape, for float32, or by anything that has a shape and a dtype; dictionaries and lists
+    of those are allowed. What is in one is a parameter, called by its path ('p.w1' for argument p), and so is an
+    argument that is named in `parameters`; all others are inputs. Functions that JAX calls within, as of `jit`,
+    are part of the graph. Types are not converted, and sharding constraints are ignored, because the plan decides.
+    Rows of a `gather` are taken to be in the table.
+
+    Raises:
+        LayoutError: jax is missing or cannot trace the function, an argument has no shape, or a primitive has no
+            operator.
+    """
+    jax = jax_here()
+    structs = [_structs(jax, shape, f"argument {i}") for i, shape in enumerate(shapes)]
+    names, roles = _arguments(jax, function, structs, parameters)
+    leaves = jax.tree_util.tree_leaves(structs)
+    sizes = {leaf.dtype.itemsize for leaf in leaves if jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)}
+    if len(sizes) > 1:
+        found = ", ".join(map(str, sorted(sizes)))
+        raise LayoutError(f"the arguments are floats of {found} bytes; a graph has one size, so give all the same type")
+    graph = ImportedGraph(devices, mesh, sizes.pop() if sizes else 4)
+    try:
+        closed = jax.make_jaxpr(function)(*structs)
+    except LayoutError:
+        raise
+    except Exception as why:
+        first = (str(why).strip().splitlines() or [type(why).__name__])[0]
+        raise LayoutError(f"jax cannot trace {_name(function)} with these shapes: {first}") from why
+    for name, leaf in zip(names, leaves):
+        (graph.parameter if name in roles else graph.input)(name, leaf.shape)
+    graph.arguments = tuple(names)
+    importer = Importer(graph)
+    importer.where = _name(function)
+    given: list[Value] = [Tensor.whole(name, graph.shapes[name]) for name in names]
+    results = _follow(importer, closed.jaxpr, [Known(np.asarray(c)) for c in closed.consts], given, "")
+    _finish(graph, [importer.plain(value) for value in results])
+    return graph
+
+
+def _follow(importer: Importer, jaxpr: Any, consts: Sequence[Value], given: Sequence[Value], scope: str) -> list[Value]:
+    """Adds the operators of a jaxpr, and returns its results."""
+    known: dict[Any, Value] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given)))
+
+    def read(var: Any) -> Value:
+        return Known(np.asarray(var.val)) if hasattr(var, "val") else known[var]
+
+    for eqn in jaxpr.eqns:
+        inputs = [read(var) for var in eqn.invars]
+        inside = ".".join([*filter(None, [scope]), *SCOPE.findall(str(eqn.source_info.name_stack))])
+        made = _equation(importer, eqn, inputs, inside)
+        known.update(zip(eqn.outvars, made))
+    return [read(var) for var in jaxpr.outvars]
+
+
+def _equation(importer: Importer, eqn: Any, inputs: list[Value], scope: str) -> list[Value]:
+    name = eqn.primitive.name
+    outer = importer.where
+    importer.scope, importer.where = scope, jax_here().extend.source_info_util.summarize(eqn.source_info) or outer
+    try:
+        return _made(importer, name, eqn, inputs)
+    finally:
+        importer.where = outer
+
+
+def _made(importer: Importer, name: str, eqn: Any, inputs: list[Value]) -> list[Value]:
+    if name in CALLS:
+        inner = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
+        consts = [Known(np.asarray(c)) for c in getattr(inner, "consts", ())]
+        return _follow(importer, getattr(inner, "jaxpr", inner), consts, inputs, importer.scope)
+    is_known = all(isinstance(value, Known) for value in inputs)
+    if is_known and not eqn.effects and name != "broadcast_in_dim":
+        # evaluated by jax itself, whatever the primitive is: scales, masks, positions
+        found = eqn.primitive.bind(*(value.array for value in inputs if isinstance(value, Known)), **eqn.params)
+        return [Known(np.asarray(each)) for each in (found if eqn.primitive.multiple_results else [found])]
+    if name in SAME_ANYWHERE:
+        return inputs
+    handler = HANDLERS.get(name)
+    if handler is None:
+        raise LayoutError(f"{importer.where}: no operator stands for jax's '{name}'; {NEXT.get(name, NEXT[''])}")
+    try:
+        made = handler(importer, dict(eqn.params), inputs)
+    except LayoutError as why:
+        raise why.at(f"{importer.where}: jax's '{name}'") from None
+    return made if isinstance(made, list) else [made]
+
+
+def _finish(graph: ImportedGraph, results: Sequence[str]) -> None:
+    """Removes what no result needs, and names the operators of the results."""
+    needed = set(results)
+    for name, op in reversed(graph.operators.items()):
+        needed.update(op.inputs if name in needed else ())
+    for name in [name for name in graph.operators if name not in needed]:
+        del graph.operators[name], graph.shapes[name]
+    for name in [name for name in graph.constants if name not in needed]:
+        del graph.constants[name], graph.sources[name], graph.shapes[name]
+    named: dict[str, str] = {}
+    final = []
+    for i, name in enumerate(results):
+        called = "result" if len(results) == 1 else f"result{i}"
+        if name in graph.sources or name in named:  # a result is an operator of its own
+            final.append(graph.reshape(_free(graph, called), name, graph.shapes[name]))
+        else:
+            named[name] = _free(graph, called)
+            final.append(named[name])
+    operators = {
+        named.get(name, name): replace(op, name=named.get(name, name), inputs=tuple(named.get(x, x) for x in op.inputs))
+        for name, op in graph.operators.items()
+    }
+    graph.operators.clear()
+    graph.operators.update(operators)
+    shapes = {named.get(name, name): shape for name, shape in graph.shapes.items()}
+    graph.shapes.clear()
+    graph.shapes.update(shapes)
+    graph.results = tuple(final)
+
+
+def _free(graph: Graph, name: str) -> str:
+    while name in graph.shapes:
+        name += "_"
+    return name
+
+
+def _structs(jax: Any, given: Any, where: str) -> Any:
+    """A shape, or a container of shapes, with the type of the elements."""
+    if isinstance(given, dict):
+        return {key: _structs(jax, value, f"{where}, {key!r}") for key, value in given.items()}
+    if isinstance(given, tuple | list) and not all(isinstance(n, int) for n in given):
+        return type(given)(_structs(jax, value, f"{where}, entry {i}") for i, value in enumerate(given))
+    if isinstance(given, tuple) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in given):
+        return jax.ShapeDtypeStruct(given, np.float32)
+    if hasattr(given, "shape") and hasattr(given, "dtype"):
+        return jax.ShapeDtypeStruct(given.shape, given.dtype)
+    raise LayoutError(
+        f"{where}: a shape is a tuple of positive whole numbers, or has a shape and a dtype; got {given!r:.60}"
+    )
+
+
+def _arguments(
+    jax: Any, function: Callable[..., Any], structs: Sequence[Any], parameters: Collection[str]
+) -> tuple[list[str], set[str]]:
+    """The names of all arrays, and those that are parameters."""
+    names: list[str] = []
+    roles: set[str] = set()
+    own = list(_own_names(function, len(structs)))
+    if unknown := [name for name in parameters if name not in own]:
+        raise LayoutError(f"{_name(function)} has no argument '{unknown[0]}'; it has {', '.join(own)}")
+    for name, tree in zip(own, structs):
+        for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
+            full = ".".join([name, *(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)])
+            names.append(full)
+            if path or name in parameters:
+                roles.add(full)
+    return names, roles
+
+
+def _own_names(function: Callable[..., Any], count: int) -> Iterator[str]:
+    try:
+        known = [
+            p.name
+            for p in signature(function).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):
+        known = []
+    for i in range(count):
+        yield known[i] if i < len(known) else f"argument{i}"
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)

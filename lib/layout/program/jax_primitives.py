@@ -1,0 +1,322 @@
+"""By primitive of JAX: the operators that stand for it. Settings are those of jax 0.10.
+
+Recognized as one operator: a softmax, a mean, silu, relu, and the rows of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from lib.layout.errors import LayoutError
+
+from .jax_patterns import is_same_row, mean_of, softmax_of
+from .jax_values import Importer, Known, Tensor, Value
+from .on_arrays import RELATIONS
+
+Settings = dict[str, Any]
+Handler = Callable[[Importer, Settings, list[Value]], Value | list[Value]]
+
+CALLS = (
+    "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
+    "remat", "remat2", "checkpoint",
+)  # fmt: skip
+"""Primitives that call a jaxpr; it becomes part of the graph."""
+
+SAME_ANYWHERE = ("copy", "copy_p", "optimization_barrier", "sharding_constraint", "reduce_precision")
+"""Primitives whose result is their input."""
+
+OUTSIDE = "compute it outside and give the function the result as an argument"
+UNROLL = "write the loop in Python, so that its steps are traced one by one"
+NEXT: Mapping[str, str] = {
+    "": f"{OUTSIDE}, or write it with matmul, einsum, softmax and elementwise functions",
+    **dict.fromkeys(("scan", "while"), UNROLL),
+    "cond": "choose the branch in Python, or compute both and use jnp.where",
+    **dict.fromkeys(("sort", "top_k", "argmax", "argmin", "approx_top_k"), OUTSIDE),
+    **dict.fromkeys(
+        ("psum", "all_gather", "psum_scatter", "ppermute", "all_to_all", "shard_map", "axis_index"),
+        "import the function for one device, without collectives: the plan adds them",
+    ),
+}
+"""What to do instead, by primitive; '' for all others."""
+
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+"""Primitives that compare, in the order of RELATIONS."""
+ZERO, ONE = (Known(np.full((), number, np.float32)) for number in (0, 1))
+FLIPPED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
+IDENTITY = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0, "maximum": -np.inf, "minimum": np.inf}
+
+
+def binary(kind: str, **settings: Any) -> Handler:
+    """A handler of two tensors, element by element."""
+    return lambda importer, _, inputs: combined(importer, kind, *inputs, **settings)
+
+
+def combined(importer: Importer, kind: str, a: Value, b: Value, **settings: Any) -> Value:
+    """An operator of two tensors; the one that is not broadcast comes first."""
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    for one, two, swaps in ((a, b, False), (b, a, kind not in ("subtract", "divide"))):
+        is_identity = isinstance(two, Known) and two.scalar == IDENTITY.get(kind, np.nan)
+        if is_identity and one.shape == shape and (one is a or swaps):
+            return one
+    if not importer.is_full(a, shape) and importer.is_full(b, shape):
+        if kind == "subtract":
+            return combined(importer, "add", importer.add("negative", importer.plain(b)), a)
+        if kind == "divide":
+            return combined(importer, "multiply", importer.add("reciprocal", importer.plain(b)), a)
+        if kind == "compare":
+            settings["relation"] = FLIPPED.get(settings["relation"], settings["relation"])
+        a, b = b, a
+    if kind == "maximum" and isinstance(b, Known) and b.scalar == 0:
+        return importer.add("relu", importer.in_full(a, shape))
+    if kind == "divide" and (found := mean_of(importer, a, b) or softmax_of(importer, a, b)):
+        return found
+    if kind == "multiply" and importer.is_full(a, shape) and importer.is_full(b, shape):
+        for one, two in ((a, b), (b, a)):
+            op = importer.operator(two)
+            if op is not None and op.kind == "logistic" and op.inputs == (importer.plain(one),):
+                return importer.add("silu", importer.plain(one))
+    return importer.add(kind, importer.in_full(a, shape), importer.operand(b, len(shape)), **settings)
+
+
+def unary(kind: str) -> Handler:
+    return lambda importer, _, inputs: importer.add(kind, importer.plain(inputs[0]))
+
+
+def logical(kind: str) -> Handler:
+    """Of masks, which are 0 and 1."""
+
+    def handler(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+        if any(isinstance(x, Known) and x.array.dtype != bool for x in inputs):
+            raise LayoutError("it is supported only for masks, not for the bits of whole numbers")
+        if kind == "not":
+            return combined(importer, "compare", inputs[0], ZERO, relation="equal")
+        return combined(importer, kind, *inputs)
+
+    return handler
+
+
+def _power(importer: Importer, x: Value, exponent: float) -> Value:
+    name = importer.plain(x)
+    if exponent == 0.5:
+        return importer.add("sqrt", name)
+    if exponent == -0.5:
+        return importer.add("rsqrt", name)
+    n = abs(int(exponent))
+    if n != abs(exponent) or not 1 <= n <= 16:
+        raise LayoutError(f"the exponent {exponent} is not a whole number from -16 to 16 or a half; use exp and log")
+    made: Tensor | None = None
+    square = name
+    while n:  # by repeated squaring
+        if n % 2:
+            made = Tensor.whole(square, x.shape) if made is None else importer.add("multiply", made.name, square)
+        n //= 2
+        square = importer.add("multiply", square, square).name if n else square
+    assert made is not None
+    return made if exponent > 0 else importer.add("reciprocal", made.name)
+
+
+def _pow(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    exponent = inputs[1].scalar if isinstance(inputs[1], Known) else None
+    if exponent is None:
+        raise LayoutError("the exponent is not a constant; use exp and log")
+    return _power(importer, inputs[0], exponent)
+
+
+def _convert(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    """Types are not converted; but a float that becomes a whole number would lose its fraction."""
+    kind, op = np.dtype(settings["new_dtype"]).kind, importer.operator(inputs[0])
+    is_mask = op is not None and op.kind == "compare"
+    if kind in "iu" and op is not None and not is_mask:
+        raise LayoutError("numbers that are computed cannot become whole numbers; compute them outside")
+    if kind == "b" and not is_mask:
+        return combined(importer, "compare", inputs[0], ZERO, relation="not_equal")
+    return inputs[0]
+
+
+def _stop(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    """The maximum that a softmax subtracts has no gradient here either; any other use would be lost."""
+    op = importer.operator(inputs[0])
+    if op is None or op.kind != "reduce_max":
+        raise LayoutError("a graph cannot stop gradients, except that of the maximum in a softmax; leave it out")
+    return inputs[0]
+
+
+def _select(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    mask, *cases = inputs
+    if len(cases) != 2:
+        raise LayoutError(f"it chooses among {len(cases)} tensors; a select takes two")
+    if is_same_row(importer, mask, *cases):
+        return cases[0]
+    other, chosen = cases
+    if isinstance(mask, Known) and mask.scalar is not None:
+        return chosen if mask.scalar else other
+    shape = chosen.shape
+    if not importer.is_full(chosen, shape) and importer.is_full(other, shape):
+        if isinstance(mask, Known):
+            mask = Known(np.logical_not(mask.array))
+        else:
+            mask = combined(importer, "compare", mask, ZERO, relation="equal")
+        chosen, other = other, chosen
+    names = importer.operand(other, len(shape)), importer.operand(mask, len(shape))
+    return importer.add("select", importer.in_full(chosen, shape), *names)
+
+
+def _product(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    """A matmul where it is one, otherwise an einsum; batch dimensions come first in the output."""
+    (left, right), (left_batch, right_batch) = settings["dimension_numbers"]
+    a, b = (importer.plain(value) for value in inputs)
+    one, two = (len(value.shape) for value in inputs)
+    lead = tuple(range(len(left_batch)))
+    if len(left) == 1 and tuple(left_batch) == tuple(right_batch) == lead and one >= 2:
+        is_batched = two == one == len(lead) + 2
+        if (not lead and two == 2 and left[0] == one - 1) or is_batched:
+            flags = {"transpose_a": left[0] != one - 1, "transpose_b": right[0] != two - 2}
+            return importer.add("matmul", a, b, **flags)
+    letters = iter("abcdefghijklmnopqrstuvwxyz")
+    rows: list[list[str]] = [[""] * one, [""] * two]
+    for i, j in (*zip(left_batch, right_batch), *zip(left, right)):
+        rows[0][i] = rows[1][j] = next(letters)
+    rows = [[letter or next(letters) for letter in row] for row in rows]
+    batch = [rows[0][i] for i in left_batch]
+    free = [letter for row, other in (rows, rows[::-1]) for letter in row if letter not in other]
+    return importer.add("einsum", a, b, spec=f"{''.join(rows[0])},{''.join(rows[1])}->{''.join(batch + free)}")
+
+
+def reducing(kind: str) -> Handler:
+    def handler(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+        made = Tensor.whole(importer.plain(inputs[0]), inputs[0].shape)
+        for axis in sorted(settings["axes"], reverse=True):
+            made = importer.add(kind, made.name, axis=axis)
+        return made
+
+    return handler
+
+
+def _broadcast(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    shape, places = tuple(settings["shape"]), settings["broadcast_dimensions"]
+    value = inputs[0]
+    if isinstance(value, Known):
+        wide = np.expand_dims(value.array, [i for i in range(len(shape)) if i not in places])
+        return Known(np.broadcast_to(wide, shape))
+    return value.broadcast(shape, places)
+
+
+def _reshape(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    if settings.get("dimensions") is not None:
+        raise LayoutError("it takes the elements in another order; transpose before it")
+    return importer.add("reshape", importer.plain(inputs[0]), shape=tuple(settings["new_sizes"]))
+
+
+def _slice(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    if any(step != 1 for step in settings["strides"] or ()):
+        raise LayoutError(f"the strides {settings['strides']} skip elements; reshape and take one of a new dimension")
+    made = Tensor.whole(importer.plain(inputs[0]), inputs[0].shape)
+    for axis, (start, stop) in enumerate(zip(settings["start_indices"], settings["limit_indices"])):
+        if (start, stop) != (0, made.shape[axis]):
+            made = importer.add("slice", made.name, axis=axis, start=int(start), stop=int(stop))
+    return made
+
+
+def _split(importer: Importer, settings: Settings, inputs: list[Value]) -> list[Value]:
+    name, axis = importer.plain(inputs[0]), int(settings["axis"])
+    ends = [int(n) for n in np.cumsum(settings["sizes"])]
+    starts = [0, *ends[:-1]]
+    return [importer.add("slice", name, axis=axis, start=i, stop=j) for i, j in zip(starts, ends)]
+
+
+def _pad(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    rows = settings["padding_config"]
+    if not isinstance(inputs[1], Known) or inputs[1].scalar != 0:
+        raise LayoutError("it pads with something other than 0; add that to the result instead")
+    if any(between or before < 0 or after < 0 for before, after, between in rows):
+        raise LayoutError(f"the padding {rows} is negative or between elements; use slices and concatenate")
+    made = Tensor.whole(importer.plain(inputs[0]), inputs[0].shape)
+    for axis, (before, after, _) in enumerate(rows):
+        if before or after:
+            made = importer.add("pad", made.name, axis=axis, before=int(before), after=int(after))
+    return made
+
+
+def _stack(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    axis, shape = int(settings["axis"]), inputs[0].shape
+    thin = (*shape[:axis], 1, *shape[axis:])
+    names = [importer.add("reshape", importer.plain(value), shape=thin).name for value in inputs]
+    return importer.add("concat", *names, axis=axis)
+
+
+def _gather(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    table, rows = inputs
+    how = settings["dimension_numbers"]
+    last = len(rows.shape) - 1
+    is_rows = (
+        len(table.shape) == 2
+        and rows.shape[-1:] == (1,)
+        and (tuple(how.offset_dims), tuple(how.collapsed_slice_dims), tuple(how.start_index_map))
+        == ((last,), (0,), (0,))
+        and tuple(settings["slice_sizes"]) == (1, table.shape[1])
+    )
+    if not is_rows:
+        raise LayoutError("only whole rows of a two-dimensional table can be taken, as table[rows]; reshape it first")
+    flat = importer.tensor(rows).without([last])
+    return importer.add("gather", importer.plain(table), importer.plain(flat))
+
+
+def _erfc(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    negative = importer.add("negative", importer.add("erf", importer.plain(inputs[0])).name)
+    return combined(importer, "add", negative, ONE)
+
+
+def _abs(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    name = importer.plain(inputs[0])
+    return importer.add("maximum", name, importer.add("negative", name).name)
+
+
+def _clamp(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    least, x, most = inputs
+    return combined(importer, "minimum", combined(importer, "maximum", x, least), most)
+
+
+HANDLERS: Mapping[str, Handler] = {
+    **{name: binary(kind) for name, kind in {
+        "add": "add", "add_any": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum",
+        "min": "minimum",
+    }.items()},
+    **{name: binary("compare", relation=relation) for name, relation in zip(COMPARISONS, RELATIONS)},
+    **{name: unary(kind) for name, kind in {
+        "exp": "exp", "tanh": "tanh", "neg": "negative", "logistic": "logistic", "rsqrt": "rsqrt", "sqrt": "sqrt",
+        "log": "log", "sin": "sin", "cos": "cos", "erf": "erf",
+    }.items()},
+    "and": logical("multiply"),
+    "or": logical("maximum"),
+    "not": logical("not"),
+    "integer_pow": lambda importer, settings, inputs: _power(importer, inputs[0], settings["y"]),
+    "square": lambda importer, settings, inputs: _power(importer, inputs[0], 2),
+    "pow": _pow,
+    "erfc": _erfc,
+    "abs": _abs,
+    "clamp": _clamp,
+    "convert_element_type": _convert,
+    "stop_gradient": _stop,
+    "select_n": _select,
+    "dot_general": _product,
+    "reduce_sum": reducing("reduce_sum"),
+    "reduce_max": reducing("reduce_max"),
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshape,
+    "squeeze": lambda importer, settings, inputs: importer.tensor(inputs[0]).without(settings["dimensions"]),
+    "transpose": lambda importer, settings, inputs: importer.add(
+        "transpose", importer.plain(inputs[0]), order=tuple(settings["permutation"])
+    ),
+    "slice": _slice,
+    "split": _split,
+    "pad": _pad,
+    "concatenate": lambda importer, settings, inputs: importer.add(
+        "concat", *map(importer.plain, inputs), axis=int(settings["dimension"])
+    ),
+    "stack": _stack,
+    "gather": _gather,
+}  # fmt: skip
+"""By primitive."""

@@ -1,0 +1,175 @@
+"""What a variable of a jaxpr stands for while it is imported: a constant, or a tensor of the graph, perhaps broadcast.
+
+A broadcast stays a view until an operator needs it in full. Operators that combine elements do not, because they
+broadcast their later inputs to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lib.layout.layouts.pieces import Array
+
+from .imported_graph import ImportedGraph
+from .operators import Operator
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Known:
+    """An array that does not depend on the arguments."""
+
+    array: Array
+
+    @property
+    def shape(self) -> Shape:
+        return self.array.shape
+
+    @property
+    def scalar(self) -> float | None:
+        """The number that all elements are, if they are all the same."""
+        if self.array.size == 0 or self.array.dtype.kind not in "biuf":
+            return None
+        first = self.array.flat[0]
+        return float(first) if bool((self.array == first).all()) else None
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the graph with other dimensions: `dims` has, for each one, the tensor's own, or None for a new one.
+
+    New dimensions, and dimensions of size 1 that are larger here, are copies. Dimensions of the tensor that are not in
+    `dims` have size 1.
+    """
+
+    name: str
+    shape: Shape
+    dims: tuple[int | None, ...]
+
+    @classmethod
+    def whole(cls, name: str, shape: Shape) -> Tensor:
+        return cls(name, shape, tuple(range(len(shape))))
+
+    def broadcast(self, shape: Shape, places: Sequence[int]) -> Tensor:
+        """With this shape; `places` has, for each dimension of before, its new place."""
+        dims: list[int | None] = [None] * len(shape)
+        for place, dim in zip(places, self.dims):
+            dims[place] = dim
+        return Tensor(self.name, shape, tuple(dims))
+
+    def without(self, dropped: Sequence[int]) -> Tensor:
+        """Without these dimensions, which have size 1."""
+        kept = [i for i in range(len(self.shape)) if i not in dropped]
+        return Tensor(self.name, tuple(self.shape[i] for i in kept), tuple(self.dims[i] for i in kept))
+
+
+Value = Known | Tensor
+
+
+class Importer:
+    """The graph so far. Operators are named by the scope (as of jax.named_scope), the kind and a number."""
+
+    def __init__(self, graph: ImportedGraph) -> None:
+        self.graph = graph
+        self.scope = ""
+        """Names of `jax.named_scope` around the current primitive, joined by dots."""
+        self.where = ""
+        """The line of the current primitive, or of the call around it."""
+        self.numbers: dict[str, int] = {}
+        self.made: dict[tuple[Any, ...], str] = {}
+        self.constants: dict[tuple[Any, ...], str] = {}
+
+    def add(self, kind: str, *inputs: str, **settings: Any) -> Tensor:
+        """An operator, unless the same one has been added before."""
+        key = kind, inputs, tuple(sorted(settings.items()))
+        if key not in self.made:
+            self.made[key] = self.graph.operator(kind, self._new_name(kind), *inputs, **settings)
+        name = self.made[key]
+        return Tensor.whole(name, self.graph.shapes[name])
+
+    def operator(self, value: Value) -> Operator | None:
+        """The operator that computes what a value is a view of."""
+        return self.graph.operators.get(value.name) if isinstance(value, Tensor) else None
+
+    def plain(self, value: Value) -> str:
+        """The name of a tensor that is this value, with all its copies."""
+        view = self.tensor(value)
+        if self.is_plain(view):
+            return view.name
+        base = self.graph.shapes[view.name]
+        name = view.name
+        mine = [dim for dim, n in zip(view.dims, view.shape) if dim is not None and base[dim] == n]
+        if len(mine) < len(base):
+            name = self.add("reshape", name, shape=tuple(base[dim] for dim in mine)).name
+        here = 0
+        for dim, size in zip(view.dims, view.shape):
+            is_new = dim is None or base[dim] != size
+            if is_new and size > 1:
+                name = self.add("repeat", name, axis=here, size=size).name
+            here += not is_new or size > 1
+        if self.graph.shapes[name] != view.shape:
+            name = self.add("reshape", name, shape=view.shape).name
+        return name
+
+    def operand(self, value: Value, rank: int) -> str:
+        """The name of a tensor that is broadcast to this value if it is not the first input of an operator, which has
+        `rank` dimensions."""
+        view = self.tensor(value)
+        base = self.graph.shapes[view.name]
+        sizes = [1 if dim is None else base[dim] for dim in view.dims]
+        while len(sizes) > 1 and sizes[0] == 1:
+            del sizes[0]
+        wanted = tuple(sizes) or (1,) * min(rank, 1)
+        if base == wanted:
+            return view.name
+        return self.add("reshape", view.name, shape=wanted).name
+
+    def is_plain(self, view: Tensor) -> bool:
+        """True if it is the tensor itself."""
+        return self.graph.shapes[view.name] == view.shape and view.dims == tuple(range(len(view.shape)))
+
+    def is_full(self, value: Value, shape: Shape) -> bool:
+        """True if it is a tensor of that shape, without copies."""
+        return isinstance(value, Tensor) and value.shape == shape and self.is_plain(value)
+
+    def tensor(self, value: Value) -> Tensor:
+        """A constant as an input of the graph, only once and without the copies in it."""
+        if isinstance(value, Tensor):
+            return value
+        shape = value.array.shape
+        small, is_same = value.array, value.scalar is not None
+        for dim, stride in enumerate(value.array.strides):
+            if (stride == 0 or is_same) and small.shape[dim] > 1:
+                small = np.take(small, [0], axis=dim)
+        kind = "i" if small.dtype.kind in "iu" else "f"
+        kept = np.array(small, dtype=f"{kind}{self.graph.itemsize if kind == 'f' else 4}")
+        lead = 0
+        while lead < kept.ndim - 1 and kept.shape[lead] == 1:
+            lead += 1
+        kept = kept.reshape(kept.shape[lead:] or (1,))
+        key = kept.shape, kept.dtype.str, kept.tobytes()
+        if key not in self.constants:
+            name = self.graph.input(self._new_name("constant"), kept.shape)
+            self.graph.constants[name] = kept
+            self.constants[key] = name
+        dims = tuple(None if i < lead else i - lead for i in range(len(shape)))
+        return Tensor(self.constants[key], shape, dims)
+
+    def in_full(self, value: Value, shape: Shape) -> str:
+        """The name of a tensor that is this value broadcast to a shape, as numpy broadcasts."""
+        view = self.tensor(value)
+        ahead = len(shape) - len(view.shape)
+        return self.plain(view.broadcast(shape, range(ahead, len(shape))))
+
+    def _new_name(self, kind: str) -> str:
+        stem = f"{self.scope}.{kind}" if self.scope and kind != "constant" else kind
+        while True:
+            self.numbers[stem] = self.numbers.get(stem, 0) + 1
+            name = f"{stem}{self.numbers[stem]}"
+            if name not in self.graph.shapes:
+                return name

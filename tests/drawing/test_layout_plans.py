@@ -1,0 +1,308 @@
+"""Pictures, pages and texts of plans: every tensor with its pieces, every operator with its reason, every limit."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from drawing import svg
+from drawing.layouts.captions import piece_text
+from drawing.layouts.graph import draw_plan
+from drawing.layouts.holders import draw_holders, held_part
+from drawing.layouts.placing import Placing, Size, rows_of
+from drawing.layouts.propagation import draw_propagation
+from drawing.layouts.text import explained, holders_text, layout_text, plan_text, propagation_text
+from drawing.palette import ALARM, STEP
+from lib.layout import (
+    DeviceMatrix,
+    Graph,
+    GraphPlan,
+    LayoutError,
+    TensorLayout,
+    compared,
+    mesh,
+    mesh_split,
+    plan,
+    propagate,
+    strategy_text,
+    training,
+)
+from lib.layout.examples import attention, feed_forward, megatron_mlp
+from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.commands.main import main
+from tests.test_imports import ROOT
+
+
+def solved_ffn() -> GraphPlan:
+    graph = feed_forward()
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    graph.shard("relu", ((8, 1),))
+    return propagate(graph)
+
+
+def rule_attention() -> GraphPlan:
+    graph = attention()
+    graph.shard("q", ((4, 1, 1), (1, 2)))
+    return propagate(graph)
+
+
+def step_plan() -> GraphPlan:
+    graph = training(megatron_mlp(), "adam")
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    return propagate(graph)
+
+
+PLANS = {"ffn": solved_ffn, "attention": rule_attention, "step": step_plan}
+
+
+def words(picture) -> list[str]:
+    return [html.unescape(text) for text in re.findall(r"<text[^>]*>(.*?)</text>", svg(picture))]
+
+
+def tips(picture) -> list[str]:
+    return [html.unescape(text) for text in re.findall(r"<title>(.*?)</title>", svg(picture))[1:]]
+
+
+# --- The plan ---
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_tensor_and_reason_is_in_the_picture(name):
+    found = PLANS[name]()
+    written, told = words(draw_plan(found)), tips(draw_plan(found))
+    for tensor in found.graph.shapes:
+        assert f"{tensor}: {found.layout(tensor)}" in told
+    for operator in found.operators:
+        if operator not in found.graph.strategies:
+            assert found.reason(operator) in written
+    for edge in found.edges:
+        assert any(tip.startswith(f"{edge}: ") for tip in told)
+        if edge.bytes:
+            steps = ", ".join(found.redistribution(edge).names)
+            assert f"{edge.tensor}: {steps}, {edge.bytes:,} bytes" in written
+    counted = [text for text in written if re.fullmatch(r"[\d,]+ bytes", text)]
+    assert sum(int(text[:-6].replace(",", "")) for text in counted) == found.memory
+
+
+def test_who_configured_an_operator_is_said():
+    written = words(draw_plan(solved_ffn(), given=["matmul1"]))
+    assert written.count("configured by the puzzle") == written.count("configured") == 1
+    assert svg(draw_plan(solved_ffn())).count(STEP) == 2
+    graph = megatron_mlp()
+    graph.shard("matmul2", ((2, 4), (4, 1)), out=(8, 1))
+    assert "configured, out (8, 1)" in words(draw_plan(propagate(graph)))
+
+
+def test_limits_are_shown_and_missed_ones_are_red():
+    met, missed = (svg(draw_plan(solved_ffn(), target=12288, cap=cap)) for cap in (40000, 30000))
+    for drawn, cap in ((met, "40,000"), (missed, "30,000")):
+        assert "12,288 bytes moved (target: 12,288)" in drawn
+        assert f"39,232 bytes on each of 8 devices (cap: {cap})" in drawn
+    assert missed.count(ALARM) == met.count(ALARM) + 1
+
+
+def test_boxes_do_not_overlap_and_sources_are_above_their_readers():
+    for make in PLANS.values():
+        found = make()
+        sizes = {name: Size(100 + 7 * (i % 5), 40 + i % 3) for i, name in enumerate(found.graph.shapes)}
+        placing = Placing(found.graph, found.edges, sizes, 10)
+        boxes = list(placing.boxes.values())
+        for i, a in enumerate(boxes):
+            for b in boxes[:i]:
+                apart = a.x + a.width <= b.x or b.x + b.width <= a.x
+                assert apart or a.y + a.height <= b.y or b.y + b.height <= a.y
+        for edge in found.edges:
+            path, source, target = placing.path(edge), placing.boxes[edge.tensor], placing.boxes[edge.operator]
+            assert source.row < target.row
+            assert path[0][1] == source.y + source.height
+            assert (target.x < path[-1][0] < target.x + target.width, path[-1][1]) == (True, target.y)
+            assert all(x0 == x1 or y0 == y1 for (x0, y0), (x1, y1) in itertools.pairwise(path))
+    assert rows_of(feed_forward())[:2] == [["x", "weight1"], ["matmul1", "bias1"]]
+
+
+# --- Who holds what ---
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_piece_of_every_device_is_shown(name):
+    found = PLANS[name]()
+    told = tips(draw_holders(found))
+    expected = []
+    for tensor in [*found.homes, *found.operators]:
+        for device in range(found.graph.devices):
+            ranges = ", ".join(f"{s.start}:{s.stop}" for s in found.layout(tensor).box(device))
+            expected.append(f"device {device}: {tensor}[{ranges}]")
+    assert told == expected
+    assert any(text.startswith(f"{found.memory:,} bytes on each device") for text in words(draw_holders(found)))
+
+
+def test_the_coloured_part_is_where_the_piece_is():
+    for axes, dims in ((("model", "data"), (0, 1)), ((-1, "model"), (0, 1)), (("data", -1, "model"), (0, 2))):
+        layout = mesh_split((8,) * len(axes), mesh(data=2, model=4), axes)
+        for device in range(8):
+            down, across = (layout.box(device)[dim] for dim in dims)
+            expected = across.start / 8, down.start / 8, across.stop / 8, down.stop / 8
+            assert held_part(layout, device) == expected
+    assert held_part(mesh_split((8,), mesh(a=2), ("a",)), 1) == (0.5, 0, 1, 1)
+
+
+def test_devices_with_copies_of_a_piece_have_its_colour():
+    drawn = svg(draw_holders(solved_ffn()))
+    colours = {tip: fill for fill, tip in re.findall(r'fill="(#\w+)"[^>]*><title>(device \d: x.*?)</title>', drawn)}
+    assert len(set(colours.values())) == 2
+    halves = [colours[f"device {d}: x[{32 * (d // 4)}:{32 * (d // 4) + 32}, 0:64]"] for d in range(8)]
+    assert halves == [halves[0]] * 4 + [halves[4]] * 4
+
+
+def test_a_cap_that_is_missed_is_red_below_the_memory():
+    met, missed = (svg(draw_holders(solved_ffn(), cap=cap)) for cap in (40000, 30000))
+    assert "39,232 bytes on each device of at most 30,000" in missed
+    assert (ALARM in met, ALARM in missed) == (False, True)
+
+
+def test_more_devices_than_a_picture_has_columns_for():
+    graph = Graph(mesh=mesh(a=128))
+    graph.relu("y", graph.input("x", (128,)))
+    with pytest.raises(LayoutError, match="who holds what shows at most 64 devices; this plan has 128"):
+        draw_holders(plan(graph))
+
+
+def test_the_text_of_who_holds_what_fits_and_is_complete():
+    for make in PLANS.values():
+        found = make()
+        for width in (60, 80, 160):
+            lines = holders_text(found, width).plain.splitlines()
+            assert max(map(len, lines)) <= width
+            read: dict[str, list[str]] = {}
+            for line in lines:
+                cells = line.split()
+                if cells and cells[0] in found.graph.shapes:
+                    after = [cell for cell in cells[1:] if re.fullmatch(r"all|\d+(,\d+)*", cell)]
+                    size = f"{found.layout(cells[0]).elements * found.graph.itemsize:,}"
+                    read.setdefault(cells[0], []).extend(after[after.index(size) + 1 :] if size in after else after)
+            for tensor in found.graph.shapes:
+                layout = found.layout(tensor)
+                assert read[tensor][-8:] == [piece_text(layout, device) for device in range(8)]
+    wide = holders_text(solved_ffn(), 80)
+    assert "x [x, -] on 2x4" in wide.plain
+    assert len({str(span.style) for span in wide.spans if "on #" in str(span.style)}) > 4
+
+
+def test_a_layout_as_text_is_its_device_matrix():
+    text = layout_text(mesh_split((64, 64), mesh(data=2, model=4), ("data", -1)))
+    assert [line.split() for line in text.plain.splitlines()] == [
+        ["[data,", "-]", "on", "2x4"],
+        ["0:", "0", "1:", "0", "2:", "0", "3:", "0"],
+        ["4:", "1", "5:", "1", "6:", "1", "7:", "1"],
+    ]
+    colours = [str(span.style) for span in text.spans]
+    assert (len(colours), len(set(colours[:4])), len(set(colours))) == (8, 1, 2)
+    turned = TensorLayout((4,), DeviceMatrix((2, 2), (0, 2, 1, 3)), ((0,),))
+    assert layout_text(turned).plain.split()[3:] == ["0:", "0", "2:", "0", "1:", "1", "3:", "1"]
+    assert "0: all" in layout_text(mesh_split((4,), mesh(a=2), (-1,))).plain
+
+
+# --- Step by step ---
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_choice_of_every_step_is_the_cheapest_candidate(name):
+    found = PLANS[name]()
+    assert list(found.decisions)
+    assert set(found.decisions) == set(found.operators)
+    for operator, decision in found.decisions.items():
+        if decision.reached is None:
+            assert decision.reason in ("configured", "where its weight is stored")
+            continue
+        options = compared(found.graph, operator, decision.reached)
+        best = min(options, key=lambda each: each.cost)
+        assert best.choice.inputs == found.operators[operator].inputs
+        ties = [sum(each.cost[:n] == best.cost[:n] for each in options) for n in (1, 2, 3)]
+        words_by_tie = {
+            "fewest bytes of": (len(options), ties[0] == 1),
+            "least computation of": (ties[0], ties[0] > 1 and ties[1] == 1),
+            "least memory of": (ties[1], ties[1] > 1 and ties[2] == 1),
+            "the first of": (ties[2], ties[2] > 1),
+        }
+        if len(options) > 1:
+            (start,) = [start for start, (_, holds) in words_by_tie.items() if holds]
+            assert decision.reason.startswith(f"{start} {words_by_tie[start][0]} ")
+
+
+def test_the_steps_are_in_the_order_of_the_rule_with_their_candidates():
+    found = rule_attention()
+    written = words(draw_propagation(found))
+    headings = [text for text in written if re.match(r"\d+\. ", text)]
+    assert headings == [f"{i}. {name}" for i, name in enumerate(found.decisions, start=1)]
+    assert headings[1] == "2. q_heads"
+    assert "q leaves [x, -, y] on 4x2" in written
+    assert "scores takes k_turned as [x, y, -, -] on 4x2" in written
+    assert any(re.match(r"and \d+ more, [\d,]+ to [\d,]+ bytes", text) for text in written)
+    text = propagation_text(found, 80).plain
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("chosen") == sum(1 for each in found.decisions.values() if each.reached)
+    for name, operator in found.operators.items():
+        assert re.search(rf"^\d+\. {name}: {re.escape(strategy_text(operator.strategy))},", text, re.MULTILINE)
+
+
+def test_only_the_rule_has_steps():
+    exact = plan(feed_forward())
+    assert exact.decisions == {}
+    assert exact.reason("relu") == ""
+    with pytest.raises(LayoutError, match="only a plan that propagate made has steps"):
+        draw_propagation(exact)
+    assert "candidates" not in svg(draw_plan(exact))
+
+
+def test_a_long_propagation_says_what_is_left_out():
+    graph = Graph(devices=2)
+    name = graph.input("x", (4,))
+    for i in range(60):
+        name = graph.relu(f"relu{i}", name)
+    graph.shard("relu0", ((2,),))
+    written = words(draw_propagation(propagate(graph)))
+    assert any(text.endswith("the last 12, from 'relu48', are not shown") for text in written)
+
+
+# --- As text and as a page ---
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_line_of_the_text_is_cut(width):
+    for make in PLANS.values():
+        found = make()
+        text = plan_text(found, width, 1, 2).plain
+        assert max(map(len, text.splitlines())) <= width
+        joined = " ".join(text.split())
+        for line in found.explain().splitlines()[:-1]:
+            assert " ".join(line.split()) in joined
+        assert "(target: 1)" in joined
+        assert "(cap: 2)" in joined
+        for operator in found.operators:
+            assert found.reason(operator) in joined
+        short = explained(found, width).plain
+        assert max(map(len, short.splitlines())) <= width
+        assert short.split() == found.explain().split()
+
+
+def test_the_commands_draw_everything(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    solution = str(ROOT / "solutions" / "layout" / "ffn.py")
+    shown = CliRunner().invoke(main, ["draw", solution, "ffn", "--text", "--width", "60", "-o", "ffn.html"])
+    assert shown.exit_code == 0, shown.output
+    puzzle = LAYOUT_PUZZLES["ffn"]
+    for said in ("configured by the puzzle", "Who holds what", "Step by step", f"(cap: {puzzle.memory_cap:,})"):
+        assert said in " ".join(shown.output.split()), said
+    assert max(map(len, shown.output.splitlines())) <= 60
+    page = (tmp_path / "ffn.html").read_text()
+    assert page.count("<svg") == 3
+    for said in ("The plan", "Who holds what", "Sharding Propagation, step by step", "The same as text"):
+        assert said in page
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+    written = CliRunner().invoke(main, ["draw", solution, "ffn", "-o", "ffn.txt"])
+    assert written.exit_code == 0
+    assert (tmp_path / "ffn.txt").read_text().count("\n1. matmul1") == 1

@@ -1,0 +1,280 @@
+"""Functions of JAX as graphs: their numbers, on one device and distributed, and what is refused.
+
+`tests/layout/test_from_jax.py` has pytest run these tests in a process of its own: JAX starts threads, and a process
+with threads should not be forked, as other tests do.
+"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from lib.layout import LayoutError, from_jax, mesh, plan, propagate, training
+from lib.layout.program.notation import graph_from_data, graph_to_data
+
+GRID = mesh(data=2, model=2)
+
+
+jnp, nn, lax = jax.numpy, jax.nn, jax.lax
+
+D, HEADS = 16, 4
+INTS = np.dtype(np.int32)
+
+
+def dense(x, w1, b1, w2, b2):
+    return nn.relu(x @ w1 + b1) @ w2 + b2
+
+
+def norm(x, scale, shift):
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return (x - mean) * lax.rsqrt(variance + 1e-5) * scale + shift
+
+
+def attention(p, x):
+    batch, length, _ = x.shape
+    q, k, v = (
+        (x @ p[name]).reshape(batch, length, HEADS, D // HEADS).transpose(0, 2, 1, 3) for name in ("wq", "wk", "wv")
+    )
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / jnp.sqrt(D // HEADS)
+    scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e9)
+    mixed = (nn.softmax(scores, axis=-1) @ v).transpose(0, 2, 1, 3)
+    return mixed.reshape(batch, length, D) @ p["wo"]
+
+
+def swiglu(x, gate, up, down):
+    return (nn.silu(x @ gate) * (x @ up)) @ down
+
+
+def layer(p, x):
+    with jax.named_scope("attention"):
+        x = x + attention(p, norm(x, p["g1"], p["b1"]))
+    with jax.named_scope("mlp"):
+        return x + nn.gelu(norm(x, p["g2"], p["b2"]) @ p["up"]) @ p["down"]
+
+
+def rotary(x, cosines, sines):
+    first, second = jnp.split(x, 2, axis=-1)
+    return x * cosines + jnp.concatenate([-second, first], axis=-1) * sines
+
+
+def model(table, rows, w):
+    return table[rows] @ w + jnp.take(table, rows, axis=0) @ w
+
+
+ATTENTION = dict.fromkeys(("wq", "wk", "wv", "wo"), (D, D))
+LAYER = ATTENTION | {"g1": (D,), "b1": (D,), "g2": (D,), "b2": (D,), "up": (D, 4 * D), "down": (4 * D, D)}
+
+NETWORKS = {
+    "mlp": (dense, ((8, D), (D, 32), (32,), (32, D), (D,))),
+    "attention": (attention, (ATTENTION, (4, 8, D))),
+    "swiglu": (swiglu, ((8, D), (D, 32), (D, 32), (32, D))),
+    "layer norm": (norm, ((4, 8, D), (D,), (D,))),
+    "transformer layer": (layer, (LAYER, (4, 8, D))),
+    "rotary": (rotary, ((4, 8, D), (8, D), (8, D))),
+    "embedding": (model, ((32, D), jax.ShapeDtypeStruct((4, 8), INTS), (D, 8))),
+}
+
+X = (4, 8)
+SMALL = {
+    "sums": (lambda x, y: (x.sum(), x.sum(0), jnp.mean(y, (0, 1)), y.sum(1, keepdims=True)), (X, X)),
+    "maxima": (lambda x: (x.max(), jnp.maximum(x, x.max(1, keepdims=True) / 2), jnp.minimum(x, 0.5)), (X,)),
+    "powers": (lambda x: (x**2, x**3, x**-2, jnp.abs(x) ** 0.5, (x * x + 1) ** -0.5, x**7), (X,)),
+    "functions": (
+        lambda x: (jnp.sin(x) + jnp.cos(x), jnp.tanh(x), jnp.log(jnp.exp(x)), nn.sigmoid(x), jnp.sqrt(jnp.abs(x)),
+                   nn.gelu(x, approximate=False), nn.relu(x), jnp.clip(x, -0.5, 0.25), lax.erf(x)),
+        (X,),
+    ),
+    "scalar on the left": (
+        lambda x: (2 - x, 1 / (x * x + 1), 3 * x, 1 + x, jnp.maximum(0, x), jnp.where(x > 0, 1.0, x)), (X,),
+    ),
+    "broadcasts": (
+        lambda x, row, column: (
+            row - x, column / (x * x + 1), row[None] * column, jnp.broadcast_to(row, (3, 4, 8)) + x, column[:, 0] * 2,
+            jnp.where(row > 0, x, column), jnp.where(x < column, row, x), jnp.where(row < x, x, 0.0),
+            jnp.where(column >= x, x, 1.0), jnp.broadcast_to(row, (2, 2, 8)), (row > 0) & (x > 0) | ~(x > column),
+        ),
+        (X, (8,), (4, 1)),
+    ),
+    "comparisons": (lambda x, y: [jnp.where(c, x, y) for c in (x < y, x <= y, x > y, x >= y, x == y, x != y)], (X, X)),
+    "shapes": (
+        lambda x: (x.reshape(2, 2, 8), x.reshape(8, 4), x.T, x[:, None, :], x[1:3, 2:8], jnp.squeeze(x[:, :1], 1),
+                   jnp.pad(x, ((1, 0), (0, 2))), jnp.concatenate([x, 2 * x], 1), jnp.stack([x, x], 1),
+                   jnp.split(x, 4, 1)),
+        (X,),
+    ),
+    "products": (
+        lambda x, y, z: (x @ y.T, x.T @ y, jnp.dot(x[0], y.T), jnp.einsum("ij,kj,lk->il", x, y, z),
+                         jnp.outer(x[0], y[0]), jnp.tensordot(x, jnp.stack([z.T, z.T]), ((0,), (1,))),
+                         jnp.einsum("ij,ij->i", x, y)),
+        (X, X, (5, 4)),
+    ),
+    "log softmax": (lambda x: (nn.log_softmax(x, axis=1), nn.softmax(x, axis=0)), (X,)),
+    "inner functions": (lambda x: (jax.jit(jnp.sin)(x), jax.checkpoint(jnp.cos)(x), nn.relu6(x)), (X,)),
+    "constants": (lambda x: x @ np.eye(8, dtype=np.float32) * np.arange(8, dtype=np.float32) + jnp.ones(X), (X,)),
+    "row numbers": (
+        lambda table, rows: table[jnp.where(rows < 3, rows + 5, rows)], ((32, 4), jax.ShapeDtypeStruct((4, 8), INTS)),
+    ),
+    "arguments again": (lambda x, y: (x, x + y, x), (X, X)),
+}  # fmt: skip
+
+
+def arguments(shapes, seed=0):
+    rng = np.random.default_rng(seed)
+
+    def array(shape):
+        if hasattr(shape, "dtype"):
+            return rng.integers(0, 32, shape.shape, dtype=np.int32)
+        return rng.standard_normal(shape).astype(np.float32) / 2
+
+    return jax.tree_util.tree_map(
+        array, shapes, is_leaf=lambda x: isinstance(x, tuple) and all(isinstance(n, int) for n in x)
+    )
+
+
+def expected(function, given):
+    return [np.asarray(each) for each in jax.tree_util.tree_leaves(jax.jit(function)(*given))]
+
+
+def assert_close(found, wanted):
+    for one, two in zip(found, wanted, strict=True):
+        assert one.shape == two.shape
+        np.testing.assert_allclose(one, two, rtol=3e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("name", [*NETWORKS, *SMALL])
+def test_a_graph_computes_what_jax_does(name):
+    function, shapes = {**NETWORKS, **SMALL}[name]
+    graph = from_jax(function, *shapes, mesh=GRID)
+    given = arguments(shapes)
+    done = graph.run(graph.values(*given))
+    assert_close([done[result] for result in graph.results], expected(function, given))
+    used = {tensor for op in graph.operators.values() for tensor in op.inputs} | set(graph.results)
+    assert set(graph.operators) <= used, "what no result needs is removed"
+    again = graph_from_data(graph_to_data(graph))
+    assert again.operators == graph.operators
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_its_plan_runs_on_the_engine_with_the_same_numbers(name):
+    function, shapes = NETWORKS[name]
+    graph = from_jax(function, *shapes, mesh=GRID)
+    given = arguments(shapes, 1)
+    kinds = ("matmul", "subtract", "multiply", "gather")
+    first = next(op for op in graph.operators.values() if op.kind in kinds)
+    letter = first.output_letters[0]  # split in two, in every input that has it
+    graph.shard(first.name, [[2 if mine == letter else 1 for mine in row] for row in first.input_letters])
+    found = propagate(graph)
+    done = found.on_engine(graph.values(*given))
+    assert_close([done.value(result) for result in graph.results], expected(function, given))
+    assert done.sent == tuple(found.sent)
+
+
+def test_operators_are_those_that_a_person_would_write():
+    def kinds(function, *shapes):
+        return [op.kind for op in from_jax(function, *shapes, devices=2).operators.values()]
+
+    assert kinds(dense, *NETWORKS["mlp"][1]) == ["matmul", "add", "relu", "matmul", "add"]
+    assert kinds(swiglu, *NETWORKS["swiglu"][1]) == ["matmul", "silu", "matmul", "multiply", "matmul"]
+    assert kinds(lambda x: nn.softmax(x, -1), X) == ["softmax"]
+    assert kinds(lambda x: x.mean(0), X) == ["reduce_mean"]
+    assert kinds(model, *NETWORKS["embedding"][1]) == ["gather", "matmul", "add"]
+    assert kinds(lambda x: (x * 1 + 0) / 1, X) == ["reshape"], "only the result is an operator of its own"
+    assert kinds(lambda x: (jnp.sin(x) * 2, jnp.sin(x) * 3), X) == ["sin", "multiply", "multiply"]
+    wrong = kinds(lambda x: jnp.exp(x - x.max(1, keepdims=True)) / jnp.exp(x - x.max(1, keepdims=True)).sum(0), X)
+    assert "softmax" not in wrong, "the axes differ"
+    square = kinds(lambda x: jnp.exp(x - x.max(0)[:, None]) / jnp.exp(x - x.max(0)[:, None]).sum(0), (8, 8))
+    assert "softmax" not in square, "the maximum is along another axis"
+
+    def across(x):
+        raised = jnp.exp(x - x.max(0)[:, None])
+        return raised / raised.sum(1, keepdims=True)
+
+    assert "softmax" not in kinds(across, (8, 8)), "and lies along the axis of the sum"
+
+
+def test_names_roles_and_constants():
+    graph = from_jax(layer, LAYER, (4, 8, D), mesh=GRID)
+    assert graph.sources["p.wq"] == "parameter"
+    assert graph.sources["x"] == "input"
+    assert {"attention.softmax1", "mlp.tanh1", "attention.matmul1"} <= set(graph.operators)
+    assert graph.results == ("result",)
+    assert list(graph.operators)[-1] == "result"
+    assert sorted(array.shape for array in graph.constants.values())[-1] == (8, 8), "the mask, once for all heads"
+    assert {graph.sources[name] for name in graph.constants} == {"input"}
+    named = from_jax(dense, *NETWORKS["mlp"][1], devices=2, parameters=("w1", "b1", "w2", "b2"))
+    assert named.sources == {"x": "input", **dict.fromkeys(("w1", "b1", "w2", "b2"), "parameter")}
+    listed = from_jax(lambda layers, x: x @ layers[0]["w"] @ layers[1]["w"], [{"w": (8, 8)}] * 2, X, devices=2)
+    assert list(listed.sources) == ["layers.0.w", "layers.1.w", "x"]
+    half = from_jax(lambda x: x + x, jax.ShapeDtypeStruct(X, jnp.bfloat16), devices=2)
+    assert half.itemsize == 2
+    assert from_jax(lambda *xs: xs[0] + xs[1], X, X, devices=2).arguments == ("argument0", "argument1")
+
+
+def test_an_imported_layer_is_trained():
+    graph = from_jax(layer, LAYER, (4, 8, D), mesh=GRID)
+    step = training(graph, "sgd")
+    given = arguments((LAYER, (4, 8, D)), 2)
+    target = np.zeros((4, 8, D), np.float32)
+
+    def loss(p, x):
+        return 0.5 * (layer(p, x) ** 2).sum()
+
+    wanted = jax.jit(jax.grad(loss))(*given)
+    done = step.run({**graph.values(*given), "result.target": target})
+    for name, gradient in wanted.items():
+        found = done[step.step.gradients[f"p.{name}"]]
+        np.testing.assert_allclose(found, gradient, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_a_plan_of_an_imported_network_is_that_of_the_one_written_by_hand():
+    from lib.layout.examples import feed_forward
+
+    shapes = ((64, 64), (64, 64), (64,), (64, 64), (64,))
+    graph = from_jax(dense, *shapes, devices=8, parameters=("w1", "b1", "w2", "b2"))
+    mine = feed_forward()
+    for one, name in ((graph, "matmul1"), (mine, "matmul1")):
+        one.shard(name, ((2, 1), (1, 4)))
+    assert (propagate(graph).bytes, plan(graph).bytes) == (propagate(mine).bytes, plan(mine).bytes) == (98304, 12288)
+
+
+REFUSED = {
+    "sort": (lambda x: jnp.sort(x), [X], ["no operator stands for jax's 'sort'", "compute it outside"]),
+    "a loop": (lambda x: lax.fori_loop(0, 3, lambda i, y: y + 1, x), [X], ["'scan'", "write the loop in Python"]),
+    "a branch": (lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x), [X], ["'cond'", "use jnp.where"]),
+    "top k": (lambda x: lax.top_k(x, 2)[0], [X], ["'top_k'", "compute it outside"]),
+    "argmax": (lambda x: x.argmax(1), [X], ["'argmax'"]),
+    "unknown": (lambda x: jnp.cumsum(x, 0), [X], ["'cumsum'", "write it with matmul, einsum"]),
+    "strides": (lambda x: x[::2], [X], ["jax's 'slice'", "the strides (2, 1) skip elements"]),
+    "odd power": (lambda x: x**2.3, [X], ["jax's 'pow'", "the exponent 2.29", "use exp and log"]),
+    "any power": (lambda x, y: x**y, [X, X], ["jax's 'pow'", "is not a constant"]),
+    "padding": (lambda x: jnp.pad(x, 1, constant_values=3), [X], ["jax's 'pad'", "something other than 0"]),
+    "columns": (lambda x, i: x[:, i], [X, jax.ShapeDtypeStruct((2,), INTS)], ["jax's 'gather'", "only whole rows"]),
+    "gradients": (lambda x: lax.stop_gradient(x * 2), [X], ["jax's 'stop_gradient'", "leave it out"]),
+    "truncation": (lambda x: (x * 2).astype(int), [X], ["jax's 'convert_element_type'", "compute them outside"]),
+    "bits": (lambda x: x & 3, [jax.ShapeDtypeStruct(X, INTS)], ["jax's 'and'", "only for masks"]),
+    "misfit": (lambda x, y: x @ y, [X, X], ["jax cannot trace <lambda> with these shapes", "dot_general"]),
+    "a number": (jnp.sin, [4], ["argument 0: a shape is a tuple of positive whole numbers", "got 4"]),
+    "in a list": (lambda x: x[0], [[(4, 0)]], ["argument 0, entry 0: a shape is a tuple"]),
+    "two sizes": (lambda x, y: x, [X, jax.ShapeDtypeStruct(X, jnp.bfloat16)], ["floats of 2, 4 bytes"]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_named_with_what_to_do(name):
+    function, shapes, sentences = REFUSED[name]
+    with pytest.raises(LayoutError) as refusal:
+        from_jax(function, *shapes, devices=2)
+    for sentence in sentences:
+        assert sentence in str(refusal.value)
+    if "jax's" in sentences[0]:
+        assert "from_jax_checks.py:" in str(refusal.value), "the line is named"
+
+
+def test_other_refusals():
+    with pytest.raises(LayoutError, match="dense has no argument 'w3'; it has x, w1"):
+        from_jax(dense, *NETWORKS["mlp"][1], devices=2, parameters=("w3",))
+    with pytest.raises(LayoutError, match="either a number of devices or a mesh"):
+        from_jax(jnp.sin, X)
+    with pytest.raises(LayoutError, match="the function takes 2 arrays, x, y; got 1"):
+        from_jax(lambda x, y: x + y, X, X, devices=2).values(np.ones(X))

@@ -1,0 +1,183 @@
+"""What XLA's partitioner moves for plans of imported functions, on 8 devices of this machine's processor.
+
+`python -m tests.support.xla_partitioner` prints the measurement as JSON. It has to be a process of its own, because JAX
+decides on its devices when it starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from lib.layout import GraphPlan, ImportedGraph, TensorLayout, candidates, from_jax, mesh, plan, propagate
+from tests.test_imports import ROOT
+
+DEVICES = 8
+GRID = mesh(data=2, model=4)
+AXES = {None: (), "data": (0,), "model": (1,), "both": (0, 1), "turned": (1, 0)}
+
+
+class Case(NamedTuple):
+    """A program with its plan: a name for the table, the function, the shapes, and how the graph is planned."""
+
+    name: str
+    function: Callable[..., Any]
+    shapes: tuple[Any, ...]
+    planned: Callable[[ImportedGraph], GraphPlan]
+
+    def plan(self) -> tuple[ImportedGraph, GraphPlan]:
+        graph = from_jax(self.function, *self.shapes, mesh=GRID)
+        return graph, self.planned(graph)
+
+
+def rule(**strategies: Any) -> Callable[[ImportedGraph], GraphPlan]:
+    """The breadth-first rule after these strategies; each is a strategy, or one with its out-strategy."""
+
+    def planned(graph: ImportedGraph) -> GraphPlan:
+        for name, given in strategies.items():
+            strategy, out = given if isinstance(given[0][0], tuple) else (given, None)
+            graph.shard(name, strategy, out)
+        return propagate(graph)
+
+    return planned
+
+
+def exact(cap: int) -> Callable[[ImportedGraph], GraphPlan]:
+    """The fewest bytes under a cap on the memory of each device."""
+    return lambda graph: plan(graph, memory_cap=cap)
+
+
+def resharded(before: tuple[Any, ...], after: tuple[Any, ...]) -> Callable[[ImportedGraph], GraphPlan]:
+    """A tensor that is stored in one layout and wanted in another: two copies, each in its own."""
+
+    def planned(graph: ImportedGraph) -> GraphPlan:
+        layouts = [TensorLayout((64, 64), GRID, tuple(AXES[name] for name in one)) for one in (before, after)]
+        (operator,) = graph.operators.values()
+        (way,) = [way for way in candidates(graph, operator) if way.output == layouts[1]]
+        return GraphPlan(graph, {operator.name: way}, {"x": layouts[0]})
+
+    return planned
+
+
+def cases() -> list[Case]:
+    """The rows of the table."""
+    import jax
+    import jax.numpy as jnp
+
+    def dense(p: Any, x: Any) -> Any:
+        return jax.nn.relu(x @ p["w1"] + p["b1"]) @ p["w2"] + p["b2"]
+
+    def gradients(p: Any, x: Any, y: Any) -> Any:
+        return jax.grad(lambda p: 0.5 * ((dense(p, x) - y) ** 2).sum())(p)
+
+    def swiglu(p: Any, x: Any) -> Any:
+        return (jax.nn.silu(x @ p["gate"]) * (x @ p["up"])) @ p["down"]
+
+    def norm(p: Any, x: Any) -> Any:
+        centered = x - x.mean(-1, keepdims=True)
+        return centered * jax.lax.rsqrt((centered**2).mean(-1, keepdims=True) + 1e-5) * p["scale"]
+
+    def attention(p: Any, x: Any) -> Any:
+        batch, length, width = x.shape
+        split = (batch, length, 8, width // 8)
+        q, k, v = ((x @ p[name]).reshape(split).transpose(0, 2, 1, 3) for name in ("wq", "wk", "wv"))
+        scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), q @ k.swapaxes(2, 3) / 8**0.5, -1e9)
+        mixed = (jax.nn.softmax(scores) @ v).transpose(0, 2, 1, 3).reshape(x.shape)
+        return x + mixed @ p["wo"]
+
+    def twice(p: Any, x: Any) -> Any:
+        return x @ p["w1"] + x @ p["w2"]
+
+    def head(p: Any, rows: Any) -> Any:
+        return p["table"][rows] @ p["table"].T
+
+    network = {"w1": (64, 256), "b1": (256,), "w2": (256, 64), "b2": (64,)}
+    gated = {"gate": (64, 128), "up": (64, 128), "down": (128, 64)}
+    square = (64, 64)
+    projections = dict.fromkeys(("wq", "wk", "wv", "wo"), square)
+    tokens = jax.ShapeDtypeStruct((8, 16), jnp.int32)
+    columns, rows, whole = ((2, 1), (1, 4)), ((2, 4), (4, 1)), ((8, 1), (1, 1))
+    heads, mixed = ((2, 1, 1), (1, 4)), ((2, 1, 4), (4, 1))
+    by_heads = rule(matmul1=heads, matmul2=heads, matmul3=heads, matmul6=mixed)
+    moved = [
+        (("data", None), ("model", None)),
+        (("data", "model"), ("model", "data")),
+        ((None, "model"), ("model", None)),
+        (("both", None), ("turned", None)),
+        (("data", "model"), (None, "both")),
+    ]
+    return [
+        Case("MLP, tensor parallel", dense, (network, square), rule(matmul1=columns, matmul2=rows)),
+        Case("MLP, sums scattered", dense, (network, square), rule(matmul1=columns, matmul2=(rows, (2, 4)))),
+        Case("MLP, rows then columns", dense, (network, square), rule(matmul1=columns, matmul2=whole)),
+        Case("MLP, exact plan", dense, (network, square), exact(60_000)),
+        Case("gradients of the MLP, exact plan", gradients, (network, square, square), exact(200_000)),
+        Case("SwiGLU, tensor parallel", swiglu, (gated, square), rule(matmul1=columns, result=rows)),
+        Case("LayerNorm, columns split", norm, ({"scale": (64,)}, square), rule(subtract1=((2, 4), (2, 1)))),
+        Case("attention, heads split", attention, (projections, (4, 16, 64)), by_heads),
+        Case(
+            "sum of two products", twice, ({"w1": (64, 64), "w2": (64, 64)}, square), rule(matmul1=rows, matmul2=rows)
+        ),
+        Case("embedding and head, words split", head, ({"table": (512, 32)}, tokens), rule(gather1=((4, 1), (2, 1)))),
+        *(Case(f"{_layout(a)} to {_layout(b)}", lambda x: x, (square,), resharded(a, b)) for a, b in moved),
+    ]
+
+
+def _layout(axes: tuple[Any, ...]) -> str:
+    return str(TensorLayout((64, 64), GRID, tuple(AXES[name] for name in axes))).removesuffix(" on 2x4")
+
+
+def measure() -> list[dict[str, Any]]:
+    """For each case what each device sends in the plan, by which steps, and the collectives of XLA.
+
+    The numbers that XLA computes have to be those of the graph.
+    """
+    import jax
+    import numpy as np
+
+    from .graph_in_jax import in_jax
+    from .xla_collectives import collectives
+
+    found = []
+    for case in cases():
+        graph, planned = case.plan()
+        rng = np.random.default_rng(0)
+        rows = {op.inputs[1] for op in graph.operators.values() if op.kind == "gather"}
+        values = {
+            name: rng.integers(0, 8, graph.shapes[name]).astype("i4" if name in rows else "f4")
+            for name in graph.sources
+        } | graph.constants
+        alone = graph.run(values)
+        steps = [step for op in planned.operators.values() for step in op.reduction]
+        steps += [step for edge in planned.edges if edge.bytes for step in planned.redistribution(edge).named_steps]
+        sent = tuple(int(n) for n in planned.sent)
+        row: dict[str, Any] = {"name": case.name, "sent": sent, "steps": [s.name for s in steps if s.total]}
+        for column, every in (("same layouts", True), ("own choice", False)):
+            function, how = in_jax(planned, graph.results, every)
+            program = jax.jit(function, **how).lower(values).compile()
+            done = program(jax.device_put(values, how["in_shardings"][0]))
+            for name, array in zip(graph.results, done):
+                np.testing.assert_allclose(array, alone[name], rtol=1e-4, atol=1e-4 * abs(alone[name]).max())
+            row[column] = collectives(program.as_text(), DEVICES)
+        found.append(row)
+    return found
+
+
+def measured() -> dict[str, Any]:
+    """The measurement of a new process with 8 devices, and the version of jax."""
+    command = [sys.executable, "-m", "tests.support.xla_partitioner"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    return dict(json.loads(done.stdout))
+
+
+if __name__ == "__main__":
+    os.environ |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}", "JAX_PLATFORMS": "cpu"}
+    import jax
+
+    print(json.dumps({"jax": jax.__version__, "rows": measure()}))
