@@ -13,9 +13,10 @@ from lib.values.kinds import KINDS
 from .collective_rules import COLLECTIVES
 from .costs import Costs
 from .errors import PuzzleError, RuleError, TraceError
+from .gc_pause import no_collection
 from .setting import Game, Setting, Size
 from .setting_notation import setting_from_json, setting_to_json
-from .trace import FORMS, Op, Trace, shortest
+from .trace import FORMS, NO_BATCHES, Form, Op, Trace, shortest
 
 FORMAT = "training-puzzles trace"
 VERSION = 1
@@ -30,6 +31,9 @@ MAX_NUMBER = 10**12
 COLUMNS = ("layer", "batches", "uses", "makes", "line")
 """The columns of a row besides `op`, `at` and the operation's own arguments; left out where empty."""
 
+KNOWN = {name: frozenset({"op", "at", *COLUMNS, *form.args, *form.optional}) for name, form in FORMS.items()}
+"""By operation, all that a row of it may hold."""
+
 PLAIN = ("costs", "layer", "task")
 """Fields of the head that a trace in text holds as they are; the others are JSON."""
 
@@ -38,8 +42,9 @@ def trace_to_json(trace: Trace) -> str:
     """The trace as one JSON object: its size, and per rank a list of rows. Times are in ticks."""
     written = setting_to_json(trace.setting)
     head = {"format": FORMAT, "version": VERSION, "costs": written.pop("costs"), **trace.size._asdict(), **written}
-    rows = [[_row(op) for op in ops] for ops in trace.ranks]
-    return json.dumps({**head, "operations": rows}, separators=(",", ":"))
+    with no_collection():
+        rows = [[_row(op) for op in ops] for ops in trace.ranks]
+        return json.dumps({**head, "operations": rows}, separators=(",", ":"))
 
 
 def trace_from_json(text: str) -> Trace:
@@ -166,7 +171,7 @@ def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
     for rank, rows in enumerate(ranks):
         if not isinstance(rows, list):
             raise TraceError(f"the operations of rank {rank} must be a list; got {rows!r:.60}")
-        read.append(tuple(_op(row, f"operation {i} of rank {rank}") for i, row in enumerate(rows)))
+        read.append(_operations(rows, rank))
     return Trace(size, tuple(read), setting)
 
 
@@ -178,86 +183,94 @@ def _played(size: Size, setting: Setting) -> int:
         raise TraceError(f"this trace has an impossible setting: {why}") from None
 
 
-def _op(row: Any, where: str) -> Op:
-    name = row.get("op") if isinstance(row, dict) else None
-    if not isinstance(name, str) or name not in FORMS:
-        raise TraceError(f"{where}: there is no operation {name!r}")
-    form = FORMS[name]
-    if unknown := set(row) - {"op", "at", *COLUMNS, *form.args, *form.optional}:
-        raise TraceError(f"{where}: {name} has no {', '.join(sorted(map(str, unknown)))}")
-    at = _numbers(row.get("at"), "at", where)
+def _operations(rows: list[Any], rank: int) -> tuple[Op, ...]:
+    read: list[Op] = []
+    try:
+        for row in rows:
+            read.append(_op(row))  # their number says where the reason is
+    except TraceError as why:
+        raise TraceError(f"operation {len(read)} of rank {rank}: {why}") from None
+    return tuple(read)
+
+
+def _op(row: Any) -> Op:
+    name = row.get("op") if type(row) is dict else None
+    form = FORMS.get(name) if type(name) is str else None
+    if name is None or form is None:
+        raise TraceError(f"there is no operation {name!r}")
+    if not row.keys() <= KNOWN[name]:
+        raise TraceError(f"{name} has no {', '.join(sorted(map(str, row.keys() - KNOWN[name])))}")
+    at = _numbers(row.get("at"), "at")
     if len(at) != 2:
-        raise TraceError(f"{where}: 'at' must be the start and the end in ticks; got {at!r:.60}")
+        raise TraceError(f"'at' must be the start and the end in ticks; got {at!r:.60}")
     layer, line = row.get("layer"), row.get("line", 0)
     least = -1 if name in COLLECTIVES else 0  # the gradient of the model's input is of layer -1
     for column, number, first in (("layer", 0 if layer is None else layer, least), ("line", line, 0)):
         if not _is_number(number, first):
-            raise TraceError(f"{where}: {column} must be a whole number from {first}; got {number!r:.60}")
-    batches = _numbers(row.get("batches", []), "batches", where)
-    if len(set(batches)) < len(batches):
-        raise TraceError(f"{where}: a batch is listed twice")
-    missing = [arg for arg in form.args if arg not in row]
-    if missing:
-        raise TraceError(f"{where}: {name} needs {', '.join(missing)}")
-    return Op(
-        name,
-        at[0],
-        at[1],
-        layer,
-        frozenset(batches),
-        _numbers(row.get("uses", []), "uses", where),
-        _numbers(row.get("makes", []), "makes", where),
-        (
-            *(_argument(arg, row[arg], where) for arg in form.args),
-            *shortest(*(_argument(arg, row[arg], where) if arg in row else None for arg in form.optional)),
-        ),
-        line,
-    )
+            raise TraceError(f"{column} must be a whole number from {first}; got {number!r:.60}")
+    batches = frozenset(_numbers(row["batches"], "batches")) if "batches" in row else NO_BATCHES
+    if batches and len(batches) < len(row["batches"]):
+        raise TraceError("a batch is listed twice")
+    uses = _numbers(row["uses"], "uses") if "uses" in row else ()
+    makes = _numbers(row["makes"], "makes") if "makes" in row else ()
+    args = _arguments(form, row) if form.args or form.optional else ()
+    return Op(name, at[0], at[1], layer, batches, uses, makes, args, line)
 
 
-def _numbers(given: Any, column: str, where: str) -> tuple[int, ...]:
-    if not isinstance(given, list) or not all(map(_is_number, given)):
-        raise TraceError(f"{where}: {column} must be a list of whole numbers from 0; got {given!r:.60}")
-    return tuple(given)
+def _arguments(form: Form, row: dict[str, Any]) -> tuple[Any, ...]:
+    if missing := [arg for arg in form.args if arg not in row]:
+        raise TraceError(f"{row['op']} needs {', '.join(missing)}")
+    args = [_argument(arg, row[arg]) for arg in form.args]
+    if form.optional:
+        args += shortest(*(_argument(arg, row[arg]) if arg in row else None for arg in form.optional))
+    return tuple(args)
+
+
+def _numbers(given: Any, column: str) -> tuple[int, ...]:
+    if type(given) is list:
+        for number in given:  # which is quicker than all() for a few
+            if type(number) is not int or not 0 <= number <= MAX_NUMBER:
+                break
+        else:
+            return tuple(given)
+    raise TraceError(f"{column} must be a list of whole numbers from 0; got {given!r:.60}")
 
 
 def _is_number(given: Any, least: int = 0) -> bool:
     return type(given) is int and least <= given <= MAX_NUMBER
 
 
-def _argument(name: str, given: Any, where: str) -> Any:
-    if name == "value":
-        return _value(given, where)
+def _argument(name: str, given: Any) -> Any:
     if name == "key":
         return _key(given)
-    if name == "group":
-        if isinstance(given, list) and given and isinstance(given[0], str):  # of a folded run
-            return (given[0], *_numbers(given[1:], name, where))
-        return _numbers(given, name, where)
-    if name == "label" and all(type(label) is int for label in (given if isinstance(given, list) else [given])):
-        return tuple(given) if isinstance(given, list) else given
     if name in ("where", "tier"):
         if isinstance(given, str):
             return given
+    elif name == "value":
+        return _value(given)
+    elif name == "group":
+        if isinstance(given, list) and given and isinstance(given[0], str):  # of a folded run
+            return (given[0], *_numbers(given[1:], name))
+        return _numbers(given, name)
     elif name == "label":
-        if type(given) is int and abs(given) <= MAX_NUMBER:
-            return given
+        if all(type(label) is int for label in (given if isinstance(given, list) else [given])):
+            return tuple(given) if isinstance(given, list) else given
     elif _is_number(given) and (name != "total" or given <= MAX_COUNT):
         return given
-    raise TraceError(f"{where}: {name} cannot be {given!r:.60}")
+    raise TraceError(f"{name} cannot be {given!r:.60}")
 
 
-def _value(given: Any, where: str) -> Value:
+def _value(given: Any) -> Value:
     match given:
         case [str(kind), *label] if kind in KINDS:
             for field in label:
                 if (len(field) if isinstance(field, list) else field if type(field) is int else 0) > MAX_COUNT:
-                    raise TraceError(f"{where}: a value has at most {MAX_COUNT:,} of anything; got {field!r:.60}")
+                    raise TraceError(f"a value has at most {MAX_COUNT:,} of anything; got {field!r:.60}")
             try:
                 return KINDS[kind](*label)
             except (PuzzleError, TypeError) as why:
-                raise TraceError(f"{where}: {why}") from None
-    raise TraceError(f"{where}: value must be a kind and its fields; got {given!r:.60}")
+                raise TraceError(str(why)) from None
+    raise TraceError(f"value must be a kind and its fields; got {given!r:.60}")
 
 
 def _key(given: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -24,6 +23,8 @@ def doctor() -> None:
 
 def findings() -> Iterator[tuple[str, str]]:
     """Headings and findings; the heading is empty where it repeats."""
+    import platform
+
     from puzzles.grading.batch import cores
 
     yield "system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {cores()} cores"

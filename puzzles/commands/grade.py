@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -153,7 +152,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         options["resume"],
         options["dask"],
         options["mpi"],
-        _load_reports,
+        (lambda: None) if options["as_json"] else _load_reports,
         pages.add if pages else lambda one: one,
     )
     problems = [_shown(lambda: _show(graded, tier, options))]
@@ -187,12 +186,17 @@ def _own() -> tuple[tuple[str, str], ...]:
 
 def _class_pages(paths: list[str], options: Mapping[str, Any]) -> ClassPages | None:
     """The folder of pages, if that is wanted."""
-    from puzzles.reports.class_pages import ClassPages, is_folder
-
     if not (options["html"] and is_folder(options["html"])):
         return None
+    from puzzles.reports.class_pages import ClassPages
+
     keeps = bool(options["traces"]) or len(paths) == 1
     return ClassPages(options["html"], paths, keeps, options["colour"] or "layer")
+
+
+def is_folder(path: str) -> bool:
+    """True for the path of a folder of pages: it is one already, or its name does not end as a page's."""
+    return os.path.isdir(path) or Path(path).suffix.lower() not in (".html", ".htm")
 
 
 def _load_reports() -> None:
@@ -203,13 +207,14 @@ def _load_reports() -> None:
 
 def _show(graded: list[Graded], tier: Tier, options: Mapping[str, Any]) -> None:
     from puzzles.grading import verdict
-    from puzzles.reports.terminal import report
 
     if options["as_json"]:
         for piece in verdict.json_text(graded, options["why"]):
             click.echo(piece, nl=False)
         click.echo()
     else:
+        from puzzles.reports.terminal import report
+
         report(terminal(), graded, tier, options["why"])
     sys.stdout.flush()
 
@@ -236,8 +241,6 @@ def _limits(options: Mapping[str, Any]) -> Limits:
 
 def _is_kept(files: int, options: Mapping[str, Any]) -> bool:
     """True if runs are kept with their verdicts: for traces, pictures, or the feedback on a single file."""
-    from puzzles.reports.class_pages import is_folder
-
     return bool(
         options["traces"]
         or (options["html"] and (files <= MAX_PICTURES or is_folder(options["html"])))
@@ -263,6 +266,8 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
 
 
 def _advice() -> str:
+    import platform  # here, because it is slow to import
+
     if platform.system() == "Windows":
         return "or grade in WSL 2, where a sandbox protects you"
     return "'puzzles doctor' shows what would protect you"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
@@ -20,6 +19,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox import visible_files
 from puzzles.tracks import TRACKS, add_chapter, remove_chapter
 
+from .installed import installed_packages
 from .puzzle_file import OwnPuzzle, from_python, shown
 from .toml_file import from_toml
 
@@ -29,9 +29,6 @@ RECORDS = "records"
 
 FOLDERS_VARIABLE = "TRAINING_PUZZLES_FOLDERS"
 """Environment variable with folders of puzzles, separated as in PATH."""
-
-ENTRY_POINTS = "training_puzzles.puzzles"
-"""Group of entry points; the value of each is the package whose folder holds the puzzles."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +139,8 @@ def add_installed() -> list[str]:
 
     for path in filter(None, os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep)):
         add(FOLDERS_VARIABLE, partial(str, path))
-    for point in entry_points(group=ENTRY_POINTS):
-        add(f"the entry point '{point.name}'", partial(_package_folder, point.module))
+    for name, module in installed_packages():
+        add(f"the entry point '{name}'", partial(_package_folder, module))
     return problems
 
 

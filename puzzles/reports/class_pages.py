@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,11 +25,6 @@ MAX_NAME = 60
 
 LETTERS = {"passed": "p", "over_target": "o", "failed": "f", "not_attempted": "n"}
 """Classes of the index's cells, which are short because there are thousands."""
-
-
-def is_folder(path: str) -> bool:
-    """True for the path of a folder of pages: it is one already, or its name does not end as a page's."""
-    return os.path.isdir(path) or Path(path).suffix.lower() not in (".html", ".htm")
 
 
 class ClassPages:

@@ -10,7 +10,6 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from xml.etree import ElementTree
 
 from puzzles.failure import plain
 from puzzles.grading.verdict import Graded
@@ -103,6 +102,8 @@ def _written(path: Path, content: Callable[[], str]) -> str:
 
 def junit(graded: Sequence[Graded]) -> str:
     """One suite for each file, one case for each puzzle; over target is a failure, not attempted is skipped."""
+    from xml.etree import ElementTree  # here, because few reports need it
+
     root = ElementTree.Element("testsuites")
     for file in graded:
         failed = sum(v.status in ("failed", "over_target") for v in file.verdicts)

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from . import cgroup, leftovers, protocol
+from .channel import Channel
 from .limits import Limits
 from .protocol import RUN_FOLDER
 from .tiers import START_SECONDS, Tier, cache_bytecode, command, environment
@@ -76,6 +76,7 @@ class SandboxClient:
         self.uid = WORKER_UIDS[number % len(WORKER_UIDS)]
         self._mark = f"{os.getpid()}-{number:x}"
         self._server: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
         self._group = cgroup.Group()
         self._folder = ""
         self._rules: dict[str, Any] = {}
@@ -158,8 +159,9 @@ class SandboxClient:
             if os.getuid() == 0:
                 os.chmod(self._folder, 0o711)  # or the run's user could not pass through
         self._group = cgroup.make(self.limits)
+        words = command(self.tier, self.limits)
         self._server = subprocess.Popen(
-            self._group.enter(command(self.tier, self.limits)),
+            self._group.enter(words) if self.tier.is_sandbox else words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -168,6 +170,11 @@ class SandboxClient:
             start_new_session=True,
         )
         self._finalizer = weakref.finalize(self, _end, self._server, self._group)
+        if not self.tier.is_sandbox:  # which starts a process of its own at once
+            self._group.add(self._server.pid)  # while Python starts: the kernel takes its time for that
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._channel = Channel(self._server.stdin, self._server.stdout)
 
     def _exchange(self, messages: Iterable[dict[str, Any]], seconds: float, left: int | None = None) -> dict[str, Any]:
         """The answer to some messages. With `left`, that is the exit code with which a supervisor has to end now.
@@ -186,22 +193,15 @@ class SandboxClient:
         return answer
 
     def _answer(self, messages: Iterable[dict[str, Any]], seconds: float) -> dict[str, Any] | None:
-        server = self._server
-        if server is None:
+        if self._server is None or self._channel is None:
             return None
-        assert server.stdin is not None
-        assert server.stdout is not None
-        alarm = threading.Timer(seconds, server.kill)
-        alarm.daemon = True
-        alarm.start()
         try:
-            for message in messages:
-                protocol.send(server.stdin, message)
-            return protocol.receive(server.stdout, MAX_ANSWER)
+            return self._channel.exchange(messages, seconds, MAX_ANSWER)
+        except TimeoutError:
+            self._server.kill()
         except (OSError, ValueError, RecursionError):
-            return None
-        finally:
-            alarm.cancel()
+            pass
+        return None
 
 
 def _quick_folder() -> str | None:

@@ -15,10 +15,15 @@ RUN_FOLDER = "run"
 """The only folder that a run can write to, in the server's folder."""
 
 
+def framed(message: dict[str, Any]) -> bytes:
+    """A message as it is sent."""
+    text = json.dumps(message).encode()
+    return b"%0*x" % (LENGTH_DIGITS, len(text)) + text
+
+
 def send(stream: IO[bytes], message: dict[str, Any]) -> None:
     """Writes one message."""
-    text = json.dumps(message).encode()
-    stream.write(b"%0*x" % (LENGTH_DIGITS, len(text)) + text)
+    stream.write(framed(message))
     stream.flush()
 
 
@@ -36,12 +41,31 @@ def receive(stream: IO[bytes], longest: int = 1 << 30) -> dict[str, Any] | None:
         ValueError: this is not a message, or is longer than `longest` bytes.
     """
     text = receive_bytes(stream, longest)
-    if text is None:
-        return None
+    return None if text is None else parsed(text)
+
+
+def parsed(text: bytes) -> dict[str, Any]:
+    """The message in some bytes.
+
+    Raises:
+        ValueError: this is not a message.
+    """
     message = json.loads(text)
     if not isinstance(message, dict):
         raise ValueError("a message is an object")
     return message
+
+
+def length_in(head: bytes, longest: int) -> int:
+    """The length of the message that follows.
+
+    Raises:
+        ValueError: this is no length, or it is more than `longest` bytes.
+    """
+    length = int(head, 16)
+    if not 0 <= length <= longest:
+        raise ValueError("a message is too long")
+    return length
 
 
 def receive_bytes(stream: IO[bytes], longest: int = 1 << 30) -> bytes | None:
@@ -49,9 +73,7 @@ def receive_bytes(stream: IO[bytes], longest: int = 1 << 30) -> bytes | None:
     head = _read_exactly(stream, LENGTH_DIGITS)
     if len(head) < LENGTH_DIGITS:
         return None
-    length = int(head, 16)
-    if not 0 <= length <= longest:
-        raise ValueError("a message is too long")
+    length = length_in(head, longest)
     text = _read_exactly(stream, length)
     return text if len(text) == length else None
 

@@ -24,7 +24,7 @@ from .visible_files import IMPORT_PACKAGE, INSTALL_ROOT
 START_SECONDS = 10.0
 """Seconds that a server has to start, beyond any limit of the player's."""
 
-SERVER_PROGRAM = "from puzzles.sandbox.worker.server import main; main()"
+SERVER_PROGRAM = "import gc; gc.disable(); from puzzles.sandbox.worker.server import main; main()"
 ONESHOT_PROGRAM = "from puzzles.sandbox.worker.oneshot import main; main()"
 
 

@@ -27,7 +27,7 @@ SLUGS = tuple(classic.slug for classic in CLASSICS)
 
 GRADE = """\
 import resource, sys
-from puzzles.commands.main import main
+from puzzles.__main__ import main
 try:
     main(["grade", "--trust", "--json", *sys.argv[1:]])
 except SystemExit as end:

@@ -26,6 +26,8 @@ ANSWERS = {
     "puzzles/catalog/schedule/records.py": "solutions/records",
     "puzzles/sandbox/worker/seccomp.py": "unshare",
     "puzzles/grading/source_file.py": "O_NOFOLLOW",
+    "puzzles/sandbox/channel.py": "class Channel",
+    "puzzles/own/installed.py": "def installed_packages",
     "puzzles/sandbox/worker/kept_statements.py": "pure",
     "puzzles/grading/starters.py": "def untouched",
     "lib/engine/metering/meter.py": "def communicate",

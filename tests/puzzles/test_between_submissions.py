@@ -146,12 +146,36 @@ def test_no_message_is_left_for_later_runs(grade: Grade) -> None:
     assert found.passed(), found
 
 
+def test_no_open_file_is_shared_with_later_runs(grade: Grade) -> None:
+    """The state of an open file, such as its flags, is that of all processes that have inherited it."""
+    flags = "import fcntl\nbefore = fcntl.fcntl(0, fcntl.F_GETFL)\n"
+    note = "fcntl.fcntl(0, fcntl.F_SETFL, before | os.O_APPEND | os.O_NONBLOCK)"
+    check = "assert not before & (os.O_APPEND | os.O_NONBLOCK), before"
+    first, later = grade(solved_after(f"{flags}{check}\n{note}"), solved_after(flags + check))
+    assert first.passed(), first
+    assert later.passed(), later
+
+
+@needs_landlock
+def test_no_run_can_add_rules_for_later_ones(grade: Grade) -> None:
+    body = """
+opened = []
+for fd in range(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 4):
+    try: opened.append(os.readlink(f"/proc/self/fd/{fd}"))
+    except OSError: pass
+assert opened and not any("landlock" in name for name in opened), opened
+"""
+    (found,) = grade(solved_after(body, "os, ctypes, resource"))
+    assert found.passed(), found
+
+
 @needs_seccomp
 def test_no_limit_is_evaded_by_namespaces_or_files_without_a_name(grade: Grade) -> None:
     calls = [
         *(f"libc.unshare({flag})" for flag in (0x10000000, 0x00020000, 0x10020000, 0x20000000, 0x40000000)),
         "libc.mount(b'none', b'.', b'tmpfs', 0, None)",
         "os.memfd_create('big')",
+        "os.setxattr(open('mine', 'w').name, 'user.note', b'x')",
         f"libc.syscall({number('clone')}, 0x10000000 | 17, 0, 0, 0, 0)",
         f"libc.syscall({number('clone3')}, ctypes.create_string_buffer(88), 88)",
         f"libc.syscall({number('io_uring_setup')}, 8, ctypes.create_string_buffer(120))",
@@ -171,6 +195,13 @@ def number(call: str) -> int:
     return int(numbers[call])
 
 
+@pytest.mark.skipif(os.uname().sysname != "Linux", reason="other systems have no handlers of crashes")
+def test_a_crash_starts_no_handler(grade: Grade) -> None:
+    body = "import resource\nassert resource.getrlimit(resource.RLIMIT_CORE) == (1, 1)"
+    (found,) = grade(solved_after(body))
+    assert found.passed(), found
+
+
 # --- Other processes, classmates' files ---
 
 
@@ -186,6 +217,10 @@ def test_a_run_locks_watches_and_writes_out_no_file_that_others_use(grade: Grade
         f"__import__('fcntl').fcntl({file}, 1024, 0)",
         f"__import__('fcntl').fcntl({folder}, 1026, 0x1F)",
         *(f"libc.syscall({number(name)}, 1)" for name in ("sync", "syncfs")),  # waits for everybody's disk
+        f"os.posix_fadvise({file}, 0, 0, os.POSIX_FADV_DONTNEED)",
+        f"libc.syscall({number('readahead')}, {file}, 0, 4096)",
+        f"libc.syscall({number('cachestat')}, {file}, bytes(16), bytes(40), 0)",
+        f"os.preadv({file}, [bytearray(1)], 0, os.RWF_NOWAIT)",
     ]
     (found,) = grade(solved_after(refuses(*calls)))
     assert found.passed(), found
@@ -314,6 +349,8 @@ signal.signal(signal.SIGUSR1, lambda *_: rang.append(1))
 os.kill(os.getpid(), signal.SIGUSR1)
 signal.raise_signal(signal.SIGUSR1)
 assert rang == [1, 1]
+import ssl, hashlib
+assert asyncio.sslproto and ssl.OPENSSL_VERSION and hashlib.new("sha256")
 """
     (found,) = grade(solved_after(body))
     assert found.passed(), found

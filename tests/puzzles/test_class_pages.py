@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from puzzles.catalog.schedule import CLASSICS
+from puzzles.commands.grade import is_folder
 from puzzles.commands.main import main
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports.class_pages import ClassPages, is_folder
+from puzzles.reports.class_pages import ClassPages
 from puzzles.reports.markdown import message_html, text_html
 from puzzles.sandbox.tiers import Tier, best
 from puzzles.tracks import find, track_of

@@ -7,7 +7,7 @@ import ctypes.util
 import subprocess
 import sys
 from errno import ENOSYS, EPERM
-from struct import iter_unpack
+from struct import iter_unpack, unpack
 
 import pytest
 
@@ -126,10 +126,22 @@ def test_what_is_denied_is_denied_and_nothing_else(machine: str) -> None:
         ("openat", (0, 0, 0o2000000), ALLOWED),
         ("openat", (0, 0, 0o1000), EPERM),
         ("openat", (0, 0, 0o2001000), EPERM),
+        ("preadv2", (0, 0, 0, 0, 0, 2), ALLOWED),
+        ("preadv2", (0, 0, 0, 0, 0, 8), EPERM),  # only what is in memory
+        ("syslog", (3,), EPERM),
     ],
 )
 def test_what_depends_on_arguments(machine: str, name: str, arguments: tuple[int, ...], expected: object) -> None:
     assert answer(machine, number(name, machine), *arguments) == expected
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_template_has_the_process_in_whole_operands_only(machine: str) -> None:
+    code = seccomp.template(machine, True, seccomp.ASK)
+    (anybody,) = unpack("<I", seccomp.ANYBODY)
+    operands = sum(given == anybody for _, _, _, given in iter_unpack("<HBBI", code))
+    assert operands == code.count(seccomp.ANYBODY) > 0
+    assert seccomp.ANYBODY not in seccomp.program(machine, PID, True)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -155,7 +167,7 @@ from puzzles.sandbox.worker import os_limits, seccomp
 seccomp.can_ask = lambda: False
 limits = {"files": 1 << 20, "seconds": 5, "processes": 3, "memory": 1 << 30}
 if os.fork() == 0:
-    assert os_limits.confine(limits, 61_184, os.getppid(), [], True) == (False, -1)
+    assert os_limits.confine(limits, 61_184, os.getppid(), os_limits.VisibleFiles(), True) == (False, -1)
     try: socket.socket()
     except PermissionError: pass
     else: os._exit(3)
@@ -167,6 +179,6 @@ assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
 
 
 def test_other_systems_have_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seccomp.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(seccomp, "machine", lambda: "riscv64")
     assert not seccomp.is_available()
     assert seccomp.restrict_self(True) == -1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -56,21 +57,53 @@ def version() -> int:
 def restrict_self(listable: Iterable[str], readable: Iterable[str], writable: Iterable[str]) -> bool:
     """Lets this process, and all that it will start, list, read and write only there; for good. Denies TCP and signals
     to others too, if the kernel is new enough. Returns False if it has no Landlock. Needs `no_new_privs`."""
+    return restrict_to(ruleset(listable, readable, writable))
+
+
+def ruleset(listable: Iterable[str], readable: Iterable[str], writable: Iterable[str]) -> int:
+    """What processes that are forked later may list, read and write: a file descriptor; -1 if the kernel has no
+    Landlock.
+
+    It decides nothing until `restrict_to` is called with it. A process that runs foreign code must not have it open,
+    because it could add rules for others.
+    """
     has = version()
     if not has:
-        return False
-    every = (1 << RIGHTS.get(has, 16)) - 1
-    rules = Ruleset(every, TCP if has >= 4 else 0, SCOPES if has >= 6 else 0)
+        return -1
+    rules = Ruleset(_every(has), TCP if has >= 4 else 0, SCOPES if has >= 6 else 0)
     size = 24 if has >= 6 else 16 if has >= 4 else 8
-    ruleset = libc().syscall(CREATE_RULESET, ctypes.byref(rules), size, 0)
-    if ruleset < 0:
+    made = int(libc().syscall(CREATE_RULESET, ctypes.byref(rules), size, 0))
+    if made >= 0:
+        _allow_all(made, listable, READ_DIR)
+        _allow_all(made, readable, READ)
+        _allow_all(made, writable, _every(has))
+    return max(made, -1)
+
+
+def restrict_to(made: int, readable: Iterable[str] = (), writable: Iterable[str] = ()) -> bool:
+    """As `restrict_self`, by a ruleset that has been made before, which gets these rules too and is closed here.
+
+    Other processes may have the same ruleset open. Those that have been restricted by it are not affected by new rules,
+    and those that will be get them; so only what ends with this process may be added.
+    """
+    if made < 0:
         return False
-    for places, rights in ((listable, READ_DIR), (readable, READ), (writable, every)):
-        for place in places:
-            _allow(ruleset, place, rights & every)
-    done = bool(libc().syscall(RESTRICT_SELF, ruleset, 0) == 0)
-    os.close(ruleset)
+    _allow_all(made, readable, READ)
+    _allow_all(made, writable, _every(version()))
+    done = bool(libc().syscall(RESTRICT_SELF, made, 0) == 0)
+    os.close(made)
     return done
+
+
+def _every(has: int) -> int:
+    """All rights on files that a version of the interface knows."""
+    return (1 << RIGHTS.get(has, 16)) - 1
+
+
+def _allow_all(made: int, places: Iterable[str], rights: int) -> None:
+    rights &= _every(version())
+    for place in places:
+        _allow(made, place, rights)
 
 
 def _allow(ruleset: int, place: str, rights: int) -> None:
@@ -78,7 +111,7 @@ def _allow(ruleset: int, place: str, rights: int) -> None:
         opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return  # what does not exist needs no rule
-    if not os.path.isdir(place):
+    if not stat.S_ISDIR(os.fstat(opened).st_mode):
         rights &= OF_FILES
     rule = Beneath(rights, opened)
     libc().syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import landlock, seccomp
 from .libc import libc
@@ -26,8 +24,17 @@ CAPABILITIES_V3 = 0x20080522
 
 OPEN_FILES = 64
 
+NO_CORE = 1
+"""Byte of a core dump. With 0, a crash of a program that a run starts would still start the handler of systems that
+have one, outside of every limit; with 1 the kernel
+starts neither a file nor a handler. See core(5), and `cprm.limit == 1` in the kernel's fs/coredump.c."""
+
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 """Files that everybody may write to."""
+
+
+OWN_FACTS = "/proc/self"
+"""Each process opens this folder itself: those of others show their command lines."""
 
 
 def prctl(option: int, value: int) -> None:
@@ -50,20 +57,42 @@ def prepare(sees_others: bool) -> None:
     import resource  # noqa: F401
 
     _is_python_private()
-    if seccomp.is_available():
-        seccomp.denials(platform.machine(), sees_others)
+    if seccomp.can_ask() or seccomp.is_available():
+        for answer in (seccomp.ASK, seccomp.ALLOW):
+            seccomp.template(seccomp.machine(), sees_others, answer)
+
+
+class VisibleFiles(NamedTuple):
+    """What workers may list and read, for `confine`."""
+
+    ruleset: int = -1
+    """Landlock's, with all that is the same for every worker; -1 if it allows everything."""
+    own: tuple[str, ...] = ()
+    """Paths that each worker has to open itself."""
+
+
+def visible_files(readable: Sequence[Sequence[str]]) -> VisibleFiles:
+    """What workers of this process may see: `readable` are paths to list and paths to read; none: everything.
+
+    Opened by this process, which may be root, so a path may be in it that the worker's user cannot reach. The rule is
+    no leave then: Landlock only takes away, and the kernel asks for the user's rights as well.
+    """
+    if not readable:
+        return VisibleFiles()
+    to_list, to_read = readable
+    ruleset = landlock.ruleset(to_list, [path for path in to_read if path != OWN_FACTS], DEVICES)
+    return VisibleFiles(ruleset, (OWN_FACTS,) if OWN_FACTS in to_read else ())
 
 
 def confine(
-    limits: Mapping[str, Any], uid: int, parent: int, readable: Sequence[Sequence[str]], sees_others: bool
+    limits: Mapping[str, Any], uid: int, parent: int, files: VisibleFiles, sees_others: bool
 ) -> tuple[bool, int]:
     """Confines this process, a child of `parent`, and all that it will start to its limits; for good. Root becomes
     user `uid`.
 
     `limits` are those of a run; "processor" may set the whole seconds of processor time after which the kernel sends
-    SIGXCPU to a process. `readable` are paths to list and paths to read: nothing else can be read then, and only the
-    present folder can be written to, if the kernel has Landlock. Returns True if it does, and the listener of the
-    system call filter, which has `sees_others`.
+    SIGXCPU to a process. Nothing can be read but `files`, and only the present folder can be written to, if the kernel
+    has Landlock. Returns True if it does, and the listener of the system call filter, which has `sees_others`.
     """
     import resource
 
@@ -74,7 +103,7 @@ def confine(
     if os.getuid() == 0:
         _become(uid)
     end_with_parent(parent)  # after a change of user, which would undo it
-    _cap(resource.RLIMIT_CORE, 0)
+    _cap(resource.RLIMIT_CORE, NO_CORE)
     _cap(resource.RLIMIT_FSIZE, limits["files"])
     _cap(resource.RLIMIT_NOFILE, OPEN_FILES)
     _cap(resource.RLIMIT_CPU, limits.get("processor", int(limits["seconds"] * limits["processes"]) + 5), last=1)
@@ -83,11 +112,7 @@ def confine(
     listener = seccomp.restrict_self(sees_others)
     if LINUX and listener < 0:
         _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
-    has_landlock = False
-    if readable:
-        to_list, to_read = readable
-        has_landlock = landlock.restrict_self(to_list, to_read, (os.getcwd(), *DEVICES))
-    return has_landlock, listener
+    return landlock.restrict_to(files.ruleset, files.own, ["."]), listener
 
 
 def end_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
@@ -99,8 +124,10 @@ def end_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
 
 def _be_killed_first() -> None:
     """If memory runs out, the kernel should end this process rather than its server, which blames nobody."""
-    with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
-        file.write(b"1000")  # only root may, for this process is protected
+    with suppress(OSError):
+        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)  # only root may, for this process is protected
+        os.write(file, b"1000")
+        os.close(file)
 
 
 def deny_paths(folders: Sequence[str]) -> None:
@@ -154,12 +181,18 @@ def _become(uid: int) -> None:
 @cache
 def _is_python_private() -> bool:
     """True if not everybody may read the folder that Python is installed in."""
-    return not all(os.stat(folder).st_mode & 0o001 for folder in Path(os.__file__).resolve().parents)
+    folder = os.path.realpath(os.__file__)
+    while folder != "/":
+        folder = os.path.dirname(folder)
+        if not os.stat(folder).st_mode & 0o001:
+            return True
+    return False
 
 
 def _status(pid: str, *fields: str) -> list[int]:
     try:
-        lines = Path("/proc", pid, "status").read_text(errors="replace").splitlines()
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
     except OSError:  # it has ended
         return []
     found = {line.partition(":")[0]: line.split()[1:2] for line in lines}

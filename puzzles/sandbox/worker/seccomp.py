@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import ENOSYS, EPERM
 from functools import cache
-from struct import pack
+from struct import pack, unpack
 from typing import NamedTuple
 
 from .libc import libc
@@ -43,11 +42,18 @@ DENIED = {
         "process_mrelease:448:448 kcmp:312:272 pidfd_getfd:438:438 pidfd_send_signal:424:424 rt_sigqueueinfo:129:138 "
         "rt_tgsigqueueinfo:297:240 setpriority:141:140 ioprio_set:251:30 migrate_pages:256:238 move_pages:279:239"
     ),
+    "Attributes of files: no limit counts them": (
+        "setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7 removexattr:197:14 lremovexattr:198:15 fremovexattr:199:16"
+    ),
+    "What the kernel keeps in memory of files that others read: runs could drop it, and leave messages by it": (
+        "fadvise64:221:223 readahead:187:213 cachestat:451:451"
+    ),
     "Network": "socket:41:198 connect:42:203 bind:49:200 listen:50:201 accept:43:202 accept4:288:242",
     "The kernel itself": (
         "bpf:321:280 perf_event_open:298:241 userfaultfd:323:282 personality:135:92 inotify_init:253: "
         "inotify_init1:294:26 fanotify_init:300:262 name_to_handle_at:303:264 open_by_handle_at:304:265 "
-        "lookup_dcookie:212:18 flock:73:32 quotactl:179:60 quotactl_fd:443:443 sync:162:81 syncfs:306:267"
+        "lookup_dcookie:212:18 syslog:103:116 flock:73:32 quotactl:179:60 quotactl_fd:443:443 sync:162:81 "
+        "syncfs:306:267"
     ),
 }
 """Answered with EPERM: each name with its numbers on x86-64 and aarch64."""
@@ -60,8 +66,7 @@ ABSENT = (
 
 CHANGES = (
     "chmod:90: fchmod:91:52 fchmodat:268:53 fchmodat2:452:452 chown:92: lchown:94: fchown:93:55 fchownat:260:54 "
-    "utime:132: utimes:235: futimesat:261: utimensat:280:88 setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7 "
-    "removexattr:197:14 lremovexattr:198:15 fremovexattr:199:16 truncate:76:45"
+    "utime:132: utimes:235: futimesat:261: utimensat:280:88 truncate:76:45"
 )
 """Modes, owners and times of files. Landlock lets a run change them on every file of its user, so they are denied
 where a run sees files of others."""
@@ -71,6 +76,9 @@ CLONE, FORKS = "clone:56:220", "fork:57: vfork:58:"
 
 NEW_NAMESPACES = 0x7E020000
 """All of CLONE_NEW*."""
+
+IF_IN_MEMORY = 8
+"""RWF_NOWAIT: to read only what the kernel keeps in memory, as `cachestat` shows it."""
 
 TRUNCATE, ACCESS = 0o1000, 0o3
 """From asm-generic/fcntl.h: O_TRUNC, and O_ACCMODE, of which 0 is reading."""
@@ -108,6 +116,7 @@ def checks(pid: int) -> list[Check]:
         Check("fcntl:72:25", 1, never=(8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals to others
         Check("fcntl:72:25", 1, never=(*LOCKS, 1024, 1026)),  # also F_SETLEASE and F_NOTIFY
         Check("ioctl:16:29", 1, never=(0x8901, 0x8902, 0x5412, 0x541C)),  # the same, and keys into a terminal
+        Check("preadv2:327:286", 5, only=(0,), mask=IF_IN_MEMORY),
         Check("prctl:157:167", 0, never=(1, 4, 0x59616D61)),  # outliving the parent, being traced
         Check("open:2:", 1, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),  # emptying what may only be read
         Check("openat:257:56", 2, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),
@@ -116,17 +125,29 @@ def checks(pid: int) -> list[Check]:
 
 def is_available() -> bool:
     """True if this kernel and processor have the filter."""
-    if sys.platform != "linux" or platform.machine() not in ARCHITECTURES:
-        return False
+    return sys.platform == "linux" and _has_filter(machine())
+
+
+def machine() -> str:
+    """This processor's name, as in `ARCHITECTURES`."""
+    return os.uname().machine  # the module `platform` would say the same, and is slow to import
+
+
+@cache
+def _has_filter(here: str) -> bool:
     with suppress(OSError, AttributeError):
-        return _seccomp(ASK_ACTION, 0, ctypes.byref(ctypes.c_uint32(ERRNO))) == 0
+        return here in ARCHITECTURES and _seccomp(ASK_ACTION, 0, ctypes.byref(ctypes.c_uint32(ERRNO))) == 0
     return False
 
 
 def can_ask() -> bool:
     """True if this kernel lets another process answer a system call, and then go on: since 5.5."""
-    release = [int(digits) for digits in re.findall(r"\d+", platform.release())[:2]]
-    return is_available() and release >= [5, 5]
+    return is_available() and _release() >= [5, 5]
+
+
+@cache
+def _release() -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", os.uname().release)[:2]]
 
 
 def restrict_self(sees_others: bool) -> int:
@@ -137,9 +158,9 @@ def restrict_self(sees_others: bool) -> int:
     """
     if not is_available():
         return -1
-    listener = _install(program(platform.machine(), os.getpid(), sees_others, ASK), LISTENER) if can_ask() else -1
+    listener = _install(program(machine(), os.getpid(), sees_others, ASK), LISTENER) if can_ask() else -1
     if listener < 0:
-        _install(program(platform.machine(), os.getpid(), sees_others, ALLOW), ALL_THREADS)
+        _install(program(machine(), os.getpid(), sees_others, ALLOW), ALL_THREADS)
     return listener
 
 
@@ -162,6 +183,10 @@ SET_FILTER, ASK_ACTION = 1, 2
 ALL_THREADS, LISTENER = 1, 8
 
 
+ANYBODY = b"\xff\xee\xdd\xcc"
+"""Stands for the id of a process in a template. No instruction, system call or other value has these bytes."""
+
+
 class Program(ctypes.Structure):
     """`struct sock_fprog`."""
 
@@ -170,10 +195,16 @@ class Program(ctypes.Structure):
 
 def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW) -> bytes:
     """The filter for process `pid` on a machine of this kind. `new_tasks` answers calls that start processes."""
+    return template(machine, sees_others, new_tasks).replace(ANYBODY, pack("<I", pid))
+
+
+@cache
+def template(machine: str, sees_others: bool, new_tasks: int) -> bytes:
+    """The filter with `ANYBODY` in place of the process: computed once for all processes that are forked."""
     column = _column(machine)
     code = denials(machine, sees_others)
     by_name: dict[str, bytes] = {}
-    for check in checks(pid):
+    for check in checks(*unpack("<I", ANYBODY)):
         by_name[check.name] = by_name.get(check.name, b"") + _test(check)
     for name, tests in by_name.items():
         code += _on_call(name, column, tests + _step(RETURN, new_tasks if name == CLONE else ALLOW))
@@ -182,7 +213,6 @@ def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW) -
     return code + _step(RETURN, ALLOW)
 
 
-@cache
 def denials(machine: str, sees_others: bool) -> bytes:
     """The part of the filter that is the same for every process: what is denied with any arguments."""
     denied = " ".join((*DENIED.values(), CHANGES if sees_others else ""))
@@ -226,5 +256,5 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _seccomp(operation: int, flags: int, argument: object) -> int:
-    number = ARCHITECTURES[platform.machine()][1]
+    number = ARCHITECTURES[machine()][1]
     return int(libc().syscall(number, operation, flags, argument))

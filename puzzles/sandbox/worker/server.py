@@ -7,7 +7,6 @@ Whatever the server has in memory, every later worker can read, so no submission
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401  # so that no worker has to load it
 import gc
 import os
 import sys
@@ -18,7 +17,7 @@ from puzzles.sandbox import leftovers, protocol
 
 from . import os_limits
 from .runner import stage_of
-from .source import SubmissionCode  # noqa: F401  # as asyncio
+from .source import SubmissionCode  # noqa: F401  # so that no worker has to load it
 from .supervisor import supervise
 
 
@@ -30,11 +29,13 @@ def main() -> None:
     for fd in (0, 1):
         os.dup2(null, fd)
     os_limits.protect_process()
+    _load_asyncio()
     lost = 0
     while not lost and (conditions := protocol.receive(control)) is not None:
         os_limits.prepare(sees_others=not conditions["sandboxed"])
         _warm_up(conditions)
         gc.freeze()  # so that no worker looks for garbage here, which would copy the memory that it shares
+        gc.enable()  # which is disabled at the start, because modules are no garbage
         server = os.getpid()
         supervisor = os.fork()
         if supervisor == 0:
@@ -47,6 +48,15 @@ def main() -> None:
     # After a loss, the pipe may hold the rest of a submission. It must not be read here.
     leftovers.remove(os.getcwd())
     os._exit(0)
+
+
+def _load_asyncio() -> None:
+    """Imports asyncio, so that no worker has to, without TLS. A run cannot open a socket that would need it, and to
+    load it takes a tenth of the server's start."""
+    sys.modules["ssl"] = None  # type: ignore[assignment]  # which asyncio can do without
+    import asyncio  # noqa: F401
+
+    del sys.modules["ssl"]
 
 
 def _warm_up(conditions: dict[str, Any]) -> None:

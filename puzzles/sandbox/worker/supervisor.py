@@ -76,6 +76,7 @@ class Supervisor:
         self.sandboxed = conditions["sandboxed"]
         self.packages = conditions["packages"]
         self.readable = conditions["readable"]
+        self.files = os_limits.visible_files(self.readable)
         self.hidden = conditions["hidden"]
         self.control = control
         self.compiled = b""
@@ -160,8 +161,9 @@ class Supervisor:
         """Runs in the forked worker. `ends` are those of its result, its output and what it reads late."""
         try:
             signal.set_wakeup_fd(-1)
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # its own: an open file has a state, which later runs would see
             os.chdir(RUN_FOLDER)
-            where = (self.uid, supervisor, self.readable, not self.sandboxed)
+            where = (self.uid, supervisor, self.files, not self.sandboxed)
             restricted, listener = os_limits.confine(limits, *where)
             tasks.hand_over(listener)
             result, output, late = [fcntl(fd, F_DUPFD, 5) for fd in ends]  # so that none is one of those that follow

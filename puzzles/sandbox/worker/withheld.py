@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import lib
 from lib import PuzzleError
 
 WITHHELD = "lib.schedules"
-FOLDER = os.path.realpath(Path(lib.__file__).parent / "schedules")
+FOLDER = os.path.realpath(os.path.join(os.path.dirname(lib.__file__), "schedules"))
 
 REFUSAL = (
     f"a graded schedule cannot use {WITHHELD}, which has the schedules that puzzles ask for; write it yourself, and "
@@ -34,8 +33,9 @@ def withhold() -> None:
             if path.startswith(FOLDER + os.sep):
                 raise WithheldError(REFUSAL)
 
-    for name in [name for name in sys.modules if is_withheld(name)]:
-        del sys.modules[name]
+    if WITHHELD in sys.modules:  # or none of them is: to look at all names takes longer
+        for name in [name for name in sys.modules if is_withheld(name)]:
+            del sys.modules[name]
     sys.addaudithook(refuse)
 
 

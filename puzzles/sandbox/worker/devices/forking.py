@@ -31,21 +31,24 @@ def fork_devices(
     """Starts devices 0 to `size` - 1; `work` runs in each. They share nothing with each other that can be written to:
     no file, no descriptor, no memory. `readable` is what the worker may list and read."""
     sys.stdout.flush()
+    files = _visible_files(readable)
     ends: list[DeviceEnd] = []
     for device in range(size):
         ours, theirs = socket.socketpair()
         printed, prints = os.pipe()
         if os.fork() == 0:
-            _become_device(device, theirs.fileno(), prints, readable, work)
+            _become_device(device, theirs.fileno(), prints, files, work)
         theirs.close()
         os.close(prints)
         os.set_blocking(printed, False)
         ends.append(DeviceEnd(Channel(ours.detach()), printed))
+    if files >= 0:
+        os.close(files)
     return ends
 
 
 def _become_device(
-    device: int, channel: int, prints: int, readable: Sequence[Sequence[str]], work: Callable[[int, Channel], NoReturn]
+    device: int, channel: int, prints: int, files: int, work: Callable[[int, Channel], NoReturn]
 ) -> NoReturn:
     import resource  # here, with fcntl: a system that cannot fork has neither
     from fcntl import F_DUPFD, fcntl
@@ -57,11 +60,11 @@ def _become_device(
         null = os.open(os.devnull, os.O_RDONLY)  # its own: an open file has a state, which would be shared
         os.dup2(null, 0)
         os.dup2(channel, CHANNEL)
+        landlock.restrict_to(files)  # while that descriptor is there, too: nothing is left to write to
         sys.stdin.close()  # while its descriptor is there: else Python 3.13 reports it when the file is freed
         os.closerange(CHANNEL + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # as long as the process
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        _hide_files(readable)
         work(device, Channel(CHANNEL))
     except BaseException as why:
         print(f"the device ended with {type(why).__name__}: {why}", file=sys.stderr, flush=True)
@@ -69,10 +72,11 @@ def _become_device(
         os._exit(1)
 
 
-def _hide_files(readable: Sequence[Sequence[str]]) -> None:
-    """Leaves nothing to write to, and hides /proc, where the others' figures can be read."""
-    if readable:
-        to_list, to_read = readable
-        below_root = [f"/{name}" for name in os.listdir("/")] if "/" in to_read else []
-        visible = [path for path in (*to_read, *below_root) if path != "/" and not path.startswith("/proc")]
-        landlock.restrict_self((*to_list, "/") if below_root else to_list, visible, WRITABLE)
+def _visible_files(readable: Sequence[Sequence[str]]) -> int:
+    """The ruleset of all devices: what the worker may read, without /proc, where the others' figures could be read."""
+    if not readable:
+        return -1
+    to_list, to_read = readable
+    below_root = [f"/{name}" for name in os.listdir("/")] if "/" in to_read else []
+    visible = [path for path in (*to_read, *below_root) if path != "/" and not path.startswith("/proc")]
+    return landlock.ruleset((*to_list, "/") if below_root else to_list, visible, WRITABLE)
