@@ -100,6 +100,10 @@ class Costs:
     ticks_between: Mapping[str, int] = field(default_factory=_none)
     flops_per_tick: int = 0
     parameters: int | None = None
+    weight: int = field(init=False, repr=False, compare=False)
+    """Elements of one layer's weight; its optimizer state and its gradient are as large."""
+    activation: int = field(init=False, repr=False, compare=False)
+    """Elements of one microbatch's activation."""
     by_value: bool = field(init=False, repr=False, compare=False)
     """Communication costs `ticks` for each value, and nothing else."""
     _priced: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -114,6 +118,9 @@ class Costs:
             name for tier in self.tiers.values() for name in ("offload", "fetch") if getattr(tier, name) is not None
         }
         object.__setattr__(self, "_priced", frozenset(priced))
+        weight = self.hidden * self.hidden if self.parameters is None else self.parameters
+        object.__setattr__(self, "weight", weight)
+        object.__setattr__(self, "activation", self.hidden * self.length)
         if self.lanes not in ("one", "group"):
             raise RuleError(f'Costs: lanes must be "one" or "group"; got {self.lanes!r}')
         object.__setattr__(self, "by_value", not (self.calls or self.alpha or self.beta or self.islands))
@@ -142,16 +149,6 @@ class Costs:
             for operation, price in cost_checks.each(self.beta, "Costs: beta").items()
         }
         object.__setattr__(self, "beta", MappingProxyType(exact))
-
-    @property
-    def weight(self) -> int:
-        """Elements of one layer's weight; its optimizer state and its gradient are as large."""
-        return self.hidden * self.hidden if self.parameters is None else self.parameters
-
-    @property
-    def activation(self) -> int:
-        """Elements of one microbatch's activation."""
-        return self.hidden * self.length
 
     @property
     def activation_grad(self) -> int:

@@ -115,24 +115,6 @@ class Op(NamedTuple):
         return call_text(self.name, self.layer)
 
 
-class Columns(NamedTuple):
-    """One rank's operations column by column, which is quicker to walk than row by row."""
-
-    name: tuple[str, ...] = ()
-    start: tuple[int, ...] = ()
-    end: tuple[int, ...] = ()
-    layer: tuple[int | None, ...] = ()
-    batches: tuple[frozenset[int], ...] = ()
-    used: tuple[tuple[int, ...], ...] = ()
-    made: tuple[tuple[int, ...], ...] = ()
-    args: tuple[tuple[Any, ...], ...] = ()
-    line: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, ops: Sequence[Op]) -> Columns:
-        return cls(*zip(*ops))
-
-
 def call_text(name: str, layer: object = None) -> str:
     name = "'+'" if name == "add" else f"{name}()"
     return name if layer is None else f"{name[:-1]}layer={layer if hasattr(layer, '__index__') else '...'})"

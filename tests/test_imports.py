@@ -19,7 +19,8 @@ lib.setting_notation lib.values lib.layer_rules lib.tier_rules lib.part_rules li
 lib.collective_rules lib.folded_collectives lib.trace lib.lifetimes lib.meetings lib.mailboxes lib.mesh lib.folded_mesh
 lib.deadlock_text lib.lanes lib.trace_walk lib.goal lib.judging lib.notation
 lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver
-lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.metering lib.engine.transports
+lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.prepared lib.engine.metering
+lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
 lib.engine.executors lib.engine.launcher lib.engine lib.engine.replay
 lib.layout.errors lib.layout.layouts lib.layout.redistribution.exchange lib.layout.redistribution.sum_exchange

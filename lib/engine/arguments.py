@@ -6,7 +6,7 @@ metadata, or numbers disguised as the shape of an empty array.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from math import prod
 from operator import index
 from reprlib import repr as short
@@ -57,8 +57,10 @@ def device_numbers(given: Any) -> tuple[int, ...]:
     """Converts a player's list of devices to a tuple.
 
     Raises:
-        RuleError: it is not a sequence of integers.
+        RuleError: it is not a sequence of integers, or is a set.
     """
+    if isinstance(given, Set):
+        raise RuleError(f"devices are given as a list, because their order counts; got the set {short(given)}")
     try:
         return tuple([index(member) for member in given])
     except TypeError:
@@ -99,4 +101,5 @@ def checked_partner(given: Any, device: int, size: int) -> int:
 def require_exists(device: int, size: int) -> None:
     """Refuses a device number outside 0 to `size` - 1."""
     if not 0 <= device < size:
-        raise RuleError(f"there is no device {device}; there are {size} devices, 0 to {size - 1}")
+        there = f"there are {size} devices, 0 to {size - 1}" if size > 1 else "device 0 is the only one"
+        raise RuleError(f"there is no device {device}; {there}")

@@ -60,7 +60,13 @@ def collective_call(
     if name in collectives.ALONG_AN_AXIS:
         axis = _checked_axis(name, shape, axis, len(group))
     sent = collectives.bytes_sent(name, prod(shape) * dtype.itemsize, len(group))
-    return CollectiveCall(name, op, axis, shape, dtype.str, group, sent)
+    return _shared(CollectiveCall(name, op, axis, shape, dtype.str, group, sent))
+
+
+@lru_cache(maxsize=4096)
+def _shared(call: CollectiveCall) -> CollectiveCall:
+    """Equal calls of several devices as one object, which is compared at once."""
+    return call
 
 
 @lru_cache(maxsize=4096)
@@ -73,6 +79,16 @@ def message_bytes(partner: int, shape: tuple[int, ...], dtype: np.dtype[Any], de
     checked_partner(partner, device, size)
     require_sendable(shape, dtype)
     return prod(shape) * dtype.itemsize or 8 * len(shape)
+
+
+@lru_cache(maxsize=4096)
+def message_source(partner: int, device: int, size: int) -> int:
+    """The device that `device` receives from, after all checks. Cached as above.
+
+    Raises:
+        RuleError: there is no such device, or it is the same one.
+    """
+    return checked_partner(partner, device, size)
 
 
 def _require_reducible(op: str, dtype: np.dtype[Any]) -> None:

@@ -38,6 +38,10 @@ BLOCK_BYTES = 1 << 16
 """Larger arrays are reduced block by block: the blocks of all devices fit into a processor's cache."""
 
 
+SPREAD_BYTES = 1 << 18
+"""Bytes of an array that are copied to all devices before the next ones; they fit into a processor's cache."""
+
+
 class Memory(Protocol):
     """Where results are made."""
 
@@ -49,8 +53,8 @@ class Memory(Protocol):
         """A copy in C order."""
         ...
 
-    def moved(self, move: Callable[[int], Array], devices: Sequence[int], nbytes: int) -> list[Array]:
-        """The result of `nbytes` that `move` makes for each device, at the same time if they are large."""
+    def moved(self, move: Callable[[int], Any], items: Sequence[int], nbytes: int) -> list[Any]:
+        """The results of `move` for each item, at the same time if `nbytes`, those of an item or of all, are many."""
         ...
 
 
@@ -63,8 +67,8 @@ class NewMemory:
     def copy(self, array: Array) -> Array:
         return array.copy()
 
-    def moved(self, move: Callable[[int], Array], devices: Sequence[int], nbytes: int) -> list[Array]:
-        return [move(device) for device in devices]
+    def moved(self, move: Callable[[int], Any], items: Sequence[int], nbytes: int) -> list[Any]:
+        return [move(item) for item in items]
 
 
 NEW = NewMemory()
@@ -83,8 +87,22 @@ def _positions(arrays: Sequence[Array], only: Devices) -> Sequence[int]:
 def reduced(arrays: Sequence[Array], op: str, memory: Memory = NEW) -> Array:
     """The reduction of the arrays, in their order. Keeps the dtype, except that the average of whole numbers is
     float64."""
-    total = memory.empty(arrays[0].shape, reduced_dtype(op, arrays[0].dtype))
+    first, dtype = arrays[0], reduced_dtype(op, arrays[0].dtype)
+    if first.nbytes <= BLOCK_BYTES and len(arrays) > 1 and first.ndim and dtype is first.dtype and dtype.isnative:
+        return reduced_to_new(arrays, op)
+    total = memory.empty(first.shape, dtype)
     reduce_into(total, arrays, op)
+    return total
+
+
+def reduced_to_new(arrays: Sequence[Array], op: str) -> Array:
+    """The same for at least two small arrays, not 0-d and in native byte order, whose dtype is kept."""
+    function = _UFUNCS[op]
+    total: Array = function(arrays[0], arrays[1], order="C")
+    for array in arrays[2:]:
+        function(total, array, out=total)
+    if op == "avg":
+        np.divide(total, _scalar(len(arrays), total.dtype), out=total)
     return total
 
 
@@ -128,16 +146,30 @@ def all_gather(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, onl
     Sends (n-1) S bytes."""
     devices = _positions(arrays, only)
     if arrays[0].nbytes <= BLOCK_BYTES:
-        whole = joined(arrays, axis)
-        return [whole, *(whole.copy() for _ in devices[1:])]
-    return memory.moved(lambda _: joined(arrays, axis, memory), devices, len(arrays) * arrays[0].nbytes)
+        whole = joined(arrays, axis, memory)
+        return [whole, *(memory.copy(whole) for _ in devices[1:])]
+    shape = list(arrays[0].shape)
+    shape[axis] *= len(arrays)
+    wholes = [memory.empty(tuple(shape), arrays[0].dtype) for _ in devices]
+    places = [cut(whole, len(arrays), axis) for whole in wholes]
+    memory.moved(lambda i: _spread(arrays[i], [place[i] for place in places]), range(len(arrays)), arrays[0].nbytes)
+    return wholes
+
+
+def _spread(array: Array, places: Sequence[Array]) -> None:
+    """Copies an array to several places, block by block, so that it is read from memory once and not for each."""
+    rows = max(1, len(array) * SPREAD_BYTES // array.nbytes)
+    for start in range(0, len(array), rows):
+        block = slice(start, start + rows)
+        for place in places:
+            place[block] = array[block]
 
 
 def joined(arrays: Sequence[Array], axis: int, memory: Memory = NEW) -> Array:
     """The arrays one after another along `axis`; scalars as a vector. Keeps the byte order, which `concatenate` alone
     would not."""
     parts = [a[None] for a in arrays] if arrays[0].ndim == 0 else arrays
-    if parts[0].dtype.isnative and parts[0].nbytes <= BLOCK_BYTES:
+    if parts[0].dtype.isnative and len(parts) * parts[0].nbytes <= BLOCK_BYTES:
         return ascontiguousarray(concatenate(parts, axis))  # which keeps the memory order that all parts have
     shape = list(parts[0].shape)
     shape[axis] *= len(parts)
@@ -146,6 +178,8 @@ def joined(arrays: Sequence[Array], axis: int, memory: Memory = NEW) -> Array:
 
 def cut(array: Array, n: int, axis: int) -> Array:
     """A view of n equal parts along `axis`, as the new first axis."""
+    if axis == 0:
+        return array.reshape(n, len(array) // n, *array.shape[1:])
     axis %= array.ndim
     before, after = array.shape[:axis], array.shape[axis + 1 :]
     parts = array.reshape(*before, n, array.shape[axis] // n, *after)
@@ -172,7 +206,7 @@ def all_to_all(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, onl
     n, shape, axis = len(arrays), arrays[0].shape, axis % arrays[0].ndim
     devices = _positions(arrays, only)
     if arrays[0].nbytes <= BLOCK_BYTES:  # one array of all parts and n copies take less time than n * n parts
-        by_sender = joined(arrays, axis).reshape(*shape[:axis], n, n, shape[axis] // n, *shape[axis + 1 :])
+        by_sender = joined(arrays, axis, memory).reshape(*shape[:axis], n, n, shape[axis] // n, *shape[axis + 1 :])
         to: Any = (slice(None),) * (axis + 1)
         return [ascontiguousarray(by_sender[*to, i].reshape(shape)) for i in devices]
     pieces = [cut(array, n, axis) for array in arrays]

@@ -19,8 +19,8 @@ from lib.engine.transports.base import CallableInt, Port, call_place
 from lib.engine.transports.inprocess import single_port
 from lib.errors import PuzzleError, RuleError
 
-from .arguments import checked_group, checked_partner, device_numbers, require_sendable, whole_number
-from .call import CollectiveCall, collective_call, message_bytes
+from .arguments import checked_group, device_numbers, require_sendable, whole_number
+from .call import CollectiveCall, collective_call, message_bytes, message_source
 from .collectives import Array
 from .memory_tiers import FileStore, MemoryTier
 from .reader_writer import Reader, Writer
@@ -76,7 +76,7 @@ class ShardedEngine(ABC):
     def send(self, dest_id: int, arr: ArrayLike) -> None:
         """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes; for an empty array
         its shape, 8 for each dimension."""
-        array = asarray(arr)
+        array = arr if type(arr) is ndarray else asarray(arr)
         port = self._port
         try:
             dest_id = dest_id if type(dest_id) is int else whole_number(dest_id, "a device")
@@ -95,7 +95,8 @@ class ShardedEngine(ABC):
         """Waits for the next array that device `src_id` sends to this one, with its shape and dtype. Sends nothing."""
         port = self._port
         try:
-            src_id = checked_partner(src_id, port.device, port.size)
+            src_id = src_id if type(src_id) is int else whole_number(src_id, "a device")
+            message_source(src_id, port.device, port.size)
         except PuzzleError as why:
             raise why.at(call_place(port, "receive", src_id)) from None
         array, meter = port.receive(src_id), port.meter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Self
 
 from lib.engine.executors.base import Executor
@@ -167,7 +167,7 @@ def launch(
 def _checked_late_puts(late_puts: Collection[int] | None, size: int) -> tuple[int, ...] | None:
     if late_puts is None:
         return None
-    devices = device_numbers(late_puts)
+    devices = device_numbers([*late_puts] if isinstance(late_puts, Set) else late_puts)  # their order does not count
     for device in devices:
         if not 0 <= device < size:
             raise RuleError(f"late_puts names device {device}; there are {size}, 0 to {size - 1}")

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from lib.errors import PuzzleError
 from lib.gc_pause import no_collection
-from lib.lifetimes import lifetimes
 from lib.trace import Trace
 from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
@@ -54,7 +53,7 @@ def memory_by_kind(trace: Trace) -> tuple[tuple[Sample, ...], ...]:
 
 
 def _samples(rank: RankState, trace: Trace) -> tuple[Sample, ...]:
-    lives = lifetimes(rank.done)
+    lives = rank.liveness.lifetimes()
     kinds = [SHARE_OF[type(rank.values[number])] for number in range(len(rank.values))]
     sizes = [rank.values[number].memory(trace.costs) for number in range(len(rank.values))]
     shares: list[Sequence[Share]] = []

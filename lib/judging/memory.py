@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from lib.costs import Costs
 from lib.lanes import clocks
-from lib.lifetimes import Lifetimes, Span, lifetimes
-from lib.trace import Columns, Op
+from lib.lifetimes import Lifetimes, Span
+from lib.trace import Op
 
 
 class Profile(NamedTuple):
@@ -19,12 +19,11 @@ class Profile(NamedTuple):
     lifetimes: Lifetimes
 
 
-def profile(ops: Sequence[Op] | Columns, sizes: Sequence[int]) -> Profile:
+def profile(lives: Lifetimes, sizes: Sequence[int]) -> Profile:
     """Charges each value from when it is made to its last use, and while it is stored. `sizes` are by number.
 
     A final weight counts as used to the end. Between events nothing is sampled, as in the original puzzles.
     """
-    lives = lifetimes(ops)
     return Profile(lives.sampled(lives.held, sizes), lives)
 
 

@@ -60,7 +60,7 @@ def lasting_of(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
 def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Game) -> Iterator[Note]:
     if prof.lifetimes.hidden:
         yield _kept_outside(state, prof.lifetimes.hidden)
-    if labelled := [op for op in state.all(COLLECTIVES) if op.args and len(op.args) > 1 and op.args[1] is not None]:
+    if labelled := _labelled(state):
         yield _other_label(labelled)
     if twice := loaded_twice(state):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"
@@ -87,6 +87,13 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
     value = state.values[hidden[0]]  # without its batches, so that ranks which do the same share one note
     kept = f"the {noun(value)} {layers_text([value])}{more} (line {line})"
     return Note(f"kept outside the dictionaries, charged until last used: {kept}")
+
+
+def _labelled(state: RankState) -> list[Op]:
+    """The collectives that were called with another layer than that of the value."""
+    ops, named = state.ops, state.named
+    found = [i for name in COLLECTIVES & named.keys() for i in named[name] if len(ops[i].args) > 1]
+    return [op for op in map(ops.__getitem__, sorted(found)) if op.args[1] is not None]
 
 
 def _other_label(labelled: Sequence[Op]) -> Note:

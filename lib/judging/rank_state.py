@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
 from lib.collective_rules import Group
 from lib.costs import CLASSIC, Costs
-from lib.errors import PuzzleError, RuleError, TraceError
-from lib.lanes import Call, Place
-from lib.trace import NO_BATCHES, TIMED, Columns, Op, group_of, place_text
+from lib.errors import PuzzleError, TraceError
+from lib.lanes import Call, Place, beside
+from lib.lifetimes import Liveness
+from lib.trace import NO_BATCHES, TIMED, Op, place_text
 from lib.trace_walk import Cursor
 from lib.values.base import Value
 from lib.values.kinds import Activation, Parked, Weight
@@ -27,11 +26,12 @@ class RankState(Cursor):
     """One rank of the trace, as far as it has been executed again."""
 
     costs: Costs = CLASSIC
-    columns: Columns = field(init=False)
+    strict: bool = False
+    """Refuses to use values that no operation made."""
     clock: int = 0
     values: dict[int, Value] = field(default_factory=dict)
-    stored: dict[tuple[str, object], int] = field(default_factory=dict)
-    """By name of a dictionary and key in it: the number of the value there."""
+    liveness: Liveness = field(init=False)
+    """What is stored, and until when values are needed; it follows later, when that is asked for."""
     final: list[Weight] = field(default_factory=list)
     outputs: list[Activation] = field(default_factory=list)
     given: set[int] = field(default_factory=set)
@@ -40,10 +40,6 @@ class RankState(Cursor):
     """By index of a pass_to: the tick at which its message is received."""
     held_up: dict[int, Place] = field(default_factory=dict)
     """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
-    named: dict[str, list[int]] = field(default_factory=partial(defaultdict, list))
-    """Indices of the operations by name, but for storing and deleting."""
-    events: list[int] = field(default_factory=list)
-    """Indices of the timed operations."""
     causes: dict[int, Place | None] = field(default_factory=dict)
     """By index of an event: the event whose end its start waited for, where that is not the computation before it."""
     cause: Place | None = None
@@ -55,12 +51,14 @@ class RankState(Cursor):
     under_way: dict[int, Call] = field(default_factory=dict)
     """By number of a value: the call that makes it, which was not awaited yet. Until it is settled, what the call
     brings stands in for the value."""
+    arrival: Arrival | None = None
+    """The collective that this rank came to last."""
     messages: int = 0
     elements: int = 0
     """Elements sent, in messages and collectives (ring-optimal)."""
 
     def __post_init__(self) -> None:
-        self.columns = Columns.of(self.ops)
+        self.liveness = Liveness(self.ops, self.values, {*beside(self.costs), *(("given",) if self.strict else ())})
 
     @property
     def done(self) -> Sequence[Op]:
@@ -73,12 +71,24 @@ class RankState(Cursor):
 
     def all(self, names: Set[str]) -> list[Op]:
         """The executed operations with one of the names, in their order."""
-        ops = self.ops
-        return [ops[i] for i in sorted(chain(*[self.named[name] for name in names & self.named.keys()]))]
+        ops, named = self.ops, self.named
+        found = [named[name] for name in names & named.keys()]
+        return [ops[i] for i in (found[0] if len(found) == 1 else sorted(chain(*found)))]
+
+    @property
+    def events(self) -> list[int]:
+        """Indices of the timed operations that storage has been followed through."""
+        return self.liveness.events
+
+    @property
+    def named(self) -> dict[str, list[int]]:
+        """The same of all operations by name, but for storing and deleting."""
+        return self.liveness.named
 
     def parked(self) -> list[Parked]:
         """The values in `model.parked`, each once."""
-        numbers = {number for (where, _), number in self.stored.items() if where == "parked"}
+        self.liveness.follow(self.at)
+        numbers = {number for (where, _), number in self.liveness.kept.items() if where == "parked"}
         return [value for value in map(self.values.__getitem__, sorted(numbers)) if isinstance(value, Parked)]
 
     def came_from(self) -> Place | None:
@@ -105,14 +115,6 @@ def placed(why: Exception, rank: RankState) -> PuzzleError:
     return why if why.place else why.at(rank.place(rank.op.call()), rank.op.line)
 
 
-def refuse_given(rank: RankState, op: Op) -> None:
-    for number in rank.given.intersection(op.used):
-        raise RuleError(
-            f"the {rank.values[number]} was made by hand or by a model of another Dist; "
-            "in a puzzle, get it from this model's own operations"
-        )
-
-
 def confirm(
     rank: RankState,
     op: Op,
@@ -135,22 +137,11 @@ def confirm(
         for number, value in zip(expected, made):
             rank.values[number] = value
     at = rank.at
-    rank.named[name].append(at)
     if name in TIMED:
         rank.computed = at
-        rank.events.append(at)
         if rank.cause is not None:
             rank.causes[at], rank.cause = rank.cause, None
         rank.clock = end
-
-
-def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:
-    """Refuses to use what a call makes before that call has been awaited."""
-    if under_way := rank.under_way.keys() & {*numbers}:
-        raise RuleError(f"the {rank.values[min(under_way)]} is still under way; await it first")
-
-
-_new = tuple.__new__  # what Arrival(...) does, in half of its time
 
 
 class Arrival(NamedTuple):
@@ -165,9 +156,6 @@ class Arrival(NamedTuple):
     batches: frozenset[int]
 
 
-def arrival(rank: RankState) -> Arrival:
-    """A rank's call of the collective that is its next operation."""
-    op = rank.ops[rank.at]
-    return _new(
-        Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],), op.batches)
-    )
+def arrived(*fields: object) -> Arrival:
+    """What the constructor does, in half of its time."""
+    return tuple.__new__(Arrival, fields)

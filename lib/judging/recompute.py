@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NoReturn
 
 from lib import rules, tier_rules
 from lib.collective_rules import ASKING, asked, contribute
 from lib.costs import COPYING, elements_sent
-from lib.deadlock_text import WaitingRank, deadlock_text
-from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
+from lib.errors import PuzzleError, RuleError, TraceError
 from lib.folded_mesh import mesh_of
-from lib.lanes import LANES, Place
-from lib.meetings import agree, in_group, message_ticks, reach, settle, ticks
+from lib.lanes import LANES, Place, beside
+from lib.meetings import message_ticks, reach, settle, ticks
 from lib.mesh import Mesh
 from lib.rules import BATCHED, LOCAL_RULES
 from lib.setting import Game
-from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text
+from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
 from lib.trace_walk import Walk
 from lib.values.algebra import named
 from lib.values.base import Value, copy_of
-from lib.values.kinds import HOLDS, Parked
+from lib.values.kinds import Parked
 
 from .call_records import require_group, require_tag
-from .rank_state import MALFORMED, Arrival, RankState, arrival, confirm, placed, refuse_given, refuse_under_way
+from .rank_state import MALFORMED, Arrival, RankState, arrived, confirm, placed
 from .recompute_lanes import RetracedLanes
+from .storing import follow_stored, refuse_given, refuse_under_way
+from .stuck import refuse_deadlock
 
 Met = tuple[tuple[Value, ...], int, int, int, Place, Place | None]
 """One rank's share of a collective: what it gets, the elements it sends, the start, the ticks, the call that set the
@@ -40,29 +40,64 @@ class Retrace(Walk[RankState]):
     """The run of a trace. `made_up` lists the values that no operation made; `strict` refuses them."""
 
     def __init__(self, trace: Trace, strict: bool = False) -> None:
-        self.ranks = [RankState(rank, ops, costs=trace.costs) for rank, ops in enumerate(trace.ranks)]
-        super().__init__(self.ranks)
         self.trace = trace
         self.size = trace.size
         self.game, self._impossible = _game_of(trace)
         self.costs = trace.costs
+        self.strict = strict
         self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
-        self.lanes: RetracedLanes | None = None
         self._prices = {**self.game.prices, **dict.fromkeys(FREE, 0)}
         """Ticks per batch, of what costs as much wherever it is done."""
-        self._alone = frozenset(LOCAL_RULES)
-        if trace.costs.overlap:
-            self._alone -= set(LANES)
+        self._alone = frozenset(LOCAL_RULES).difference(beside(trace.costs))
+        self._begin(in_order=False)
+
+    def _begin(self, in_order: bool) -> None:
+        self._in_order = in_order
+        """Storing and deleting are checked where they come, and not at the end."""
+        costs = self.costs
+        self.ranks = [RankState(rank, ops, 0, costs, self.strict) for rank, ops in enumerate(self.trace.ranks)]
+        super().__init__(self.ranks)
+        self.lanes: RetracedLanes | None = None
+        if costs.overlap:
             self.lanes = RetracedLanes(self.game, self.ranks, self.mailboxes, self.wake_receiver, self.wake)
-        self.strict = strict
         self.made_up: list[str] = []
 
     def run(self) -> None:
         """Executes every rank to its end.
 
+        What a rank stores concerns no other and is most of a trace, so each rank's is followed in one go, when all have
+        come as far as they can. If it is wrong somewhere, that may not be the first thing that is against the rules: to
+        find that, all is executed again, in order.
+
         Raises:
             PuzzleError: the first thing that is against the rules, with its place.
         """
+        try:
+            self._execute()
+        except PuzzleError:
+            if self._follow_storage():
+                raise
+        else:
+            if self._follow_storage():
+                return
+        self._begin(in_order=True)
+        try:
+            self._execute()
+        finally:
+            followed = self._follow_storage()
+        if not followed:
+            raise TraceError("the values that this trace uses are not numbered by whole numbers")
+
+    def _follow_storage(self) -> bool:
+        """Follows what every rank has stored so far; False if that is not as a run writes it."""
+        try:
+            for rank in self.ranks:
+                rank.liveness.follow(rank.at)
+        except (TraceError, LookupError, *MALFORMED):
+            return False
+        return True
+
+    def _execute(self) -> None:
         if self._impossible is not None:
             raise self._impossible
         if len(self.ranks) != self.game.classes:
@@ -70,7 +105,7 @@ class Retrace(Walk[RankState]):
         self.mesh = mesh_of(self.game)
         try:
             if stuck := self.walk():
-                self._refuse_deadlock(stuck)
+                refuse_deadlock(stuck, self.ranks, self.meetings, self.lanes)
             if self.lanes is not None:
                 self.lanes.refuse_unawaited()
         finally:
@@ -84,44 +119,27 @@ class Retrace(Walk[RankState]):
     def go_on(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place.
 
-        Storing and deleting are most of a trace: they are checked here, column by column.
+        Storing and deleting are passed over, unless they are to be checked in order.
         """
-        names, starts, ends, layers, batches, uses, makes, arguments, _ = cursor.columns
-        values, stored, alone, past = cursor.values, cursor.stored, self._alone, len(names)
+        ops, at, past, alone = cursor.ops, cursor.at, len(cursor.ops), self._alone
         try:
-            while (at := cursor.at) < past:
-                name = names[at]
-                if name != "store" and name != "delete":
-                    if name in alone:
-                        self._compute(cursor, cursor.ops[at])
-                    elif not self.visit(cursor, cursor.ops[at]):
-                        return
+            while at < past:
+                name = ops[at].name
+                if name == "store" or name == "delete":
+                    if self._in_order:
+                        cursor.at = at
+                        follow_stored(cursor)
+                    at += 1
                     continue
-                used, place = uses[at], arguments[at]
-                timeless = starts[at] == cursor.clock == ends[at] and layers[at] is None and batches[at] == NO_BATCHES
-                if not timeless or makes[at] != () or len(place) != 2 or type(used) is not tuple:
-                    raise TraceError(f"to {name} takes no time, and makes nothing; this record is {cursor.op}")
-                if name == "store":
-                    (number,) = used
-                    value = values.get(number)
-                    if HOLDS.get(place[0]) is not type(value):
-                        self._refuse_to_store(place[0], number, value)
-                    if number in cursor.under_way:
-                        refuse_under_way(cursor, used)
-                    if cursor.given and self.strict:
-                        refuse_given(cursor, cursor.op)
-                    stored[place] = number
-                elif used != () or stored.pop(place, None) is None:
-                    raise RuleError("nothing is stored under this key")
-                cursor.at = at + 1
+                cursor.at = at
+                if name in alone:
+                    self._compute(cursor, ops[at])
+                elif not self.visit(cursor, ops[at]):
+                    return
+                at += 1
+            cursor.at = at
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
-
-    @staticmethod
-    def _refuse_to_store(where: object, number: object, value: Value | None) -> NoReturn:
-        if value is None:
-            raise TraceError(f"it stores value {number}, which this rank has not made")
-        raise RuleError(f"{where} does not hold {value.kind}")
 
     def visit(self, cursor: RankState, op: Op) -> bool:
         name = op.name
@@ -155,9 +173,13 @@ class Retrace(Walk[RankState]):
         else:
             for value in used:
                 contribute(self.game, op.name, value)
-            group = require_group(self.mesh, cursor.rank, op, used)
+            if op.args or op.layer != used[0].layer:
+                group = require_group(self.mesh, cursor.rank, op, used)
         if self.lanes is None:
-            return self.send(cursor, op) if op.name == "pass_to" else self.join(cursor, group)
+            if op.name == "pass_to":
+                return self.send(cursor, op)
+            cursor.arrival = arrived(cursor.rank, cursor.clock, op.line, op.name, group, (*used,), op.batches)
+            return self.join(cursor, group)
         self.lanes.call(cursor, op, used, group)
         cursor.at += 1
         return True
@@ -182,7 +204,7 @@ class Retrace(Walk[RankState]):
             used = [*map(rank.values.__getitem__, numbers)]
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
-        if not rank.under_way.keys().isdisjoint(numbers) and name not in LANES:
+        if rank.under_way and not rank.under_way.keys().isdisjoint(numbers) and name not in LANES:
             refuse_under_way(rank, numbers)
         if rank.given and self.strict:
             refuse_given(rank, op)
@@ -238,10 +260,10 @@ class Retrace(Walk[RankState]):
     # --- What ranks do together ---
 
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
-        arrivals = list(map(arrival, cursors))
+        arrivals: list[Arrival] = [rank.arrival for rank in cursors]  # type: ignore[misc]  # all have come
         results, start = settle(arrivals, self.game)
         length = ticks(arrivals, self.game)
-        last = next(rank for rank in cursors if rank.clock == start)
+        last = cursors[[call.clock for call in arrivals].index(start)]
         setter, before = (last.rank, last.at), last.came_from()
         sent = self._elements_sent(arrivals)
         return [(made, elements, start, length, setter, before) for made, elements in zip(results, sent)]
@@ -251,7 +273,7 @@ class Retrace(Walk[RankState]):
         name, members = arrivals[0].name, len(reach(self.game, arrivals[0].group))
         sizes = [call.values[0].memory(self.costs) for call in arrivals]
         sent = {elements: elements_sent(name, elements, members) for elements in {*sizes}}
-        return [sent[elements] for elements in sizes]
+        return [*map(sent.__getitem__, sizes)]
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
         made, sent, start, length, setter, before = result
@@ -291,30 +313,6 @@ class Retrace(Walk[RankState]):
                     place_text(source, self.costs.text(op.start), op.call()),
                     op.line,
                 )
-
-    def _refuse_deadlock(self, stuck: list[RankState]) -> NoReturn:
-        first = stuck[0]
-        place, line = first.place(first.op.call()), first.op.line
-        try:
-            for meeting in self.meetings.open():
-                agree([arrival(rank) for _, rank in sorted(meeting.present().items())])
-            for under_way in self.lanes.meetings.open() if self.lanes else ():
-                agree([call for _, call in sorted(under_way.present().items())])
-        except PuzzleError as why:
-            raise why.at(place, line) from None
-        waits = [self._waiting(rank) for rank in stuck]
-        ended = {rank.rank: "has returned" for rank in self.ranks if rank.ended}
-        raise DeadlockError(deadlock_text(waits, ended), place, line)
-
-    def _waiting(self, rank: RankState) -> WaitingRank:
-        op = rank.op
-        if op.name == "await":
-            return self._lanes(op).waiting(rank)
-        kind = {"pass_to": "post", "receive": "receive"}.get(op.name, "collective")
-        if kind != "collective":
-            return WaitingRank(rank.rank, op.call(), op.line, kind, op.args[:1])
-        group = group_of(op)
-        return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, self.meetings.of(group).missing())
 
 
 def _game_of(trace: Trace) -> tuple[Game, PuzzleError | None]:

@@ -16,7 +16,8 @@ from lib.setting import Game
 from lib.trace import NO_BATCHES, Op, place_text
 from lib.values.base import Value
 
-from .rank_state import RankState, refuse_under_way
+from .rank_state import RankState
+from .storing import refuse_under_way
 
 
 class RetracedLanes(Lanes):
@@ -51,8 +52,6 @@ class RetracedLanes(Lanes):
         if not rank.under_way.keys().isdisjoint(op.used):
             brought = [self._made(rank, number) or value for number, value in zip(op.used, used)]
         call = Call(rank.rank, rank.at, rank.clock, rank.came_from(), op, group, tuple(brought))
-        rank.events.append(rank.at)
-        rank.named[op.name].append(rank.at)
         rank.calls[rank.at] = call
         for number, value in zip(numbers, used):
             rank.values[number] = value
@@ -83,7 +82,6 @@ class RetracedLanes(Lanes):
         if after > rank.clock:
             rank.clock = after
             rank.cause = call.place
-        rank.named["await"].append(rank.at)
         del rank.calls[at]
         for number in call.op.made:
             del rank.under_way[number]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -138,18 +137,18 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     error = _first_error(retrace, goal)
     ranks, costs = retrace.ranks, trace.costs
     sizes = [[value.memory(costs) for value in state.values.values()] for state in ranks]  # by number: in that order
-    profiles = [profile(state.columns if state.ended else state.done, size) for state, size in zip(ranks, sizes)]
+    profiles = [profile(state.liveness.lifetimes(), size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
     contents = peak_contents(ranks, profiles, trace.setting)
     lasting = [lasting_of(each, size, prof) for each, size, prof in zip(ranks, sizes, profiles)]
-    ends = [max(map(_end, ops), default=0) for ops in events]
-    makespan = max(ends, default=0)
+    spans = [_span(ops) for ops in events]
+    makespan = max((end for _, _, end in spans), default=0)
     working = [_working(ops, costs) for ops in events]
     peaks = {tier: _tier_peak(ranks, profiles, costs, tier) for tier in costs.tiers}
     return Report(
         error=error or _too_full(peaks, costs),
         goal=goal,
-        timesteps=costs.steps(max(map(_start, chain(*events)), default=0)),
+        timesteps=costs.steps(max((last for _, last, _ in spans), default=0)),
         makespan=costs.steps(makespan),
         peak=Peak(contents.memory, contents.rank, costs.steps(contents.tick)),
         bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,
@@ -161,7 +160,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         critical_path=_critical_path(ranks, makespan, costs),
         notes=notes_on(retrace, lasting, profiles, contents) if any(state.at for state in ranks) else (),
         waits=tuple(state.held_up for state in ranks),
-        span=costs.steps(max((end - ops[0].start for end, ops in zip(ends, events) if ops), default=0)),
+        span=costs.steps(max((end - first for first, _, end in spans), default=0)),
         peaks=peaks,
         contents=contents,
         family=family_of(ranks, trace.setting.replicas),
@@ -170,6 +169,11 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
 
 
 _start, _end = attrgetter("start"), attrgetter("end")
+
+
+def _span(events: Sequence[Op]) -> tuple[int, int, int]:
+    """When a rank's first event starts, and its last one starts and ends."""
+    return (events[0].start, max(map(_start, events)), max(map(_end, events))) if events else (0, 0, 0)
 
 
 def _working(events: Sequence[Op], costs: Costs) -> int:

@@ -10,7 +10,6 @@ from lib import Trace
 from lib.gc_pause import no_collection
 from lib.judging.rank_state import RankState
 from lib.judging.recompute import Retrace
-from lib.lifetimes import lifetimes
 from lib.values.base import Sharded, Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
@@ -84,7 +83,7 @@ def _memory(rank: RankState, job: Job, prices: Prices, program: Program) -> dict
     counts until the call, and what it makes from then on."""
     mine = {layer for stage in program.table.stages_of(rank.rank) for layer in program.layers(stage)}
     reduced = {op.used[0]: i for i, op in enumerate(rank.done) if op.name == "allreduce"}
-    lives = lifetimes(rank.done)
+    lives = rank.liveness.lifetimes()
     spans = [(number, after, min(until, reduced.get(number, until))) for number, after, until in lives.held]
     kinds = {number: _bytes(value, mine, job, prices) for number, value in rank.values.items()}
     sizes = [kinds[number][1] for number in range(len(kinds))]

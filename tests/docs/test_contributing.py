@@ -34,6 +34,8 @@ ANSWERS = {
     "lib/engine/transports/mpi/": "mpi4py",
     "lib/engine/transports/reused_memory.py": "def ",
     "lib/engine/transports/mpi/messages.py": "header",
+    "lib/engine/transports/mpi/meeting.py": "class Meeting",
+    "lib/engine/prepared.py": "def prepared_result",
     "puzzles/sandbox/worker/devices/judge_wire.py": "class ",
     "puzzles/catalog/engine/least.py": "class Least",
     "lib/solver/search.py": "def ",

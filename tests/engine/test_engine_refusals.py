@@ -65,6 +65,10 @@ REFUSALS = {
         lambda me, x: me.all_reduce(x, group=2),
         "all_reduce(): devices are given as a list, such as [0, 1]; got 2",
     ),
+    "a group without order": (
+        lambda me, x: me.all_reduce(x, group={0, 1, 2, 3}),
+        "devices are given as a list, because their order counts; got the set {0, 1, 2, 3}",
+    ),
     "a group of halves": (lambda me, x: me.all_reduce(x, group=[0.5]), "such as [0, 1]; got [0.5]"),
     "a number as a shape": (
         lambda me, x: me.send(1, np.empty((4_000_000_000, 0))),

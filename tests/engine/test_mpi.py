@@ -172,25 +172,26 @@ def test_unread_messages_are_reported_once(tmp_path: Path) -> None:
 
 def test_a_handshake_has_room_for_a_thousand_devices() -> None:
     n = 1000
-    out, into = np.zeros(buffer_bytes(n), np.uint8), [np.zeros(buffer_bytes(n), np.uint8) for _ in range(n)]
+    rows = np.zeros((n, buffer_bytes(n)), np.uint8)
     call = CollectiveCall("barrier", "", 0, (), "", tuple(range(n)))
-    handshake = Handshake(call, 7, out, into, np.zeros(n, np.int32))
-    assert len(handshake.arrays) == n
+    handshake = Handshake(call, 7, rows, np.zeros(n, np.int32))
+    assert handshake.parts is not None
+    assert handshake.parts.shape == (n, n)
     handshake.write_call()
     handshake.write_clock(5)
-    for other in into:
-        other[:] = out
-    into[3][16:] = 0  # the digest says that it is the same call
+    rows[:] = rows[7]
+    rows[3, 16:] = 0  # the digest says that it is the same call
     assert handshake.latest_clock() == 5
+    rows[3, 8] = 9  # this one has a later clock
+    assert handshake.latest_clock() == 9
 
 
 def test_a_handshake_shows_who_calls_what() -> None:
     sums, most = (
         collective_call("all_reduce", op, 0, (2, 3), np.dtype("float32"), None, 0, 2) for op in ("sum", "max")
     )
-    boxes = [np.zeros(buffer_bytes(2), np.uint8) for _ in range(2)]
-    ones = np.ones((2, 3))
-    mine, other = Handshake(sums, 0, boxes[0], boxes, ones), Handshake(most, 1, boxes[1], boxes, ones)
+    rows, ones = np.zeros((2, buffer_bytes(2)), np.uint8), np.ones((2, 3))
+    mine, other = Handshake(sums, 0, rows, ones), Handshake(most, 1, rows, ones)
     for handshake in (mine, other):
         handshake.write_call()
         handshake.write_clock(0)

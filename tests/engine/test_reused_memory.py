@@ -129,3 +129,41 @@ def test_threads_never_get_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> N
         assert len({address(array) for array in arrays}) == 8
         del arrays
     memory.close()
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x,
+        lambda x: x.T,
+        lambda x: x[::-1, ::2],
+        lambda x: x[:1],
+        lambda x: x[:, :1].astype(">f8"),
+        lambda x: x.reshape(-1)[:131_073],
+    ],
+)
+def test_a_large_copy_in_parts_is_the_array(view: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reused_memory, "MIN_MOVED_BYTES", 1 << 12)
+    monkeypatch.setattr(reused_memory, "MIN_BYTES", 1 << 12)
+    monkeypatch.setattr(reused_memory, "CHUNK_BYTES", 5000)
+    memory, array = ReusedMemory(), view(np.random.default_rng(0).random((1031, 257)))
+    copied = memory.copy(array)
+    memory.close()
+    assert copied.dtype.str == array.dtype.str
+    assert copied.flags.c_contiguous
+    assert not np.shares_memory(copied, array)
+    np.testing.assert_array_equal(copied, array)
+
+
+def test_an_error_in_one_part_is_raised_and_ends_the_work() -> None:
+    memory = ReusedMemory()
+
+    def move(item: int) -> int:
+        if item == 3:
+            raise ValueError("no")
+        return item
+
+    with pytest.raises(ValueError, match="no"):
+        memory.moved(move, range(10), 1 << 30)
+    assert memory.moved(lambda item: item * item, range(5), 1 << 30) == [0, 1, 4, 9, 16]
+    memory.close()

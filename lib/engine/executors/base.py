@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 from lib.engine.metering.meter import Reading
 
+MAX_NAMED = 8
+"""Pairs of devices that a message names."""
+
 
 class Executor(Protocol):
     """The devices of a run. There is one executor per transport."""
@@ -33,5 +36,6 @@ class Executor(Protocol):
 
 def unread_text(unread: Sequence[tuple[int, int, int]]) -> str:
     """The message about unreceived messages: (from, to, how many)."""
-    pairs = [f"{n} from device {source} to device {to}" for source, to, n in unread]
+    pairs = [f"{n} from device {source} to device {to}" for source, to, n in unread[:MAX_NAMED]]
+    pairs += [f"and between {len(unread) - MAX_NAMED} other pairs"] if len(unread) > MAX_NAMED else []
     return f"messages were sent and never received: {', '.join(pairs)}; receive them, or do not send them"

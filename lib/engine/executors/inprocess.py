@@ -13,7 +13,7 @@ from lib.errors import PuzzleError, RuleError
 from .base import unread_text
 from .copies import argument_for
 from .device import Device
-from .streams import InputStream, OutputStream, OutputStreams
+from .streams import MAX_UNREAD, MAX_UNTAKEN, InputStream, OutputStream, OutputStreams
 
 
 class InProcessExecutor:
@@ -83,11 +83,20 @@ class InProcessExecutor:
 
         def asks() -> None:
             mine.asked += 1
+            number = mine.asked - 1
+            port.wait_until(
+                lambda: not source.is_far_ahead(number),
+                f"the input stream, {MAX_UNREAD} inputs before another device that reads it",
+            )
 
         def keep(item: Any) -> None:
             mine.pending.append((mine.asked, item))
             if sink.is_ready():  # a device that reads has a turn for each input; another turn would put it behind
                 port.yield_turn(resume_next=mine.asked > 0)
+            port.wait_until(
+                lambda: len(mine.pending) < MAX_UNTAKEN,
+                f"the output stream, {MAX_UNTAKEN} outputs before another device that has not written",
+            )
 
         self.devices[port.device].loop(source, asks, OutputStream(keep))
         mine.ended = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from lib.engine.transports.base import Port
@@ -12,7 +12,10 @@ from lib.errors import RuleError
 from .copies import argument_for, copy_out, map_arrays
 
 MAX_UNREAD = 1024
-"""Inputs that are kept for devices that have not begun to read."""
+"""Inputs that are kept for devices that have not begun to read, or read more slowly than others."""
+
+MAX_UNTAKEN = 1024
+"""Outputs of a device that are kept in process while those of other devices that belong to them are missing."""
 
 
 class InputStream:
@@ -49,9 +52,22 @@ class InputStream:
             item, entry[1] = entry[0], entry[1] + 1
             self._forget(number)
             number += 1
-            mine = item[port.device] if isinstance(item, list | tuple) else item
+            mine = self._item_of(port, item, number) if isinstance(item, list | tuple) else item
             yield argument_for(mine, False, port.meter)
             del mine
+
+    def _item_of(self, port: Port, items: Sequence[Any], number: int) -> Any:
+        if len(items) != port.size:
+            raise RuleError(
+                f"input {number - 1} of the stream has {len(items)} items for {port.size} devices; give a list with "
+                "one per device, or one array for all"
+            )
+        return items[port.device]
+
+    def is_far_ahead(self, number: int) -> bool:
+        """True if the input of this number has not been read from the stream, and too many others wait for a device
+        that reads more slowly."""
+        return number >= self.pulled and len(self.kept) > MAX_UNREAD
 
     def _pull(self) -> None:
         try:

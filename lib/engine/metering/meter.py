@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ class Meter:
 
     def __init__(self, byte_time: Mapping[str, int] | None = None) -> None:
         self.sent = 0
-        self.calls: Counter[str] = Counter()
+        self.calls: dict[str, int] = defaultdict(int)
         self.flops = 0
         self.live = 0
         self.peak = 0

@@ -7,7 +7,7 @@ players' classes, which are plain functions with blocking calls.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import get_ident
 from typing import Any
@@ -40,6 +40,8 @@ class GreenletScheduler:
         self.ready: deque[InProcessPort] = deque()
         self.meetings: dict[tuple[int, ...], tuple[CollectiveCall, dict[int, Any]]] = {}
         """By group: the call of its first member, and what each member that has arrived contributes."""
+        self.parked: list[tuple[InProcessPort, Callable[[], bool]]] = []
+        """Devices that wait until something is true, and what."""
         self.hub: Any = None
         """The greenlet that runs `advance`."""
         self.thread: int | None = None
@@ -71,7 +73,7 @@ class GreenletScheduler:
         self.thread = get_ident()
         current.run_here()
         try:
-            while self.ready or self._end_followers():
+            while self.ready or self._resume_parked() or self._end_followers():
                 if self.ready:
                     self.ready.popleft().task.switch()
                 if self.failure is not None:
@@ -87,6 +89,15 @@ class GreenletScheduler:
             current.meter = None
             self.thread = None
         return True
+
+    def _resume_parked(self) -> bool:
+        """Makes the devices ready whose condition has become true; False if there are none."""
+        able = [port for port, condition in self.parked if condition()]
+        self.parked = [entry for entry in self.parked if entry[0] not in able]
+        for port in able:
+            port.waits_in = None
+            self.ready.append(port)
+        return bool(able)
 
     def _end_followers(self) -> bool:
         """Ends the devices that only wait for one that has ended, where that ends them too; False if there are none."""
@@ -110,6 +121,7 @@ class GreenletScheduler:
         self.closed = True
         self.memory.close()
         self.ready.clear()
+        self.parked.clear()
         for port in self.ports:
             current.meter = port.meter
             end_greenlet(port.task)
@@ -146,7 +158,7 @@ class InProcessPort:
         self.waits_in: object = None
         """The call in which it waits; None if it can run. Set by the device that makes it ready."""
         self.result: Any = None
-        self.inbox: dict[int, deque[tuple[Array, int]]] = {}
+        self.inbox: dict[int, deque[tuple[Array, int]]] = defaultdict(deque)
         self.apply_put: Callable[[Put], None]
 
     def run(self) -> None:
@@ -203,7 +215,7 @@ class InProcessPort:
                 self._refuse_crossed_groups(call)
             begun = scheduler.meetings[group] = (call, {})
         first, there = begun
-        if call != first:
+        if call is not first and call != first:
             require_same_call((first, call), (next(iter(there)), self.device))
         there[self.device] = brought
         if len(there) < len(group):
@@ -230,17 +242,19 @@ class InProcessPort:
                 require_same_call((other, call), (member, self.device))
 
     def send(self, to: int, arr: Array) -> None:
-        require_own_thread(self.scheduler.thread, self)
-        port = self.scheduler.ports[to]
-        box = port.inbox.setdefault(self.device, deque())
-        box.append((self.scheduler.memory.copy(arr), self.meter.clock if self.meter else 0))
-        if isinstance(port.waits_in, _PendingReceive) and int(port.waits_in) == int(self.device):
+        scheduler = self.scheduler
+        if scheduler.thread != get_ident():
+            require_own_thread(scheduler.thread, self)
+        port = scheduler.ports[to]
+        port.inbox[self.device].append((scheduler.memory.copy(arr), self.meter.clock if self.meter else 0))
+        if type(port.waits_in) is _PendingReceive and int(port.waits_in) == self.device:
             port.waits_in = None
-            self.scheduler.ready.append(port)
+            scheduler.ready.append(port)
 
     def receive(self, source: int) -> Array:
-        require_own_thread(self.scheduler.thread, self)
-        box = self.inbox.setdefault(source, deque())
+        if self.scheduler.thread != get_ident():
+            require_own_thread(self.scheduler.thread, self)
+        box = self.inbox[source]
         if not box:
             self._wait(_PendingReceive(source))
         arr, clock = box.popleft()
@@ -260,6 +274,12 @@ class InProcessPort:
             current.meter = self.meter
             if self.scheduler.closed:
                 raise GreenletExit
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Lets the others run until `condition` is true, which is looked at when none of them can."""
+        if not condition():
+            self.scheduler.parked.append((self, condition))
+            self._wait(what)
 
     def _wait(self, what: object) -> None:
         """Lets others run until this device is made ready."""

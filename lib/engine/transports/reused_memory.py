@@ -7,8 +7,9 @@ memory can.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from math import prod
 from threading import RLock
@@ -19,8 +20,14 @@ from numpy import asarray, empty  # by name: a metered run counts what players m
 
 from lib.engine.collectives import Array
 
-MIN_BYTES = 1 << 20
-"""Smaller arrays are left to the allocator, which reuses their memory itself."""
+MIN_BYTES = 1 << 17
+"""Smaller arrays are left to the allocator, which reuses their memory itself; larger ones get new pages (mmap)."""
+
+MIN_MOVED_BYTES = 1 << 20
+"""Fewer are not worth waking another thread."""
+
+CHUNK_BYTES = 1 << 20
+"""What a thread copies at once."""
 
 MAX_UNUSED_BYTES = 1 << 28
 """The most that is kept for later results."""
@@ -57,23 +64,43 @@ class ReusedMemory:
         if array.nbytes < MIN_BYTES:
             return array.copy()
         copied = self.empty(array.shape, array.dtype)
-        copied[...] = array
+        to, of = (copied.reshape(-1), array.reshape(-1)) if array.flags.c_contiguous else (copied, array)
+        rows = max(1, len(to) * CHUNK_BYTES // array.nbytes)
+
+        def move(start: int) -> None:
+            to[start : start + rows] = of[start : start + rows]
+
+        self.moved(move, range(0, len(to), rows), array.nbytes)
         return copied
 
-    def moved(self, move: Callable[[int], Array], devices: Sequence[int], nbytes: int) -> list[Array]:
-        """The result of `nbytes` that `move` makes for each device; large ones at the same time. numpy lets other
-        threads run while it copies. Sums are not made like this: a thread would not know the player's `np.errstate`."""
-        if nbytes < MIN_BYTES or len(devices) < 2 or _processors() < 2:
-            return [move(device) for device in devices]
+    def moved(self, move: Callable[[int], Any], items: Sequence[int], nbytes: int) -> list[Any]:
+        """The results of `move` for each item, which moves `nbytes` in all or more; of large ones several at the same
+        time. numpy lets other threads run while it copies. Sums are not made like this: a thread would not know the
+        player's `np.errstate`."""
+        if nbytes < MIN_MOVED_BYTES or len(items) < 2 or _processors() < 2:
+            return [move(item) for item in items]
+        parts = _Parts(move, items)
+        helpers = self._helped(parts.take)
         try:
-            moving = [self._threads.submit(move, device) for device in devices]
+            parts.take()
+        finally:
+            parts.left.clear()
+            for helper in helpers:
+                if not helper.cancel():  # on a busy machine it may not have begun
+                    helper.result()
+            results = parts.forget()
+        return results
+
+    def _helped(self, take: Callable[[], None]) -> list[Future[None]]:
+        """Lets the other threads take parts of the work too."""
+        try:
+            return [self._threads.submit(take) for _ in range(_processors() - 1)]
         except RuntimeError:  # no more threads may start here
-            return [move(device) for device in devices]
-        return [one.result() for one in moving]
+            return []
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_processors(), "moves-arrays")
+        return ThreadPoolExecutor(_processors() - 1, "moves-arrays")
 
     def give_back(self, block: Array) -> None:
         """Keeps a block; where there is no room, those of the sizes that have come back least recently leave."""
@@ -95,6 +122,29 @@ class ReusedMemory:
         self._unused.clear()
         if "_threads" in self.__dict__:
             self._threads.shutdown()
+
+
+class _Parts:
+    """Work in parts, which several threads take. A thread may keep it for a while after the last part."""
+
+    def __init__(self, move: Callable[[int], Any], items: Sequence[int]) -> None:
+        self.move = move
+        self.left = deque(enumerate(items))
+        self.results: list[Any] = [None] * len(items)
+
+    def take(self) -> None:
+        while self.left:
+            try:
+                place, item = self.left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            self.results[place] = self.move(item)
+
+    def forget(self) -> list[Any]:
+        """The results, to which nothing here refers any more."""
+        results, self.results = self.results, []
+        del self.move
+        return results
 
 
 def _processors() -> int:

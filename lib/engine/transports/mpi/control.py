@@ -55,7 +55,8 @@ class ControlChannel:
         self.gave_up = False
         """A device did not end in time after another one had failed."""
         self._failed_at = 0.0
-        self._progress = 0
+        self.progress = 0
+        """How often something that this device waited for has come."""
         self._waits_in: object = None
         self._question = 0
         self._answers: dict[int, tuple[str, int]] = {}
@@ -74,14 +75,14 @@ class ControlChannel:
         since = 0.0
         while not test():
             polls += 1
-            if polls > 4:
+            if polls > 1:
                 os.sched_yield()  # there may be more devices than cores
             if not polls % POLLS_PER_CHECK:
                 since = since or perf_counter()
                 self._waits_in = what
                 self.receive_news(what)
                 since = self._check_deadlock(since)
-        self._progress += 1
+        self.progress += 1
         self._asked_at, self._previous_answers = 0.0, None
 
     def receive_news(self, what: object) -> None:
@@ -101,7 +102,7 @@ class ControlChannel:
                 call_number, report = content
                 self.reports_of(call_number).append((source, report))
             elif kind == "ask" and what is not None:
-                self._send(source, ("answer", content[0], self._state_text(what), self._progress))
+                self._send(source, ("answer", content[0], self._state_text(what), self.progress))
             elif kind == "answer" and content[0] == self._question:
                 self._answers[source] = (content[1], content[2])
         now = self.ended.get(self.call_number, {})

@@ -1,20 +1,22 @@
 """MPI rendezvous header: describes the collective; small payloads travel inline.
 
-A header has a fixed place in a device's send buffer and in its receive buffers, so that a repeated call finds
-everything prepared: it only writes its clock, and reads digests and clocks of the others where they have arrived.
+All members of a group have a row in a table of buffers, which persistent requests send and receive. A header has a
+fixed place in these rows, so that a repeated call finds everything prepared: it only writes its clock, and compares
+digests and clocks of the others with its own.
 """
 
 from __future__ import annotations
 
 from ast import literal_eval
-from collections.abc import Sequence
+from collections.abc import Callable
 from hashlib import blake2b
 from struct import Struct
 
 import numpy as np
 
 from lib.engine.call import CollectiveCall
-from lib.engine.collectives import Array
+from lib.engine.collectives import COLLECTIVES, Array
+from lib.engine.prepared import prepared_result
 
 CALL_BYTES = 1024
 """Bytes of a handshake, without the part that grows with the number of devices."""
@@ -27,46 +29,60 @@ _CALL_LENGTH = Struct("<i")
 
 def buffer_bytes(size: int) -> int:
     """Bytes of every handshake among `size` devices: enough to name a group of all devices, and one count per
-    device."""
-    return CALL_BYTES + 12 * size
+    device. A multiple of 16, so that the arrays in all rows of a table are aligned."""
+    return -(-(CALL_BYTES + 12 * size) // 16) * 16
 
 
 class Handshake:
-    """One call of one device: writes it to the send buffer `out`, and reads what the others wrote from `into`.
+    """One call of the device at `index` of a group: writes it to its row of the table, and reads the others' rows.
 
     `content` is an example of the array that each member sends with it, or None if it is always sent separately.
     """
 
-    def __init__(
-        self, call: CollectiveCall, device: int, out: Array, into: Sequence[Array], content: Array | None
-    ) -> None:
+    def __init__(self, call: CollectiveCall, index: int, rows: Array, content: Array | None) -> None:
         spelt = repr(tuple(call)).encode()
         self.call = call
+        self.index = index
         self.digest = blake2b(spelt, digest_size=8).digest()
-        self.index = call.group.index(device)
-        self.out = out.data
-        self.others = [into[member].data for member in call.group if member != device]
+        self.clock = -1
+        self.head = b""
+        self.row = rows[index].data
+        self.rows = rows
+        self.heads = rows[:, : _DIGEST_AND_CLOCK.size]
         self.packed_call = _CALL_LENGTH.pack(len(spelt)) + spelt
         start = -(-(_DIGEST_AND_CLOCK.size + len(self.packed_call)) // 16) * 16
-        self.arrays: list[Array] = []
-        """The payload of each member, in the group's order, inside the buffers; empty if it does not fit."""
-        if content is not None and start + content.nbytes <= len(out):
-            sources = [out if member == device else into[member] for member in call.group]
-            self.arrays = [np.ndarray(content.shape, content.dtype, source.data, start) for source in sources]
+        self.parts: Array | None = None
+        """The arrays of all members, in the group's order, inside the rows; None if they do not fit."""
+        self.mine: Array | None = None
+        """That of this device."""
+        self.result: Callable[[], Array] | None = None
+        """Returns the result of a collective whose arrays are in the rows."""
+        if content is not None and start + content.nbytes <= rows.shape[1]:
+            strides = np.ndarray(content.shape, content.dtype, self.row, start).strides
+            shape, strides = (len(rows), *content.shape), (rows.shape[1], *strides)
+            self.parts = np.ndarray(shape, content.dtype, rows.data, start, strides)
+            self.mine = self.parts[index, ...]
+            if call.name in COLLECTIVES:
+                self.result = prepared_result(call, self.parts, index)
 
     def write_call(self) -> None:
-        """Writes the call itself: once, until another handshake is written to the same buffer."""
-        self.out[_DIGEST_AND_CLOCK.size : _DIGEST_AND_CLOCK.size + len(self.packed_call)] = self.packed_call
+        """Writes the call itself: once, until another handshake is written to the same row."""
+        self.row[_DIGEST_AND_CLOCK.size : _DIGEST_AND_CLOCK.size + len(self.packed_call)] = self.packed_call
+        self.clock = -1
 
     def write_clock(self, clock: int) -> None:
         """Writes the digest of the call and this device's clock, for every meeting."""
-        _DIGEST_AND_CLOCK.pack_into(self.out, 0, self.digest, clock)
+        if clock != self.clock:
+            self.clock = clock
+            self.head = self.row[: _DIGEST_AND_CLOCK.size] = _DIGEST_AND_CLOCK.pack(self.digest, clock)
 
     def latest_clock(self) -> int | None:
-        """The latest of the others' clocks; None if one of them makes a different call."""
+        """The latest of all clocks; None if one of the others makes a different call."""
+        if self.heads.tobytes() == self.head * len(self.rows):
+            return self.clock
         latest = 0
-        for source in self.others:
-            digest, clock = _DIGEST_AND_CLOCK.unpack_from(source)
+        for row in self.rows:
+            digest, clock = _DIGEST_AND_CLOCK.unpack_from(row)
             if digest != self.digest:
                 return None
             if clock > latest:
@@ -75,8 +91,7 @@ class Handshake:
 
     def calls(self) -> list[CollectiveCall]:
         """The call of each member, in the order of this one's group; decoded for a message."""
-        others = iter(map(_read_call, self.others))
-        return [self.call if i == self.index else next(others) for i in range(len(self.call.group))]
+        return [self.call if i == self.index else _read_call(row.data) for i, row in enumerate(self.rows)]
 
 
 def _read_call(header: memoryview) -> CollectiveCall:

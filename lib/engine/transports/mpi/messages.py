@@ -8,6 +8,7 @@ copied once, as MPI_Bsend does, because `send` returns before the array has left
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from struct import Struct
@@ -63,9 +64,11 @@ class Header:
         self.form = form
         self.content = ndarray(form.shape, form.dtype, self.bytes, form.start) if form.fits else None
 
-    def write(self, form: Form, clock: int, arr: Array) -> None:
+    def write(self, arr: Array, clock: int) -> None:
         """Writes a message's clock, its form if it is another one than before, and its elements if they fit."""
-        if form is not self.form:
+        form = self.form
+        if form is None or form.shape != arr.shape or form.dtype != arr.dtype:
+            form = form_of(arr.shape, arr.dtype)
             self.set_form(form)
             self.bytes[_CLOCK_AND_LENGTH.size : _CLOCK_AND_LENGTH.size + len(form.description)] = form.description
         _CLOCK_AND_LENGTH.pack_into(self.bytes, 0, clock, len(form.description))
@@ -115,27 +118,29 @@ class Messages:
         self._free_until_received: dict[int, list[Slot]] = defaultdict(list)
         """The same, of slots whose message leaves only when it is received."""
         self._busy: list[Slot] = []
-        self._arrived = Header()
-        self._receiving: dict[int, Any] = {}
-        """By source: the persistent request that receives a header."""
+        self._receiving: dict[int, tuple[Header, Any]] = {}
+        """By source: a header, and the persistent request that receives into it."""
 
     def send(self, to: int, arr: Array, clock: int = 0, until_received: bool = False, owned: bool = False) -> None:
         """Sends an array, which the caller may change afterwards unless it is `owned`. `until_received`: it counts in
         `unreceived` until then."""
         free = (self._free_until_received if until_received else self._free)[to]
-        if not free:
+        if not free and self._busy:
             self.unreceived()
         if free:
             slot = free.pop()
         else:
             slot = Slot(self.comm.Ssend_init if until_received else self.comm.Send_init, to, self.tag, free)
-        form = form_of(arr.shape, arr.dtype)
-        slot.write(form, clock, arr)
+        slot.write(arr, clock)
         slot.request.Start()
-        if not form.fits:
+        if slot.content is None:
             content = ascontiguousarray(arr) if owned else self.memory.copy(arr)
             slot.body = self.comm.Isend([as_bytes(content), MPI.BYTE], to, self.tag + 1), content
-        self._busy.append(slot)
+            self._busy.append(slot)
+        elif slot.request.Test():  # a small message has usually left already
+            free.append(slot)
+        else:
+            self._busy.append(slot)
         self.sent[to] += 1
 
     def unreceived(self) -> int:
@@ -150,22 +155,35 @@ class Messages:
         come: bool = self.comm.Iprobe(source, self.tag)
         return come
 
-    def receive(self, source: int) -> tuple[int, Array]:
-        """The clock and the array of the next message from `source`, which has come."""
-        arrived = self._arrived
-        request = self._receiving.get(source)
-        if request is None:
-            request = self._receiving[source] = self.comm.Recv_init([arrived.buffer, MPI.BYTE], source, self.tag)
+    def receive(self, source: int, wait: Callable[[Callable[[], Any]], None] | None = None) -> tuple[int, Array]:
+        """The clock and the array of the next message from `source`. If it has not come, `wait` is called with a test
+        whether it has; without `wait`, it must be on its way."""
+        header, request = self._receiving.get(source) or self._new_receiving(source)
         request.Start()
-        request.Wait()
-        clock, form = arrived.read()
-        if arrived.content is not None:
-            array = arrived.content.copy()
+        if not request.Test():
+            self._wait_for(request, wait or (lambda _: request.Wait()))
+        clock, form = header.read()
+        if header.content is not None:
+            array = header.content.copy()
         else:
             array = self.memory.empty(form.shape, form.dtype)
             self.comm.Recv([as_bytes(array), MPI.BYTE], source, self.tag + 1)
         self.received[source] += 1
         return clock, array
+
+    def _new_receiving(self, source: int) -> tuple[Header, Any]:
+        header = Header()
+        receiving = header, self.comm.Recv_init([header.buffer, MPI.BYTE], source, self.tag)
+        self._receiving[source] = receiving
+        return receiving
+
+    def _wait_for(self, request: Any, wait: Callable[[Callable[[], Any]], None]) -> None:
+        try:
+            wait(request.Test)
+        except BaseException:
+            request.Cancel()
+            request.Wait()  # until it can be started again
+            raise
 
     def finish(self) -> None:
         """Waits until all that was sent has left; every message must have been received."""
@@ -178,7 +196,8 @@ class Messages:
         if self.unreceived():
             _abandoned.extend(self._busy)
         free = [*self._free.values(), *self._free_until_received.values()]
-        for request in [slot.request for slots in free for slot in slots] + list(self._receiving.values()):
+        requests = [slot.request for slots in free for slot in slots]
+        for request in requests + [receiving for _, receiving in self._receiving.values()]:
             request.Free()
         for kept in (self._busy, self._free, self._free_until_received, self._receiving):
             kept.clear()

@@ -14,8 +14,7 @@ from threading import get_ident
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
-from numpy import ascontiguousarray, zeros
+from numpy import ascontiguousarray
 
 from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import Array
@@ -24,15 +23,14 @@ from lib.engine.transports.base import CallableInt, Put, require_own_thread
 from lib.engine.transports.reused_memory import ReusedMemory
 
 from .control import ControlChannel
-from .handshake import Handshake, buffer_bytes
+from .handshake import Handshake
 from .large_arrays import LARGE_COLLECTIVES
+from .meeting import Meeting
 from .messages import Messages
 from .run_tags import RunTags, group_communicator
 
 MAX_HANDSHAKES = 1024
 """Number of handshakes that are cached for the next time that their call is made."""
-
-Startall, Testall = MPI.Prequest.Startall, MPI.Request.Testall
 
 
 class MpiPort:
@@ -53,25 +51,24 @@ class MpiPort:
         self.apply_put: Callable[[Put], None]
         self.stream: Any = None
         """What runs this device's inference loop, while a stream is open."""
-        self._out = zeros(buffer_bytes(self.size), np.uint8)
-        self._in = [zeros(buffer_bytes(self.size), np.uint8) for _ in range(self.size)]
         self._handshakes: dict[CollectiveCall, Handshake] = {}
-        self._in_buffer: Handshake | None = None
-        """The handshake whose call is in the send buffer."""
-        self._requests: dict[tuple[int, ...], list[Any]] = {}
+        self._meetings: dict[tuple[int, ...], Meeting] = {}
+        """By group."""
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
-        require_own_thread(self.thread, self)
-        if len(call.group) == 1:
-            return results_of(call, [arr])[0]
-        carries_arrays = call.name in LARGE_COLLECTIVES
-        handshake = self._handshakes.get(call) or self._new_handshake(call, arr if carries_arrays else None)
-        if handshake.arrays:
-            handshake.arrays[handshake.index][...] = arr
+        if self.thread != get_ident():
+            require_own_thread(self.thread, self)
+        handshake = self._handshakes.get(call)
+        if handshake is None:
+            if len(call.group) == 1:
+                return results_of(call, [arr])[0]
+            handshake = self._new_handshake(call, arr if call.name in LARGE_COLLECTIVES else None)
+        if handshake.result is not None and handshake.mine is not None:
+            handshake.mine[...] = arr
             self._meet(handshake)
-            return results_of(call, handshake.arrays, only=(handshake.index,))[0]
+            return handshake.result()
         self._meet(handshake)
-        if not carries_arrays:
+        if call.name not in LARGE_COLLECTIVES:
             return None
         contiguous = ascontiguousarray(arr).reshape(arr.shape)
         exchange, comm = LARGE_COLLECTIVES[call.name], group_communicator(call.group)
@@ -80,37 +77,21 @@ class MpiPort:
     def _new_handshake(self, call: CollectiveCall, content: Array | None) -> Handshake:
         if len(self._handshakes) >= MAX_HANDSHAKES:
             self._handshakes.clear()
-        handshake = self._handshakes[call] = Handshake(call, self.device, self._out, self._in, content)
+        meeting = self._meetings.get(call.group)
+        if meeting is None:
+            meeting = self._meetings[call.group] = Meeting(self.data, self.meeting_tag, call.group)
+        handshake = self._handshakes[call] = Handshake(call, meeting.index, meeting.rows, content)
         return handshake
 
     def _meet(self, handshake: Handshake) -> None:
-        """Synchronizes the group; afterwards the arrays of all members are in the handshake's buffers."""
+        """Synchronizes the group; afterwards the arrays of all members are where the handshake has them."""
         call, meter = handshake.call, self.meter
-        if handshake is not self._in_buffer:
-            handshake.write_call()
-            self._in_buffer = handshake
-        handshake.write_clock(meter.clock if meter is not None else 0)
-        requests = self._requests.get(call.group) or self._persistent_requests(call.group)
-        Startall(requests)
-        try:
-            self.control.wait(partial(Testall, requests), call)
-        except BaseException:
-            for request in requests:
-                request.Cancel()
-            raise
+        self._meetings[call.group].meet(handshake, 0 if meter is None else meter.clock, self.control)
         latest = handshake.latest_clock()
         if latest is None:
             require_same_call(handshake.calls(), call.group)
         elif meter is not None and latest > meter.clock:
             meter.clock = latest
-
-    def _persistent_requests(self, group: tuple[int, ...]) -> list[Any]:
-        """Persistent requests of a group, restarted for each meeting: half the time of new ones."""
-        others = [member for member in group if member != self.device]
-        requests = [self.data.Recv_init([self._in[member], MPI.BYTE], member, self.meeting_tag) for member in others]
-        requests += [self.data.Send_init([self._out, MPI.BYTE], member, self.meeting_tag) for member in others]
-        self._requests[group] = requests
-        return requests
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
         require_own_thread(self.thread, self)
@@ -121,11 +102,16 @@ class MpiPort:
             self.puts.send(to, np.array([put.buffer, put.offset, *put.strides]))
             self.puts.send(to, put.content, owned=True)
         handshake = self._handshakes.get(call) or self._new_handshake(call, counts)
-        handshake.arrays[handshake.index][...] = counts
+        assert handshake.parts is not None, "a row has room for a count per device"
+        handshake.parts[handshake.index] = counts
         self._meet(handshake)
-        sources = [source for source in call.group if source != self.device]
-        counted = [int(handshake.arrays[call.group.index(source)][self.device]) for source in sources]
-        arrived = [self._receive_put(source) for source, count in zip(sources, counted) for _ in range(count)]
+        counted = handshake.parts[:, self.device].tolist()
+        arrived = [
+            self._receive_put(source)
+            for source, count in zip(call.group, counted)
+            if source != self.device
+            for _ in range(count)
+        ]
         self.puts.finish()
         return arrived
 
@@ -139,21 +125,24 @@ class MpiPort:
         return False
 
     def send(self, to: int, arr: Array) -> None:
-        require_own_thread(self.thread, self)
+        if self.thread != get_ident():
+            require_own_thread(self.thread, self)
         clock = self.meter.clock if self.meter is not None else 0
         self.messages.send(to, arr, clock, until_received=self.stream is not None)
 
     def receive(self, source: int) -> Array:
-        require_own_thread(self.thread, self)
+        if self.thread != get_ident():
+            require_own_thread(self.thread, self)
         messages, meter = self.messages, self.meter
         if self.stream is not None:
             self.stream.wait_to_receive(source, partial(messages.has_come, source), f"receive({source})")
-        elif not messages.has_come(source):
-            self.control.wait(partial(messages.has_come, source), f"receive({source})")
-        clock, array = messages.receive(source)
+        clock, array = messages.receive(source, partial(self._wait_to_receive, source))
         if meter is not None and clock > meter.clock:
             meter.clock = clock
         return array
+
+    def _wait_to_receive(self, source: int, test: Callable[[], Any]) -> None:
+        self.control.wait(test, f"receive({source})")
 
     def yield_turn(self) -> None:
         self.control.receive_news(None)
@@ -176,10 +165,9 @@ class MpiPort:
 
     def free(self) -> None:
         """Frees what MPI holds for this run, and the memory kept for its results."""
-        for requests in self._requests.values():
-            for request in requests:
-                request.Free()
-        self._requests.clear()
+        for meeting in self._meetings.values():
+            meeting.free()
+        self._meetings.clear()
         self.messages.free()
         self.puts.free()
         self.memory.close()
