@@ -49,6 +49,8 @@ ANSWERS = {
     "puzzles/sandbox/visible_files.py": "def hidden_folders",
     "lib/planning/best.py": "def ",
     "lib/layout/planning/exact.py": "def plan",
+    "drawing/runs/rows.py": "kinds_of",
+    "lib/runtime/nested.py": "run_nested",
     "lib/layout/program/jax_primitives.py": "dot_general",
     "drawing/layouts/propagation.py": "def draw_propagation",
     "drawing/runs/colouring.py": "PAINTS",
