@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,13 @@ async def gathered(model: Model) -> None:
         activation = model.forward(layer, activation, weight)
 
 
+def staircase(model: Model) -> None:
+    """Every rank does more than the one before, so no two share a row."""
+    weight, activation = model.load_weights(0)[0], model.get_activation([0])
+    for _ in range(model.rank):
+        model.forward(0, activation, weight)
+
+
 def forward_often(model: Model) -> None:
     weight, _ = model.load_weights(0)
     activation = model.get_activation([0])
@@ -95,7 +103,6 @@ ODD: dict[str, tuple[Callable[[Model], Any], tuple[int, int, int], str]] = {
     "without_memory": (without_memory, (1, 1, 3), "No memory; <script>alert('text')</script> & \"quotes\""),
     "one_layer": (one_layer, (1, 1, 1), "One layer"),
     "many_layers": (gathered, (130, 1, 2), "130 layers"),
-    "many_ranks": (gathered, (2, 4, 64), "64 ranks"),
 }
 """By name: a schedule; its layers, batches and ranks; and a title."""
 
@@ -128,6 +135,13 @@ def pictures() -> Iterator[tuple[str, Picture]]:
     yield from layouts()
     for name, (schedule, size, title) in ODD.items():
         yield name, draw(run(schedule, *size), title)
+    yield "many_ranks", draw(on_64_ranks(), "3D parallelism on 64 ranks: 4 replicas of 4 stages, each on 4 ranks")
+
+
+def on_64_ranks() -> Outcome:
+    """The puzzle three_d on a larger mesh, where ranks share rows."""
+    setting = replace(PUZZLES["three_d"].goal.setting, mesh={"dp": 4, "pp": 4, "tp": 4})
+    return run(import_module("solutions.three_d").three_d, 4, 16, 64, setting=setting)
 
 
 def against() -> Picture:

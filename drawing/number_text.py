@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 
 def time_text(steps: float) -> str:
     """19.9 is '19.9', 17.0 is '17', 13.05 is '13.05': exact, since every tick is a number of thousandths of a step."""
@@ -19,3 +22,12 @@ def short_text(number: int) -> str:
         if number >= size:
             return f"{number / size:.3g}{letter}"
     return str(number)
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """'rank 2', 'ranks 0-2, 5': ascending numbers, three or more in sequence as a range."""
+    texts: list[str] = []
+    for _, pairs in groupby(enumerate(ranks), lambda pair: pair[1] - pair[0]):
+        run = [rank for _, rank in pairs]
+        texts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(texts)}"

@@ -8,9 +8,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drawing import palette
-from drawing.runs.captions import describe, describe_gap, error_text, short_reason, summary
+from drawing.runs.captions import SHARED, describe, describe_gap, error_text, short_reason, summary
 from drawing.runs.colouring import COLOURS, Colouring, Paint
-from drawing.runs.dependencies import collective_groups, needs
+from drawing.runs.dependencies import needs
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
 from drawing.runs.marks import Lane, Mark
 from drawing.runs.memory import KIND_NAMES, highest
@@ -95,7 +95,8 @@ def words(scene: Scene, title: str, alone: bool) -> dict[str, Any]:
         "legend": legend_items(scene),
         "batches": batches_of(scene),
         "chunks": chunks,
-        "again": any(mark.again for mark in scene.marks),
+        "again": any(mark.again for mark in scene.rows.marks),
+        "shared": SHARED if scene.rows.are_shared else "",
         "beside": len(scene.streams) > 1,
         "steps": scene.steps,
         "kinds": [(KIND_NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
@@ -112,40 +113,50 @@ def both(colour: str) -> tuple[str, str]:
 
 def batches_of(scene: Scene) -> list[int]:
     """The microbatches that have a colour."""
-    return sorted({min(mark.op.batches) for mark in scene.marks if mark.op.batches})
+    return sorted({min(mark.op.batches) for mark in scene.rows.marks if mark.op.batches})
 
 
 def legend_items(scene: Scene) -> list[tuple[str, str]]:
     """Letters and names of the operations that occur."""
-    glyphs = map(glyph_of, in_legend_order(mark.op.name for mark in scene.marks))
+    glyphs = map(glyph_of, in_legend_order(mark.op.name for mark in scene.rows.marks))
     return [(glyph.mark, glyph.name) for glyph in glyphs]
 
 
 def run_data(scene: Scene) -> dict[str, Any]:
-    """The data for the page's script: events by column, and everything around them. Times are in steps."""
-    marks = list(scene.marks)
+    """The data for the page's script: events by column, and everything around them. Times are in steps.
+
+    Its ranks are the rows of the picture, with their `labels`, and its events those that are drawn.
+    """
+    rows = scene.rows
+    marks, every, needed = list(rows.marks), list(scene.marks), needs(scene)
+    number = {mark.number: place for place, mark in enumerate(marks)}
+
+    def shown(mark: Mark) -> int:
+        return number[rows.shown(mark).number]
+
     return {
-        "ranks": len(scene.lanes),
+        "ranks": len(rows.every),
+        "labels": [row.label for row in rows.every],
         "end": scene.end,
         "streams": scene.streams,
-        "rank": [mark.rank for mark in marks],
+        "rank": [rows.places[mark.rank] for mark in marks],
         "stream": [mark.stream for mark in marks],
         "bands": list(band_data(scene)),
         "called": [mark.called for mark in marks],
         "awaited": [mark.awaited for mark in marks],
-        "again": [mark.number for mark in marks if mark.again],
+        "again": [number[mark.number] for mark in marks if mark.again],
         "start": [mark.start for mark in marks],
         "stop": [mark.end for mark in marks],
-        "words": [describe(mark) for mark in marks],
-        "needs": needs(scene),
-        "groups": collective_groups(scene),
-        "links": [[link.send.number, link.receive.number] for link in scene.links if link.receive is not None],
+        "words": [describe(mark, row.first) for row in rows.every for mark in row.lane.marks],
+        "needs": [list(dict.fromkeys(shown(every[n]) for n in needed[mark.number])) for mark in marks],
+        "groups": [[number[mark.number] for mark in tie.members] for tie in rows.ties(scene.ties)],
+        "links": [[shown(link.send), shown(link.receive)] for link in rows.links(scene.links) if link.receive],
         "gaps": [
-            [lane.rank, gap.start, gap.end, describe_gap(gap, lane, scene), short_reason(gap, scene)]
-            for lane in scene.lanes
-            for gap in lane.gaps
+            [place, gap.start, gap.end, describe_gap(gap, row.first, scene), short_reason(gap, scene)]
+            for place, row in enumerate(rows.every)
+            for gap in row.lane.gaps
         ],
-        "critical": [mark.number for mark in scene.critical],
+        "critical": [shown(mark) for mark in scene.critical],
         "memory": memory_data(scene),
         "colour": scene.colour,
         "colourings": {by: colouring_data(scene, by) for by in COLOURS},
@@ -158,19 +169,19 @@ def colouring_data(scene: Scene, by: str) -> dict[str, Any]:
     colouring = Colouring.of(by, scene.layers, scene.lanes)
     looks: dict[Look, int] = {}
     return {
-        "look": [looks.setdefault(look_of(mark, colouring), len(looks)) for mark in scene.marks],
-        "label": [label_of(mark, colouring) for mark in scene.marks],
+        "look": [looks.setdefault(look_of(mark, colouring, scene), len(looks)) for mark in scene.rows.marks],
+        "label": [label_of(mark, colouring) for mark in scene.rows.marks],
         "looks": [look_data(look) for look in looks],
         "swatches": swatch_data(scene, by),
     }
 
 
 def band_data(scene: Scene) -> Iterator[list[float]]:
-    """The training steps, where there are several, as [rank, stream, from, to, step]."""
-    for lane in scene.lanes:
+    """The training steps, where there are several, as [row, stream, from, to, step]."""
+    for place, lane in enumerate(scene.rows.lanes):
         for stream in range(len(scene.streams)):
             for band in lane.bands(stream, scene.end):
-                yield [lane.rank, stream, band.start, band.end, band.step]
+                yield [place, stream, band.start, band.end, band.step]
 
 
 class Look(NamedTuple):
@@ -183,8 +194,8 @@ class Look(NamedTuple):
     bar: float
 
 
-def look_of(mark: Mark, colouring: Colouring) -> Look:
-    above = mark.partner is not None and mark.partner < mark.rank
+def look_of(mark: Mark, colouring: Colouring, scene: Scene) -> Look:
+    above = scene.rows.is_above(mark.partner, mark.rank)
     slant = 0.5 if mark.stream else 1.0
     return Look(mark.op.name, -1 if above else 1, slant, colouring.paint(mark), colouring.bar(mark))
 
@@ -234,15 +245,15 @@ def rounded(outline: Callable[[Frame], Sequence[tuple[float, float]]], frame: Fr
 
 
 def memory_data(scene: Scene) -> dict[str, Any]:
-    """Per rank, levels as [from, to, stored and hidden of each kind in turn]; equal neighbors are merged."""
-    goal = scene.goal
+    """Per row, levels as [from, to, stored and hidden of each kind in turn]; equal neighbors are merged."""
+    goal, peak = scene.goal, scene.report.peak
     return {
         "most": highest(scene),
         "target": goal.memory_limit if goal is not None else 0,
-        "peak": list(scene.report.peak),
+        "peak": [peak.memory, scene.rows.places[peak.rank], peak.time],
         "names": [KIND_NAMES[kind] for kind in palette.KINDS],
         "fills": [both(colour) for colour in palette.KINDS.values()],
-        "ranks": [list(memory_levels(lane)) for lane in scene.lanes],
+        "ranks": [list(memory_levels(lane)) for lane in scene.rows.lanes],
     }
 
 

@@ -102,7 +102,7 @@ def waits(lane: Lane, scene: Scene) -> Iterator[dict[str, Any]]:
     for gap in lane.gaps:
         if gap.before is not None:
             length = at(gap.end) - at(gap.start)
-            why = {"why": describe_gap(gap, lane, scene)}
+            why = {"why": describe_gap(gap, f"rank {lane.rank}", scene)}
             start = at(gap.start)
             yield {
                 "ph": "X",

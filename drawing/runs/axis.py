@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 from chalk.types import Diagram
 
 from drawing.number_text import time_text
 from drawing.palette import GRID, SOFT
-from drawing.pen import label, lines, look
+from drawing.pen import label, lines, look, text_width
+
+from .rows import Row
+from .scene import Scene
 
 LEFT, RIGHT = 62.0, 54.0
 NOTEBOOK_WIDTH = 976.0
@@ -27,15 +31,24 @@ BESIDE = 0.45
 
 @dataclass(frozen=True)
 class Scale:
-    """Converts steps and ranks to pixels."""
+    """Converts steps and rows to pixels."""
 
     end: float
-    ranks: int
+    rows: int
     unit: str = "steps"
     streams: int = 1
     """Of each rank: computation, and those beside it."""
     steps: int = 1
     """Training steps; the numbers of several have a row below the axis."""
+    places: tuple[int, ...] = ()
+    """By rank: the number of its row."""
+
+    @classmethod
+    def of(cls, scene: Scene, **more: Any) -> Self:
+        """The scale of a picture of one run; `more` are fields that differ."""
+        rows = scene.rows
+        fields = {"end": scene.end, "rows": len(rows.every), "places": rows.places}
+        return cls(**{**fields, "streams": len(scene.streams), "steps": scene.steps, **more})
 
     @property
     def time_width(self) -> float:
@@ -62,10 +75,10 @@ class Scale:
     @property
     def compute_pitch(self) -> float:
         """From one lane to the next where there is nothing but computation."""
-        for ranks, pitch in ((1, 60.0), (4, 43.0), (8, 38.0), (16, 28.0), (32, 18.0), (64, 14.0)):
-            if self.ranks <= ranks:
+        for rows, pitch in ((1, 60.0), (4, 43.0), (8, 38.0), (16, 28.0), (32, 18.0), (64, 14.0)):
+            if self.rows <= rows:
                 return pitch
-        return max(4.0, 832.0 / self.ranks)
+        return max(4.0, 832.0 / self.rows)
 
     @property
     def lane(self) -> float:
@@ -82,12 +95,15 @@ class Scale:
 
     @property
     def memory_pitch(self) -> float:
-        return max(4.0, self.compute_pitch * (1.25 if self.ranks <= 4 else 0.95))
+        return max(4.0, self.compute_pitch * (1.25 if self.rows <= 4 else 0.95))
 
     @property
     def label_every(self) -> int:
         """Only every n-th lane gets a label if they are too close for all."""
         return max(1, -(-9 // int(self.pitch)))
+
+    def is_labelled(self, row: Row) -> bool:
+        return self.places[row.lane.rank] % self.label_every == 0
 
     @property
     def span(self) -> float:
@@ -119,7 +135,8 @@ def draw_grid(scale: Scale, y0: float, y1: float) -> list[Diagram]:
     return [lines([[(scale.x(t), y0), (scale.x(t), y1)] for t in grid_times(scale)], look(None, GRID))]
 
 
-def draw_rank_label(scale: Scale, rank: int, y: float) -> list[Diagram]:
-    if rank % scale.label_every:
+def draw_row_label(scale: Scale, row: Row, y: float) -> list[Diagram]:
+    if not scale.is_labelled(row):
         return []
-    return [label(LEFT - 8, y, f"rank {rank}", min(12.0, max(8.0, scale.compute_pitch * 0.5)), SOFT, "end")]
+    size = min(12.0, max(8.0, scale.compute_pitch * 0.5), (LEFT - 8) / text_width(row.label, 1.0))
+    return [label(LEFT - 8, y, row.label, size, SOFT, "end")]

@@ -10,20 +10,23 @@ from lib import COLLECTIVES, IncompleteError, Report, group_of, in_group
 
 from .glyphs import batches_text, glyph_of
 from .marks import Gap, Lane, Mark
+from .rows import Row
 from .scene import Scene
 
-MAX_RANKS = 8
+MAX_ROWS = 8
+
+SHARED = "xN: N ranks do the same; peers and microbatches are the first one's"
+"""What a legend says of rows with a count."""
 
 MAX_KNOWN = 40
 """Characters of what a schedule is that a title has room for."""
 
 
-def describe(mark: Mark) -> str:
-    """A mark in words: what, where, when, and how much memory the rank used then."""
+def describe(mark: Mark, who: str = "") -> str:
+    """A mark in words: what, where, when, and how much memory the rank used then; `who` is the rank, or its row."""
     memory = "" if mark.memory is None else f", {mark.memory:,} elements"
-    return (
-        f"rank {mark.rank}: {doing(mark)}, t={time_text(mark.start)} to {time_text(mark.end)}{under_way(mark)}{memory}"
-    )
+    when = f"t={time_text(mark.start)} to {time_text(mark.end)}"
+    return f"{who or f'rank {mark.rank}'}: {doing(mark)}, {when}{under_way(mark)}{memory}"
 
 
 def under_way(mark: Mark) -> str:
@@ -63,9 +66,9 @@ def waited_for(gap: Gap, scene: Scene) -> Mark | None:
     return None if cause is None else scene.at[cause]
 
 
-def describe_gap(gap: Gap, lane: Lane, scene: Scene) -> str:
+def describe_gap(gap: Gap, who: str, scene: Scene) -> str:
     """Idle time and its reason: 'rank 1 idle, t=0 to 2.2: waits for rank 0 to send, after its forward layer 1 b0'."""
-    return f"rank {lane.rank} idle, t={time_text(gap.start)} to {time_text(gap.end)}: {reason(gap, scene)}"
+    return f"{who} idle, t={time_text(gap.start)} to {time_text(gap.end)}: {reason(gap, scene)}"
 
 
 def reason(gap: Gap, scene: Scene) -> str:
@@ -133,20 +136,21 @@ def error_text(report: Report) -> str:
 
 def describe_run(scene: Scene) -> str:
     """A run for screen readers: its figures, what is wrong, and what each rank does."""
-    lanes = [describe_lane(lane, scene) for lane in scene.lanes[:MAX_RANKS]]
-    more = len(scene.lanes) - len(lanes)
+    lanes = [describe_row(row, scene) for row in scene.rows.every[:MAX_ROWS]]
+    more = sum(len(row.ranks) for row in scene.rows.every[MAX_ROWS:])
     rest = [f"And {more} more {'rank' if more == 1 else 'ranks'}."] if more else []
     return " ".join([f"{summary(scene.report)}.", *filter(None, [error_text(scene.report)]), *lanes, *rest])
 
 
-def describe_lane(lane: Lane, scene: Scene) -> str:
-    """One rank in words: its operations, how busy it is, its memory, and its longest wait."""
+def describe_row(row: Row, scene: Scene) -> str:
+    """One row in words: the operations of a rank, how busy it is, its memory, and its longest wait."""
+    lane = row.lane
     counts = Counter(glyph_of(mark.op.name).name for mark in lane.marks)
     work = ", ".join(f"{number} {name}" for name, number in counts.items()) or "nothing"
     most = max((span.memory for span in lane.memory), default=0)
     busy = f"{100 * scene.report.ranks[lane.rank].busy:.0f}% busy"
     waits = list(long_waits(lane, scene))
-    return f"Rank {lane.rank}: {work}; {busy}; at most {most:,} elements{''.join(waits)}."
+    return f"{row.first.capitalize()}: {work}; {busy}; at most {most:,} elements{''.join(waits)}."
 
 
 def long_waits(lane: Lane, scene: Scene) -> Iterator[str]:

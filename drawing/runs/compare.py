@@ -38,7 +38,7 @@ def draw_compare(
     """
     scenes = [scene_of(trace_from(run), goal, colour) for run in (mine, reference)]
     end = max(scene.end for scene in scenes)
-    scales = [Scale(end, len(scene.lanes), streams=len(scene.streams), steps=scene.steps) for scene in scenes]
+    scales = [Scale.of(scene, end=end) for scene in scenes]
     most = max(map(highest, scenes))
     name = clip(title, 80) or name_of(scenes[0])
     summed_up = difference(scenes[0].report, scenes[1].report, names)

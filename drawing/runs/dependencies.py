@@ -32,8 +32,3 @@ def needs(scene: Scene) -> Needs:
         if link.receive is not None:
             found[link.receive.number] = (*found[link.receive.number], link.send.number)
     return found
-
-
-def collective_groups(scene: Scene) -> list[tuple[int, ...]]:
-    """The members of each collective, by number."""
-    return [tuple(mark.number for mark in tie.members) for tie in scene.ties]

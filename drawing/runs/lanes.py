@@ -9,10 +9,11 @@ from chalk.types import Diagram
 from drawing.palette import CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, UNDER_WAY, WIRE
 from drawing.pen import Point, box, hatch, label, lines, look, panel, polygons, text_width, tip
 
-from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_rank_label
+from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_row_label
 from .captions import describe, describe_gap, short_reason
 from .glyphs import Frame, draw_mark
 from .marks import Lane, Link, Mark, Tie
+from .rows import Row
 from .scene import Scene
 from .step_bands import draw_bands, draw_borders
 
@@ -21,40 +22,40 @@ WAIT_SIZE = 9.5
 
 def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
     """All ranks on a common time axis, with the critical path if requested."""
-    height = scale.axis_height + len(scene.lanes) * scale.pitch
+    height = scale.axis_height + scale.rows * scale.pitch
     back = [
         *draw_bands(scene, scale),
         *draw_axis(scale, AXIS_HEIGHT),
         *draw_grid(scale, AXIS_HEIGHT, height),
         label(scale.width, AXIS_HEIGHT - 8, "busy", 10, SOFT, "end"),
-        *draw_ties(scene.ties, scale),
+        *draw_ties(scene.rows.ties(scene.ties), scale),
     ]
     if not any(lane.marks for lane in scene.lanes):
         middle = (scale.axis_height + height) / 2
         back.append(label((LEFT + scale.right) / 2, middle, "nothing has happened yet", 13, SOFT))
-    rows = [part for lane in scene.lanes for part in draw_lane(lane, scene, scale)]
+    rows = [part for row in scene.rows.every for part in draw_row(row, scene, scale)]
+    links = draw_links(scene.rows.links(scene.links), scale)
     path = draw_critical(scene, scale) if critical else []
-    return panel(
-        scale.width, height, [*back, *rows, draw_borders(scene, scale), *draw_links(scene.links, scale), *path]
-    )
+    return panel(scale.width, height, [*back, *rows, draw_borders(scene, scale), *links, *path])
 
 
 def top_of(rank: int, scale: Scale) -> float:
-    return scale.axis_height + rank * scale.pitch + (scale.pitch - scale.lane) / 2
+    return scale.axis_height + scale.places[rank] * scale.pitch + (scale.pitch - scale.lane) / 2
 
 
-def draw_lane(lane: Lane, scene: Scene, scale: Scale) -> Iterator[Diagram]:
-    """One rank: its label, where it waits, what it does, and how busy it is."""
+def draw_row(row: Row, scene: Scene, scale: Scale) -> Iterator[Diagram]:
+    """One row: its label, where its ranks wait, what they do, and how busy they are."""
+    lane = row.lane
     y0, y1 = row_of(lane.rank, 0, scale)
-    yield from draw_rank_label(scale, lane.rank, (y0 + y1) / 2)
+    yield from draw_row_label(scale, row, (y0 + y1) / 2)
     yield from draw_streams(lane, scene.streams, scale)
-    yield from draw_gaps(lane, scene, scale, y0, y1)
+    yield from draw_gaps(row, scene, scale, y0, y1)
     # What takes no time is drawn last, on top of its neighbors.
     for mark in sorted(lane.marks, key=lambda mark: mark.end == mark.start):
-        shape, *text = draw_mark(mark, frame_of(mark, scale), scene.colouring)
-        yield tip(shape, describe(mark))
+        shape, *text = draw_mark(mark, frame_of(mark, scene, scale), scene.colouring)
+        yield tip(shape, describe(mark, row.first))
         yield from text
-    if lane.rank % scale.label_every == 0:
+    if scale.is_labelled(row):
         busy = f"{100 * scene.report.ranks[lane.rank].busy:.0f}%"
         size = min(11.0, max(8.0, scale.compute_pitch * 0.45))
         yield label(scale.width, (y0 + y1) / 2, busy, size, SOFT, "end")
@@ -83,21 +84,21 @@ def draw_streams(lane: Lane, streams: Sequence[str], scale: Scale) -> Iterator[D
         yield lines(waiting, look(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
 
 
-def frame_of(mark: Mark, scale: Scale) -> Frame:
+def frame_of(mark: Mark, scene: Scene, scale: Scale) -> Frame:
     y0, y1 = row_of(mark.rank, mark.stream, scale)
-    above = mark.partner is not None and mark.partner < mark.rank
+    above = scene.rows.is_above(mark.partner, mark.rank)
     return Frame(scale.x(mark.start), y0, scale.x(mark.end), y1, -1 if above else 1, 0.5 if mark.stream else 1.0)
 
 
-def draw_gaps(lane: Lane, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
+def draw_gaps(row: Row, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
     """Idle time, pale and hatched so that it is visible, with what the rank waited for."""
-    gaps = [gap for gap in lane.gaps if scale.x(gap.end) - scale.x(gap.start) >= 0.1]
+    gaps = [gap for gap in row.lane.gaps if scale.x(gap.end) - scale.x(gap.start) >= 0.1]
     strokes = [stroke for gap in gaps for stroke in hatch(scale.x(gap.start), y0, scale.x(gap.end), y1, gap=9.0)]
     yield lines(strokes, look(None, IDLE_HATCH, 0.9))
     for gap in gaps:
         # On top of its hatching, so that the tooltip shows everywhere.
         pane = box(scale.x(gap.start), y0, scale.x(gap.end), y1, look(IDLE, opacity=0.5))
-        yield tip(pane, describe_gap(gap, lane, scene))
+        yield tip(pane, describe_gap(gap, row.first, scene))
         words = short_reason(gap, scene)
         if scale.compute_pitch >= 25 and text_width(words, WAIT_SIZE) + 16 < scale.x(gap.end) - scale.x(gap.start):
             middle = (scale.x(gap.start) + scale.x(gap.end)) / 2
@@ -138,7 +139,7 @@ def link_line(link: Link, scale: Scale) -> tuple[Point, Point]:
     x1 = scale.x(link.received) if link.received is not None else x0
     top, bottom = row_of(link.source, link.send.stream, scale)
     far_top, far_bottom = row_of(link.target, 0, scale)
-    if link.target > link.source:
+    if scale.places[link.target] > scale.places[link.source]:
         return (x0, bottom), (x1, far_top)
     return (x0, top), (x1, far_bottom)
 

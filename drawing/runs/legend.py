@@ -25,6 +25,7 @@ from drawing.palette import (
 from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width
 from lib import Sample
 
+from .captions import SHARED
 from .colouring import Colouring, tinted
 from .glyphs import LETTERED, Frame, batches_text, draw_bar, draw_mark, glyph_of, in_legend_order
 from .marks import Mark
@@ -70,12 +71,12 @@ def draw_legend(scenes: Sequence[Scene], width: float, critical: bool = False) -
 def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
     first: dict[str, tuple[Mark, Colouring]] = {}
     for scene in scenes:
-        for mark in scene.marks:
+        for mark in scene.rows.marks:
             if not mark.again and (mark.end > mark.start or mark.op.name == "loss"):  # drawn as more than a line
                 first.setdefault(mark.op.name, (mark, scene.colouring))
     for name in in_legend_order(first):
         yield operation_entry(*first[name])
-    again = next((mark for scene in scenes for mark in scene.marks if mark.again), None)
+    again = next((mark for scene in scenes for mark in scene.rows.marks if mark.again), None)
     if again is not None:
         yield operation_entry(again, scenes[0].colouring, "forward again (recomputation)")
     if any(scene.steps > 1 for scene in scenes):
@@ -83,17 +84,19 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
     if any(len(scene.streams) > 1 for scene in scenes):
         stroke = lines([[(0, ROW / 2), (24, ROW / 2)]], look(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
         yield worded(24, [stroke], "called, not started; or ended, not awaited")
-    if any(lane.gaps for scene in scenes for lane in scene.lanes):
+    if any(lane.gaps for scene in scenes for lane in scene.rows.lanes):
         yield idle_entry()
+    if any(scene.rows.are_shared for scene in scenes):
+        yield worded(0, [], SHARED)
     if critical:
         yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], look(None, CRITICAL, 3.0))], "critical path")
     yield from colour_entries(scenes)
-    yield from memory_entries([span.kinds for scene in scenes for lane in scene.lanes for span in lane.memory])
+    yield from memory_entries([span.kinds for scene in scenes for lane in scene.rows.lanes for span in lane.memory])
 
 
 def colour_entries(scenes: Sequence[Scene]) -> Iterator[LegendEntry]:
     """The layers or the microbatches in their colours, and the bars of chunks."""
-    by, marks = scenes[0].colour, [mark for scene in scenes for mark in scene.marks if mark.op.name in LETTERED]
+    by, marks = scenes[0].colour, [mark for scene in scenes for mark in scene.rows.marks if mark.op.name in LETTERED]
     layers = sorted({mark.op.layer for mark in marks if mark.op.layer is not None})
     batches = sorted({min(mark.op.batches) for mark in marks if mark.op.batches})
     if by == "layer" and layers:

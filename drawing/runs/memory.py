@@ -13,8 +13,9 @@ from drawing.palette import ALARM, GRID, INK, KINDS, MEMORY, PAPER, SOFT, TARGET
 from drawing.pen import Point, hatch, label, lines, look, panel, polygon, polygons, text_width, tip
 from lib import Goal
 
-from .axis import LEFT, Scale, draw_grid, draw_rank_label
-from .marks import Lane, MemorySpan
+from .axis import LEFT, Scale, draw_grid, draw_row_label
+from .marks import MemorySpan
+from .rows import Row
 from .scene import Scene
 
 HEAD = 38.0
@@ -40,13 +41,13 @@ class Level(NamedTuple):
 def draw_memory(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
     """Memory of all ranks up to `most` elements, with the peak marked, and the target if there is one."""
     most = most or highest(scene)
-    height = HEAD + len(scene.lanes) * scale.memory_pitch
+    height = HEAD + scale.rows * scale.memory_pitch
     heading = f"memory in elements, all ranks on one scale up to {most:,}"
     parts = [
         label(LEFT, HEAD - 24, heading, 11, SOFT, "start"),
         label(scale.width, HEAD - 24, "most", 10, SOFT, "end"),
         *draw_grid(scale, HEAD, height),
-        *(part for lane in scene.lanes for part in draw_lane_memory(lane, most, scale)),
+        *(part for row in scene.rows.every for part in draw_row_memory(row, most, scale)),
         *(draw_target(scene.goal, scene, most, scale) if scene.goal is not None else ()),
         *draw_peak(scene, most, scale),
     ]
@@ -60,17 +61,18 @@ def highest(scene: Scene) -> int:
 
 
 def floor_of(rank: int, scale: Scale) -> float:
-    return HEAD + (rank + 1) * scale.memory_pitch
+    return HEAD + (scale.places[rank] + 1) * scale.memory_pitch
 
 
 def height_of(memory: int, most: int, scale: Scale) -> float:
     return FILLED * scale.memory_pitch * memory / most if most else 0.0
 
 
-def draw_lane_memory(lane: Lane, most: int, scale: Scale) -> Iterator[Diagram]:
+def draw_row_memory(row: Row, most: int, scale: Scale) -> Iterator[Diagram]:
+    lane = row.lane
     floor = floor_of(lane.rank, scale)
     yield lines([[(LEFT, floor), (scale.right, floor)]], look(None, GRID))
-    yield from draw_rank_label(scale, lane.rank, floor - scale.memory_pitch / 2)
+    yield from draw_row_label(scale, row, floor - scale.memory_pitch / 2)
     if not any(span.end > span.start for span in lane.memory):
         return
     unit = height_of(1, most, scale) if most else 0.0
@@ -81,22 +83,21 @@ def draw_lane_memory(lane: Lane, most: int, scale: Scale) -> Iterator[Diagram]:
         levels = list(merged(lane.memory, base, tops))
         if any(level.high > level.low for level in levels):
             peak = max(level.high - level.low for level in levels)
-            words = f"rank {lane.rank}: {KIND_NAMES[kind]}, at most {peak:,} elements"
+            words = f"{row.all}: {KIND_NAMES[kind]}, at most {peak:,} elements"
             yield tip(polygons(areas(levels, unit, scale, floor), look(colour)), words)
         kept = [low + share.stored for low, share in zip(base, shares, strict=True)]
-        yield from draw_hidden(list(merged(lane.memory, kept, tops)), unit, scale, floor, KIND_NAMES[kind], lane.rank)
+        hidden = list(merged(lane.memory, kept, tops))
+        yield from draw_hidden(hidden, unit, scale, floor, f"{row.all}: not stored but used later: {KIND_NAMES[kind]}")
         base = tops
     yield lines([outline(list(merged(lane.memory, base, base)), unit, scale, floor)], look(None, MEMORY, 1.2))
-    if lane.rank % scale.label_every == 0:
+    if scale.is_labelled(row):
         size = min(11.0, max(8.0, scale.compute_pitch * 0.45))
         words = short_text(max(span.memory for span in lane.memory))
         yield label(scale.width, floor - scale.memory_pitch / 2, words, size, SOFT, "end")
 
 
-def draw_hidden(
-    levels: Sequence[Level], unit: float, scale: Scale, floor: float, kind: str, rank: int
-) -> Iterator[Diagram]:
-    """Memory that is in no dictionary, hatched."""
+def draw_hidden(levels: Sequence[Level], unit: float, scale: Scale, floor: float, what: str) -> Iterator[Diagram]:
+    """Memory that is in no dictionary, hatched; `what` and whose it is."""
     shown = [level for level in levels if level.high > level.low]
     if not shown:
         return
@@ -105,8 +106,7 @@ def draw_hidden(
     gap = min(max(3.5, sum(x1 - x0 for x0, _, x1, _ in frames) / (3 * scale.memory_pitch)), 16.0)
     strokes = [stroke for frame in frames for stroke in hatch(*frame, gap)]
     most = max(level.high - level.low for level in shown)
-    words = f"rank {rank}: not stored but used later: {kind}, at most {most:,} elements"
-    yield tip(lines(strokes, look(None, INK, 0.8)), words)
+    yield tip(lines(strokes, look(None, INK, 0.8)), f"{what}, at most {most:,} elements")
 
 
 def merged(spans: Sequence[MemorySpan], lows: Sequence[int], highs: Sequence[int]) -> Iterator[Level]:
@@ -147,7 +147,8 @@ def draw_target(goal: Goal, scene: Scene, most: int, scale: Scale) -> list[Diagr
     """A dashed line at the limit below which memory has to stay, in the strip of each rank."""
     if goal.memory_limit > most:
         return []
-    ys = [floor_of(lane.rank, scale) - height_of(goal.memory_limit, most, scale) for lane in scene.lanes]
+    limit = height_of(goal.memory_limit, most, scale)
+    ys = [floor_of(lane.rank, scale) - limit for lane in scene.rows.lanes]
     words = f"target: {goal.memory_text} elements"
     stroke = lines([[(LEFT, y), (scale.right, y)] for y in ys], look(None, TARGET, 1.0, dash=(5.0, 3.0)))
     return [

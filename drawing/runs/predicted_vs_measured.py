@@ -47,11 +47,13 @@ def draw_replay(
     """The lanes of a trace in steps, and below them the lanes of the measured `times`, or above them with
     `measured_first`; `notes` are lines under the title; `colour` is as in `draw`."""
     whole = scene_of(trace, colour=colour)
-    predicted = replace(whole, lanes=tuple(lane._replace(memory=()) for lane in whole.lanes))
+    # Measured, no two ranks are the same; so each has its row in both halves.
+    lanes = tuple(lane._replace(memory=()) for lane in whole.lanes)
+    predicted = replace(whole, lanes=lanes, shares_rows=False)
     unit, factor = ("ms", 1e3) if last_end(times) >= 0.01 else ("µs", 1e6)
     seen = measured(predicted, [[[t and t * factor for t in event] for event in rank] for rank in times])
-    above = Scale(predicted.end, len(predicted.lanes), streams=len(predicted.streams), steps=predicted.steps)
-    below = SameWidthScale(seen.end, len(seen.lanes), unit, len(seen.streams), seen.steps, above.time_width)
+    above = Scale.of(predicted)
+    below = SameWidthScale.of(seen, unit=unit, wide=above.time_width)
     name = clip(title, 80) or name_of(predicted)
     halves = [
         (predicted, above, f"Predicted: {timesteps(predicted)}, {length(predicted, 'steps')}"),
@@ -106,7 +108,7 @@ def measured(scene: Scene, times: Times) -> Scene:
         bubble=1 - sum(busy) / len(busy),
         waits=tuple(waits_of(lanes, links, ties)),
     )
-    return Scene(scene.trace, report, tuple(lanes), links, ties, end, scene.streams, scene.colour)
+    return replace(scene, report=report, lanes=tuple(lanes), links=links, ties=ties, end=end, known="")
 
 
 def last_end(times: Times) -> float:

@@ -30,6 +30,7 @@ from lib.recognition import recognize, recomputed
 from .colouring import Colouring, require_colour
 from .connections import links_between, ties_between
 from .marks import Gap, Lane, Link, Mark, MemorySpan, Tie
+from .rows import Rows, rows_of
 from .streams import COMPUTE, streams_of
 
 MOST_OPERATIONS = 20_000
@@ -53,6 +54,13 @@ class Scene:
     """What the colours of operations show: 'layer', 'microbatch' or 'operation'."""
     known: str = ""
     """What schedule this is, with a capital; empty if it is not correct, or too long to compare with others."""
+    shares_rows: bool = True
+    """Of many ranks, those that do the same are drawn once."""
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows of a picture, and which ranks share one."""
+        return rows_of(self.lanes, self.links, self.ties, self.report.waits, self.shares_rows)
 
     @cached_property
     def colouring(self) -> Colouring:

@@ -1,4 +1,4 @@
-"""Training steps in a timeline: every other step is shaded, rank by rank; above rank 0 are their numbers."""
+"""Training steps in a timeline: every other step is shaded, row by row; above the first are their numbers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from drawing.palette import SOFT, STEP, STEP_EDGE
 from drawing.pen import box, label, lines, look, text_width, tip
 
 from .axis import AXIS_HEIGHT, Scale
-from .marks import Band, Lane
+from .marks import Band
+from .rows import Row
 from .scene import Scene
 
 SIZE = 10.0
 
-Place = tuple[Lane, Band, float, float]
-"""A band of a lane, with its top and bottom."""
+Place = tuple[Row, Band, float, float]
+"""A band of a row, with its top and bottom."""
 
 
 def draw_bands(scene: Scene, scale: Scale) -> Iterator[Diagram]:
     """What lies behind the lanes: the shade of every other step. Nothing in a run of one step."""
-    for lane, band, y0, y1 in places(scene, scale):
+    for row, band, y0, y1 in places(scene, scale):
         if band.step % 2:
-            words = f"rank {lane.rank}: step {band.step}, t={time_text(band.start)} to {time_text(band.end)}"
+            words = f"{row.all}: step {band.step}, t={time_text(band.start)} to {time_text(band.end)}"
             yield tip(box(scale.x(band.start), y0, scale.x(band.end), y1, look(STEP)), words)
     if scene.steps > 1:
         yield from draw_numbers(scene.lanes[0].bands(0, scene.end), scale)
@@ -38,19 +39,19 @@ def draw_borders(scene: Scene, scale: Scale) -> Diagram:
 
 def places(scene: Scene, scale: Scale) -> Iterator[Place]:
     """Every band that has a length."""
-    for lane in scene.lanes:
+    for number, row in enumerate(scene.rows.every):
         for stream in range(len(scene.streams)):
-            rows = row_with_margins(lane.rank, stream, scale)
-            for band in lane.bands(stream, scene.end):
+            edges = edges_of(number, stream, scale)
+            for band in row.lane.bands(stream, scene.end):
                 if band.end > band.start:
-                    yield lane, band, *rows
+                    yield row, band, *edges
 
 
-def row_with_margins(rank: int, stream: int, scale: Scale) -> tuple[float, float]:
-    """Top and bottom of a stream of a rank, so that the rows of all ranks touch; the first reaches up to the axis."""
-    top = scale.axis_height + rank * scale.pitch
+def edges_of(row: int, stream: int, scale: Scale) -> tuple[float, float]:
+    """Top and bottom of a stream of a row, with margins, so that all rows touch; the first reaches up to the axis."""
+    top = scale.axis_height + row * scale.pitch
     first = top + (scale.pitch - scale.lane) / 2
-    y0 = first + scale.row(stream)[0] if stream else top if rank else AXIS_HEIGHT
+    y0 = first + scale.row(stream)[0] if stream else top if row else AXIS_HEIGHT
     y1 = first + scale.row(stream + 1)[0] if stream + 1 < scale.streams else top + scale.pitch
     return y0, y1
 

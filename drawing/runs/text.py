@@ -1,4 +1,4 @@
-"""A run as text, for terminals and failing tests: one line per rank, time from left to right."""
+"""A run as text, for terminals and failing tests: one line per row of ranks, time from left to right."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from textwrap import wrap
 from drawing.number_text import tenths_text
 from lib import COMPUTING, Goal, PuzzleError
 
-from .captions import error_text, name_of, summary
+from .captions import SHARED, error_text, name_of, summary
 from .colouring import Colouring
 from .glyphs import batches_text, glyph_of
 from .marks import Band, Lane, Mark
+from .rows import Row
 from .scene import RunLike, Scene, scene_of, trace_from
 
 TEXT_WIDTH, MIN_WIDTH = 100, 40
@@ -31,7 +32,7 @@ LETTERS = {
 IDLE = "."
 TENTHS = "_123456789"
 """Tenths of the highest memory."""
-MAX_RANKS = 128
+MAX_ROWS = 128
 
 
 def text(
@@ -52,11 +53,12 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     """A scene as text: title, figures, one line per rank, its memory below, a legend."""
     if width < MIN_WIDTH:
         raise PuzzleError(f"a text picture is at least {MIN_WIDTH} columns wide; got {width}")
-    head = max(len(f"rank {len(scene.lanes) - 1}"), len("memory"), *map(len, scene.streams[1:])) + 1
+    shown, hidden = scene.rows.every[:MAX_ROWS], scene.rows.every[MAX_ROWS:]
+    head = max(len("memory"), *(len(row.label) for row in shown), *map(len, scene.streams[1:])) + 1
     columns = width - head
     # A long run is no finer than its shortest operation; a short one is stretched to whole columns per step.
     step = max(1, int(columns / scene.end)) if 0 < scene.end <= columns else columns / max(scene.end, 1.0)
-    shown = scene.lanes[:MAX_RANKS]
+    more = sum(len(row.ranks) for row in hidden)
     most = scene.most
     name = title or name_of(scene)
     known = "" if scene.known in name else scene.known
@@ -64,10 +66,10 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     rows = [
         *(line for words in head_lines for line in wrap(words, width)),
         "steps".ljust(head) + axis(scene.end, step, columns),
-        *(row for lane in shown for row in lane_rows(lane, scene, head, step)),
-        *([f"and {len(scene.lanes) - len(shown)} more ranks"] if len(shown) < len(scene.lanes) else []),
+        *(line for row in shown for line in row_lines(row, scene, head, step)),
+        *([f"and {more} more {'rank' if more == 1 else 'ranks'}"] if more else []),
         *wrap(f"memory of each rank, in tenths of {most:,} elements", width),
-        *(f"rank {lane.rank}".ljust(head) + memory_text(lane, most, step) for lane in shown),
+        *(row.label.ljust(head) + memory_text(row.lane, most, step) for row in shown),
         *wrap(legend_line(scene, step), width),
     ]
     return "\n".join(line.rstrip() for line in rows) + "\n"
@@ -84,12 +86,12 @@ def axis(end: float, step: float, columns: int) -> str:
     return line
 
 
-def lane_rows(lane: Lane, scene: Scene, head: int, step: float) -> Iterator[str]:
+def row_lines(row: Row, scene: Scene, head: int, step: float) -> Iterator[str]:
     """A line for what a rank computes, and one for each stream beside it; below each, the training steps of several."""
     for stream, name in enumerate(scene.streams):
-        words = name if stream else f"rank {lane.rank}"
-        yield words.ljust(head) + row_text(lane.on(stream), scene, step, " " if stream else IDLE)
-        bands = lane.bands(stream, scene.end)
+        words = name if stream else row.label
+        yield words.ljust(head) + row_text(row.lane.on(stream), scene, step, " " if stream else IDLE)
+        bands = row.lane.bands(stream, scene.end)
         if bands:
             yield "step".ljust(head) + bands_text(bands, step)
 
@@ -153,17 +155,18 @@ def memory_text(lane: Lane, most: int, step: float) -> str:
 
 def legend_line(scene: Scene, step: float) -> str:
     """Letters and names of the operations that occur, and the length of a column."""
-    names = dict.fromkeys(mark.op.name for mark in scene.marks)
+    names = dict.fromkeys(mark.op.name for mark in scene.rows.marks)
     found = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
     column = f"a column is {column_text(1 / step)} steps"
     steps = ["step: the training step of the operations above it"] if scene.steps > 1 else []
     numbers = ["number: the microbatch"] if scene.colouring.shows_batches and any(numbered(scene, step)) else []
-    return ", ".join([*found, *numbers, *idle(scene), *steps, column])
+    shared = [SHARED] if scene.rows.are_shared else []
+    return ", ".join([*found, *numbers, *idle(scene), *steps, *shared, column])
 
 
 def numbered(scene: Scene, step: float) -> Iterator[bool]:
     """For each computation, whether it has room for a number."""
-    for mark in scene.marks:
+    for mark in scene.rows.marks:
         if mark.op.name in COMPUTING:
             yield len(wording(mark, int((mark.end - mark.start) * step), scene.colouring)) > 1
 

@@ -65,7 +65,7 @@ def draw_scene(
     scene: Scene, title: str = "", critical: bool = False, dark: bool = False, judged: bool = True
 ) -> Timeline:
     """The timeline of a scene: header, lanes, memory, legend."""
-    scale = Scale(scene.end, len(scene.lanes), streams=len(scene.streams), steps=scene.steps)
+    scale = Scale.of(scene)
     name = clip(title, 80) or name_of(scene)
     sections = [
         draw_header(

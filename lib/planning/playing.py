@@ -1,10 +1,10 @@
-"""Plays a schedule to its end, in a notebook too, whose own event loop is idle until the cell has ended."""
+"""Plays a schedule of a plan to its end, in a notebook too."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from lib import Outcome, Setting, run
+from lib import Outcome, Setting
 
 
 def played(schedule: Any, size: tuple[int, int, int], setting: Setting) -> Outcome:
@@ -13,14 +13,9 @@ def played(schedule: Any, size: tuple[int, int, int], setting: Setting) -> Outco
     Raises:
         PuzzleError: one was.
     """
-    import asyncio  # here, because it takes longer to import than all of lib
+    from lib.runtime.nested import run_nested  # here, since asyncio takes longer to import than all of lib
 
-    loop = asyncio._get_running_loop()
-    asyncio._set_running_loop(None)
-    try:
-        outcome = run(schedule, *size, setting=setting)
-    finally:
-        asyncio._set_running_loop(loop)
+    outcome = run_nested(schedule, *size, setting=setting)
     if outcome.error is not None:
         raise outcome.error
     return outcome

@@ -78,10 +78,26 @@ def run(
         raise PuzzleError(
             "run cannot be called where an event loop is running, as in a notebook; use 'await run_async(...)'"
         )
-    models, live = _enter(layers, batches, ranks, setting, fold)
     selector = IdleSelector()
-    loop = asyncio.SelectorEventLoop(selector)
+    return run_on(
+        asyncio.SelectorEventLoop(selector), selector, schedule, (layers, batches, ranks), setting, fold, order
+    )
+
+
+def run_on(
+    loop: asyncio.AbstractEventLoop,
+    selector: Any,
+    schedule: Schedule,
+    size: tuple[int, int, int],
+    setting: Setting,
+    fold: str,
+    order: Iterable[int] | None = None,
+) -> Outcome:
+    """Runs a schedule on a loop of its own, which is closed then; `selector.on_idle` is called whenever it runs dry."""
+    import asyncio
+
     try:
+        models, live = _enter(*size, setting, fold)
         starting = list(range(len(models))) if order is None else list(order)
         tasks = {rank: loop.create_task(_rank(schedule, models[rank])) for rank in starting}
         in_order = [tasks[rank] for rank in range(len(models))]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lib import Costs, Model, Setting, Size, Trace, run
+from lib import Costs, Model, Setting, Size, Trace
 from lib.named_costs import COSTS
 from lib.schedules import Cell, Timetable, pipeline
 
@@ -93,8 +93,10 @@ class Solution:
         return pipeline(self.table, buffered=True)
 
     def trace(self) -> Trace:
-        """A run of the schedule; not where an event loop is running: there, `run_async` runs `schedule`."""
-        outcome = run(self.schedule, *self.size, setting=self.setting)
+        """A run of the schedule, also where an event loop is running, as in a notebook or in the browser."""
+        from lib.runtime.nested import run_nested  # here, since asyncio takes longer to import than all of lib
+
+        outcome = run_nested(self.schedule, *self.size, setting=self.setting)
         if outcome.error is not None:
             raise outcome.error
         return outcome.trace

@@ -6,6 +6,17 @@ import click
 
 from puzzles.tracks.workbench import COLOURS
 
+
+def require_picture(colour: str | None, output: object, option: str = "-o") -> None:
+    """Refuses a colour where nothing is drawn.
+
+    Raises:
+        click.UsageError: the text names the `option` that asks for a picture.
+    """
+    if colour and not output:
+        raise click.UsageError(f"--colour is for the picture; name its file with {option}")
+
+
 colour_option = click.option(
     "--colour",
     type=click.Choice(COLOURS),

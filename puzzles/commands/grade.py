@@ -17,6 +17,7 @@ from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier, UnknownTierError, begin_to_look, best
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
+from .colour_option import colour_option, require_picture
 from .free_grade import grade_freely, require_free
 from .game_options import FIELDS, free_games, game_options, puzzle_slugs
 from .params import Bytes, Seconds, SlugText, terminal
@@ -47,6 +48,7 @@ MIB = 1 << 20
 @click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
 @click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
 @click.option("--html", metavar="FILE|FOLDER", help="Write a page; to a folder: an index and a page for each file.")
+@colour_option
 @click.option("--junit", metavar="FILE", help="Write JUnit XML.")
 @click.option("--csv", metavar="FILE", help="Write a table, one row for each file and puzzle.")
 @click.option("--gradescope", metavar="FILE", help="Write Gradescope's results.json for the submission.")
@@ -123,6 +125,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.reports.export import write_reports
     from puzzles.reports.gradescope import parse_points
 
+    require_picture(options["colour"], options["html"], "--html")
     tier = _tier(options["tier"], options["trust"], paths)
     if any(options.get(field) is not None for field in FIELDS):
         require_free(options)
@@ -154,9 +157,8 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     )
     problems = [_shown(lambda: _show(graded, tier, options))]
     reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
-    wrote, failed = write_reports(
-        graded, reports, points, options["partial"], tier, options["traces"], options["visibility"]
-    )
+    shown = (options["visibility"], options["colour"] or "layer")
+    wrote, failed = write_reports(graded, reports, points, options["partial"], tier, options["traces"], *shown)
     if pages:
         failed.append(pages.finish(graded, tier))
         wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each file.")
@@ -188,7 +190,8 @@ def _class_pages(paths: list[str], options: Mapping[str, Any]) -> ClassPages | N
         return None
     from puzzles.reports.class_pages import ClassPages
 
-    return ClassPages(options["html"], paths, bool(options["traces"]) or len(paths) == 1)
+    keeps = bool(options["traces"]) or len(paths) == 1
+    return ClassPages(options["html"], paths, keeps, options["colour"] or "layer")
 
 
 def is_folder(path: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .colour_option import colour_option, require_picture
 from .game_options import CostsText
 from .params import terminal
 from .schedule_files import require_endings, write_run
@@ -30,7 +31,8 @@ MAX_FILE = 8 << 20
     help="Where to write, several times: .svg, .png, .pdf, .html or .txt draws it, .json is the trace for 'puzzles "
     "verify', .csv its order without communication.",
 )  # fmt: skip
-def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...]) -> None:
+@colour_option
+def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colour: str | None) -> None:
     """Play a pipeline that PyTorch has written, and judge it.
 
     The file may be PyTorch's own, of _dump_csv, with communication or without. Each rank runs its cells in order,
@@ -41,6 +43,7 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...]) -> N
     from lib.torch_csv import read_csv
     from puzzles.tracks.free_play import FreeGame, show_report
 
+    require_picture(colour, outputs)
     require_endings(outputs)
     try:
         with Path(path).open("rb") as file:
@@ -60,7 +63,7 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...]) -> N
         raise click.ClickException(f"{path} is not correct: {report.error}")
     game = FreeGame(Path(path).stem, Size(*trace.size), trace.setting)
     show_report(terminal(), game, trace, report)
-    write_run(outputs, game.title, lambda: trace, table)
+    write_run(outputs, game.title, lambda: trace, table, colour=colour)
 
 
 def _played(table: Timetable, layers: int, setting: Setting) -> Trace:

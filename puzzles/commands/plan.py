@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .colour_option import colour_option, require_picture
 from .params import terminal
 
 if TYPE_CHECKING:
@@ -78,12 +79,13 @@ def amount(text: str) -> int | float:
 @click.option("--best", type=click.IntRange(1, 20), default=5, show_default=True, help="How many of the fastest.")
 @click.option("--pareto", metavar="FILE.svg", help="Draw memory against time: .svg, .png or .pdf.")
 @click.option("-o", "output", metavar="FILE.html", help="The timeline of the fastest: .html, .svg, .json or .txt.")
+@colour_option
 @click.option("--json", "as_json", is_flag=True, help="Print the plans as JSON.")
 @click.option("--list", "listed", is_flag=True, help="List the known models and GPUs, with their sources.")
 def plan(
     model: str | None, gpu: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, fp8: bool, flash: bool,
-    overlap: bool, numbers: tuple[str, ...], best: int, pareto: str | None, output: str | None, as_json: bool,
-    listed: bool, **split: Any,
+    overlap: bool, numbers: tuple[str, ...], best: int, pareto: str | None, output: str | None,
+    colour: str | None, as_json: bool, listed: bool, **split: Any,
 ) -> None:  # fmt: skip
     """Plan the training of a model on a cluster.
 
@@ -97,6 +99,7 @@ def plan(
     from lib.planning import search
     from puzzles.reports.plans import report_plans
 
+    require_picture(colour, output)
     if listed:
         return list_presets()
     if model is None or gpus is None:
@@ -114,7 +117,7 @@ def plan(
             click.echo(json.dumps([as_record(one) for one in plans], indent=2))
         else:
             report_plans(terminal(), found)
-        draw(plans, pareto, output)
+        draw(plans, pareto, output, colour or "layer")
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
 
@@ -169,7 +172,7 @@ def as_record(plan: Plan) -> dict[str, Any]:
     }
 
 
-def draw(plans: list[Plan], pareto: str | None, output: str | None) -> None:
+def draw(plans: list[Plan], pareto: str | None, output: str | None, colour: str) -> None:
     """Writes the pictures that were asked for."""
     from drawing import draw_plans, save
 
@@ -177,7 +180,8 @@ def draw(plans: list[Plan], pareto: str | None, output: str | None) -> None:
         save(draw_plans(plans), pareto)
     if output:
         fastest = plans[0]
-        save(fastest.trace, output, title=f"{fastest.job.model.name}, {fastest.split}: one replica, in milliseconds")
+        title = f"{fastest.job.model.name}, {fastest.split}: one replica, in milliseconds"
+        save(fastest.trace, output, title, colour=colour)
     for path in (pareto, output):
         if path:
             click.echo(f"wrote {path}", err=True)

@@ -10,7 +10,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import OptionError
 
-from .colour_option import colour_option
+from .colour_option import colour_option, require_picture
 from .game_options import chosen, fold_option, game_options, game_track
 from .params import Seconds, SlugText
 
@@ -56,8 +56,7 @@ def run(
     from .workbench import CommandWorkbench
 
     puzzle = chosen(name, game)
-    if colour and not output:
-        raise click.UsageError("--colour is for the picture; name its file with -o")
+    require_picture(colour, output)
     folded = bool(game["fold"])
     on_tensors = on != "inprocess" or small or (bool(output) and not folded)
     if tensors is False and on_tensors:

@@ -33,9 +33,14 @@ def require_endings(paths: Sequence[str], more: Sequence[str] = ()) -> None:
 
 
 def write_run(
-    paths: Sequence[str], title: str, trace: Callable[[], Trace], table: Timetable, program: Callable[[], str] = str
+    paths: Sequence[str],
+    title: str,
+    trace: Callable[[], Trace],
+    table: Timetable,
+    program: Callable[[], str] = str,
+    colour: str | None = None,
 ) -> None:
-    """Writes each file. The trace is made if a file needs it."""
+    """Writes each file. The trace is made if a file needs it; `colour` is what the colours of its pictures show."""
     import drawing
     from lib import PuzzleError, trace_to_json
     from lib.torch_csv import write_table
@@ -48,7 +53,7 @@ def write_run(
                 Path(path).write_text(texts[ending](), encoding="utf-8")
             else:
                 with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already
-                    drawing.save(trace(), path, title)
+                    drawing.save(trace(), path, title, colour=colour or "layer")
         except PuzzleError as why:
             raise click.UsageError(str(why)) from None
         except OSError as why:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .colour_option import colour_option, require_picture
 from .schedule_files import require_endings, write_run
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ DRAWN = 4_000
     help="Where to write, several times: .svg, .png, .pdf, .html or .txt draws it, .json is the trace for 'puzzles "
     "verify', .csv is for PyTorch, .py a coroutine.",
 )  # fmt: skip
-def solve(outputs: tuple[str, ...], **given: Any) -> None:
+@colour_option
+def solve(outputs: tuple[str, ...], colour: str | None, **given: Any) -> None:
     """Find the best schedule of a pipeline under a cap on memory.
 
     Backward is in two halves. Times are in any unit. The result is shown with its distance to a lower bound; if they
@@ -62,6 +64,7 @@ def solve(outputs: tuple[str, ...], **given: Any) -> None:
     from lib import PuzzleError
     from lib.solver import solve as solved
 
+    require_picture(colour, outputs)
     require_endings(outputs, (".py",))
     try:
         found = solved(**given)
@@ -72,7 +75,7 @@ def solve(outputs: tuple[str, ...], **given: Any) -> None:
     trace = cache(found.trace)
     if len(found.table.cells) <= DRAWN:
         click.echo(drawn(found, trace()))
-    write_run(outputs, title(found), trace, found.table, found.program)
+    write_run(outputs, title(found), trace, found.table, found.program, colour)
 
 
 def title(found: Solution) -> str:

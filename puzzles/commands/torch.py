@@ -8,7 +8,7 @@ import click
 
 from puzzles.sandbox.deadline import TIME_LIMIT
 
-from .colour_option import colour_option
+from .colour_option import colour_option, require_picture
 from .game_options import game_options
 from .judged_run import judged_run
 from .params import Seconds, SlugText
@@ -43,8 +43,7 @@ def torch(
 
     if why := missing():
         raise click.UsageError(why)
-    if colour and not output:
-        raise click.UsageError("--colour is for the picture; name its file with -o")
+    require_picture(colour, output)
     found, trace = judged_run(path, name, game, TIME_LIMIT)
     try:
         scheduled = Scheduled.of(found.slug, trace, communication)

@@ -218,7 +218,7 @@ class Game:
         """Writes the picture of the current puzzle next to the file, and opens it."""
         verdict, track = self.verdicts.get(self.current), track_of(self.current)
         kept = verdict.trace if verdict is not None else ""
-        drawn = track.picture(track.puzzle(self.current), kept, **self._coloured()) if kept else ""
+        drawn = track.picture(track.puzzle(self.current), kept, **track.coloured(self.colour)) if kept else ""
         if not drawn:
             return self._show([Part(self._say_undrawn, optional=False)])
         target = Path(self.path).with_name(f"{self.current}.svg")
@@ -289,13 +289,9 @@ class Game:
             return []
         try:
             puzzle, width = track.puzzle(self.current), self.console.width
-            return track.picture_text(puzzle, verdict.trace, width, **self._coloured()).splitlines()
+            return track.picture_text(puzzle, verdict.trace, width, **track.coloured(self.colour)).splitlines()
         except Exception as why:  # drawing is not installed, or fails; the verdict is still shown
             return [f"This run cannot be drawn: {type(why).__name__}: {why}"]
-
-    def _coloured(self) -> dict[str, Any]:
-        """What the colours of a picture show, where the track has a choice."""
-        return {"colour": self.colour} if track_of(self.current).colours else {}
 
     def _print_row(self, slug: str, console: Console) -> None:
         from puzzles.reports.standings import stars_text

@@ -45,7 +45,7 @@ def picture_of(result: ResultWords) -> str:
     """The run, as far as it got, as SVG; empty if nothing happened or nothing can be drawn here."""
     if not result.verdict.trace:
         return ""
-    coloured = {"colour": result.colour} if result.track.colours else {}
+    coloured = result.track.coloured(result.colour)
     return result.track.picture(result.puzzle, result.verdict.trace, judged=False, **coloured)
 
 

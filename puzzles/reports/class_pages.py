@@ -31,10 +31,12 @@ class ClassPages:
     """Pages of a class in a folder. Each student's is written as soon as that file is graded, so that the runs of a
     whole class need not fit in memory."""
 
-    def __init__(self, folder: str, paths: Sequence[str], keeps_traces: bool = False) -> None:
-        """`paths` of all submissions, in the order of the index; `keeps_traces` if somebody else needs the runs."""
+    def __init__(self, folder: str, paths: Sequence[str], keeps_traces: bool = False, colour: str = "layer") -> None:
+        """`paths` of all submissions, in the order of the index; `keeps_traces` if somebody else needs the runs;
+        `colour` is what the colours of operations show in the pictures."""
         self.folder = Path(folder)
         self.keeps_traces = keeps_traces
+        self.colour = colour
         width = max(3, len(str(len(paths))))
         self._pages = {path: f"students/{i:0{width}}_{_safe(path)}.html" for i, path in enumerate(paths, 1)}
         self._shared = shared_folder([Graded(path, ()) for path in paths])
@@ -58,7 +60,7 @@ class ClassPages:
         return self.problem
 
     def _student(self, graded: Graded) -> str:
-        found = attempts(graded.verdicts)
+        found = attempts(graded.verdicts, self.colour)
         self._linked.update(slug for one in found for slug, _ in (one["named"], *one["also"]))
         return _rendered("student.html", name=self._name(graded), attempts=found, missing=_missing(graded))
 

@@ -34,6 +34,7 @@ def write_reports(
     tier: Tier,
     traces: str | None,
     visibility: str = "visible",
+    colour: str = "layer",
 ) -> tuple[list[str], list[str]]:
     """Writes the files that are wanted; formats without a path are left out. Returns a sentence for each file that was
     written, and for each that could not be."""
@@ -41,7 +42,7 @@ def write_reports(
     def html() -> str:
         from .html import report_page  # here, because templates are slow to import
 
-        return report_page(graded, tier)
+        return report_page(graded, tier, colour)
 
     writers: dict[str, Callable[[], str]] = {
         "junit": lambda: junit(graded),

@@ -17,13 +17,13 @@ from .feedback import story
 from .standings import slugs_of
 
 
-def report_page(graded: Sequence[Graded], tier: Tier) -> str:
-    """The page: a table, and for each attempt its verdict, message and pictures."""
+def report_page(graded: Sequence[Graded], tier: Tier, colour: str = "layer") -> str:
+    """The page: a table, and for each attempt its verdict, message and pictures, in which colours show a `colour`."""
     files = [
         {
             "path": plain(file.path),
             "verdicts": {v.puzzle: v for v in file.verdicts},
-            "attempts": [_attempt(v) for v in file.verdicts if v.attempted or v.message],
+            "attempts": [_attempt(v, colour) for v in file.verdicts if v.attempted or v.message],
         }
         for file in graded
     ]
@@ -40,7 +40,7 @@ def report_page(graded: Sequence[Graded], tier: Tier) -> str:
     )
 
 
-def _attempt(verdict: Verdict) -> dict[str, Any]:
+def _attempt(verdict: Verdict, colour: str) -> dict[str, Any]:
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
     return {
@@ -48,7 +48,7 @@ def _attempt(verdict: Verdict) -> dict[str, Any]:
         "heading": track.heading(puzzle),
         "figures": track.figures_text(puzzle, verdict.figures) if verdict.figures else "",
         "story": story(verdict) if verdict.status == "passed" else [],
-        "pictures": pictures(verdict),
+        "pictures": pictures(verdict, colour),
     }
 
 

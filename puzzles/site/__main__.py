@@ -1,12 +1,10 @@
-"""`python -m puzzles.site [FOLDER]`: builds the site, in `site` unless another folder is named.
-
-TRAINING_PUZZLES_FOLDERS names folders of puzzles to add.
-"""
+"""`python -m puzzles.site [FOLDER]`: builds the site, in `site` unless another folder is named."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
+
+import click
 
 from puzzles.own import add_installed
 
@@ -14,18 +12,23 @@ from .build import build
 from .npm import SiteError
 
 
-def main(arguments: list[str]) -> int:
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default="site")
+def main(folder: Path) -> None:
+    """Build the site to play in the browser, in FOLDER (otherwise in 'site').
+
+    Any web server can serve the folder. Building needs Node.js and npm. TRAINING_PUZZLES_FOLDERS names folders of
+    puzzles to add.
+    """
     for problem in add_installed():
-        print(f"Warning: {problem}", file=sys.stderr)
-    site = Path(arguments[0] if arguments else "site")
+        click.echo(f"Warning: {problem}", err=True)
     try:
-        size = build(site, Path("build"))
+        size = build(folder, Path("build"))
     except SiteError as why:
-        print(why, file=sys.stderr)
-        return 1
-    print(f"Wrote {site}: {size / 1e6:.1f} MB to load, compressed. Try it: python3 -m http.server -d {site}")
-    return 0
+        click.echo(why, err=True)
+        raise SystemExit(1) from None
+    click.echo(f"Wrote {folder}: {size / 1e6:.1f} MB to load, compressed. Try it: python3 -m http.server -d {folder}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(prog_name="python -m puzzles.site")

@@ -18,6 +18,18 @@ from .prose import inline, prose
 BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v")
 """Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""
 
+WITHOUT_TIMETABLE = {
+    "breadth_first": "This puzzle has no timetable by hand: it is also about when weights are gathered and gradients "
+    "are scattered, which a timetable of forwards and backwards does not say.",
+    "pipeline": "This puzzle has no timetable by hand: all microbatches go through each stage at once, so there is one "
+    "order only.",
+    "three_d": "This puzzle has no timetable by hand: it is also about collectives along tp and dp, which a timetable "
+    "of forwards and backwards does not say.",
+    "pipeline_fsdp": "This puzzle has no timetable by hand: it is about when weights are gathered and gradients are "
+    "scattered, which a timetable of forwards and backwards does not say.",
+}
+"""Why a puzzle on pipelines has none, in a sentence."""
+
 INSTALL = (
     "This puzzle needs numpy, so it is played in an installation: pip install training-puzzles, then puzzles start "
 )
@@ -67,6 +79,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "sources": [inline(source) for source in track.sources(puzzle)],
         "picture": picture_of(track, puzzle),
         "timetable": puzzle.slug in BY_HAND,
+        "no_timetable": WITHOUT_TIMETABLE.get(puzzle.slug, ""),
         "ranks": track.devices(puzzle),
     }
 

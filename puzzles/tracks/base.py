@@ -279,9 +279,13 @@ class Track(OpenTrack[P], ABC):
         with `colours` also takes one of them as `colour`."""
         return ""
 
-    def pictures(self, puzzle: P, kept: str, figures: Mapping[str, float]) -> Sequence[str]:
+    def pictures(self, puzzle: P, kept: str, figures: Mapping[str, float], colour: str = "layer") -> Sequence[str]:
         """All pictures of a kept run for a report, as SVG; some may be empty."""
-        return [self.picture(puzzle, kept)]
+        return [self.picture(puzzle, kept, **self.coloured(colour))]
+
+    def coloured(self, colour: str) -> dict[str, Any]:
+        """What the methods that draw are given for a `colour` that a player has chosen, where there is a choice."""
+        return {"colour": colour} if self.colours else {}
 
     def picture_text(self, puzzle: P, kept: str, width: int) -> str:
         """A kept run as lines of text for a terminal; empty if there is none. A track with `colours` also takes one of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,25 +17,20 @@ import pytest
 
 from puzzles.catalog.puzzle import END_OF_GAP
 from puzzles.catalog.schedule import PUZZLES
+from tests.support.chromium import IS_HERE, open_browser
 from tests.support.kernel import ROOT
 
 WHY = "needs the extra: pip install 'training-puzzles[browser]' (make browser); and chromium and chromedriver"
 if not all(map(find_spec, ("jupyterlab", "selenium"))):  # without importing them, which takes seconds
     pytest.skip(WHY, allow_module_level=True)
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER) and not os.environ.get("PUZZLES_BROWSER"), reason=WHY),
+    pytest.mark.skipif(not IS_HERE and not os.environ.get("PUZZLES_BROWSER"), reason=WHY),
 ]
 """PUZZLES_BROWSER=required makes a missing browser an error, as in CI."""
 
 PATIENCE = 60
 """Seconds to wait for anything that the browser should show."""
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1400,1000"
-).split()
 
 
 @pytest.fixture
@@ -74,13 +68,7 @@ def lab(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def page(lab: str, tmp_path: Path) -> Iterator[Page]:
-    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
-
-    options = ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"):
-        options.add_argument(flag)
-    browser = Chrome(options=options, service=ChromeService(executable_path=str(DRIVER)))
+    browser = open_browser(tmp_path / "profile", 1400, 1000)
     try:
         yield Page(browser, lab)
     finally:

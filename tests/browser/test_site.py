@@ -7,56 +7,43 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from PIL import Image, ImageStat
 
 from puzzles.site import links
+from tests.support.chromium import IS_HERE, complaints, open_browser
 from tests.support.site_server import SiteServer
 
-webdriver = pytest.importorskip(
+pytest.importorskip(
     "selenium.webdriver", reason="needs the extra: pip install 'training-puzzles[browser]' (make browser)"
 )
 
-from selenium.webdriver import ActionChains, Keys  # noqa: E402
-from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver.support.wait import WebDriverWait
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(os.environ.get("PUZZLES_SITE", ROOT / "site"))
 SOLUTIONS = ROOT / "solutions"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
 IS_REQUIRED = os.environ.get("PUZZLES_BROWSER") == "required"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
+    pytest.mark.skipif(not IS_HERE, reason="needs chromium and chromedriver on the PATH"),
     pytest.mark.skipif(not (IS_REQUIRED or SITE.is_dir()), reason="needs the built site: make site"),
 ]
 
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --force-color-profile=srgb --window-size=1280,900"
-).split()
 PATIENCE = 40
 """Seconds until a test gives up; it goes on as soon as what it waits for has come."""
+CONTRAST = (ROOT / "tests" / "support" / "contrast.js").read_text(encoding="utf-8")
 MOST_SECONDS, MOST_BYTES = 15, 15_000_000
 """The budget of the first visit: from opening to the first verdict, and all that is transferred, compressed."""
-
-
-def open_browser(folder: Path) -> Any:
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS, f"--user-data-dir={folder}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # selenium's own, about how it starts processes
-        return webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
 
 
 class Game:
@@ -115,7 +102,7 @@ class Game:
                                "document.querySelector('.cm-content').cmView.view.state.doc.toString()"))  # fmt: skip
 
     def complaints(self) -> list[str]:
-        return [entry["message"] for entry in self.browser.get_log("browser")]
+        return complaints(self.browser)
 
     def kept(self) -> dict[str, Any]:
         return dict(json.loads(self.script("return localStorage.getItem('training-puzzles') ?? '{}'")))
@@ -348,6 +335,74 @@ def test_solutions_are_exported_and_imported(game: Game, tmp_path: Path) -> None
     game.open("fsdp", "passed")
 
 
+CLUSTER = """
+from lib import referee
+from lib.planning import Job, Split, gpu, plan, transformer
+from lib.solver import solve
+
+found = solve(3, 5, forward=1.1, backward_weight=0.7, send=0.1, memory=3, effort=0.05, proof_seconds=0)
+print(found.span, found.makespan, referee(found.trace()).makespan)
+for row in str(found.table).splitlines():
+    print(row)
+made = plan(Job(transformer("llama-3-8b"), gpu("h100"), 8, 16, sequence=2048), Split(dp=4, pp=2))
+print(made.seconds, made.mfu, made.peak, len(made.trace.ranks))
+"""
+
+
+def test_the_solver_and_the_planner_say_the_same_in_the_browser(game: Game) -> None:
+    told = StringIO()
+    with redirect_stdout(told):
+        exec(CLUSTER, {})
+    wanted = told.getvalue().splitlines()
+    assert len(wanted) == 1 + 3 + 1
+    game.open("basic")
+    game.type(CLUSTER + solution("basic"))
+    game.until(lambda: "What it printed" in game.text(".verdict") and not game.is_running)
+    assert game.status == "passed"
+    printed = game.script("return [...document.querySelectorAll('.verdict details pre')].at(-1).textContent")
+    assert printed.splitlines() == wanted
+    assert game.complaints() == []
+
+
+def test_pictures_and_films_are_files_that_show_the_run(game: Game, tmp_path: Path) -> None:
+    game.open("gpipe")
+    game.type(solution("gpipe"))
+    game.until_status("passed")
+    game.until(lambda: game.script("return document.querySelector('.story').textContent"))
+    game.browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    files = {}
+    for name, ending in (("Picture (PNG)", "png"), ("Picture (SVG)", "svg"), ("Film of the run (GIF)", "gif")):
+        menu_item(game, name)
+        files[ending] = tmp_path / f"gpipe.{ending}"
+        game.until(files[ending].is_file)
+    width, height = is_svg_of_gpipe(files["svg"])
+    assert files["png"].read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    with Image.open(files["png"]) as png:
+        assert png.size == (2 * width, 2 * height)
+        assert len(png.convert("RGB").getcolors(1 << 24)) > 50
+        assert ImageStat.Stat(png.convert("L")).stddev[0] > 10
+    assert files["gif"].read_bytes().startswith(b"GIF89a")
+    with Image.open(files["gif"]) as gif:
+        assert gif.size == tuple(game.script("const c = document.querySelector('canvas'); return [c.width, c.height]"))
+        assert gif.n_frames == 60
+        shown = []
+        for number in (0, 29, 59):
+            gif.seek(number)
+            shown.append(gif.convert("RGB").resize((64, 64)).tobytes())
+        assert len(set(shown)) == 3
+        assert gif.info["duration"] == 2000, "the last frame stays"
+    assert game.complaints() == []
+
+
+def is_svg_of_gpipe(path: Path) -> tuple[int, int]:
+    """The size of the picture in pixels."""
+    picture = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    tips = ["".join(title.itertext()) for title in picture.iter("{http://www.w3.org/2000/svg}title")]
+    assert any(tip.startswith("rank 3: backward layer 7 b3") for tip in tips)
+    return round(float(picture.get("width", "0"))), round(float(picture.get("height", "0")))
+
+
 def test_tracks_that_need_an_installation_say_so(game: Game) -> None:
     game.go("ffn")
     assert "numpy" in game.text(".banner")
@@ -357,10 +412,21 @@ def test_tracks_that_need_an_installation_say_so(game: Game) -> None:
     assert "numpy" in game.text(".banner")
 
 
-def test_the_page_keeps_to_a_phones_width(game: Game) -> None:
+@contextmanager
+def phone(game: Game) -> Iterator[None]:
     metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     game.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
+        yield
+    finally:
+        game.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_page_keeps_to_a_phones_width(game: Game) -> None:
+    game.open("gpipe")
+    game.type(solution("gpipe"))
+    game.until_status("passed")
+    with phone(game):
         for fragment in ("zb_v", "gpipe", "ffn"):
             game.go(fragment)
             wide = game.script(
@@ -371,8 +437,25 @@ def test_the_page_keeps_to_a_phones_width(game: Game) -> None:
             assert wide == []
         game.open("gpipe", "passed")
         game.until(lambda: game.script("return document.querySelector('canvas').clientWidth") < 391)
-    finally:
-        game.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_on_a_phone_the_editor_comes_right_after_the_statement(game: Game) -> None:
+    """What there is to look up, such as the calls, comes after the editor."""
+    with phone(game):
+        for slug in ("gpipe", "zb_h1", "fsdp"):
+            game.go(slug)
+            places = game.script(
+                "const place = (one) => one.getBoundingClientRect();"
+                "const sheet = document.querySelector('.sheet'), code = place(document.querySelector('.work .code'));"
+                "const above = [...sheet.children].filter((one) => place(one).bottom <= code.top);"
+                "const calls = [...sheet.querySelectorAll('details')].map((one) => place(one).top - code.bottom);"
+                "return { calls, above: above.map((one) => one.tagName) };"
+            )
+            assert places["above"][0] == "DIV", "the statement"
+            assert "DETAILS" not in places["above"]
+            assert len(places["calls"]) >= 4
+            assert min(places["calls"]) >= 0
+            assert game.script("return document.querySelector('.calls').open") is False
 
 
 def test_everything_that_can_be_used_has_a_name(game: Game) -> None:
@@ -382,6 +465,62 @@ def test_everything_that_can_be_used_has_a_name(game: Game) -> None:
         used = [node for node in nodes if node.get("role", {}).get("value") in ("button", "link", "textbox", "slider")]
         assert len(used) > 5
         assert [node for node in used if not node.get("name", {}).get("value", "").strip()] == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_text_has_enough_contrast(game: Game, theme: str) -> None:
+    # What is moving or fading in is not measured.
+    still = {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
+    game.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", still)
+    if game.script("return document.documentElement.dataset.theme") != theme:
+        game.find("#light").click()
+    texts: dict[str, list[dict[str, Any]]] = {}
+
+    def look(where: str) -> None:
+        assert game.script("return document.documentElement.dataset.theme") == theme
+        texts[where] = game.script(CONTRAST)
+
+    game.go("")
+    look("map")
+    game.go("ffn")
+    look("ffn")
+    game.open("one_f_one_b")
+    game.type(f"# A comment\ntext, number, yes = 'text', 12.5, True\n{solution('one_f_one_b')}")
+    game.until_status("passed")
+    game.until(lambda: game.text(".story"))
+    game.find("#byhand").click()
+    game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing") == "64")
+    game.find("#readcode").click()
+    game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing") == "0")
+    game.script("for (const one of document.querySelectorAll('details')) one.open = true")
+    game.script("document.querySelector('.hints button').click()")
+    look("passed")
+    for colour in ("microbatch", "operation"):
+        game.script("const by = document.querySelector('#colour'); by.value = arguments[0]; by.onchange()", colour)
+        look(colour)
+    game.open("ddp")
+    game.type(solution("ddp").replace("model.forward(layer,", "model.forward(layer + 1,"))
+    game.until_status("failed")
+    game.find(".cm-content").send_keys(Keys.CONTROL, "a")
+    game.until(lambda: game.script("return document.querySelector('.cm-selectionBackground') !== null"))
+    look("failed")
+    game.type(solution("ddp").replace("del activations[layer], grad_activations[layer + 1]", "pass"))
+    game.until_status("over_target")
+    look("over target")
+    game.script("location.hash = 'no_such_puzzle'")
+    game.until(lambda: "no puzzle" in game.text("#toast.shown"))
+    game.until(lambda: game.script("return getComputedStyle(document.querySelector('#toast')).opacity") == "1")
+    look("toast")
+    assert {where: len(found) > 20 for where, found in texts.items()} == dict.fromkeys(texts, True)
+    assert any("forward" in one["words"] for one in texts["passed"] if one["path"].startswith("SPAN"))
+    faint = {
+        (one["path"], one["words"], round(one["ratio"], 2), where)
+        for where, found in texts.items()
+        for one in found
+        if one["ratio"] < one["least"]
+    }
+    assert sorted(faint) == []
+    game.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_it_works_without_a_network_after_the_first_visit(game: Game) -> None:

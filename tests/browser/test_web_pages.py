@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,51 +10,36 @@ import pytest
 
 from docs import gallery
 from drawing import Timeline, draw, save
-from lib import run
+from lib import Setting, run
 from puzzles.catalog.schedule import PUZZLES
+from tests.support.chromium import IS_HERE, complaints, open_browser
+from tests.support.schedules.folded import Plan, trained
 
-webdriver = pytest.importorskip(
+pytest.importorskip(
     "selenium.webdriver", reason="needs the extra: pip install 'training-puzzles[browser]' (make browser)"
 )
 
-from selenium.webdriver import ActionChains, Keys  # noqa: E402
-from selenium.webdriver.common.actions import interaction  # noqa: E402
-from selenium.webdriver.common.actions.action_builder import ActionBuilder  # noqa: E402
-from selenium.webdriver.common.actions.pointer_input import PointerInput  # noqa: E402
-from selenium.webdriver.support.select import Select  # noqa: E402
-from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver.common.actions import interaction
+from selenium.webdriver.common.actions.action_builder import ActionBuilder
+from selenium.webdriver.common.actions.pointer_input import PointerInput
+from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.wait import WebDriverWait
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
+    pytest.mark.skipif(not IS_HERE, reason="needs chromium and chromedriver on the PATH"),
 ]
 
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --force-color-profile=srgb --window-size=1200,900"
-).split()
 PATIENCE = 20
 """Seconds until a test gives up; it goes on as soon as what it waits for has come."""
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # selenium's own, about how it starts processes
-        driver = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
+    driver = open_browser(tmp_path_factory.mktemp("profile"), 1200)
     yield driver
     driver.quit()
-
-
-def complaints(browser: Any) -> list[str]:
-    return [entry["message"] for entry in browser.get_log("browser")]
 
 
 class Page:
@@ -128,6 +111,24 @@ def test_the_keyboard_alone_shows_what_an_operation_needs(gpipe: Page) -> None:
     gpipe.press(Keys.ESCAPE)
     gpipe.until(lambda: gpipe.data("chosen") == "-1")
     assert complaints(gpipe.browser) == []
+
+
+def test_ranks_that_share_a_row_are_one_place_to_go(browser: Any, tmp_path: Path) -> None:
+    """Ten pipelines of two stages are two rows, with the messages of the first."""
+    setting = Setting(mesh={"dp": 10, "pp": 2})
+    trace = run(trained(Plan(interleaved=True)), 2, 20, 20, setting=setting).trace
+    page = Page(browser, tmp_path, draw(trace, critical=True))
+    page.press(Keys.ARROW_RIGHT)
+    page.until(lambda: page.told().startswith("rank 0 (like ranks 2, 4, 6, 8, 10, 12, 14, 16, 18): forward layer 0 b0"))
+    page.press(Keys.ARROW_RIGHT, "u")
+    page.until(lambda: page.told().startswith("rank 1 (like ranks 3, 5, 7,"))
+    assert [name.partition(" (")[0] for name in page.named("needs")] == ["rank 0"]
+    page.press(Keys.ARROW_DOWN)  # there is no third row
+    page.until(lambda: page.told().startswith("rank 1 (like"))
+    page.press("c")
+    page.until(lambda: browser.find_element("id", "critical").get_attribute("aria-pressed") == "true")
+    assert "10" in browser.find_element("css selector", "pre").get_attribute("textContent")
+    assert complaints(browser) == []
 
 
 def test_zoom_and_pan_keep_to_the_run(gpipe: Page) -> None:

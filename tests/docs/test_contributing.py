@@ -50,6 +50,8 @@ ANSWERS = {
     "lib/planning/best.py": "def ",
     "lib/layout/planning/exact.py": "def plan",
     "lib/layout/planning/peak.py": "class Timeline",
+    "drawing/runs/rows.py": "kinds_of",
+    "lib/runtime/nested.py": "run_nested",
     "lib/layout/program/jax_primitives.py": "dot_general",
     "drawing/layouts/propagation.py": "def draw_propagation",
     "drawing/runs/colouring.py": "PAINTS",

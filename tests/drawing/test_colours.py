@@ -109,7 +109,7 @@ def test_by_operation_forward_and_both_halves_have_one_colour_each(halves: Trace
 
 def first_line(scene: Scene, mark: Any, scale: Scale) -> str:
     """The bold text of a box, from top to bottom."""
-    labels = draw_text(mark, glyph_of(mark.op.name), frame_of(mark, scale), PAPER, scene.colouring)
+    labels = draw_text(mark, glyph_of(mark.op.name), frame_of(mark, scene, scale), PAPER, scene.colouring)
     return "".join(label.shape.text for label in labels)  # type: ignore[attr-defined]
 
 
@@ -117,7 +117,7 @@ def first_line(scene: Scene, mark: Any, scale: Scale) -> str:
 @pytest.mark.parametrize("colour", NEW)
 def test_of_32_microbatches_every_box_keeps_its_number(colour: str) -> None:
     scene = scene_of(trace_of(one_f_one_b, 4, 32, 4), colour=colour)
-    scale = Scale(scene.end, 4)
+    scale = Scale.of(scene)
     boxes = [mark for mark in scene.marks if mark.op.name in ("forward", "backward")]
     wrong = [
         mark.op for mark in boxes if not re.fullmatch(rf"{min(mark.op.batches)}[FB]?", first_line(scene, mark, scale))

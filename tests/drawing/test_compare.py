@@ -70,7 +70,7 @@ def test_runs_of_different_ranks_can_be_compared() -> None:
     def nothing(model: Model) -> None:
         """Idle."""
 
-    picture = draw_compare(run(nothing, 1, 1, 1), run(nothing, 1, 1, 20), critical=True, dark=True)
+    picture = draw_compare(run(nothing, 1, 1, 1), run(nothing, 1, 1, 12), critical=True, dark=True)
     assert texts(picture).count("rank 0") == 4
 
 

@@ -17,6 +17,7 @@ import chalk
 import pytest
 
 import drawing
+from docs import gallery
 from drawing import draw, draw_group, draw_network, draw_value, save, svg
 from drawing.runs.axis import LEFT, Scale
 from drawing.runs.legend import draw_legend
@@ -66,7 +67,7 @@ def tips(picture: Any) -> list[str]:
 
 
 def marks(picture: Any) -> list[str]:
-    return [tip for tip in tips(picture) if re.match(r"rank \d+: .*, t=", tip)]
+    return [tip for tip in tips(picture) if re.match(r"rank \d+(?: \(like .*?\))?: .*, t=", tip)]
 
 
 def paths(picture: Any, attribute: str, value: str) -> list[ET.Element]:
@@ -278,6 +279,7 @@ async def wait_for_ever(model: Model) -> None:
         (many, (1, 1, 1)),
         (gather_and_forward, (130, 1, 2)),
         (gather_and_forward, (2, 1, 64)),
+        (gallery.staircase, (1, 1, 40)),
         pytest.param(gather_and_forward, (1, 1, 300), marks=pytest.mark.slow),
         (pizza, (1, 1, 4)),
         (wait_for_ever, (1, 1, 2)),
@@ -286,7 +288,7 @@ async def wait_for_ever(model: Model) -> None:
 def test_any_run_is_drawn_finished_or_not(schedule: Callable[[Model], Any], size: tuple[int, int, int]) -> None:
     trace = run(schedule, *size).trace
     picture = draw(trace)
-    assert len(marks(picture)) == sum(len(trace.events(rank)) for rank in range(size[2]))
+    assert len(marks(picture)) == sum(len(trace.events(row.lane.rank)) for row in scene_of(trace).rows.every)
     assert svg(picture) == svg(draw(trace))
 
 

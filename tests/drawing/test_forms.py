@@ -16,7 +16,7 @@ from drawing import Timeline, draw, draw_pareto, save, text
 from drawing.export.files import OF_A_RUN
 from drawing.export.html import web_page
 from drawing.export.perfetto import viewer_json
-from drawing.runs.dependencies import collective_groups, needs
+from drawing.runs.dependencies import needs
 from drawing.runs.scene import scene_of
 from lib import Model, PuzzleError, run
 from puzzles.catalog.schedule import PUZZLES
@@ -72,8 +72,8 @@ def test_text_has_a_lane_for_each_rank_and_says_what_is_idle() -> None:
 def test_text_of_runs_that_are_hard_to_draw() -> None:
     assert "rank 0 ." in text(run(nothing, 2, 2, 2))
     assert "Not finished" in text(run(nothing, 2, 2, 2))
-    many = text(run(gallery.gathered, 1, 1, 300), width=60)
-    assert "and 172 more ranks" in many
+    many = text(run(gallery.staircase, 1, 1, 130), width=60)
+    assert "and 2 more ranks" in many
     assert len(text(run(gallery.forward_often, 1, 1, 4)).splitlines()[4]) <= 100
 
 
@@ -143,8 +143,7 @@ def test_a_receive_needs_its_send_and_a_collective_its_group() -> None:
     found = needs(scene)
     receive = next(mark for mark in scene.marks if mark.op.name == "receive")
     assert described(scene, found[receive.number]) == ["1 pass_to None"]
-    assert len(collective_groups(scene)) == 12
-    assert {len(group) for group in collective_groups(scene)} == {16}
+    assert [len(tie.members) for tie in scene.ties] == [16] * 12
 
 
 def test_nothing_needs_what_comes_later() -> None:

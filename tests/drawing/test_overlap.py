@@ -58,7 +58,7 @@ def test_computation_is_idle_while_it_awaits_a_call(scene: Scene) -> None:
     assert first.awaited is not None
     assert first.awaited.op.name == "allgather"
     assert first.awaited.op.layer == 0
-    assert "awaits its all-gather layer 0" in describe_gap(first, scene.lanes[0], scene)
+    assert "awaits its all-gather layer 0" in describe_gap(first, "rank 0", scene)
 
 
 def test_memory_is_shown_at_the_clock_of_its_rank(scene: Scene) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from puzzles.site import npm
 from puzzles.site.__main__ import main
@@ -14,13 +15,40 @@ from puzzles.site.licences import licences
 from puzzles.site.npm import PAGE, SiteError, require_node
 
 
-def test_without_node_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_without_node_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert main([str(tmp_path / "site")]) == 1
-    said = capsys.readouterr().err
+    result = CliRunner().invoke(main, [str(tmp_path / "site")])
+    assert (result.exit_code, result.stdout) == (1, "")
+    said = result.stderr
     assert len(said.splitlines()) == 1
     assert all(fact in said for fact in ("node", "install", "18", "npm"))
     assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["-p"], "-p"), (["--port", "8000"], "'--port'"), (["one", "two"], "argument (two)")]
+)
+def test_what_it_does_not_know_is_refused_and_makes_no_folder(
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "--help" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_folder_for_the_site(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    result = CliRunner().invoke(main, [str(tmp_path / "mine.txt")])
+    assert (result.exit_code, "is a file" in result.output) == (2, True)
+
+
+def test_the_help_says_what_is_built_and_what_it_needs() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    assert all(fact in result.output for fact in ("FOLDER", "Node.js", "TRAINING_PUZZLES_FOLDERS"))
 
 
 def test_an_old_node_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.site.in_browser import api
-from puzzles.site.listing import BY_HAND, listing
+from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing
 from tests.test_imports import ROOT
 
 
@@ -84,6 +84,28 @@ async def test_code_becomes_a_timetable_and_that_becomes_code_with_the_same_time
     assert again["measures"][0] == verdict["measures"][0]
     assert again["status"] == "passed"
     assert any("works only at the shown size" in note for note in again["notes"])
+
+
+def test_a_pipeline_without_a_timetable_says_why() -> None:
+    pipelines = {slug for slug in PUZZLES if "pipeline" in PUZZLES[slug].goal.family}
+    assert pipelines == {*BY_HAND, *WITHOUT_TIMETABLE}
+    shown = listing()["puzzles"]
+    assert [slug for slug in shown if shown[slug]["timetable"]] == [slug for slug in shown if slug in BY_HAND]
+    assert {slug for slug in shown if "no timetable by hand: " in shown[slug]["no_timetable"]} == {*WITHOUT_TIMETABLE}
+
+
+async def test_the_solver_and_the_planner_work_in_the_editor() -> None:
+    """Where a loop is running already, as in the browser."""
+    text = solution("basic") + (
+        "from lib import referee\nfrom lib.solver import solve\n"
+        "found = solve(2, 3, memory=2, effort=0.05, proof_seconds=0)\n"
+        "print(referee(found.trace()).makespan - found.makespan)\n"
+        "from lib.planning import Job, Split, gpu, plan, transformer\n"
+        "made = plan(Job(transformer('llama-3-8b'), gpu('h100'), 4, 6, sequence=1024), Split(dp=2, pp=2))\n"
+        "print(len(made.trace.ranks))\n"
+    )
+    verdict = await ask("judge", "basic", text)
+    assert (verdict["status"], verdict["printed"]) == ("passed", ["0.0", "2"])
 
 
 async def test_a_draft_says_what_is_missing_and_where_a_cell_may_go() -> None:

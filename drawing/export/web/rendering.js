@@ -5,7 +5,8 @@ const $ = (id) => root.querySelector(`#${id}`);
 const canvas = $("timeline"), pen = canvas.getContext("2d"), page = document.documentElement;
 const LEFT = page.clientWidth < 500 ? 48 : 62, RIGHT = 14, AXIS = run.bands.length ? 42 : 26, HEAD = 42, UNIT = 20, SECONDS = 12;
 const INVITATION = "Point at an operation, tap it, or press Tab and the arrow keys, to see what it needs and what needs it.";
-// Each rank has a row for computation, and a lower one for each stream beside it.
+// A `rank` here is a row of the picture: one rank, or several that do the same.
+// It has a row for computation, and a lower one for each stream beside it.
 const BESIDE = 0.45, streams = run.streams.length, rowsHigh = 1 + BESIDE * (streams - 1);
 const compute = Math.max(6, Math.min(46, 700 / run.ranks / rowsHigh)), pitch = compute * rowsHigh, strip = compute * 1.1;
 const lane = pitch * 0.8, beside = streams > 1 ? (lane - compute * 0.8) / (streams - 1) : 0;
@@ -117,11 +118,12 @@ function drawAxis() {
   }
   const every = Math.max(1, Math.ceil(11 / pitch)), size = Math.min(12, Math.max(9, compute * 0.5));
   for (let rank = 0; rank < run.ranks; rank += every) {
-    write(`rank ${rank}`, LEFT - 10, top(rank) + streamHeight(0) / 2, size, paint("soft"), "right");
+    const name = run.labels[rank], fits = Math.min(size, (LEFT - 10) / name.length / 0.56);
+    write(name, LEFT - 10, top(rank) + streamHeight(0) / 2, fits, paint("soft"), "right");
     if (beside >= 9) run.streams.forEach((name, n) => {
       if (n) write(name, LEFT - 10, top(rank) + streamTop(n) + streamHeight(n) / 2, 9.5, paint("soft"), "right");
     });
-    write(`rank ${rank}`, LEFT - 10, floorOf(rank) - strip / 2, size, paint("soft"), "right");
+    write(name, LEFT - 10, floorOf(rank) - strip / 2, fits, paint("soft"), "right");
   }
   const most = run.memory.most.toLocaleString("en");
   write(`memory in elements, all ranks on one scale up to ${most}`, LEFT, floorOf(-1) - 26, 12, paint("soft"), "left");

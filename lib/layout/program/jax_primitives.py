@@ -44,7 +44,6 @@ NEXT: Mapping[str, str] = {
 
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 """Primitives that compare, in the order of RELATIONS."""
-ZERO, ONE = (Known(np.full((), number, np.float32)) for number in (0, 1))
 FLIPPED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
 IDENTITY = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0, "maximum": -np.inf, "minimum": np.inf}
 
@@ -85,6 +84,10 @@ def unary(kind: str) -> Handler:
     return lambda importer, _, inputs: importer.add(kind, importer.plain(inputs[0]))
 
 
+def scalar(number: int) -> Known:
+    return Known(np.full((), number, np.float32))
+
+
 def logical(kind: str) -> Handler:
     """Of masks, which are 0 and 1."""
 
@@ -92,7 +95,7 @@ def logical(kind: str) -> Handler:
         if any(isinstance(x, Known) and x.array.dtype != bool for x in inputs):
             raise LayoutError("it is supported only for masks, not for the bits of whole numbers")
         if kind == "not":
-            return combined(importer, "compare", inputs[0], ZERO, relation="equal")
+            return combined(importer, "compare", inputs[0], scalar(0), relation="equal")
         return combined(importer, kind, *inputs)
 
     return handler
@@ -132,7 +135,7 @@ def _convert(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
     if kind in "iu" and op is not None and not is_mask:
         raise LayoutError("numbers that are computed cannot become whole numbers; compute them outside")
     if kind == "b" and not is_mask:
-        return combined(importer, "compare", inputs[0], ZERO, relation="not_equal")
+        return combined(importer, "compare", inputs[0], scalar(0), relation="not_equal")
     return inputs[0]
 
 
@@ -158,7 +161,7 @@ def _select(importer: Importer, settings: Settings, inputs: list[Value]) -> Valu
         if isinstance(mask, Known):
             mask = Known(np.logical_not(mask.array))
         else:
-            mask = combined(importer, "compare", mask, ZERO, relation="equal")
+            mask = combined(importer, "compare", mask, scalar(0), relation="equal")
         chosen, other = other, chosen
     names = importer.operand(other, len(shape)), importer.operand(mask, len(shape))
     return importer.add("select", importer.in_full(chosen, shape), *names)
@@ -266,7 +269,7 @@ def _gather(importer: Importer, settings: Settings, inputs: list[Value]) -> Valu
 
 def _erfc(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     negative = importer.add("negative", importer.add("erf", importer.plain(inputs[0])).name)
-    return combined(importer, "add", negative, ONE)
+    return combined(importer, "add", negative, scalar(1))
 
 
 def _abs(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:

@@ -46,6 +46,7 @@ export class PuzzlePage {
     });
     if (this.shared) return;
     this.tools.append(button("Start over", () => this.startOver()));
+    if (puzzle.no_timetable) this.tools.after(h("p", { class: "aside" }, puzzle.no_timetable));
     if (puzzle.timetable) this.tools.append(button("By hand", () => this.byHand(), { id: "byhand", "aria-expanded": "false" }));
   }
 
@@ -162,11 +163,12 @@ export class PuzzlePage {
 
 // What there is to read: the statement, what is new, the calls, the hints one by one, the idea behind it.
 export function sheet(puzzle) {
+  const wide = !matchMedia("(max-width: 900px)").matches; // on a phone the calls are to be looked up
   return h("aside", { class: "sheet", "aria-label": "The puzzle" },
     h("div", { html: puzzle.statement }),
     puzzle.setting.length ? settingTable(puzzle.setting) : "",
     puzzle.picture ? figure(puzzle) : "",
-    ...puzzle.sections.map((section) => h("details", { open: true, class: "calls" }, h("summary", {}, section.title),
+    ...puzzle.sections.map((section) => h("details", { open: wide, class: "calls" }, h("summary", {}, section.title),
       h("dl", {}, section.lines.flatMap(([line, meaning]) => [h("dt", {}, h("code", {}, line)), meaning ? h("dd", { html: meaning }) : ""])))),
     hintsOf(puzzle),
     ...puzzle.background.map(([title, html]) => h("details", {}, h("summary", {}, title), h("div", { html }))),

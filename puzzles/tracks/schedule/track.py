@@ -219,10 +219,12 @@ class Schedules(Track[SchedulePuzzle]):
 
         return timeline(parse_trace(kept), puzzle.title, judged, colour) if kept else ""
 
-    def pictures(self, puzzle: SchedulePuzzle, kept: str, figures: Mapping[str, float]) -> Sequence[str]:
+    def pictures(
+        self, puzzle: SchedulePuzzle, kept: str, figures: Mapping[str, float], colour: str = "layer"
+    ) -> Sequence[str]:
         from .pictures import pareto
 
-        return [self.picture(puzzle, kept), pareto(parse_trace(kept), puzzle) if figures else ""]
+        return [self.picture(puzzle, kept, colour=colour), pareto(parse_trace(kept), puzzle) if figures else ""]
 
     def picture_text(self, puzzle: SchedulePuzzle, kept: str, width: int, colour: str = "layer") -> str:
         from .pictures import timeline_text

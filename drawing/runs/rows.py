@@ -1,0 +1,192 @@
+"""The rows of a picture: one for each rank; of more than 16 ranks, one for all ranks that do the same, with a count.
+
+Two ranks share a row if, one operation after the other, the following is equal:
+
+- the operation, its layer, its training step, whether it is computed again, when it starts and ends, in which stream,
+  when its call was made and awaited;
+- its microbatches, except for their numbers: each rank's are numbered in the order in which they occur on it;
+- of a message: its tag, when it was sent and read, and the row of the rank at the other end;
+- of a collective: how many of its members are in each row;
+- of a wait: when it is, and the operation that ended it, with the row of its rank;
+
+and if their memory, by kind, is equal at all times. So an arrow or a line between two rows stands for one at each of
+their ranks. The rows are found by refinement: beginning with ranks whose own operations are equal, a row is split as
+long as its ranks differ in the rows of those that they communicate with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from drawing.number_text import ranks_text
+from lib import COLLECTIVES, group_of
+
+from .marks import Gap, Lane, Link, Mark, Tie
+
+MOST_APART = 16
+"""In a picture of at most so many ranks, each has a row of its own."""
+
+Waits = Sequence[Mapping[int, tuple[int, int]]]
+"""By rank and place of an event: rank and place of the event that it waited for."""
+
+
+class Row(NamedTuple):
+    """One row: its ranks, which do what the `lane` of the first one shows."""
+
+    lane: Lane
+    ranks: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        """'rank 0', 'rank 0 x64'."""
+        return f"rank {self.lane.rank}{f' x{len(self.ranks)}' if len(self.ranks) > 1 else ''}"
+
+    @property
+    def all(self) -> str:
+        """'rank 0', 'ranks 0-63': who has what all of them have."""
+        return ranks_text(self.ranks)
+
+    @property
+    def first(self) -> str:
+        """'rank 0', 'rank 0 (like ranks 1-63)': who has what differs in the numbers of peers or of microbatches."""
+        like = f" (like {ranks_text(self.ranks[1:])})" if len(self.ranks) > 1 else ""
+        return f"rank {self.lane.rank}{like}"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a picture, from top to bottom, in the order of their first ranks."""
+
+    every: tuple[Row, ...]
+    places: tuple[int, ...]
+    """By rank: the number of its row."""
+    _all_lanes: Sequence[Lane]
+
+    @property
+    def are_shared(self) -> bool:
+        """True if a row stands for several ranks."""
+        return len(self.every) < len(self.places)
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """The lanes that are drawn."""
+        return tuple(row.lane for row in self.every)
+
+    @property
+    def marks(self) -> Iterator[Mark]:
+        """The operations that are drawn."""
+        return (mark for row in self.every for mark in row.lane.marks)
+
+    def of(self, rank: int) -> Row:
+        """The row of a rank."""
+        return self.every[self.places[rank]]
+
+    def is_above(self, partner: int | None, rank: int) -> bool:
+        """True if the `partner` of a rank, if it has one, is in a row above it."""
+        return partner is not None and self._place(partner) < self.places[rank]
+
+    def _place(self, rank: int) -> int:
+        """The number of a row, also of a rank that a wrong run names but that does not exist."""
+        return self.places[rank] if 0 <= rank < len(self.places) else rank
+
+    def shown(self, mark: Mark) -> Mark:
+        """The operation that is drawn for this one: that of the first rank of its row."""
+        own, lane = self._all_lanes[mark.rank], self.of(mark.rank).lane
+        return mark if own is lane else lane.marks[mark.number - own.marks[0].number]
+
+    def links(self, links: Iterable[Link]) -> tuple[Link, ...]:
+        """The messages that are drawn: those of a drawn rank to another row."""
+        return tuple(
+            link
+            for link in links
+            if self.of(link.source).lane.rank == link.source
+            and (len(self.of(link.source).ranks) == 1 or self.places[link.source] != self.places[link.target])
+        )
+
+    def ties(self, ties: Iterable[Tie]) -> tuple[Tie, ...]:
+        """The collectives that are drawn: each once, its members being drawn operations, from top to bottom."""
+        found: dict[tuple[int, ...], Tie] = {}
+        for tie in ties:
+            shown = {mark.number: mark for mark in map(self.shown, tie.members)}
+            numbers = tuple(sorted(shown))
+            found.setdefault(numbers, tie._replace(members=tuple(shown[number] for number in numbers)))
+        return tuple(found.values())
+
+
+def rows_of(lanes: Sequence[Lane], links: Sequence[Link], ties: Sequence[Tie], waits: Waits, shared: bool) -> Rows:
+    """The rows of a run; without `shared`, and of at most 16 ranks, one for each."""
+    many = shared and len(lanes) > MOST_APART
+    kinds = kinds_of(lanes, links, ties, waits) if many else range(len(lanes))
+    members: dict[int, list[int]] = {}
+    for rank, kind in enumerate(kinds):
+        members.setdefault(kind, []).append(rank)
+    numbers = {kind: number for number, kind in enumerate(members)}
+    rows = tuple(Row(lanes[ranks[0]], tuple(ranks)) for ranks in members.values())
+    return Rows(rows, tuple(numbers[kind] for kind in kinds), lanes)
+
+
+def kinds_of(lanes: Sequence[Lane], links: Sequence[Link], ties: Sequence[Tie], waits: Waits) -> list[int]:
+    """By rank: a number, which is the same for ranks that share a row."""
+    other_end = {link.send.number: link.received for link in links}
+    other_end |= {link.receive.number: link.sent for link in links if link.receive is not None}
+    tie_at = {mark.number: number for number, tie in enumerate(ties) for mark in tie.members}
+    at = {(mark.rank, mark.place): mark for lane in lanes for mark in lane.marks}
+    causes = [{place: at[cause] for place, cause in waits[lane.rank].items()} for lane in lanes]
+    own = [own_part(lane, other_end, causes[lane.rank]) for lane in lanes]
+    peers = [peers_of(lane, causes[lane.rank], len(lanes)) for lane in lanes]
+    joined = [[tie_at.get(mark.number) for mark in lane.marks] for lane in lanes]
+    kinds, before = numbered(own), 0
+    while before < (before := len(set(kinds))) < len(lanes):
+        meetings = numbered([tuple(sorted(kinds[mark.rank] for mark in tie.members)) for tie in ties])
+        kinds = numbered(
+            [
+                (
+                    kinds[rank],
+                    tuple(kinds[peer] for peer in peers[rank]),
+                    tuple(None if tie is None else meetings[tie] for tie in joined[rank]),
+                )
+                for rank in range(len(lanes))
+            ]
+        )
+    return kinds
+
+
+def numbered(things: Iterable[Hashable]) -> list[int]:
+    """For each thing a number; equal things have the same."""
+    found: dict[Hashable, int] = {}
+    return [found.setdefault(thing, len(found)) for thing in things]
+
+
+def own_part(lane: Lane, other_end: Mapping[int, float | None], causes: Mapping[int, Mark]) -> Hashable:
+    """What can be compared of a rank without knowing which ranks are equal."""
+    batches: dict[int, int] = {}
+    first = lane.marks[0].number if lane.marks else 0
+    events = tuple(own_event(mark, batches, other_end, causes.get(mark.place)) for mark in lane.marks)
+    return events, tuple(own_gap(gap, first) for gap in lane.gaps), lane.memory
+
+
+def own_event(
+    mark: Mark, batches: dict[int, int], other_end: Mapping[int, float | None], cause: Mark | None
+) -> Hashable:
+    """An operation without numbers of ranks; its microbatches are numbered in the order in which they occur."""
+    op = mark.op
+    seen = frozenset(batches.setdefault(batch, len(batches)) for batch in sorted(op.batches))
+    group = group_of(op) if op.name in COLLECTIVES else None
+    when = (mark.start, mark.end, mark.called, mark.awaited, other_end.get(mark.number))
+    why = cause and (cause.op.name, cause.op.layer, cause.start)
+    facts = (mark.stream, mark.step, mark.again, mark.memory, mark.tag, group and len(group))
+    return op.name, op.layer, seen, when, facts, why
+
+
+def own_gap(gap: Gap, first: int) -> Hashable:
+    """Idle time; events by their number on the rank."""
+    return gap.start, gap.end, *(mark and mark.number - first for mark in (gap.before, gap.awaited))
+
+
+def peers_of(lane: Lane, causes: Mapping[int, Mark], ranks: int) -> list[int]:
+    """The ranks at the other end of messages and of waits, in order."""
+    partners = (mark.partner for mark in lane.marks)
+    found = [partner for partner in partners if partner is not None and 0 <= partner < ranks]
+    return found + [causes[mark.place].rank for mark in lane.marks if mark.place in causes]

@@ -1,0 +1,302 @@
+"""Of more than 16 ranks, those that do the same share a row of a picture, and no others."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+import drawing
+from drawing.export.html import run_data, web_page
+from drawing.runs.captions import SHARED, describe_run
+from drawing.runs.marks import Mark
+from drawing.runs.scene import Scene, scene_of
+from lib import Model, Setting, run
+from lib.schedules import one_f_one_b, pipeline
+from solutions.ddp import ddp
+from tests.support.schedules import shards
+from tests.support.schedules.folded import Plan, trained
+
+SVG = "{http://www.w3.org/2000/svg}"
+MANY = 20
+
+
+@pytest.fixture(scope="module")
+def replicas() -> Scene:
+    """Data parallelism on 64 ranks, each with a microbatch of its own."""
+    return scene_of(run(ddp, 2, 64, 64).trace)
+
+
+@pytest.fixture(scope="module")
+def mesh() -> Scene:
+    """Eight pipelines of eight stages, with their optimizer states sharded."""
+    return scene_of(run(trained(Plan(1, interleaved=True)), 8, 32, 64, setting=Setting(mesh={"dp": 8, "pp": 8})).trace)
+
+
+def ranks(scene: Scene) -> list[tuple[int, ...]]:
+    return [row.ranks for row in scene.rows.every]
+
+
+def rows(schedule: Callable[[Model], Any], many: int = MANY, setting: Setting | None = None) -> list[tuple[int, ...]]:
+    """The ranks of each row, for a schedule that need not train anything."""
+    return ranks(scene_of(run(schedule, 2, many, many, setting=setting or Setting()).trace))
+
+
+def texts(picture: Any) -> list[str]:
+    return ["".join(node.itertext()) for node in ET.fromstring(drawing.svg(picture)).iter(f"{SVG}text")]
+
+
+def tips(picture: Any) -> list[str]:
+    return [node.text or "" for node in ET.fromstring(drawing.svg(picture)).iter(f"{SVG}title")][1:]
+
+
+# --- What shares a row ---
+
+
+def test_replicas_share_one_row(replicas: Scene) -> None:
+    assert ranks(replicas) == [tuple(range(64))]
+
+
+def test_each_stage_of_equal_pipelines_has_a_row(mesh: Scene) -> None:
+    assert ranks(mesh) == [tuple(range(stage, 64, 8)) for stage in range(8)]
+
+
+def test_stages_of_one_pipeline_share_nothing() -> None:
+    trace = run(pipeline(one_f_one_b(20, 2)), 20, 2, 20).trace
+    assert ranks(scene_of(trace)) == [(rank,) for rank in range(20)]
+
+
+@pytest.mark.parametrize(("many", "expected"), [(16, 16), (17, 1)])
+def test_sixteen_ranks_still_have_a_row_each(many: int, expected: int) -> None:
+    assert len(rows(forward_once, many)) == expected
+
+
+def test_a_row_shows_what_each_of_its_ranks_does(mesh: Scene) -> None:
+    """Told apart from how rows are found: every rank's operations, against those of the first in its row."""
+
+    def seen(mark: Mark) -> tuple[object, ...]:
+        peer = None if mark.partner is None else mesh.rows.places[mark.partner]
+        return mark.op.name, mark.op.layer, len(mark.op.batches), mark.start, mark.end, mark.memory, peer
+
+    for row in mesh.rows.every:
+        for rank in row.ranks:
+            assert [seen(mark) for mark in mesh.lanes[rank].marks] == [seen(mark) for mark in row.lane.marks]
+
+
+def forward_once(model: Model) -> None:
+    model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
+
+
+def late(model: Model) -> None:
+    if model.rank == 7:
+        model.forward(1, model.get_activation([model.rank]), model.load_weights(1)[0])
+    forward_once(model)
+
+
+def other_layer(model: Model) -> None:
+    layer = int(model.rank == 7)
+    model.forward(layer, model.get_activation([model.rank]), model.load_weights(layer)[0])
+
+
+def more_batches(model: Model) -> None:
+    batches = [model.rank, 0] if model.rank == 7 else [model.rank]
+    first, weight = model.get_activation(batches), model.load_weights(0)[0]
+    model.forward(0, first, weight)
+
+
+def same_batch_twice(model: Model) -> None:
+    weight = model.load_weights(0)[0]
+    for batch in (model.rank, 0 if model.rank != 7 else model.rank):
+        model.forward(0, model.get_activation([batch]), weight)
+
+
+def more_memory(model: Model) -> None:
+    if model.rank == 7:
+        model.weights["spare"] = model.load_weights(1)[0]
+    forward_once(model)
+
+
+@pytest.mark.parametrize("schedule", [late, other_layer, more_batches, same_batch_twice, more_memory])
+def test_one_rank_that_does_something_else_has_its_own_row(schedule: Callable[[Model], None]) -> None:
+    found = rows(schedule)
+    rest = tuple(rank for rank in range(MANY) if rank != 7)
+    # Batch 0 twice is what rank 0 does in `same_batch_twice`, so it is with rank 7.
+    assert found == ([(0, 7), rest[1:]] if schedule is same_batch_twice else [rest, (7,)])
+
+
+async def in_pairs(model: Model) -> None:
+    """Every even rank sends to the next one; rank 5 computes when it has the message."""
+    out = model.get_activation([model.rank])
+    if model.rank % 2 == 0:
+        await model.pass_to(model.rank + 1, out)
+    else:
+        got = await model.receive(model.rank - 1)
+        if model.rank == 5:
+            model.forward(0, got, model.load_weights(0)[0])
+
+
+def test_ranks_whose_peers_differ_have_different_rows() -> None:
+    """Rank 4 does just what the other senders do; but its message goes to a rank of another row."""
+    others = [rank for rank in range(MANY) if rank not in (4, 5)]
+    assert rows(in_pairs) == [tuple(others[::2]), tuple(others[1::2]), (4,), (5,)]
+
+
+def test_collectives_of_other_sizes_have_different_rows() -> None:
+    async def gather(model: Model) -> None:
+        group = tuple(range(2)) if model.rank < 2 else tuple(range(2, MANY))
+        await model.allreduce(model.fake_grad(0, [model.rank]), 0, group=group)
+
+    assert rows(gather, setting=Setting(mesh={"all": MANY})) == [(0, 1), tuple(range(2, MANY))]
+
+
+def test_collectives_with_members_of_other_rows_have_different_rows() -> None:
+    """Pairs sum their gradients. Both ranks of one pair have computed before, and one of another."""
+
+    async def average(model: Model) -> None:
+        first = model.rank - model.rank % 2
+        if model.rank in (4, 5, 7):
+            forward_once(model)
+        await model.allreduce(model.fake_grad(0, [model.rank]), 0, group=(first, first + 1))
+
+    rest = tuple(rank for rank in range(MANY) if rank not in (4, 5, 6, 7))
+    assert rows(average, setting=Setting(mesh={"all": MANY})) == [rest, (4, 5), (6,), (7,)]
+
+
+def test_measured_times_have_a_row_for_every_rank() -> None:
+    trace = run(forward_once, 1, MANY, MANY).trace
+    times = [[[0.0, 1.0 + rank] for _ in trace.events(rank)] for rank in range(MANY)]
+    labels = [text for text in texts(drawing.draw_replay(trace, times)) if text.startswith("rank ")]
+    assert labels == [f"rank {rank}" for rank in range(MANY)] * 2
+
+
+# --- What is drawn ---
+
+
+def test_a_picture_has_one_lane_and_one_strip_of_memory_with_the_count(replicas: Scene) -> None:
+    found = texts(drawing.draw(replicas.trace))
+    assert [text for text in found if text.startswith("rank ")] == ["rank 0 x64"] * 2
+    assert SHARED in found
+    assert "F0" in found
+
+
+def test_a_picture_without_shared_rows_says_nothing_of_them() -> None:
+    assert SHARED not in texts(drawing.draw(run(ddp, 2, 4, 4).trace))
+
+
+def test_tooltips_name_all_ranks_of_a_row(replicas: Scene, mesh: Scene) -> None:
+    found = tips(drawing.draw(replicas.trace))
+    assert "rank 0 (like ranks 1-63): forward layer 0 b0, t=0 to 1, 1,179,648 elements" in found
+    assert any(re.fullmatch(r"ranks 0-63: weights, at most [\d,]+ elements", tip) for tip in found)
+    like = "rank 1 (like ranks 9, 17, 25, 33, 41, 49, 57)"
+    assert any(tip.startswith(f"{like} idle, ") for tip in tips(drawing.draw(mesh.trace)))
+
+
+def test_tooltips_of_training_steps_name_all_ranks_of_a_row() -> None:
+    setting = Setting("slow", steps=4, task="local")
+    picture = drawing.draw(run(shards.local_sgd(2), 1, MANY, MANY, setting=setting).trace)
+    assert [tip.partition(",")[0] for tip in tips(picture) if ": step " in tip] == [
+        "ranks 0-19: step 1",
+        "ranks 0-19: step 3",
+    ]
+
+
+def test_arrows_are_those_of_the_first_replica(mesh: Scene) -> None:
+    """They go to the row of the rank that receives, and there are as many as one pipeline has messages."""
+    drawn = mesh.rows.links(mesh.links)
+    assert len(mesh.links) == 8 * len(drawn) > 0
+    assert all(link.source < 8 and abs(mesh.rows.places[link.target] - link.source) == 1 for link in drawn)
+
+
+def test_messages_between_ranks_of_a_row_have_no_arrow() -> None:
+    async def ring(model: Model) -> None:
+        await model.pass_to((model.rank + 1) % MANY, model.get_activation([model.rank]))
+        await model.receive((model.rank - 1) % MANY)
+
+    scene = scene_of(run(ring, 1, MANY, MANY).trace)
+    assert (ranks(scene), len(scene.links)) == ([tuple(range(MANY))], MANY)
+    assert scene.rows.links(scene.links) == ()
+    assert run_data(scene)["links"] == []
+    assert "rank 0 (like ranks 1-19): send to rank 1, t=0 to 0.2, 131,072 elements" in tips(drawing.draw(scene.trace))
+
+
+def test_a_message_that_nobody_reads_is_drawn_to_its_row() -> None:
+    async def unread(model: Model) -> None:
+        if model.rank:
+            await model.pass_to(0, model.get_activation([model.rank]))
+
+    scene = scene_of(run(unread, 1, MANY, MANY).trace)
+    assert ranks(scene) == [(0,), tuple(range(1, MANY))]
+    assert [(link.source, link.target, link.receive) for link in scene.rows.links(scene.links)] == [(1, 0, None)]
+    assert drawing.draw(scene.trace, critical=True)
+
+
+def test_a_collective_is_drawn_once_through_its_rows(mesh: Scene) -> None:
+    drawn = mesh.rows.ties(mesh.ties)
+    assert len(mesh.ties) == len(drawn) > 0  # every stage's groups are over all replicas
+    assert all(len(tie.members) == 1 and tie.members[0].rank < 8 for tie in drawn)
+
+
+def test_text_has_one_line_for_each_row(mesh: Scene) -> None:
+    lines = drawing.text(mesh.trace).splitlines()
+    assert [line[:10] for line in lines if line.startswith("rank ")] == [f"rank {rank} x8 " for rank in range(8)] * 2
+    assert SHARED in " ".join(lines)
+
+
+@pytest.mark.parametrize(("odd", "words"), [(7, "and 1 more rank"), (0, "and 19 more ranks")])
+def test_text_counts_the_ranks_that_it_leaves_out(odd: int, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other_layer(model: Model) -> None:
+        layer = int(model.rank == odd)
+        model.forward(layer, model.get_activation([model.rank]), model.load_weights(layer)[0])
+
+    monkeypatch.setattr(drawing.runs.text, "MAX_ROWS", 1)
+    assert words in drawing.text(run(other_layer, 2, MANY, MANY).trace).splitlines()
+
+
+def test_a_page_has_the_data_of_drawn_ranks_only(mesh: Scene) -> None:
+    data = run_data(mesh)
+    assert data["labels"] == [f"rank {rank} x8" for rank in range(8)]
+    assert (data["ranks"], data["rank"]) == (8, list(rank_of_each(mesh)))
+    assert (
+        len(data["rank"]) == len(data["words"]) == len(data["needs"]) == sum(len(mesh.lanes[r].marks) for r in range(8))
+    )
+    last = len(data["rank"]) - 1
+    for numbers in [*data["needs"], *data["groups"], *data["links"], data["critical"]]:
+        assert all(0 <= number <= last for number in numbers)
+    assert data["memory"]["peak"][:2] == [mesh.report.peak.memory, mesh.report.peak.rank % 8]
+    assert SHARED in web_page(mesh, "mesh").replace("&#39;", "'")
+
+
+def rank_of_each(scene: Scene) -> Iterator[int]:
+    for rank in range(8):
+        yield from [rank] * len(scene.lanes[rank].marks)
+
+
+def test_what_an_operation_needs_is_that_of_an_unshared_picture(mesh: Scene) -> None:
+    """The operations of the first pipeline need the same, by words, whether ranks share rows or not."""
+    alone = scene_of(run(trained(Plan(1, interleaved=True)), 8, 4, 8, setting=Setting(mesh={"dp": 1, "pp": 8})).trace)
+    few, many = run_data(alone), run_data(mesh)
+
+    def needed(data: dict[str, Any]) -> list[list[str]]:
+        names = [re.sub(r" \(like.*?\)|, t=.*| in the group.*", "", words) for words in data["words"]]
+        computed = [n for n, name in enumerate(names) if re.search("forward|backward", name)]
+        return [[names[n], *sorted(names[m] for m in data["needs"][n])] for n in computed]
+
+    assert needed(many) == needed(few)
+
+
+def test_a_screen_reader_is_told_of_all_ranks(replicas: Scene, mesh: Scene) -> None:
+    assert "Rank 0 (like ranks 1-63): 2 forward, 1 loss, 2 backward" in describe_run(replicas)
+    assert "more rank" not in describe_run(mesh)
+
+
+def test_the_critical_path_is_drawn_where_its_rows_are(mesh: Scene) -> None:
+    """One point after the other, at the times that the referee names."""
+    data = run_data(mesh)
+    names = [(data["rank"][n], data["start"][n]) for n in data["critical"]]
+    assert [key for key, _ in groupby(names)] == [
+        key for key, _ in groupby((mark.rank % 8, mark.start) for mark in mesh.critical)
+    ]
