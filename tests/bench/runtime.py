@@ -11,8 +11,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass, field
 from functools import partial
 from io import StringIO
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
@@ -53,34 +55,48 @@ def bare_switch(times: int = 100_000) -> float:
     return best(lambda: asyncio.run(both())) / times
 
 
-def per_event(layers: int, ranks: int, times: int) -> tuple[int, float, float]:
-    """Events of fsdp at a size, and the seconds that one takes to run and to judge."""
-    outcome: Any = None
+@dataclass
+class Measured:
+    """Seconds to run and to judge something, by turn."""
 
-    def go() -> None:
-        nonlocal outcome
-        outcome = None
-        outcome = run(FSDP, layers, ranks, ranks)
-
-    running = best(go, times)
-    judging = best(lambda: referee(outcome.trace), times)
-    assert referee(outcome.trace).error is None
-    events = sum(len(outcome.trace.events(rank)) for rank in range(ranks))
-    return events, running / events, judging / events
+    run: list[float] = field(default_factory=list)
+    judged: list[float] = field(default_factory=list)
+    events: int = 0
 
 
-def overlapped(layers: int, ranks: int) -> tuple[float, float]:
-    """The seconds of fsdp whose gathers run beside computation, run and judged, in those of fsdp as it is; measured by
-    turns, so that both see the same machine."""
-    runs: list[Callable[[], Any]] = [
-        lambda: run(FSDP, layers, ranks, ranks),
-        lambda: run(fsdp_prefetch(), layers, ranks, ranks, setting=Setting(COSTS["overlap"])),
-    ]
-    traces = [go().trace for go in runs]
-    assert referee(traces[1]).error is None
-    seconds = [[(best(go, 1), best(partial(referee, trace), 1)) for go, trace in zip(runs, traces)] for _ in range(5)]
-    plain, beside = ([min(turn[n][m] for turn in seconds) for m in (0, 1)] for n in (0, 1))
-    return beside[0] / plain[0], beside[1] / plain[1]
+def by_turns(turns: int, *makers: Callable[[], Any]) -> list[Measured]:
+    """Measures each maker of a run. In a turn one follows the other, so that all see the same machine."""
+    found = [Measured() for _ in makers]
+    for _ in range(turns):
+        for make, measured in zip(makers, found):
+            start = perf_counter()
+            outcome = make()
+            made = perf_counter()
+            report = referee(outcome.trace)
+            measured.run.append(made - start)
+            measured.judged.append(perf_counter() - made)
+            assert report.error is None
+            measured.events = events_of(outcome)
+            del outcome, report
+    return found
+
+
+def ratio(of: Sequence[float], to: Sequence[float]) -> float:
+    """The median of what was measured in the same turns."""
+    return median(a / b for a, b in zip(of, to))
+
+
+def fsdp(layers: int, ranks: int) -> Any:
+    return run(FSDP, layers, ranks, ranks)
+
+
+def fsdp_with_overlap(layers: int, ranks: int) -> Any:
+    """As `fsdp`, with gathers that run beside computation."""
+    return run(fsdp_prefetch(), layers, ranks, ranks, setting=Setting(COSTS["overlap"]))
+
+
+def events_of(outcome: Any) -> int:
+    return sum(len(outcome.trace.events(rank)) for rank in range(len(outcome.models)))
 
 
 def folded(replicas: int, stages: int, batches: int) -> tuple[int, float, float]:
@@ -123,7 +139,7 @@ def picture(what: str, outcome: Any) -> None:
     with redirect_stdout(StringIO()):
         seconds = best(lambda: svg(draw(outcome)), 3)
         size = len(svg(draw(outcome)).encode())
-    events = sum(len(outcome.trace.events(rank)) for rank in range(len(outcome.models)))
+    events = events_of(outcome)
     show(f"{what} ({events:,} events), drawn", seconds / events * 1e3, "ms/ev", 0.35)
     show("  its size", size / events, "B/ev", 900)
 
@@ -142,7 +158,7 @@ def drawings() -> None:
         long = run(FSDP, 52, 32, 32)
         page = best(lambda: in_form(scene_of(long.trace), "", ".html"), 2)
     show("the eight classics, drawn", eight, "s", 0.6)
-    events = sum(len(long.trace.events(rank)) for rank in range(len(long.models)))
+    events = events_of(long)
     show(f"fsdp, 32 ranks, 52 layers ({events:,} events), as a page", page, "s", 3)
 
 
@@ -173,20 +189,21 @@ def main() -> None:
     print(f"{'a bare asyncio switch, the yardstick':<52} {switch * 1e6:8.2f} us")
     eight = best(classics)
     show("the eight classics, run and judged", eight * 1e3, "ms", 60, eight / switch)
-    events, running, judging = per_event(32, 64, 5)
-    show(f"fsdp, 64 ranks, 32 layers ({events:,} events), of an event", running / switch, "sw", 8)
-    show("  judged, in the time of its run", judging / running, "x", 1)
-    running_beside, judging_beside = overlapped(32, 64)
-    show("fsdp with overlap, in the time of fsdp", running_beside, "x", 1.5)
-    show("  judged, in the time of fsdp judged", judging_beside, "x", 1.5)
+    plain, beside = by_turns(15, partial(fsdp, 32, 64), partial(fsdp_with_overlap, 32, 64))
+    of_an_event = min(plain.run) / plain.events
+    show(f"fsdp, 64 ranks, 32 layers ({plain.events:,} events), of an event", of_an_event / switch, "sw", 8)
+    show("  judged, in the time of its run", ratio(plain.judged, plain.run), "x", 1)
+    show("fsdp with overlap, in the time of fsdp", ratio(beside.run, plain.run), "x", 1.5)
+    show("  judged, in the time of fsdp judged", ratio(beside.judged, plain.judged), "x", 1.5)
     many = lambda dp: best(lambda: run(FSDP, 32, dp, dp, setting=Setting(mesh=(("dp", dp),)), fold="dp"))  # noqa: E731
     show("fsdp, 32 layers, 100,000 ranks folded, in one rank's time", many(100_000) / many(1), "x", 1.5)
     events, folding, judging_folded = folded(1600, 64, 160)
     show(f"102,400 ranks folded to 64 ({events:,} events), to those alone", folding, "x", 1.1)
     show("  judged", judging_folded, "x", 1.1)
-    events, large, large_judging = per_event(96, 1024, 1)
-    show(f"fsdp, 1,024 ranks, 96 layers ({events:,} events)", large / running, "x", 1.5, large / switch)
-    show("  judged, in the time of its run", large_judging / large, "x", 1)
+    (large,) = by_turns(1, partial(fsdp, 96, 1024))
+    each = min(large.run) / large.events
+    show(f"fsdp, 1,024 ranks, 96 layers ({large.events:,} events)", each / of_an_event, "x", 1.5, each / switch)
+    show("  judged, in the time of its run", ratio(large.judged, large.run), "x", 1)
     empty = shell("-c", "pass")
     playing = shell("-c", "from lib import Model, run") - empty
     show("from lib import Model, run, beyond an empty interpreter", playing * 1e3, "ms", 80)
