@@ -29,6 +29,9 @@ READABLE_PACKAGES = ("lib", "drawing", "puzzles")
 HIDDEN_NAMES = ("solutions", "tests", "notebooks", ".git", "puzzles/catalog/engine")
 """Folders in it that hold answers; the last one has the trials of classes, with their right results."""
 
+BUILT_NAMES = ("build", "dist", "site")
+"""Folders of a clone in which `make` builds sites and wheels, with copies of the same."""
+
 SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
 """Folders and files of the machine that programs need, besides Python's own."""
 
@@ -67,7 +70,8 @@ def hidden_folders() -> list[Path]:
     folders of teachers' puzzles."""
     roots = {INSTALL_ROOT, Path(SITE_PACKAGES), Path(SITE_PACKAGES) / "training_puzzles"}  # a wheel and a clone
     shipped = [folder for root in sorted(roots) for name in HIDDEN_NAMES if (folder := root / name).is_dir()]
-    return [*shipped, *_hidden_besides]
+    built = [folder for name in BUILT_NAMES if (folder := INSTALL_ROOT / name).is_dir()]
+    return [*shipped, *built, *_hidden_besides]
 
 
 def hidden_paths() -> list[str]:

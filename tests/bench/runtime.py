@@ -171,8 +171,6 @@ def grading() -> None:
     show("  at work, of all cores' seconds", few.busy, "s", 2)
     known = grade(*eight(), "solutions/records")
     show(f"  with their records ({known.runs} runs), core seconds a run", known.of_a_run, "s", 0.05)
-    everything = grade("solutions")
-    show(f"  and classes and layouts ({everything.runs} runs), for each run", everything.of_a_run, "s", 0.08)
     several = class_of(24)
     show(f"a class of 24 ({several.runs} runs), core seconds a run", several.of_a_run, "s", 0.05)
     small, large = (slow_class_of(files).memory for files in (50, 1000))

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -373,6 +374,7 @@ def test_installed_packages_and_the_variable_add_folders(
 def test_packages_are_looked_at_only_where_one_may_have_puzzles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])  # packages that are imported may have added others
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "nothing"), ""])
     monkeypatch.chdir(tmp_path)
     info = tmp_path / "other-1.dist-info"
