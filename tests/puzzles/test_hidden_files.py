@@ -81,8 +81,8 @@ def digests(paths: Iterator[Path]) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Path]:
-    """All files in hidden folders, by content: sources, notebooks, and what Python has compiled of them; not what is built,
-    which has copies of these and of files that all may read."""
+    """All files in hidden folders, by content: sources, notebooks, and what Python has compiled of them; not what is
+    built, which has copies of these and of files that all may read."""
     others = {".git", *BUILT_NAMES}
     folders = [each for each in hidden_folders() if each.is_relative_to(INSTALL_ROOT) and each.name not in others]
     return digests(path for folder in folders for path in folder.rglob("*"))
