@@ -34,11 +34,11 @@ test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
 test-all: $(VENV)/.test  ## run every test, with many more examples
 	$(PYTEST) --hypothesis-profile=full
 
-# Of fuzzing: seconds in all.
+# Of fuzzing: seconds in all; SEED=1 tries the same inputs again.
 FUZZ ?= 60
 
 fuzz: $(VENV)/.test  ## read changed traces, submissions, notebooks, annotations and replies of a worker for FUZZ seconds
-	$(BIN)/python -m tests.fuzz --seconds $(FUZZ)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ) $(if $(SEED),--seed $(SEED))
 
 bench: $(VENV)/.test  ## print the speed of the runtime, layouts and engine, as ratios within one run; EXTRAS=test,mpi for MPI
 	$(BIN)/python -m tests.bench.runtime

@@ -19,7 +19,7 @@ from puzzles.failure import plain
 from puzzles.grading.judge import Definition, drive, judge
 from puzzles.grading.sandboxed_run import SandboxRunner
 from puzzles.grading.session import Session
-from puzzles.grading.submission import Submission
+from puzzles.grading.submission import MAX_LINE_LENGTH, Submission
 from puzzles.grading.verdict import STATUSES, Graded
 from puzzles.sandbox import protocol
 from puzzles.sandbox.limits import Limits
@@ -129,7 +129,8 @@ def _survey(draw: Random, name: str, source: bytes) -> None:
         assert line >= 1
         assert given.placed(f"line {line}")
         if slug in survey["sketches"]:
-            assert slug in given.line(line) or given.line(line).startswith("@"), (slug, line, given.line(line))
+            shown = given.line(line)
+            assert slug in shown or shown.startswith("@") or len(shown) == MAX_LINE_LENGTH, (slug, line, shown)
 
 
 def _require_sentence(text: str) -> None:
