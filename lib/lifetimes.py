@@ -117,7 +117,8 @@ class Liveness:
         for i, (name, start, end, layer, batches, used, makes, place, _) in enumerate(ops[self.at : past], self.at):
             if name == "store" or name == "delete":
                 if values is not None:
-                    timeless = start == clock == end and layer is None and batches == NO_BATCHES
+                    no_batches = batches is NO_BATCHES or batches == NO_BATCHES  # most often the same set
+                    timeless = start == clock == end and layer is None and no_batches
                     if not timeless or makes != () or len(place) != 2 or type(used) is not tuple:
                         self._refuse(i, clock)
                 if name == "delete":
