@@ -193,14 +193,27 @@ def error(run: Published, efficiency: float | None = None) -> float:
 def best_efficiency(name: str) -> float:
     """The share of the peak, in hundredths, with the least median error over the runs that are fitted.
 
-    Every prediction falls as the efficiency rises, so the median error has one valley: it is looked for in steps of 6,
-    then of 1.
+    A prediction falls as the efficiency rises, so between two efficiencies each error is between those at both. Where
+    even the least of these errors would have a larger median than the best found, nothing is tried.
     """
     runs = [run for run in RUNS if run.gpu == name and run.fitted]
 
     @cache
-    def off(hundredths: int) -> float:
-        return median(abs(error(run, hundredths / 100)) for run in runs)
+    def errors(hundredths: int) -> list[float]:
+        return [error(run, hundredths / 100) for run in runs]
 
-    near = min(range(33, 100, 6), key=off)
-    return min(range(near - 5, near + 6), key=off) / 100
+    def off(hundredths: int) -> float:
+        return median(map(abs, errors(hundredths)))
+
+    def least_between(low: int, high: int) -> float:
+        pairs = zip(errors(low), errors(high))
+        return median(0.0 if a * b <= 0 else min(abs(a), abs(b)) for a, b in pairs)
+
+    best, ranges = min((30, 99), key=off), [(30, 99)]
+    while ranges:
+        low, high = ranges.pop()
+        if high - low > 1 and least_between(low, high) <= off(best):
+            middle = (low + high) // 2
+            best = min(best, middle, key=lambda n: (off(n), n))
+            ranges += [(low, middle), (middle, high)]
+    return best / 100
