@@ -8,6 +8,7 @@ or general exchange uses messages; a slice needs no call. The buffers that exist
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -74,9 +75,8 @@ def _messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
     held, made = piece.reshape(exchange.source.local_shape), result.reshape(exchange.target.local_shape)
     exchange.keep(me, held, made)
     for receiver, numbers in exchange.sends[me].items():
-        buffer = np.empty(int((exchange.hi[numbers] - exchange.lo[numbers]).sum()), piece.dtype)
-        _send(device, receiver, buffer, (exchange.take(i, held) for i in numbers))
-        del buffer
+        sizes = exchange.hi[numbers] - exchange.lo[numbers]
+        _send(device, receiver, sizes, piece.dtype, (exchange.take(i, held) for i in numbers))
     for sender, numbers in exchange.receives[me].items():
         arrived = device.receive(sender)
         for i, elements in zip(numbers, _split(arrived, exchange.hi[numbers] - exchange.lo[numbers])):
@@ -89,14 +89,11 @@ def _sum_messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
     exchange, me = step.sum_exchange, int(device.device_id)
     result = np.empty(step.target.local_shape, piece.dtype)
     for receiver, shares in exchange.summands.sends[me].items():
-        buffer = np.empty(int(exchange.summands.size[shares].sum()), piece.dtype)
-        _send(device, receiver, buffer, (exchange.take(share, me, piece) for share in shares))
-        del buffer
+        sizes = exchange.summands.size[shares]
+        _send(device, receiver, sizes, piece.dtype, (exchange.take(share, me, piece) for share in shares))
     sums = _sums(device, exchange, piece)
     for receiver, shares in exchange.sums.sends[me].items():
-        buffer = np.empty(int(exchange.sums.size[shares].sum()), piece.dtype)
-        _send(device, receiver, buffer, (sums[share] for share in shares))
-        del buffer
+        _send(device, receiver, exchange.sums.size[shares], piece.dtype, (sums[share] for share in shares))
     for share, total in sums.items():
         if exchange.keeps[share]:
             exchange.put(share, me, result, total)
@@ -125,8 +122,9 @@ def _sums(device: ShardedEngine, exchange: SumExchange, piece: Array) -> dict[in
     return sums
 
 
-def _send(device: ShardedEngine, receiver: int, buffer: Array, parts: Iterable[Array]) -> None:
-    """Sends parts in one message, packed into a buffer of their size."""
+def _send(device: ShardedEngine, receiver: int, sizes: Ints, dtype: Any, parts: Iterable[Array]) -> None:
+    """Sends parts of these sizes in one message, packed into a buffer that is freed then."""
+    buffer = np.empty(int(sizes.sum()), dtype)
     with unmetered():  # numpy copies a range of a box before it packs it
         np.concatenate([np.asarray(part) for part in parts], out=buffer)
     device.send(receiver, buffer)

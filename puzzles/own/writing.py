@@ -119,7 +119,8 @@ def _toml(value: Any) -> str:
 
 
 def _read(own: OwnPuzzle) -> str:
-    """
+    """Reads the file, with any line ends as newlines.
+
     Raises:
         OwnPuzzleError: the file cannot be read.
     """

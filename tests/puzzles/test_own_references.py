@@ -14,20 +14,9 @@ from puzzles.grading.grader import grade_file
 from puzzles.own import OwnPuzzleError, folder_added
 from puzzles.own.drafts import begin
 from puzzles.tracks import find
+from tests.support.relay import measured_rows
 
-ROWS = """
-# Measured by 'puzzles check --write': what the reference scores.
-[[records]]
-timesteps = 5.1
-peak_memory = 1_835_008
-by = "solutions/relay.py"
-family = "data parallelism"
-
-[[reference_at]]
-size = { layers = 3, batches = 4, ranks = 4 }
-timesteps = 7.9
-peak_memory = 2_621_440
-"""
+ROWS = measured_rows("relay")
 
 
 def check(folder: Path, *words: str) -> Result:

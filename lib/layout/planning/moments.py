@@ -90,15 +90,18 @@ class Moments:
             self._pair((v, u), 2 * i + 1, table * self.size)
         for place, tensor in enumerate(self.graph.operators[name].inputs):
             u, layouts = self.problem.lives[tensor]
-            before = [p for p, other in enumerate(self.graph.operators[name].inputs[:place]) if other == tensor]
-            wanted = [
-                0 if any(same_placement(way[p], way[place]) for p in before) else way[place].elements for way in ways
-            ]
+            wanted = [0 if self._has_moved(name, place, way) else way[place].elements for way in ways]
             numbers: dict[object, int] = {}
             here = np.array([numbers.setdefault(placement(layout), len(numbers)) for layout in layouts])
             there = np.array([numbers.setdefault(placement(way[place]), len(numbers)) for way in ways])
             table = np.where(here[:, None] != there[None, :], np.array(wanted)[None, :] * self.size, 0.0)
             self._pair((u, v), 2 * i, table)
+
+    def _has_moved(self, name: str, place: int, way: Sequence[TensorLayout]) -> bool:
+        """True if an earlier input of the operator is the same tensor, in the same layout."""
+        inputs = self.graph.operators[name].inputs
+        before = (way[p] for p, other in enumerate(inputs[:place]) if other == inputs[place])
+        return any(same_placement(layout, way[place]) for layout in before)
 
     def _pair(self, names: Scope, moment: int, table: Table) -> None:
         if names[0] == names[1]:
@@ -123,10 +126,7 @@ class Moments:
         for place, tensor in enumerate(self.graph.operators[name].inputs):
             u, layouts = self.problem.lives[tensor]
             given, wanted = layouts[chosen[u]], way[place]
-            inputs = self.graph.operators[name].inputs[:place]
-            if same_placement(given, wanted) or any(
-                other == tensor and same_placement(way[p], wanted) for p, other in enumerate(inputs)
-            ):
+            if same_placement(given, wanted) or self._has_moved(name, place, way):
                 continue
             first = next(op.name for op, _ in self.graph.consumers(tensor) if self.graph.phase(op.name) == phase)
             if first == name:
