@@ -16,8 +16,23 @@ def limits_text(plan: GraphPlan, target: float = inf, cap: float = inf) -> tuple
 
 def held_text(plan: GraphPlan, tensor: str) -> str:
     """The bytes of a tensor on each device, and whether they count."""
-    held = f"{plan.layout(tensor).elements * plan.graph.itemsize:,} bytes"
-    return held if is_counted(plan, tensor) else f"{held}, not counted"
+    return f"{_held(plan, tensor)} bytes" + ("" if is_counted(plan, tensor) else ", not counted")
+
+
+def held_number(plan: GraphPlan, tensor: str) -> str:
+    """The same for a column of numbers: those that do not count are in brackets."""
+    return _held(plan, tensor) if is_counted(plan, tensor) else f"({_held(plan, tensor)})"
+
+
+def memory_text(plan: GraphPlan, cap: float = inf) -> str:
+    """The line below such a column."""
+    words = f"{plan.memory:,} bytes on each device" + (f" of at most {cap:,}" if cap < inf else "")
+    counted = all(is_counted(plan, tensor) for tensor in (*plan.homes, *plan.operators))
+    return words if counted else f"{words}; those in brackets are not counted"
+
+
+def _held(plan: GraphPlan, tensor: str) -> str:
+    return f"{plan.layout(tensor).elements * plan.graph.itemsize:,}"
 
 
 def is_counted(plan: GraphPlan, tensor: str) -> bool:
@@ -34,6 +49,6 @@ def move_text(plan: GraphPlan, edge: Edge) -> str:
 
 
 def piece_text(layout: TensorLayout, device: int) -> str:
-    """The piece of a device: the number of its part of each dimension that is split; a dot if it holds everything."""
+    """The piece of a device: the number of its part of each dimension that is split; 'all' if none is."""
     parts = [str(i) for i, n in zip(layout.part(device), layout.splits) if n > 1]
     return ",".join(parts) or "all"

@@ -11,7 +11,7 @@ from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width,
 from drawing.picture import Picture
 from lib.layout import GraphPlan, LayoutError, TensorLayout
 
-from .captions import is_counted, piece_text
+from .captions import held_number, is_counted, memory_text, piece_text
 from .tensor import piece_colour, shown_dims
 
 CELL, GAP, ROW = 34.0, 6.0, 30.0
@@ -51,13 +51,10 @@ def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = Fa
         parts.append(label(name_width, middle, notes[name], SIZE, SOFT, "start"))
         for device in range(devices):
             parts += _cell(name, plan.layout(name), device, left + device * (CELL + GAP) + GAP / 2, y + 3)
-        held = f"{plan.layout(name).elements * plan.graph.itemsize:,}"
-        counted = is_counted(plan, name)
-        parts.append(label(right + 90, middle, held if counted else f"({held})", SIZE, INK if counted else SOFT, "end"))
+        colour = INK if is_counted(plan, name) else SOFT
+        parts.append(label(right + 90, middle, held_number(plan, name), SIZE, colour, "end"))
         y += ROW
-    words = f"{plan.memory:,} bytes on each device" + (f" of at most {cap:,}" if cap < inf else "")
-    if not all(is_counted(plan, name) for name in tensors):
-        words += "; those in brackets are not counted"
+    words = memory_text(plan, cap)
     parts.append(lines([[(0, y + 2), (right + 90, y + 2)]], look(stroke=WIRE, width=1)))
     parts.append(label(right + 90, y + 14, words, 11, ALARM if plan.memory > cap else INK, "end", bold=True))
     width = max(right + 90, text_width(LEGEND, 10), text_width(words, 11, True))

@@ -16,7 +16,7 @@ from rich.text import Text
 from drawing.palette import ALARM, INK, STEP_EDGE
 from lib.layout import GraphPlan, TensorLayout, strategy_text
 
-from .captions import is_counted, limits_text, piece_text
+from .captions import held_number, limits_text, memory_text, piece_text
 from .propagation import StepTexts
 from .tensor import piece_colour
 
@@ -87,8 +87,7 @@ def holders_text(plan: GraphPlan, width: int) -> Text:
     for name in tensors:
         layout = plan.layout(name)
         names[name] = f"{name} {layout}"
-        number = f"{layout.elements * plan.graph.itemsize:,}"
-        held[name] = number if is_counted(plan, name) else f"({number})"
+        held[name] = held_number(plan, name)
         cells[name] = [piece_text(layout, device) for device in range(plan.graph.devices)]
     wide = max(len(text) for row in cells.values() for text in row) + 2
     wide = max(wide, len(str(plan.graph.devices - 1)) + 2)
@@ -114,9 +113,7 @@ def holders_text(plan: GraphPlan, width: int) -> Text:
             found.append("\n")
         if shown.stop < plan.graph.devices:
             found.append("\n")
-    counted = all(is_counted(plan, name) for name in tensors)
-    last = f"{plan.memory:,} bytes on each device" + ("" if counted else "; those in brackets are not counted")
-    _add(found, last, width, Style())
+    _add(found, memory_text(plan), width, Style())
     return found
 
 
