@@ -44,7 +44,7 @@ class OwnPuzzle:
 def shown(path: Path) -> str:
     """A path as messages have it: from the current folder, if it is below that."""
     with suppress(OSError):  # the current folder may be gone
-        if path.is_relative_to(Path.cwd()):
+        if Path.cwd() in path.parents:
             return str(path.relative_to(Path.cwd()))
     return str(path)
 

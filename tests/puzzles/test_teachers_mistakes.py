@@ -43,6 +43,8 @@ def test_a_file_is_no_folder(words: tuple[str, ...], week: Path) -> None:
     assert "week3/relay.toml: this is a file; name the folder that it is in, week3" in said(
         *words, "week3/relay.toml", code=2
     )
+    Path("alone.toml").touch()
+    assert f"name the folder that it is in, {Path.cwd()}" in said(*words, "alone.toml", code=2)
 
 
 def test_check_knows_its_puzzles_and_the_words_for_what_is_wrong(week: Path) -> None:
