@@ -93,7 +93,7 @@ def test_their_exact_plans_equal_one_device(build):
 
 def test_an_odd_length_is_padded_and_then_split():
     """Seven rows on four devices: pad to eight, compute, and cut off what was added."""
-    graph = Graph(mesh=mesh(data=4))
+    graph = Graph(mesh=mesh(data=4), uneven=False)
     graph.input("x", (7, 4))
     graph.parameter("w", (4, 4))
     graph.matmul("y", graph.pad("padded", "x", 0, after=1), "w")

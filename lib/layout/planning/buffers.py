@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
@@ -35,11 +36,13 @@ def buffer_elements(step: Step) -> Ints:
     if step.name == "all-reduce":
         most = new
     elif step.name == "reduce-scatter":  # the parts, and the sum of this device's
-        most = old + new
+        most = len(step.group(0)) * new + new
     elif step.name == "all-gather":  # everyone's piece, and the new one in which they are put in place
         most = len(step.group(0)) * old + new
     elif step.name == "all-to-all":  # the parts, as many that arrive, and then the new piece
-        most = old + max(old, new)
+        group = step.group(0)
+        packed = len(group) * prod(side.stop - side.start for side in step.meeting(0, group[0]))
+        most = packed + max(packed, new)
     elif step.name == SUM_EXCHANGE:
         return new + _of_sums(step.sum_exchange)
     else:

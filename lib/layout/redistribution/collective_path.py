@@ -3,7 +3,9 @@
 Steps are slice, all-gather, all-to-all, permute, reduce-scatter and all-reduce, each over whole axes of the device
 matrix. The search is A*: what is left to move from a layout is estimated by the bound, which no steps undercut. On the
 matrix as it is, it is small; if it finds a path at the bound, that is the cheapest. Otherwise the matrix is cut into
-axes of prime size. Two matrices without a common refinement (2x3 and 3x2) are connected by permutes. Up to
+axes of prime size. A dimension with padding is split further, or less, where its pieces are cut into equal pieces of
+the same padded size (`divides`); other uneven splits are reached from the whole dimension at once, if they are the
+goal's. Two matrices without a common refinement (2x3 and 3x2) are connected by permutes. Up to
 MAX_ARRANGEMENTS layouts, all permutes are tried; above that, only those which swap two axes or end at the target.
 
 After MAX_LAYOUTS_SEARCHED layouts the search gives up, and the path says so: then it is that on the whole axes, or
@@ -30,7 +32,7 @@ from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, parts, same_placement
 
 from .exchange import least_elements, least_table
-from .steps import Step, lifted
+from .steps import Step, divides, lifted
 from .sum_exchange import least_sum_elements
 
 RESPELLED = ""
@@ -132,6 +134,8 @@ def _left(layouts: Sequence[TensorLayout], goal: TensorLayout) -> list[int]:
         return [(least_sum_elements if each.partial else least_elements)(each, goal) for each in layouts]
     if not layouts:
         return []
+    if goal.uneven or any(layout.uneven for layout in layouts):
+        return [least_elements(each, goal) for each in layouts]
     # What two pieces have in common does not depend on the direction, so one row of the table has all of it.
     held = np.array([layout.elements for layout in layouts])
     left: list[int] = (least_table([goal], layouts)[0] + goal.devices * (goal.elements - held)).astype(int).tolist()
@@ -163,6 +167,8 @@ def _steps(backwards: tuple[tuple[str, TensorLayout, TensorLayout], ...]) -> tup
 def neighbours(here: TensorLayout, goal: TensorLayout) -> Iterator[Neighbour]:
     """The layouts that one named collective can make of a layout, in a fixed order."""
     yield from _by_collectives(here)
+    if here.uneven or goal.uneven:
+        yield from _with_padding(here, goal)
     for there in _permutes(here, goal):
         moved = int((parts(here) != parts(there)).any(axis=1).sum()) * here.elements
         yield ("permute" if moved else RESPELLED), there, moved
@@ -180,17 +186,19 @@ def _by_collectives(here: TensorLayout) -> list[Neighbour]:
 def _slices(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
     """A dimension split over one more axis along which there are copies: nothing moves."""
     used = {axis for axes in (*here.tensor_map, here.partial) for axis in axes}
-    for axis, size in enumerate(here.matrix.shape):
-        if axis not in used and here.local_shape[dim] % size == 0:
-            yield "slice", _with(here, {dim: here.tensor_map[dim] + (axis,)}), 0
+    for axis in range(len(here.matrix.shape)):
+        after = _with(here, {dim: here.tensor_map[dim] + (axis,)}) if axis not in used else here
+        if axis not in used and divides(here, after, dim):
+            yield "slice", after, 0
 
 
 def _all_gathers(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
     """A dimension without the last axis that splits it: each device receives the pieces of g - 1 others."""
     axes = here.tensor_map[dim]
     if axes:
-        g = here.matrix.shape[axes[-1]]
-        yield "all-gather", _with(here, {dim: axes[:-1]}), here.devices * here.elements * (g - 1)
+        g, after = here.matrix.shape[axes[-1]], _with(here, {dim: axes[:-1]})
+        if divides(after, here, dim):
+            yield "all-gather", after, here.devices * here.elements * (g - 1)
 
 
 def _all_to_alls(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
@@ -200,8 +208,10 @@ def _all_to_alls(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
         tail = axes[first:]
         g = prod(here.matrix.shape[axis] for axis in tail)
         for other, there in enumerate(here.tensor_map):
-            if other != dim and here.local_shape[other] % g == 0:
-                after = _with(here, {dim: axes[:first], other: there + tail})
+            if other == dim:
+                continue
+            after = _with(here, {dim: axes[:first], other: there + tail})
+            if divides(after, here, dim) and divides(here, after, other):
                 yield "all-to-all", after, here.devices * here.elements * (g - 1) // g
 
 
@@ -211,8 +221,8 @@ def _reduce_scatters(here: TensorLayout) -> Iterator[Neighbour]:
         g = here.matrix.shape[axis]
         left = tuple(other for other in here.partial if other != axis)
         for dim, axes in enumerate(here.tensor_map):
-            if here.local_shape[dim] % g == 0:
-                scattered = _with(here, {dim: axes + (axis,)}, left)
+            scattered = _with(here, {dim: axes + (axis,)}, left)
+            if divides(here, scattered, dim):
                 yield "reduce-scatter", scattered, here.devices * here.elements * (g - 1) // g
 
 
@@ -223,6 +233,30 @@ def _all_reduces(here: TensorLayout) -> Iterator[Neighbour]:
             g = prod(here.matrix.shape[axis] for axis in chosen)
             left = tuple(axis for axis in here.partial if axis not in chosen)
             yield "all-reduce", _with(here, {}, left), 2 * (g - 1) * here.elements * (here.devices // g)
+
+
+def _with_padding(here: TensorLayout, goal: TensorLayout) -> Iterator[Neighbour]:
+    """The steps between a whole dimension and all parts of an uneven one, at once; only those of the goal are made."""
+    used = {axis for axes in (*here.tensor_map, here.partial) for axis in axes}
+    made = goal.tensor_map if goal.matrix == here.matrix else ((),) * len(here.shape)
+    for dim, axes in enumerate(here.tensor_map):
+        is_uneven = here.padded_shape[dim] != here.shape[dim]
+        found: list[tuple[str, TensorLayout]] = []
+        if is_uneven:
+            found.append(("all-gather", _with(here, {dim: ()})))
+        for other, wanted in enumerate(made):
+            if axes and other != dim and here.splits[other] == 1 and wanted == axes:
+                after = _with(here, {dim: (), other: axes})
+                if is_uneven or not divides(here, after, other):
+                    found.append(("all-to-all", after))
+        if not axes and made[dim] and goal.padded_shape[dim] != goal.shape[dim]:
+            if not used & set(made[dim]):
+                found.append(("slice", _with(here, {dim: made[dim]})))
+            elif set(made[dim]) <= set(here.partial):
+                left = tuple(axis for axis in here.partial if axis not in made[dim])
+                found.append(("reduce-scatter", _with(here, {dim: made[dim]}, left)))
+        for name, there in found:
+            yield name, there, Step(name, here, there).total
 
 
 def _permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayout]:
@@ -269,8 +303,7 @@ def _arrangements(matrix: DeviceMatrix, shape: tuple[int, ...]) -> dict[tuple[in
                 cuts = [0, *(border - i for i, border in enumerate(borders)), n]
                 tensor_map = tuple(order[a:b] for a, b in pairwise(cuts)) if shape else ()
                 splits = tuple(prod(matrix.shape[axis] for axis in axes) for axes in tensor_map)
-                if all(size % split == 0 for size, split in zip(shape, splits)):
-                    found[splits].append(tensor_map)
+                found[splits].append(tensor_map)
                 total += 1
                 if total > MAX_ARRANGEMENTS:
                     return None
