@@ -137,9 +137,7 @@ def test_any_redistribution_is_right_and_moves_what_it_predicts(two):
 def test_no_redistribution_moves_less_than_the_elements_that_devices_lack(two):
     source, target = two
     element = np.arange(prod(source.shape)).reshape(source.shape)
-    lacking = sum(
-        len({*element[target.box(d)].flat} - {*element[source.box(d)].flat}) for d in range(source.devices)
-    )
+    lacking = sum(len({*element[target.box(d)].flat} - {*element[source.box(d)].flat}) for d in range(source.devices))
     assert least_bytes(source, target) >= 4 * lacking
     if not source.uneven and not target.uneven:
         assert least_bytes(source, target) == 4 * lacking
@@ -172,7 +170,7 @@ def on_its_own(graph: Graph, way) -> GraphPlan:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_operator_gives_the_same_whatever_is_in_the_padding(kind, poisoned):
-    for graph in (one(kind, sizes=(3, 6, 5)), one(kind, devices=6, sizes=(5, 7, 3))):
+    for graph in (one(kind, sizes=(3, 6, 5)), one(kind, devices=6, sizes=(5, 10, 3))):
         for way in every_split(graph):
             assert_same_program(on_its_own(graph, way))
     on_mesh = one(kind, grid=mesh(a=2, b=2), sizes=(3, 6, 5), uneven=True)
@@ -198,7 +196,7 @@ def test_without_the_cut_padding_would_reach_a_result(kind, poisoned, monkeypatc
 def test_reduce_max_and_softmax_of_a_log_meet_no_padding(poisoned):
     """Padding of zeros would be a warning in the logarithm, and the largest of negative numbers."""
     graph = Graph(4, uneven=True)
-    graph.input("x", (5, 3))
+    graph.input("x", (7, 3))
     graph.reduce_max("most", graph.softmax("soft", graph.log("log", graph.exp("exp", "x"))), 1)
     graph.shard("log", ((4, 1),))
     found = propagate(graph)
@@ -210,7 +208,9 @@ def test_a_reshape_is_split_only_where_its_pieces_are_the_same_elements():
     graph = Graph(4)
     graph.input("x", (6, 4))
     graph.reshape("merged", "x", (24,))
-    with pytest.raises(LayoutError, match=r"merged: dimension 0 of 'x', of size 6, cannot be split into 4: that has to"):
+    with pytest.raises(
+        LayoutError, match=r"merged: dimension 0 of 'x', of size 6, cannot be split into 4: that has to"
+    ):
         graph.shard("merged", ((4, 1),))
     seven = Graph(4)
     seven.input("x", (7, 2))
@@ -231,7 +231,20 @@ def uneven_graphs(draw) -> Graph:
     sizes = st.sampled_from([1, 3, 5, 6, 7])
     graph.input("x", (draw(sizes), draw(sizes)))
     last = "x"
-    kinds = ["matmul", "relu", "add", "row", "transpose", "softmax", "gather", "sum", "max", "repeat", "concat", "top_k"]
+    kinds = [
+        "matmul",
+        "relu",
+        "add",
+        "row",
+        "transpose",
+        "softmax",
+        "gather",
+        "sum",
+        "max",
+        "repeat",
+        "concat",
+        "top_k",
+    ]
     for i in range(draw(st.integers(1, 4))):
         kind, name, (rows, width) = draw(st.sampled_from(kinds)), f"op{i}", graph.shapes[last]
         if kind == "matmul":
@@ -353,7 +366,9 @@ def test_planners_consider_uneven_splits_only_when_asked():
             outs = {way.output.splits for way in candidates(graph, graph.operators["y"])}
             assert ((4, 1) in outs) == (graph is wide)
         caps = {"w": 8 * 6 * 4, "x": 10 * 8}  # the whole weight, and a quarter of x: ceil(10 / 4) rows of 8 do not fit
-        with pytest.raises(LayoutError, match="'x' does not fit into 80 bytes on each device; the smallest possible is 80|needs more"):
+        with pytest.raises(
+            LayoutError, match="'x' does not fit into 80 bytes on each device; the smallest possible is 80|needs more"
+        ):
             plan(even, tensor_caps={"x": 79})
         assert plan(wide, memory_cap=plan(wide).memory).bytes == 0
         assert caps
@@ -500,7 +515,9 @@ def test_a_graph_may_refuse_uneven_splits():
     with pytest.raises(LayoutError, match="y: dimension 0 of 'y', of size 10, cannot be split into 4 equal parts"):
         graph.shard("y", ((1, 4), (4, 1)), out=(4, 1))
     graph.shard("y", ((2, 1), (1, 2)))
-    with pytest.raises(LayoutError, match="uneven is True, False, or None for strategies that are given only; got 'no'"):
+    with pytest.raises(
+        LayoutError, match="uneven is True, False, or None for strategies that are given only; got 'no'"
+    ):
         Graph(2, uneven="no")
 
 
@@ -542,7 +559,7 @@ def test_backward_is_paired_with_an_uneven_forward():
     graph.shard("first", ((4, 1), (1, 1)))
     choices = Choices(training(graph, "sgd"), {}, scatter=True, paired=True)
     assert {way.strategy for way in choices.operators["first"]} == {((4, 1), (1, 1))}
-    assert ((1, 4), (4, 1)) in {way.strategy for way in choices.operators["w1.grad"]}
+    assert {way.strategy for way in choices.operators["w1.grad"]} == {((4, 1), (4, 1))}
 
 
 # Annotations

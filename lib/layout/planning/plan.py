@@ -306,7 +306,9 @@ class GraphPlan:
                 moved = int(step.received.sum()) * self.graph.itemsize
                 lines.append(f"  {name}: {step.name}, {moved:,} bytes, -> {step.target.local_shape}")
         for (name, shape), extra in self.padding.items():
-            lines.append(f"'{name}' is padded from {self.graph.shapes[name]} to {shape}: {extra:,} bytes on all devices")
+            lines.append(
+                f"'{name}' is padded from {self.graph.shapes[name]} to {shape}: {extra:,} bytes on all devices"
+            )
         if self.paired:
             lines.append("there may be cheaper plans: backward is split like forward, as other ways are too many")
         if self.not_shared:

@@ -196,9 +196,7 @@ def reductions(source: TensorLayout, axes: Axes, uneven: bool = False) -> list[t
     return ways
 
 
-def _reduction(
-    source: TensorLayout, scattered: list[Axes], reduced: Axes, uneven: bool
-) -> tuple[Step, ...] | None:
+def _reduction(source: TensorLayout, scattered: list[Axes], reduced: Axes, uneven: bool) -> tuple[Step, ...] | None:
     """Reduce-scatters over the axes given for each dimension, then an all-reduce; None if a piece cannot be divided."""
     steps: list[Step] = []
     at = source
