@@ -123,7 +123,7 @@ class TensorLayout:
 
     def real_shape(self, device: int) -> tuple[int, ...]:
         """The shape of a device's piece without its padding; 0 where it is nothing else."""
-        return tuple(s.stop - s.start for s in self.box(device))
+        return tuple(s.stop - s.start for s in self.box(device)) if self.uneven else self.local_shape
 
     def full(self) -> TensorLayout:
         """The same pieces after the summands have been added up everywhere."""

@@ -206,8 +206,8 @@ def require_even(base: DistributedOperator) -> None:
         for dim, (size, whole, n) in enumerate(zip(layout.shape, layout.padded_shape, layout.splits)):
             if size != whole:
                 raise LayoutError(
-                    f"{base.operator.name}: dimension {dim} of '{name}', of size {size}, cannot be split into {n} equal "
-                    f"parts; pad it to {whole} with graph.pad"
+                    f"{base.operator.name}: dimension {dim} of '{name}', of size {size}, cannot be split into {n} "
+                    f"equal parts; pad it to {whole} with graph.pad"
                 )
 
 

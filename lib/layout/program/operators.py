@@ -38,7 +38,7 @@ DIMENSION_PRESERVING = (*UNARY, *COMBINING, *GRADS, "softmax", "softmax_grad", "
 
 
 def fills(size: int, parts: int, uneven: bool = False) -> bool:
-    """True if a dimension can be split into so many equal parts; if `uneven`, into parts of which none is padding only."""
+    """True if a dimension has so many equal parts; if `uneven`, parts of which none is padding only."""
     return size % parts == 0 or (uneven and (parts - 1) * -(-size // parts) < size)
 
 

@@ -3,9 +3,7 @@
 Steps are slice, all-gather, all-to-all, permute, reduce-scatter and all-reduce, each over whole axes of the device
 matrix. The search is A*: what is left to move from a layout is estimated by the bound, which no steps undercut. On the
 matrix as it is, it is small; if it finds a path at the bound, that is the cheapest. Otherwise the matrix is cut into
-axes of prime size. A dimension with padding is split further, or less, where its pieces are cut into equal pieces of
-the same padded size (`divides`); other uneven splits are reached from the whole dimension at once, if they are the
-goal's. Two matrices without a common refinement (2x3 and 3x2) are connected by permutes. Up to
+axes of prime size. Two matrices without a common refinement (2x3 and 3x2) are connected by permutes. Up to
 MAX_ARRANGEMENTS layouts, all permutes are tried; above that, only those which swap two axes or end at the target.
 
 After MAX_LAYOUTS_SEARCHED layouts the search gives up, and the path says so: then it is that on the whole axes, or
@@ -32,8 +30,9 @@ from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, parts, same_placement
 
 from .exchange import least_elements, least_table
-from .steps import Step, divides, lifted
+from .steps import SUM_EXCHANGE, Step, divides, lifted, with_axes
 from .sum_exchange import least_sum_elements
+from .uneven_steps import steps_with_padding
 
 RESPELLED = ""
 """The step between two descriptions of the same placement: nothing moves."""
@@ -82,11 +81,14 @@ def collective_path(source: TensorLayout, target: TensorLayout, at_bound: bool =
 @lru_cache(maxsize=16384)
 def _cheapest(source: TensorLayout, target: TensorLayout, at_bound: bool) -> CollectivePath:
     bound = _left([source], target)[0]
-    whole = _search(source, target, bound if at_bound else None) if source.matrix == target.matrix else None
+    whole_move = Step(SUM_EXCHANGE if source.partial and not target.partial else "exchange", source, target)
+    ceiling = whole_move.total if at_bound else None
+    whole = _search(source, target, ceiling) if source.matrix == target.matrix else None
     if whole is not None and whole.steps is not None and whole.cost == bound:
         return CollectivePath(_steps(whole.steps), True)
     start, goal = refined(source, target.matrix), refined(target, source.matrix)
-    ceiling = bound if at_bound else whole.cost if whole is not None and whole.steps is not None else None
+    if ceiling is None and whole is not None and whole.steps is not None:
+        ceiling = whole.cost
     fine = _search(start, goal, ceiling)
     for found in (fine, whole):
         if found is not None and found.steps is not None:
@@ -127,15 +129,13 @@ def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> Fou
 
 
 def _left(layouts: Sequence[TensorLayout], goal: TensorLayout) -> list[int]:
-    """The bound from each of these layouts to the goal."""
+    """The bound from each of these layouts to the goal, without padding: steps in between may cut that off."""
     if goal.partial:
-        return [least_elements(lifted(each), lifted(goal)) for each in layouts]
-    if any(layout.partial for layout in layouts):
-        return [(least_sum_elements if each.partial else least_elements)(each, goal) for each in layouts]
+        return [least_elements(lifted(each), lifted(goal), real=True) for each in layouts]
+    if goal.uneven or any(layout.partial or layout.uneven for layout in layouts):
+        return [(least_sum_elements if each.partial else least_elements)(each, goal, real=True) for each in layouts]
     if not layouts:
         return []
-    if goal.uneven or any(layout.uneven for layout in layouts):
-        return [least_elements(each, goal) for each in layouts]
     # What two pieces have in common does not depend on the direction, so one row of the table has all of it.
     held = np.array([layout.elements for layout in layouts])
     left: list[int] = (least_table([goal], layouts)[0] + goal.devices * (goal.elements - held)).astype(int).tolist()
@@ -168,7 +168,7 @@ def neighbours(here: TensorLayout, goal: TensorLayout) -> Iterator[Neighbour]:
     """The layouts that one named collective can make of a layout, in a fixed order."""
     yield from _by_collectives(here)
     if here.uneven or goal.uneven:
-        yield from _with_padding(here, goal)
+        yield from steps_with_padding(here, goal)
     for there in _permutes(here, goal):
         moved = int((parts(here) != parts(there)).any(axis=1).sum()) * here.elements
         yield ("permute" if moved else RESPELLED), there, moved
@@ -187,7 +187,7 @@ def _slices(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
     """A dimension split over one more axis along which there are copies: nothing moves."""
     used = {axis for axes in (*here.tensor_map, here.partial) for axis in axes}
     for axis in range(len(here.matrix.shape)):
-        after = _with(here, {dim: here.tensor_map[dim] + (axis,)}) if axis not in used else here
+        after = with_axes(here, {dim: here.tensor_map[dim] + (axis,)}) if axis not in used else here
         if axis not in used and divides(here, after, dim):
             yield "slice", after, 0
 
@@ -196,7 +196,7 @@ def _all_gathers(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
     """A dimension without the last axis that splits it: each device receives the pieces of g - 1 others."""
     axes = here.tensor_map[dim]
     if axes:
-        g, after = here.matrix.shape[axes[-1]], _with(here, {dim: axes[:-1]})
+        g, after = here.matrix.shape[axes[-1]], with_axes(here, {dim: axes[:-1]})
         if divides(after, here, dim):
             yield "all-gather", after, here.devices * here.elements * (g - 1)
 
@@ -210,7 +210,7 @@ def _all_to_alls(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
         for other, there in enumerate(here.tensor_map):
             if other == dim:
                 continue
-            after = _with(here, {dim: axes[:first], other: there + tail})
+            after = with_axes(here, {dim: axes[:first], other: there + tail})
             if divides(after, here, dim) and divides(here, after, other):
                 yield "all-to-all", after, here.devices * here.elements * (g - 1) // g
 
@@ -221,7 +221,7 @@ def _reduce_scatters(here: TensorLayout) -> Iterator[Neighbour]:
         g = here.matrix.shape[axis]
         left = tuple(other for other in here.partial if other != axis)
         for dim, axes in enumerate(here.tensor_map):
-            scattered = _with(here, {dim: axes + (axis,)}, left)
+            scattered = with_axes(here, {dim: axes + (axis,)}, left)
             if divides(here, scattered, dim):
                 yield "reduce-scatter", scattered, here.devices * here.elements * (g - 1) // g
 
@@ -232,31 +232,7 @@ def _all_reduces(here: TensorLayout) -> Iterator[Neighbour]:
         for chosen in combinations(here.partial, n):
             g = prod(here.matrix.shape[axis] for axis in chosen)
             left = tuple(axis for axis in here.partial if axis not in chosen)
-            yield "all-reduce", _with(here, {}, left), 2 * (g - 1) * here.elements * (here.devices // g)
-
-
-def _with_padding(here: TensorLayout, goal: TensorLayout) -> Iterator[Neighbour]:
-    """The steps between a whole dimension and all parts of an uneven one, at once; only those of the goal are made."""
-    used = {axis for axes in (*here.tensor_map, here.partial) for axis in axes}
-    made = goal.tensor_map if goal.matrix == here.matrix else ((),) * len(here.shape)
-    for dim, axes in enumerate(here.tensor_map):
-        is_uneven = here.padded_shape[dim] != here.shape[dim]
-        found: list[tuple[str, TensorLayout]] = []
-        if is_uneven:
-            found.append(("all-gather", _with(here, {dim: ()})))
-        for other, wanted in enumerate(made):
-            if axes and other != dim and here.splits[other] == 1 and wanted == axes:
-                after = _with(here, {dim: (), other: axes})
-                if is_uneven or not divides(here, after, other):
-                    found.append(("all-to-all", after))
-        if not axes and made[dim] and goal.padded_shape[dim] != goal.shape[dim]:
-            if not used & set(made[dim]):
-                found.append(("slice", _with(here, {dim: made[dim]})))
-            elif set(made[dim]) <= set(here.partial):
-                left = tuple(axis for axis in here.partial if axis not in made[dim])
-                found.append(("reduce-scatter", _with(here, {dim: made[dim]}, left)))
-        for name, there in found:
-            yield name, there, Step(name, here, there).total
+            yield "all-reduce", with_axes(here, {}, left), 2 * (g - 1) * here.elements * (here.devices // g)
 
 
 def _permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayout]:
@@ -310,11 +286,6 @@ def _arrangements(matrix: DeviceMatrix, shape: tuple[int, ...]) -> dict[tuple[in
             if not shape:
                 break
     return found
-
-
-def _with(layout: TensorLayout, changes: dict[int, Axes], partial: Axes | None = None) -> TensorLayout:
-    tensor_map = tuple(changes.get(dim, axes) for dim, axes in enumerate(layout.tensor_map))
-    return TensorLayout(layout.shape, layout.matrix, tensor_map, layout.partial if partial is None else partial)
 
 
 def _gather_and_slice(start: TensorLayout, goal: TensorLayout) -> tuple[Step, ...]:

@@ -158,10 +158,13 @@ def _shared(owners: Ints, receiver: Ints, cell: Ints, piece: Ints, volume: Ints)
     return owners.ravel()[supply], receiver[demand], cell[demand], lo, lo + right - left
 
 
-def bound(source: TensorLayout, target: TensorLayout) -> Ints:
-    """The elements that each device needs and does not hold: no redistribution of whole values receives less."""
+def bound(source: TensorLayout, target: TensorLayout, real: bool = False) -> Ints:
+    """The elements that each device needs and does not hold: no redistribution of whole values receives less.
+
+    Padding counts as an exchange moves it; with `real`, it does not count at all.
+    """
     require_same(source, target)
-    mine, yours, end = sides(source.shape, source.splits, target.splits)
+    mine, yours, end = sides(source.shape, source.splits, target.splits, real)
     start = np.maximum(parts(source) * mine, parts(target) * yours)
     stop = np.minimum((parts(source) + 1) * mine, (parts(target) + 1) * yours)
     if source.uneven or target.uneven:
@@ -174,9 +177,9 @@ def bound(source: TensorLayout, target: TensorLayout) -> Ints:
 
 
 @lru_cache(maxsize=262144)
-def least_elements(source: TensorLayout, target: TensorLayout) -> int:
+def least_elements(source: TensorLayout, target: TensorLayout, real: bool = False) -> int:
     """The bound, summed over the devices."""
-    return 0 if source == target else int(bound(source, target).sum())
+    return 0 if source == target else int(bound(source, target, real).sum())
 
 
 def least_table(sources: Sequence[TensorLayout], targets: Sequence[TensorLayout]) -> NDArray[np.float64]:
@@ -210,15 +213,19 @@ def require_same(source: TensorLayout, target: TensorLayout) -> None:
 
 
 @lru_cache(maxsize=65536)
-def sides(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
+def sides(
+    shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...], real: bool = False
+) -> tuple[Ints, Ints, Ints]:
     """For each dimension in `mine` and in `yours` parts: the lengths of a piece in each, and where both end.
 
-    These are the padded pieces. A whole dimension ends where the other layout does.
+    These are the padded pieces, and a whole dimension ends where the other layout does. With `real`, all end where the
+    tensor does.
     """
     found = []
     for size, n, m in zip(shape, mine, yours):
         a, b = -(-size // n), -(-size // m)
-        end = min([length * count for length, count in ((a, n), (b, m)) if count > 1], default=size)
+        ends = [length * count for length, count in ((a, n), (b, m)) if count > 1 and not real]
+        end = min(ends, default=size)
         found.append((a if n > 1 else end, b if m > 1 else end, end))
     columns = np.array(found, dtype=np.int64).reshape(-1, 3).T
     columns.setflags(write=False)
@@ -233,15 +240,19 @@ def piece_number(layout: TensorLayout) -> Ints:
     return number
 
 
-def cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
+def cells(
+    shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...], real: bool = False
+) -> tuple[Ints, Ints, Ints, Ints]:
     """The boxes in which source pieces and target pieces overlap; small results are cached."""
     small = prod(mine) * prod(yours) <= MAX_CELLS_CACHED
-    return (_remembered_cells if small else _new_cells)(shape, mine, yours)
+    return (_remembered_cells if small else _new_cells)(shape, mine, yours, real)
 
 
-def _new_cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
+def _new_cells(
+    shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...], real: bool
+) -> tuple[Ints, Ints, Ints, Ints]:
     """The boxes in which source pieces and target pieces overlap: both piece numbers, starts and stops."""
-    lengths = zip(mine, yours, *sides(shape, mine, yours))
+    lengths = zip(mine, yours, *sides(shape, mine, yours, real))
     meetings = [_meetings(*map(int, each)) for each in lengths]
     grid = np.indices([len(each) for each in meetings]).reshape(len(meetings), -1)
     chosen = [each[index] for each, index in zip(meetings, grid)]
@@ -258,7 +269,7 @@ _remembered_cells = lru_cache(maxsize=4096)(_new_cells)
 
 
 def _meetings(mine: int, yours: int, a: int, b: int, end: int) -> Ints:
-    """Overlaps of `mine` parts of length `a` with `yours` of length `b`, up to `end`: rows of part, part, start, stop."""
+    """Overlaps of `mine` parts of length `a` with `yours` of `b`, up to `end`: rows of part, part, start, stop."""
     edges = np.union1d(np.arange(mine) * a, np.arange(yours) * b).astype(np.int64)
     edges = edges[edges < end]
     return np.stack([edges // a, edges // b, edges, np.append(edges[1:], end)], axis=1)

@@ -165,7 +165,7 @@ def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
 
 def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -> int:
     """The bytes that `redistribute` moves, over all devices, without creating the plan."""
-    if target.partial:
+    if target.partial or (source.partial and (source.uneven or target.uneven)):
         return redistribute(source, target, itemsize).bytes
     return (least_sum_elements if source.partial else least_elements)(source, target) * require_itemsize(itemsize)
 

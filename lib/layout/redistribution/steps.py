@@ -7,6 +7,7 @@ a gather, that is (g-1)/g S for reduce-scatter, all-gather and all-to-all, and t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,7 +19,7 @@ from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Box, Pieces, check, padded
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, groups, parts
 
-from .exchange import Exchange, exchange, least_elements, sides, within
+from .exchange import Exchange, exchange, least_elements, sides
 from .sum_exchange import SumExchange, least_sum_elements, sum_exchange
 
 REDUCING = ("reduce-scatter", "all-reduce")
@@ -65,10 +66,13 @@ class Step:
         """What the piece of one device has in common with the new piece of another, in coordinates of the first one, or
         of the new one. It may reach beyond that in a dimension where only the other one has padding.
         """
-        mine, yours, end = sides(self.source.shape, self.source.splits, self.target.splits)
-        start, other = parts(self.source)[holder] * mine, parts(self.target)[receiver] * yours
-        stop = np.minimum(np.minimum(start + mine, other + yours), end)
-        return within(np.maximum(start, other), stop, other if of_receiver else start)
+        box = []
+        lengths = zip(*(side.tolist() for side in sides(self.source.shape, self.source.splits, self.target.splits)))
+        for (mine, yours, end), i, j in zip(lengths, self.source.part(holder), self.target.part(receiver)):
+            start, stop = max(i * mine, j * yours), min((i + 1) * mine, (j + 1) * yours, end)
+            origin = j * yours if of_receiver else i * mine
+            box.append(slice(start - origin, stop - origin))
+        return tuple(box)
 
     def prepare(self) -> None:
         """Computes in advance the tables that devices look up during this step."""
@@ -203,8 +207,7 @@ def _reduction(source: TensorLayout, scattered: list[Axes], reduced: Axes, uneve
     for dim, mine in enumerate(scattered):
         if not mine:
             continue
-        split = tuple(old + mine if d == dim else old for d, old in enumerate(at.tensor_map))
-        after = TensorLayout(at.shape, at.matrix, split, _without(at.partial, mine))
+        after = with_axes(at, {dim: at.tensor_map[dim] + mine}, _without(at.partial, mine))
         if not (divides(at, after, dim) or (uneven and at.splits[dim] == 1)):
             return None
         steps.append(Step("reduce-scatter", at, after))
@@ -218,6 +221,12 @@ def _reduction(source: TensorLayout, scattered: list[Axes], reduced: Axes, uneve
 def divides(coarse: TensorLayout, fine: TensorLayout, dim: int) -> bool:
     """True if the pieces of one layout are cut into equal pieces of the other along a dimension, padding included."""
     return fine.padded_shape[dim] == coarse.padded_shape[dim] and fine.splits[dim] % coarse.splits[dim] == 0
+
+
+def with_axes(layout: TensorLayout, changes: Mapping[int, Axes], partial: Axes | None = None) -> TensorLayout:
+    """A layout with some dimensions split over other axes, and perhaps other partial axes."""
+    tensor_map = tuple(changes.get(dim, axes) for dim, axes in enumerate(layout.tensor_map))
+    return TensorLayout(layout.shape, layout.matrix, tensor_map, layout.partial if partial is None else partial)
 
 
 def _without(axes: Axes, gone: Axes) -> Axes:

@@ -161,18 +161,19 @@ def sum_exchange(source: TensorLayout, target: TensorLayout) -> SumExchange:
 
 
 @lru_cache(maxsize=262144)
-def least_sum_elements(source: TensorLayout, target: TensorLayout) -> int:
-    """The fewest elements that complete the sums of `source` in the layout `target`, over all devices."""
-    _, wanted, both, starts, stops = _boxes(source, target)
+def least_sum_elements(source: TensorLayout, target: TensorLayout, real: bool = False) -> int:
+    """The fewest elements that complete the sums of `source` in the layout `target`, over all devices; with `real`,
+    without padding."""
+    _, wanted, both, starts, stops = _boxes(source, target, real)
     volume = (stops - starts).prod(axis=1)
     none_holds = ~both.any(axis=1)
     return int((volume * (source.summands + wanted.shape[1] - 2 + none_holds)).sum())
 
 
-def _boxes(source: TensorLayout, target: TensorLayout) -> tuple[Ints, Ints, Bools, Ints, Ints]:
+def _boxes(source: TensorLayout, target: TensorLayout, real: bool = False) -> tuple[Ints, Ints, Bools, Ints, Ints]:
     """Every overlap of a source and a target piece: its holders, who wants it, which holders want it, its box."""
     require_same(source, target)
-    from_part, to_part, starts, stops = cells(source.shape, source.splits, target.splits)
+    from_part, to_part, starts, stops = cells(source.shape, source.splits, target.splits, real)
     mine, yours = piece_number(source), piece_number(target)
     holders = np.argsort(mine, kind="stable").reshape(prod(source.splits), -1)[from_part]
     wanted = np.argsort(yours, kind="stable").reshape(prod(target.splits), -1)[to_part]
