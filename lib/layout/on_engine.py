@@ -65,7 +65,9 @@ class PlannedDevice(ShardedEngine):
     def load_checkpoint(self, params: Mapping[str, Any]) -> None:
         """Copies this device's pieces of the parameters, whole arrays by name."""
         for name, whole in params.items():
-            self.pieces[name] = piece_of(whole, self.program.parameters[name], int(self.device_id)).copy()
+            with unmetered():  # a piece with padding is made from a part of the array
+                piece = piece_of(whole, self.program.parameters[name], int(self.device_id))
+            self.pieces[name] = np.array(piece)
 
     def forward(self, x: Mapping[str, Array]) -> dict[str, Array]:
         """Maps this device's pieces of the inputs to copies of its pieces of every tensor."""

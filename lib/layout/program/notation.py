@@ -20,8 +20,8 @@ ROLES = {"input": Graph.input, "parameter": Graph.parameter}
 def graph_to_data(graph: Graph) -> dict[str, Any]:
     """A graph as numbers, texts, lists and dictionaries: `devices`, or the axes of its `mesh` and the `order` of their
     devices; `tensors`, each with its role, name and shape; `operators`, each with its kind, name, inputs and settings;
-    and those that are `configured`. If it is set, whether splits
-    may be `uneven`. Of a training step, its program, and as `training` the name of its optimizer.
+    and those that are `configured`; whether splits may be `uneven`, if that is set. Of a training step, its program,
+    and as `training` the name of its optimizer.
     """
     step = graph.step
     place: dict[str, Any] = {"devices": graph.devices}
