@@ -100,6 +100,7 @@ def test_regular_collectives_move_padding():
         (rows, whole, "all-gather", 3 * (3 * 6)),
         (whole, rows, "slice", 0),
         (rows, columns, "all-to-all", 3 * (12 * 8) // 4 // 4),
+        (on("x", "y", shape=(8, 10)), on(("x", "y"), -1, shape=(8, 10)), "all-to-all", 3 * (4 * 3) // 4),
         (on(("x", "y"), -1, shape=(9, 2)), on(("y", "x"), -1, shape=(9, 2)), "permute", None),
         (on("x", -1, shape=(10, 6), partial="y"), on("x", "y", shape=(10, 6)), "reduce-scatter", 3 * (5 * 8) // 4),
     ):

@@ -29,9 +29,10 @@ def _to_whole(here: TensorLayout, goal: TensorLayout, dim: int) -> Iterator[tupl
     if is_uneven:
         yield "all-gather", with_axes(here, {dim: ()})
     for other, wanted in enumerate(_wanted(here, goal)):
-        if axes and other != dim and here.splits[other] == 1 and wanted == axes:
-            after = with_axes(here, {dim: (), other: axes})
-            if is_uneven or not divides(here, after, other):
+        if axes and other != dim:
+            after = with_axes(here, {dim: (), other: here.tensor_map[other] + axes})
+            fits = divides(here, after, other)
+            if (fits and is_uneven) or (not fits and here.splits[other] == 1 and wanted == axes):
                 yield "all-to-all", after
 
 
