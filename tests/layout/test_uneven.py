@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.layout import (
+    DeviceMatrix,
     Graph,
     GraphPlan,
     LayoutError,
+    Links,
     TensorLayout,
     candidates,
     complete,
@@ -129,6 +131,10 @@ def test_any_redistribution_is_right_and_moves_what_it_predicts(two):
         np.testing.assert_array_equal(join(made, target), join(given, source))
         equal_where_real(done.pieces["tensor"], made, target)
         assert moves.bytes == sum(moves.sent) == sum(moves.received)
+        for step in moves.steps:
+            np.testing.assert_array_equal(step.traffic().sum(axis=1), step.sent)
+            np.testing.assert_array_equal(step.traffic().sum(axis=0), step.received)
+            assert step.total == step.sent.sum()
         assert abs(done.bytes - moves.bytes) < 4 * source.devices * max(1, len(moves.named_steps))
     assert redistribute(source, target).bytes == least_bytes(source, target)
     if not source.uneven and not target.uneven:  # otherwise padding may be cut off in between
@@ -228,9 +234,9 @@ def test_a_reshape_is_split_only_where_its_pieces_are_the_same_elements():
 
 
 @st.composite
-def uneven_graphs(draw) -> Graph:
+def uneven_graphs(draw, grid: DeviceMatrix | None = None) -> Graph:
     """Up to four operators of all kinds of reading, on sizes that mostly do not divide."""
-    graph = Graph(draw(st.sampled_from([2, 3, 4, 6])), uneven=True)
+    graph = Graph(None if grid else draw(st.sampled_from([2, 3, 4, 6])), grid, uneven=True)
     sizes = st.sampled_from([1, 3, 5, 6, 7])
     graph.input("x", (draw(sizes), draw(sizes)))
     last = "x"
@@ -471,6 +477,31 @@ def _stored(graph: Graph, name: str) -> list[TensorLayout]:
     return source_layouts(graph.shapes[name], graph)
 
 
+def test_a_configured_strategy_is_kept_on_prime_axes():
+    graph = ten_rows()
+    graph.shard("y", ((4, 1), (1, 1)))
+    found = plan(graph, every_split=True)
+    assert found.operators["y"].strategy == ((4, 1), (1, 1))
+    assert found.bytes <= plan(graph).bytes
+    assert_runs_as_predicted(found, small_values(graph))
+    assert ten_rows(uneven=True).on_prime_axes().uneven is True
+
+
+def test_time_counts_padding():
+    grid = mesh(a=4)
+    links = Links.of(grid, a=(0, 1))
+    graph = ten_rows(mesh=grid)
+    graph.shard("y", ((4, 1), (1, 1)))
+    graph.shard("z", ((1, 1),))
+    found = propagate(graph)
+    assert [found.redistribution(edge).names for edge in found.edges if edge.bytes] == [("all-gather",)]
+    even = Graph(mesh=grid)
+    even.relu("z", even.relu("y", even.input("x", (12, 6))))
+    even.shard("y", ((4, 1),))
+    even.shard("z", ((1, 1),))
+    assert found.time(links) == propagate(even).time(links) > 0
+
+
 def test_a_cap_on_the_peak_holds_with_padding():
     graph = network()
     given = small_values(graph)
@@ -577,6 +608,21 @@ def test_an_uneven_annotation_spreads():
     done = complete(graph, {"x": mesh_split((10, 8), grid, ("data", -1))})
     assert done.layouts["z"].local_shape == (3, 6)
     assert (done.plan.bytes, done.conflicts) == (0, ())
+    assert_runs_as_predicted(done.plan, small_values(graph))
+
+
+@examples(60)
+@given(uneven_graphs(mesh(a=2, b=2)), st.data())
+def test_any_annotations_of_a_random_graph_run_as_predicted(graph, data):
+    names = data.draw(st.lists(st.sampled_from(list(graph.shapes)), min_size=1, max_size=3, unique=True))
+    annotations = {}
+    for name in names:
+        dims = [-1] * len(graph.shapes[name])
+        for axis in data.draw(st.lists(st.sampled_from("ab"), unique=True)):
+            dims[data.draw(st.integers(0, len(dims) - 1))] = axis
+        annotations[name] = mesh_split(graph.shapes[name], graph.mesh, dims)
+    done = complete(graph, annotations)
+    assert all(done.layouts[name] == layout for name, layout in annotations.items())
     assert_runs_as_predicted(done.plan, small_values(graph))
 
 

@@ -61,7 +61,8 @@ def elements_of(piece: Array, box: Box, lo: int, hi: int) -> Array:
 
 def put_elements(result: Array, box: Box, lo: int, hi: int, elements: Array) -> None:
     """Writes elements lo to hi, row-major, of a box into a piece, except those beyond it."""
-    given, shape = result[(*box, ...)], tuple(s.stop - s.start for s in box)
+    view: Any = (*box, ...)  # of an array without dimensions too, where () would give a number
+    given, shape = result[view], tuple(s.stop - s.start for s in box)
     if len(elements) == prod(shape):
         given[...] = elements.reshape(shape)[tuple(map(slice, given.shape))]
     elif given.shape == shape:

@@ -167,12 +167,10 @@ def bound(source: TensorLayout, target: TensorLayout, real: bool = False) -> Int
     mine, yours, end = sides(source.shape, source.splits, target.splits, real)
     start = np.maximum(parts(source) * mine, parts(target) * yours)
     stop = np.minimum((parts(source) + 1) * mine, (parts(target) + 1) * yours)
-    if source.uneven or target.uneven:
-        stop = np.minimum(stop, end)
-        needed = np.maximum(np.minimum(yours, end - parts(target) * yours), 0).prod(axis=1)
-    else:
-        needed = target.elements
-    held: Ints = np.maximum(stop - start, 0).prod(axis=1)
+    held: Ints = np.maximum(np.minimum(stop, end) - start, 0).prod(axis=1)
+    if not target.uneven and not source.uneven:
+        return target.elements - held
+    needed: Ints = np.maximum(np.minimum(yours, end - parts(target) * yours), 0).prod(axis=1)
     return needed - held
 
 
