@@ -11,6 +11,7 @@ from lib.layout import (
     Graph,
     GraphPlan,
     TensorLayout,
+    complete,
     mesh,
     mesh_split,
     plan,
@@ -57,10 +58,10 @@ def test_any_plan_of_a_random_graph(graph, data):
 
 
 @st.composite
-def trained(draw) -> Graph:
+def trained(draw, uneven: bool | None = None) -> Graph:
     """A step of a program with one result: a matmul, then up to three operators, each on the one before."""
-    graph = Graph(draw(st.sampled_from([2, 4, 6])))
-    sizes = st.sampled_from([2, 4, 6, 12])
+    graph = Graph(draw(st.sampled_from([2, 4, 6])), uneven=uneven)
+    sizes = st.sampled_from([1, 3, 5, 7, 11] if uneven else [2, 4, 6, 12])
     graph.input("x", (draw(sizes), draw(sizes)))
     last = "x"
     for i, kind in enumerate(
@@ -82,6 +83,17 @@ def trained(draw) -> Graph:
 @given(trained(), st.data())
 def test_any_plan_of_a_random_training_step(step, data):
     assert_peaks_are_measured(any_plan(data.draw, step))
+
+
+def test_an_operators_piece_is_freed_when_the_first_step_has_made_another():
+    """An annotation may need several steps: here a slice, and a gather of what it left."""
+    grid = mesh(a=2, b=2)
+    graph = Graph(mesh=grid)
+    graph.softmax("y", graph.input("x", (4, 4)))
+    found = complete(graph, {"x": mesh_split((4, 4), grid, ("b", -1)), "y": mesh_split((4, 4), grid, (-1, "a"))}).plan
+    assert [step.name for step in found.operators["y"].reduction] == ["slice", "all-gather"]
+    assert found.peak == 4 * (8 + 4 + (2 * 4 + 8))  # x, the slice, both slices of a pair, and what they make
+    assert_peaks_are_measured(found)
 
 
 EXAMPLES = (megatron_mlp, swiglu, layer_norm, mixture_of_experts)

@@ -32,9 +32,11 @@ from lib.layout import (
 )
 from lib.layout.layouts import pieces
 from lib.layout.planning.breadth_first import homes
+from lib.layout.planning.buffers import most_elements
 from lib.layout.program import distributed
 from lib.layout.program.distributed import ways_to_reduce
 from tests.layout.test_operators import KINDS, one
+from tests.layout.test_peak import any_plan, assert_peaks_are_measured, trained
 from tests.layout.test_training import numbers
 from tests.support.examples import examples
 from tests.support.layout_strategies import assert_same_program, summands, uneven_pairs, values
@@ -139,6 +141,18 @@ def test_any_redistribution_is_right_and_moves_what_it_predicts(two):
     assert redistribute(source, target).bytes == least_bytes(source, target)
     if not source.uneven and not target.uneven:  # otherwise padding may be cut off in between
         assert redistribute(source, target).bytes <= moves.bytes
+
+
+@examples(80)
+@given(uneven_pairs(partial=True), st.booleans())
+def test_the_buffers_of_any_redistribution(two, named_only):
+    source, target = two
+    moves = redistribute(source, target, named_only=named_only)
+    given = {device: piece.astype(np.float32) for device, piece in summands(source).items()}
+    predicted = np.full(source.devices, source.elements, dtype=np.int64)
+    if moves.named_steps:
+        predicted += most_elements(moves.named_steps)
+    assert moves.on_engine(given).peaks == tuple(4 * predicted)
 
 
 @examples(60)
@@ -587,6 +601,14 @@ def test_a_training_step_with_padding_equals_one_device(optimizer, rows, poisone
         assert abs(done.bytes - 2 * found.bytes) < 8 * 4 * 2 * len(step.operators)
         for new, old in (step.step.replaces if step.step else {}).items():
             assert found.layout(new) == found.layout(old)
+
+
+@examples(80)
+@given(trained(uneven=True), st.data())
+def test_any_plan_of_a_random_training_step_runs_as_predicted(step, data):
+    found = any_plan(data.draw, step)
+    assert_peaks_are_measured(found)
+    assert_runs_as_predicted(found, numbers(step))
 
 
 def test_backward_is_paired_with_an_uneven_forward():

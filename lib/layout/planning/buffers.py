@@ -18,14 +18,16 @@ from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
 from lib.layout.redistribution.sum_exchange import Messages, SumExchange
 
 
-def most_elements(steps: Sequence[Step]) -> Ints:
+def most_elements(steps: Sequence[Step], freed: bool = False) -> Ints:
     """The most elements that steps take at the same time, by device, beside the piece that the first one starts from.
 
-    A step's source is freed when the next piece is complete; the first one's belongs to whoever has it.
+    A step's source is freed when the next piece is complete. The first one's belongs to whoever has it, unless it is
+    `freed` as well, as an operator's own piece is.
     """
     most = np.zeros(steps[0].source.devices, dtype=np.int64)
     for i, step in enumerate(steps):
-        most = np.maximum(most, buffer_elements(step) + (step.source.elements if i else 0))
+        gone = steps[0].source.elements if freed and i else 0
+        most = np.maximum(most, buffer_elements(step) + (step.source.elements if i else 0) - gone)
     return most
 
 
