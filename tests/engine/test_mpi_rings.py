@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("mpi4py", reason="needs mpi4py and an MPI: pip install 'training-puzzles[mpi]'")
 
-from lib.engine.transports.mpi.headers import HEADER_BYTES
+from lib.engine.transports.mpi.headers import CLOCK, HEADER_BYTES
 from lib.engine.transports.mpi.ring import RING_BYTES, SLOTS, Ring
 
 
@@ -33,35 +33,60 @@ def test_messages_keep_their_order_form_and_clock() -> None:
     sent = [np.float32(3) * np.ones(()), np.arange(6, dtype=">i2").reshape(2, 3).T, np.zeros((0, 4), bool)]
     for turn in range(5):
         for i, array in enumerate(sent, 3 * turn + 1):
-            assert not reader.has(i)
+            assert reader.next(i) is None
             assert writer.write(i, array, clock=10 * i)
         for i, array in enumerate(sent, 3 * turn + 1):
-            assert reader.has(i)
-            clock, got = reader.read()
-            assert (clock, got.shape, got.dtype) == (10 * i, array.shape, array.dtype)
-            assert np.array_equal(got, array)
-            assert got.base is None and got.flags.writeable
+            header = reader.next(i)
+            assert header is not None
+            assert header.read().shape == array.shape
+            assert header.content is not None
+            assert (header.words[CLOCK], header.content.dtype) == (10 * i, array.dtype)
+            assert np.array_equal(header.content, array)
+            reader.pass_on()
+
+
+def written(writer: Ring, numbers: range, array: Any) -> list[bool]:
+    return [writer.write(i, array, 0) is not None for i in numbers]
+
+
+def read(reader: Ring, number: int) -> Any:
+    """The array of the next message; None if it is large."""
+    header = reader.next(number)
+    assert header is not None
+    header.read()
+    array = None if header.content is None else header.content.copy()
+    reader.pass_on()
+    return array
 
 
 def test_a_full_ring_takes_no_more_until_a_message_has_been_read() -> None:
     writer, reader = both_ends()
     small = np.ones(3)
-    assert [writer.write(i, small, 0) for i in range(1, SLOTS + 2)] == [True] * SLOTS + [False]
-    reader.read()
-    assert writer.write(SLOTS + 2, small, 0)  # the message between them went another way
-    for _ in range(SLOTS - 1):
-        reader.read()
-    assert not reader.has(SLOTS + 1)
-    assert reader.has(SLOTS + 2)
+    assert written(writer, range(1, SLOTS + 2), small) == [True] * SLOTS + [False]
+    writer.send_elsewhere(SLOTS + 1)
+    read(reader, 1)
+    assert writer.write(SLOTS + 2, small, 0)
+    for i in range(2, SLOTS + 1):
+        read(reader, i)
+    assert reader.next(SLOTS + 1) is None
+    assert reader.is_elsewhere(SLOTS + 1)
+    assert not reader.is_elsewhere(SLOTS + 2)
+    read(reader, SLOTS + 2)
 
 
-def test_a_large_array_does_not_go_through_a_ring_and_disturbs_no_message_in_it() -> None:
+def test_of_a_large_array_only_the_form_goes_through_a_ring() -> None:
     writer, reader = both_ends()
-    assert writer.write(1, np.arange(5), 7)
-    assert not writer.write(2, np.zeros(HEADER_BYTES, np.uint8), 0)
-    assert [writer.write(i, np.full(i, i), 0) for i in range(3, 3 + SLOTS)] == [True] * (SLOTS - 1) + [False]
-    assert reader.read()[1].tolist() == [0, 1, 2, 3, 4]
-    assert reader.read()[1].tolist() == [3, 3, 3]
+    large = np.zeros((3, HEADER_BYTES), np.uint8)
+    for number in range(1, 20, 3):
+        writer.write(number, np.arange(5), 7)
+        header = writer.write(number + 1, large, 0)
+        assert header is not None and header.content is None
+        writer.write(number + 2, np.arange(3), 7)
+        assert read(reader, number).tolist() == [0, 1, 2, 3, 4]
+        header = reader.next(number + 1)
+        assert header is not None and header.read().shape == large.shape and header.content is None
+        reader.pass_on()
+        assert read(reader, number + 2).tolist() == [0, 1, 2]
 
 
 def test_a_message_is_claimed_only_while_the_reader_wants_it() -> None:
@@ -69,10 +94,12 @@ def test_a_message_is_claimed_only_while_the_reader_wants_it() -> None:
     assert not writer.claim(1)
     reader.want(1)
     assert writer.claim(1)
-    assert not reader.no_longer_wants(1)  # it has to wait: the writer sends
+    assert reader.is_claimed(1)
+    reader.want(0)
     assert not writer.claim(2)
     reader.want(2)
-    assert reader.no_longer_wants(2)
+    reader.want(0)
+    assert not reader.is_claimed(2)
     assert not writer.claim(2)
 
 
@@ -109,7 +136,7 @@ def test_in_every_order_a_writer_that_does_not_copy_has_a_reader_that_waits() ->
             end._of_reader = Stepped(end._of_reader, hub.switch)  # type: ignore[assignment]
             end._of_writer = Stepped(end._of_writer, hub.switch)  # type: ignore[assignment]
         tasks: list[Any] = [
-            greenlet(lambda reader=reader: (reader.want(5), reader.no_longer_wants(5))[1]),
+            greenlet(lambda reader=reader: [reader.want(5), reader.want(0), not reader.is_claimed(5)][-1]),
             greenlet(lambda writer=writer: writer.claim(5)),
         ]
         results: list[Any] = [None, None]

@@ -1,6 +1,7 @@
-"""What comes from one device: headers, one of which is always expected, and the large arrays that follow them.
+"""What comes from one device: headers, and the large arrays that follow them.
 
-A message's number tells whether it is the next one, because small messages also come through a ring.
+Between processes of one host, headers come through a ring, and through MPI only while that is full or not open yet. A
+message's number tells which one is next.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from numpy import zeros
 from lib.engine.collectives import Array
 from lib.engine.transports.reused_memory import ReusedMemory
 
-from .headers import HEADER_BYTES, Header
+from .headers import CLOCK, HEADER_BYTES, NUMBER, PLACE, Header
 from .ring import RING_BYTES, Ring
 from .shared_memory import NOWHERE, HostMemory
+
+Message = tuple[int, Array]
+"""The sender's clock, and the array."""
 
 
 class Incoming:
@@ -26,86 +30,112 @@ class Incoming:
         self.comm, self.source, self.tag = comm, source, tag
         self.memory, self.host = memory, host
         self.received = 0
+        """How many messages have been taken."""
         self._ring: Ring | None = None
         self._wants = False
         self._header = Header(zeros(HEADER_BYTES, "u1"))
+        """That of a message that comes through MPI."""
         self._request = comm.Recv_init([self._header.buffer, MPI.BYTE], source, tag)
         self._expecting = False
-        """The request has been started, and the message that it received has not been taken."""
-        self._message: tuple[int, Array] | None = None
-        """The clock and the array of the message that has come through MPI; a large one may still be on its way."""
+        """The request has been started, and its header has not been read."""
+        self._message: Message | None = None
+        """The next one, if its header has been read before it was taken."""
         self._body: Any = None
-        """What receives a large array."""
+        """What receives its array, which is on its way."""
+
+    def take(self) -> Message | None:
+        """The next message; None if it is not here."""
+        number = self.received + 1
+        if self._ring is not None and self._message is None:
+            header = self._ring.next(number)
+            if header is not None and header.read().fits:
+                message = header.words[CLOCK], header.content.copy()
+                self._ring.pass_on()
+                self.received = number
+                if self._wants:
+                    self.want_nothing()
+                return message
+        if not self.has_come():
+            return None
+        message, self._message = self._message, None
+        self.received = number
+        self.want_nothing()
+        return message
 
     def has_come(self) -> bool:
-        """True if the next message is here."""
-        number = self.received + 1
-        if self._ring is not None and self._ring.has(number):
-            return True
-        if self._message is None and not self._has_header():
+        """True if the next message is here. Begins to receive an array whose header is here."""
+        if self._message is None and not self._read_header(self.received + 1):
             return False
         if self._body is not None:
             if not self._body.Test():
                 return False
             self._body = None
-        return bool(self._header.numbers[0] == number)
+        return True
 
-    def _has_header(self) -> bool:
-        """Receives a header, and the array in it; begins to receive an array that follows it."""
+    def _read_header(self, number: int) -> bool:
+        """Looks for the header of a message in the ring, or through MPI."""
+        ring = self._ring
+        if ring is not None:
+            header = ring.next(number)
+            if header is not None:
+                self._read(header)
+                ring.pass_on()
+                return True
+            if not ring.is_elsewhere(number):
+                return False
+        header = self._header
         if not self._expecting:
             self._request.Start()
             self._expecting = True
-        if not self._request.Test():
-            return False
-        clock, place, form = self._header.read()
-        if place != NOWHERE and self._ring is None:
+        if not self._request.Test() or header.words[NUMBER] != number:
+            return False  # if it is a later one, the next one is in the ring by now
+        self._expecting = False
+        self._read(header)
+        place = header.words[PLACE]
+        if place != NOWHERE and ring is None:
             self._ring = Ring(self.host, self.host.place(self.source, place, RING_BYTES))
-        if self._header.content is not None:
-            self._message = clock, self._header.content
+        return True
+
+    def _read(self, header: Header) -> None:
+        form = header.read()
+        if header.content is not None:
+            array = header.content.copy()
         else:
             array = self.memory.empty(form.shape, form.dtype)
             self._body = self.comm.Irecv([as_bytes(array), MPI.BYTE], self.source, self.tag + 1)
-            self._message = clock, array
-        return True
+        self._message = header.words[CLOCK], array
 
     def want(self) -> None:
-        """Lets the sender of the next message send it without a copy, if it is a large one: this device receives
-        nothing else until `no_longer_wants` or `take`."""
+        """Lets the sender of the next message send a large array without a copy: this device does nothing else until
+        that has come, or until `want_nothing`."""
         if self._ring is not None and not self._wants:
             self._wants = True
             self._ring.want(self.received + 1)
 
-    def no_longer_wants(self) -> None:
-        """Takes that back; waits for a message that is being sent like that."""
-        if self._wants and self._ring is not None:
-            self._wants = False
-            while not self._ring.no_longer_wants(self.received + 1) and not self.has_come():
-                os.sched_yield()
-
-    def take(self) -> tuple[int, Array]:
-        """The clock and the array of the next message, which is here."""
-        self.received += 1
+    def want_nothing(self) -> None:
+        """Takes that back."""
         if self._wants and self._ring is not None:
             self._wants = False
             self._ring.want(0)
-        if self._ring is not None and self._ring.has(self.received):
-            return self._ring.read()
-        assert self._message is not None and self._body is None, "has_come comes first"
-        clock, array = self._message
-        self._message, self._expecting = None, False
-        return clock, array if self._header.content is None else array.copy()
+
+    def finish_what_is_claimed(self) -> None:
+        """Takes that back; waits for a message that is being sent like that."""
+        if self._wants and self._ring is not None:
+            self.want_nothing()
+            while self._ring.is_claimed(self.received + 1) and not self.has_come():
+                os.sched_yield()
 
     def free(self) -> None:
         """Frees what MPI holds for requests, except for an array that is on its way."""
         if self._body is not None:
             _abandoned.append((self._body, self._message))
-        if self._expecting and self._message is None:
+        if self._expecting:
             self._request.Cancel()
             self._request.Wait()
         self._request.Free()
 
 
-_abandoned: list[tuple[Any, Any]] = []
+_abandoned: list[tuple[Any, Message | None]] = []
 """Arrays that nobody takes. MPI may write to their memory as long as the process lives."""
 
 

@@ -1,9 +1,10 @@
 """Messages from one device to another, which a sender hands over without waiting for the receiver.
 
-A small array is sent in its header: between processes of one host through a ring in shared memory, otherwise in a
-buffer whose persistent request is started again for every message. A large array follows its header. `send` does not
-wait until it is received, and the caller may change the array afterwards, so it is copied, as MPI_Bsend does; but a
-receiver on the same host that waits for it, or begins to in the time of that copy, gets it without one.
+Every message has a header, which holds the elements of a small array: between processes of one host it goes through a
+ring in shared memory, otherwise from a buffer whose persistent request is started again for every message. The bytes
+of a large array follow through MPI. `send` does not wait until they are received, and the caller may change the array
+afterwards, so it is copied, as MPI_Bsend does; but a receiver on the same host that waits for it, or begins to in the
+time of that copy, gets it without one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from numpy import ascontiguousarray, zeros
 from lib.engine.collectives import Array
 from lib.engine.transports.reused_memory import ReusedMemory
 
-from .headers import HEADER_BYTES, Header
-from .incoming import Incoming, as_bytes
+from .headers import HEADER_BYTES, NUMBER, PLACE, Header
+from .incoming import Incoming, Message, as_bytes
 from .ring import RING_BYTES, Ring
 from .shared_memory import NOWHERE, HostMemory
 
@@ -43,22 +44,15 @@ def poll(test: Callable[[], Any], _: str = "") -> None:
 
 
 class Slot(Header):
-    """A header, the persistent request that sends it to one device, and the array that follows it."""
+    """A header, and the persistent request that sends it to one device."""
 
-    __slots__ = ("body", "free", "request")
+    __slots__ = ("free", "request")
 
     def __init__(self, start: Any, to: int, tag: int, free: list[Slot]) -> None:
         super().__init__(zeros(HEADER_BYTES, "u1"))
         self.request = start([self.buffer, MPI.BYTE], to, tag)
-        self.body: tuple[Any, Array] | None = None
         self.free = free
         """Where it belongs when it may be written to."""
-
-    def has_left(self) -> bool:
-        if not self.request.Test() or (self.body is not None and not self.body[0].Test()):
-            return False
-        self.body = None
-        return True
 
 
 class Messages:
@@ -67,15 +61,17 @@ class Messages:
     def __init__(self, comm: Any, tag: int, memory: ReusedMemory, host: HostMemory) -> None:
         self.comm, self.tag, self.memory, self.host = comm, tag, memory, host
         self.sent = [0] * comm.size
-        self._rings: dict[int, Ring | None] = {}
-        """By target; None if it is on another host, or there is no room."""
+        self._rings: dict[int, Ring] = {}
+        """By target, of those on this host; as long as there is room."""
         self._places: dict[int, int] = {}
-        """Of the rings, in this process's part of the shared memory."""
+        """By target: the place of its ring in this process's part of the shared memory."""
         self._free: dict[int, list[Slot]] = defaultdict(list)
         """By target."""
         self._free_until_received: dict[int, list[Slot]] = defaultdict(list)
         """The same, of slots whose message leaves only when it is received."""
         self._busy: list[Slot] = []
+        self._bodies: list[tuple[Any, Array]] = []
+        """Large arrays that are on their way, and what sends them."""
         self._incoming: dict[int, Incoming] = {}
         """By source."""
 
@@ -88,42 +84,36 @@ class Messages:
         """Sends an array, which the caller may change afterwards."""
         number = self.sent[to] = self.sent[to] + 1
         ring = self._rings.get(to)
-        if ring is not None and ring.write(number, arr, clock):
+        header = None if ring is None else ring.write(number, arr, clock)
+        if header is None:
+            header = self._send_header(to, arr, clock)
+        if header.content is not None:
             return
-        wanted = ring is not None and arr.nbytes >= MIN_DIRECT_BYTES and self._is_wanted(ring, number, arr.nbytes)
-        slot = self._start(to, arr, clock, until_received=False)
-        if slot.content is not None:
-            self._keep_until_it_has_left(slot)
-        elif wanted:
-            self._send_body(slot, ascontiguousarray(arr), to)
-            wait(lambda: self._has_left(slot), f"send({to})")
+        if ring is not None and arr.nbytes >= MIN_DIRECT_BYTES and self._is_wanted(ring, number, arr.nbytes):
+            body = self._send_body(to, ascontiguousarray(arr))
+            wait(lambda: self._has_left(body), f"send({to})")
             self._want_nothing()
-            self.unreceived()
         else:
-            self._send_body(slot, self.memory.copy(arr), to)
+            self._send_body(to, self.memory.copy(arr))
 
     def send_owned(self, to: int, arr: Array) -> None:
         """Sends an array that nobody changes."""
         self.sent[to] += 1
-        slot = self._start(to, arr, 0, until_received=False)
-        if slot.content is not None:
-            self._keep_until_it_has_left(slot)
-        else:
-            self._send_body(slot, ascontiguousarray(arr), to)
+        if self._send_header(to, arr, 0).content is None:
+            self._send_body(to, ascontiguousarray(arr))
 
     def send_counted(self, to: int, arr: Array, clock: int) -> None:
         """Sends an array, which the caller may change afterwards; it counts in `unreceived` until it is received."""
         self.sent[to] += 1
-        slot = self._start(to, arr, clock, until_received=True)
-        if slot.content is not None:
-            self._busy.append(slot)
-        else:
-            self._send_body(slot, self.memory.copy(arr), to)
+        if self._send_header(to, arr, clock, until_received=True).content is None:
+            self._send_body(to, self.memory.copy(arr))
 
-    def _start(self, to: int, arr: Array, clock: int, until_received: bool) -> Slot:
-        """Sends a header, and with it a small array."""
-        if to not in self._rings:
+    def _send_header(self, to: int, arr: Array, clock: int, until_received: bool = False) -> Header:
+        """Sends a header through MPI."""
+        if to not in self._places:
             self._open_ring(to)
+        elif to in self._rings:
+            self._rings[to].send_elsewhere(self.sent[to])
         free = (self._free_until_received if until_received else self._free)[to]
         if not free and self._busy:
             self.unreceived()
@@ -131,24 +121,26 @@ class Messages:
             slot = free.pop()
         else:
             slot = Slot(self.comm.Ssend_init if until_received else self.comm.Send_init, to, self.tag, free)
-        slot.takes(arr)
-        slot.write(arr, clock, self._places[to])
-        slot.numbers[0] = self.sent[to]
+        slot.write(arr, clock)
+        slot.words[NUMBER], slot.words[PLACE] = self.sent[to], self._places[to]
         slot.request.Start()
+        if slot.request.Test():  # it has usually left already
+            free.append(slot)
+        else:
+            self._busy.append(slot)
         return slot
 
     def _open_ring(self, to: int) -> None:
-        place = self.host.lend(RING_BYTES) if self.host.sees([to]) else NOWHERE
-        self._places[to] = place
-        self._rings[to] = (
-            None if place == NOWHERE else Ring(self.host, self.host.place(self.host.rank, place, RING_BYTES))
-        )
+        place = self._places[to] = self.host.lend(RING_BYTES) if self.host.sees([to]) else NOWHERE
+        if place != NOWHERE:
+            self._rings[to] = Ring(self.host, self.host.place(self.host.rank, place, RING_BYTES))
 
-    def _keep_until_it_has_left(self, slot: Slot) -> None:
-        if slot.request.Test():  # a small message has usually left already
-            slot.free.append(slot)
-        else:
-            self._busy.append(slot)
+    def _send_body(self, to: int, array: Array) -> Any:
+        """Begins to send the bytes of an array, which nobody changes until they have left."""
+        self._bodies = [(body, array) for body, array in self._bodies if not body.Test()]
+        body = self.comm.Isend([as_bytes(array), MPI.BYTE], to, self.tag + 1)
+        self._bodies.append((body, array))
+        return body
 
     def _is_wanted(self, ring: Ring, number: int, nbytes: int) -> bool:
         """True if the receiver waits for a message, or begins to before it could have been copied. This device takes
@@ -160,33 +152,30 @@ class Messages:
                 return False
             for incoming in self._incoming.values():
                 incoming.want()
-            self._take()
+            self._take_headers()
             os.sched_yield()
         return True
 
-    def _take(self) -> None:
-        """Receives what has come: headers, and the arrays that follow them."""
+    def _take_headers(self) -> None:
+        """Looks for headers, and begins to receive the arrays that follow them."""
         for incoming in self._incoming.values():
             incoming.has_come()
 
-    def _has_left(self, slot: Slot) -> bool:
-        self._take()
-        return slot.has_left()
+    def _has_left(self, body: Any) -> bool:
+        self._take_headers()
+        left: bool = body.Test()
+        return left
 
     def _want_nothing(self) -> None:
         for incoming in self._incoming.values():
-            incoming.no_longer_wants()
-
-    def _send_body(self, slot: Slot, array: Array, to: int) -> None:
-        slot.body = self.comm.Isend([as_bytes(array), MPI.BYTE], to, self.tag + 1), array
-        self._busy.append(slot)
+            incoming.finish_what_is_claimed()
 
     def unreceived(self) -> int:
-        """Messages of `send_counted` that have not been received, and others that have not left."""
+        """Messages of `send_counted` that have not been received, and headers of others that have not left."""
         if self._busy:
             busy, self._busy = self._busy, []
             for slot in busy:
-                (slot.free if slot.has_left() else self._busy).append(slot)
+                (slot.free if slot.request.Test() else self._busy).append(slot)
         return len(self._busy)
 
     def _from(self, source: int) -> Incoming:
@@ -200,24 +189,29 @@ class Messages:
         """True if the next message from `source` is here."""
         return self._from(source).has_come()
 
-    def receive(self, source: int, wait: Wait = poll) -> tuple[int, Array]:
+    def receive(self, source: int, wait: Wait = poll) -> Message:
         """The clock and the array of the next message from `source`, for which `wait` waits; without it, the message
         must be on its way."""
         incoming = self._incoming.get(source) or self._from(source)
-        if not incoming.has_come():
+        message = incoming.take()
+        if message is None:
+            os.sched_yield()  # there may be more devices than cores
+            message = incoming.take()
+        while message is None:
             incoming.want()
             wait(incoming.has_come, f"receive({source})")
-        return incoming.take()
+            message = incoming.take()
+        return message
 
     def finish(self) -> None:
         """Waits until all that was sent has left; every message must have been received."""
-        poll(lambda: not self.unreceived())
+        poll(lambda: not self.unreceived() and all(body.Test() for body, _ in self._bodies))
 
     def free(self, ended_well: bool) -> None:
         """Frees what MPI holds for requests, except for messages of a failed run that are still on their way, and the
         places of rings."""
-        if self.unreceived():
-            _abandoned.extend(self._busy)
+        self.unreceived()
+        _abandoned.extend([*self._busy, *self._bodies])
         for slots in (*self._free.values(), *self._free_until_received.values()):
             for slot in slots:
                 slot.request.Free()
@@ -229,5 +223,5 @@ class Messages:
             kept.clear()
 
 
-_abandoned: list[Slot] = []
+_abandoned: list[Any] = []
 """Messages that nobody will receive. MPI may read their memory as long as the process lives."""
