@@ -94,9 +94,11 @@ class Clock(ShardedEngine):
         if name != "send":
             return lambda: getattr(self, name)(x)
 
+        after, before = (self.device_id + 1) % N, (self.device_id - 1) % N
+
         def send() -> None:
-            self.send((self.device_id + 1) % N, x)
-            self.receive((self.device_id - 1) % N)
+            self.send(after, x)
+            self.receive(before)
 
         return send
 
