@@ -22,7 +22,7 @@ from lib.engine.collectives import Array
 from lib.engine.transports.reused_memory import ReusedMemory
 
 from .headers import HEADER_BYTES, NUMBER, PLACE, Header
-from .incoming import Incoming, Message, as_bytes
+from .incoming import Incoming, Message, as_bytes, has_moved
 from .ring import RING_BYTES, Ring
 from .shared_memory import NOWHERE, HostMemory
 
@@ -89,12 +89,15 @@ class Messages:
             header = self._send_header(to, arr, clock)
         if header.content is not None:
             return
-        if ring is not None and arr.nbytes >= MIN_DIRECT_BYTES and self._is_wanted(ring, number, arr.nbytes):
+        if ring is None or arr.nbytes < MIN_DIRECT_BYTES:
+            self._send_body(to, self.memory.copy(arr))
+            return
+        if self._is_wanted(ring, number, arr.nbytes):
             body = self._send_body(to, ascontiguousarray(arr))
             wait(lambda: self._has_left(body), f"send({to})")
-            self._want_nothing()
         else:
             self._send_body(to, self.memory.copy(arr))
+        self._want_nothing()
 
     def send_owned(self, to: int, arr: Array) -> None:
         """Sends an array that nobody changes."""
@@ -145,13 +148,12 @@ class Messages:
     def _is_wanted(self, ring: Ring, number: int, nbytes: int) -> bool:
         """True if the receiver waits for a message, or begins to before it could have been copied. This device takes
         what others send meanwhile, so that devices that send to each other need not copy either."""
+        for incoming in self._incoming.values():
+            incoming.want()
         until = perf_counter() + nbytes * COPY_SECONDS_PER_BYTE
         while not ring.claim(number):
             if perf_counter() > until:
-                self._want_nothing()
                 return False
-            for incoming in self._incoming.values():
-                incoming.want()
             self._take_headers()
             os.sched_yield()
         return True
@@ -163,8 +165,7 @@ class Messages:
 
     def _has_left(self, body: Any) -> bool:
         self._take_headers()
-        left: bool = body.Test()
-        return left
+        return has_moved(body)
 
     def _want_nothing(self) -> None:
         for incoming in self._incoming.values():
