@@ -1,8 +1,8 @@
 """MPI rendezvous header: describes the collective; small payloads travel inline.
 
-All members of a group have a row in a table, which is exchanged or shared (see `meeting`). A header has a fixed place in
-these rows, so that a repeated call finds everything prepared: it only writes its clock, and compares digests and clocks
-of the others with its own.
+All members of a group have a row in a table, which is exchanged or shared (see `meeting`). A header has a fixed place
+in these rows, so that a repeated call finds everything prepared: it only writes its clock, and compares digests and
+clocks of the others with its own.
 """
 
 from __future__ import annotations

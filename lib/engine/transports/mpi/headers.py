@@ -79,12 +79,14 @@ class Header:
 
     def read(self) -> Form:
         """The form of the message that is in the buffer."""
-        if self.form is None or self.words[STAMP] != self._stamp:
+        form = self.form
+        if form is None or self.words[STAMP] != self._stamp:
             self._stamp = self.words[STAMP]
             description = self.buffer[_DESCRIPTION : _DESCRIPTION + self.words[LENGTH]].tobytes()
             dtype, *shape = description.decode().split()
-            self._set_form(form_of(tuple(map(int, shape)), np.dtype(dtype)))
-        return self.form
+            form = form_of(tuple(map(int, shape)), np.dtype(dtype))
+            self._set_form(form)
+        return form
 
     def _set_form(self, form: Form) -> None:
         self.form = form

@@ -52,12 +52,13 @@ class Incoming:
         if self._ring is not None and self._message is None:
             header = self._ring.next(number)
             if header is not None and header.read().fits:
-                message = header.words[CLOCK], header.content.copy()
+                assert header.content is not None, "its form fits"
+                clock, array = header.words[CLOCK], header.content.copy()
                 self._ring.pass_on()
                 self.received = number
                 if self._wants:
                     self.want_nothing()
-                return message
+                return clock, array
         if not self.has_come():
             return None
         message, self._message = self._message, None

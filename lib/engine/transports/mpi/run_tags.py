@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from mpi4py import MPI
 
 from .shared_memory import HostMemory
+from .shared_window import open_window
 
 TAGS_OF_A_RUN = 6
 
@@ -43,7 +44,7 @@ def next_run() -> RunTags:
     if not number:
         _shared[:] = [MPI.COMM_WORLD.Dup(), MPI.COMM_WORLD.Dup()]
     if not _hosts:
-        _hosts.append(HostMemory(MPI.COMM_WORLD))
+        _hosts.append(open_window(MPI.COMM_WORLD))
     control, data = _shared
     return RunTags(control, data, number * TAGS_OF_A_RUN, _hosts[0])
 

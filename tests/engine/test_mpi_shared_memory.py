@@ -1,4 +1,4 @@
-"""Rings of small messages in shared memory, and how a large array finds its receiver waiting."""
+"""Places and rings in shared memory, and how a large array finds its receiver waiting."""
 
 from __future__ import annotations
 
@@ -7,24 +7,40 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import pytest
-
-pytest.importorskip("mpi4py", reason="needs mpi4py and an MPI: pip install 'training-puzzles[mpi]'")
 
 from lib.engine.transports.mpi.headers import CLOCK, HEADER_BYTES
 from lib.engine.transports.mpi.ring import RING_BYTES, SLOTS, Ring
+from lib.engine.transports.mpi.shared_memory import CACHE_LINE, NOWHERE, HostMemory
 
 
-class OneProcess:
-    """Shared memory of a process with itself, which needs no ordering."""
+def own_memory(nbytes: int) -> HostMemory:
+    """Memory that a process shares with itself, which needs no ordering."""
+    return HostMemory(3, {3: np.full(nbytes, 7, np.uint8)}, lambda: None)
 
-    def sync(self) -> None:
-        """Nothing to order."""
+
+def test_places_are_apart_and_cleared_and_come_back() -> None:
+    host = own_memory(10 * CACHE_LINE)
+    offsets = [host.lend(nbytes) for nbytes in (1, CACHE_LINE, CACHE_LINE + 1, 3 * CACHE_LINE)]
+    assert offsets == [0, CACHE_LINE, 2 * CACHE_LINE, 4 * CACHE_LINE]
+    host.place(3, offsets[2], CACHE_LINE + 1)[:] = 1
+    assert host.lend(4 * CACHE_LINE) == NOWHERE
+    assert host.lend(2 * CACHE_LINE) == 7 * CACHE_LINE
+    host.give_back(offsets[2], CACHE_LINE + 1)
+    host.give_back(NOWHERE, 1)
+    assert host.lend(2 * CACHE_LINE) == offsets[2]
+    assert not host.place(3, offsets[2], 2 * CACHE_LINE).any()
+
+
+def test_a_host_without_shared_memory_lends_nothing() -> None:
+    host = HostMemory(0, {}, lambda: None)
+    assert host.lend(8) == NOWHERE
+    assert not host.sees([0])
+    assert own_memory(64).sees([3])
+    assert not own_memory(64).sees([3, 2])
 
 
 def both_ends() -> tuple[Ring, Ring]:
-    host: Any = OneProcess()
-    memory = np.zeros(RING_BYTES, np.uint8)
+    host, memory = own_memory(RING_BYTES), np.zeros(RING_BYTES, np.uint8)
     return Ring(host, memory), Ring(host, memory)
 
 
@@ -80,11 +96,14 @@ def test_of_a_large_array_only_the_form_goes_through_a_ring() -> None:
     for number in range(1, 20, 3):
         writer.write(number, np.arange(5), 7)
         header = writer.write(number + 1, large, 0)
-        assert header is not None and header.content is None
+        assert header is not None
+        assert header.content is None
         writer.write(number + 2, np.arange(3), 7)
         assert read(reader, number).tolist() == [0, 1, 2, 3, 4]
         header = reader.next(number + 1)
-        assert header is not None and header.read().shape == large.shape and header.content is None
+        assert header is not None
+        assert header.read().shape == large.shape
+        assert header.content is None
         reader.pass_on()
         assert read(reader, number + 2).tolist() == [0, 1, 2]
 
