@@ -97,6 +97,59 @@ def many_large_messages(on: str) -> None:
         assert got[device] == [[left + 10 * i + turn for i in range(6)] for turn in range(2)]
 
 
+def large_messages_to_devices_that_wait(on: str) -> None:
+    """All send before they receive, small arrays between large ones, which the sender changes at once."""
+
+    def does(me: Any, x: Any) -> Any:
+        right, left = (me.device_id + 1) % N, (me.device_id - 1) % N
+        seen = []
+        for turn in range(4):
+            me.send(right, x[:, turn % 2 :])
+            me.send(right, x[0, :2])
+            x += N
+            got, small = me.receive(left), me.receive(left)
+            got += 1  # it belongs to this device
+            seen.append([got.shape[1], int(got.min()) - 1, int(got.max()) - 1, *small.tolist()])
+        return seen
+
+    for metered in (False, True):
+        xs = [np.full((512, 1024), device, "int32") for device in range(N)]
+        got = on_each(on, does, xs, metered=metered)
+        for device in range(N):
+            left = (device - 1) % N
+            assert got[device] == [[1024 - turn % 2, *[left + N * turn] * 4] for turn in range(4)]
+
+
+def a_device_that_waits_gets_a_large_message_without_a_copy(on: str) -> None:
+    """Between processes of one host; the first message of a pair opens its ring and is copied."""
+    if on == "inprocess":
+        return
+    from lib.engine.transports.mpi import messages
+
+    def does(me: Any, x: Any) -> Any:
+        right, left = (me.device_id + 1) % N, (me.device_id - 1) % N
+        memory, copied = me._port.memory, []
+        copy = memory.copy
+        memory.copy = lambda array: (copied.append(array.nbytes), copy(array))[1]
+        for _ in range(3):
+            me.send(right, x)
+            me.receive(left)
+        if int(me.device_id) % 2:
+            me.send(left, x[:1])
+            me.send(left, x)
+        else:
+            me.receive(right)
+            me.receive(right)
+        return copied
+
+    before, messages.COPY_SECONDS_PER_BYTE = messages.COPY_SECONDS_PER_BYTE, 1e-6  # two seconds: others come in time
+    try:
+        copied = on_each(on, does, np.zeros((512, 1024), "int32"))
+    finally:
+        messages.COPY_SECONDS_PER_BYTE = before
+    assert copied == [[2 << 20], [2 << 20, 4096]] * (N // 2), copied
+
+
 def one_sided_puts(on: str) -> None:
     def does(me: Any, x: Any) -> Any:
         buffer = me.symmetric((N, 3), "float32")
@@ -177,6 +230,8 @@ BODIES = (
     messages_of_every_kind,
     a_sent_array_may_be_changed,
     many_large_messages,
+    large_messages_to_devices_that_wait,
+    a_device_that_waits_gets_a_large_message_without_a_copy,
     one_sided_puts,
     empty_puts,
     barriers_of_groups,
