@@ -127,7 +127,13 @@ def source_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
 def _ways(base: DistributedOperator, scatter: bool, out: Out | None, uneven: bool) -> list[DistributedOperator]:
     if out is not None:
         return with_out(base, out)[:1]
-    return ways_to_reduce(base, uneven) if scatter else [base]
+    return [way for way in ways_to_reduce(base, uneven) if _fills(way)] if scatter else [base]
+
+
+def _fills(way: DistributedOperator) -> bool:
+    """True if no sum is scattered into parts of which some are padding only."""
+    sides = zip(way.output.shape, way.output.splits, way.local.splits)
+    return all(n == before or fills(size, n, uneven=True) for size, n, before in sides)
 
 
 def _pads_sums(way: DistributedOperator) -> bool:
@@ -148,7 +154,7 @@ def _on_mesh(operator: Operator, mesh: DeviceMatrix, scatter: bool, uneven: bool
         sizes = {letter: prod(mesh.shape[axis] for axis in axes) for letter, axes in split.items()}
         if all(operator.divides(letter, n, uneven) for letter, n in sizes.items()):
             ways = arrange(operator, mesh, split, uneven)
-            yield from ways if scatter else ways[-1:]
+            yield from filter(_fills, ways) if scatter else ways[-1:]
 
 
 @lru_cache(maxsize=128)

@@ -191,7 +191,8 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
                     f"{where} is split into {n} parts, but the same dimension of another input into {parts[letter]}"
                 )
             if not operator.splits(letter, n):
-                raise LayoutError(f"{where} cannot be split into {n}: that has to divide {operator.sizes(letter)}")
+                sizes = operator.sizes(letter)
+                raise LayoutError(f"{where} cannot be split into {n}: that has to divide {sizes}, or pieces differ")
     return parts
 
 
