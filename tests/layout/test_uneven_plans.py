@@ -261,6 +261,16 @@ def test_a_graph_may_refuse_uneven_splits():
         Graph(2, uneven="no")
 
 
+def test_such_a_graph_refuses_uneven_annotations_too():
+    grid = mesh(data=4)
+    graph = ten_rows(uneven=False, mesh=grid)
+    with pytest.raises(
+        LayoutError, match=r"the annotation of 'x' pads its shape \(10, 8\) to \(12, 8\), and this graph"
+    ):
+        complete(graph, {"x": mesh_split((10, 8), grid, ("data", -1))})
+    assert complete(graph, {"x": mesh_split((10, 8), grid, (-1, "data"))}).plan.bytes > 0
+
+
 # Training
 
 

@@ -55,7 +55,8 @@ def complete(graph: Graph, annotations: Mapping[str, TensorLayout], peak: int | 
     Raises:
         LayoutError: the plan's peak is higher than `peak`; the message has the operator and the largest tensors then.
         LayoutError: there is no annotation, or one is for a missing tensor, of the wrong shape, on incompatible device
-            matrices, with a different number of devices than the graph's, or a partial layout.
+            matrices, with a different number of devices than the graph's, a partial layout, or uneven where the graph
+            refuses that.
     """
     require_graph(graph)
     _check(graph, annotations)
@@ -245,6 +246,11 @@ def _check(graph: Graph, annotations: Mapping[str, TensorLayout]) -> None:
             raise LayoutError(f"the annotation of '{name}' has {layout.devices} devices, the graph {graph.devices}")
         if layout.partial:
             raise LayoutError(f"the annotation of '{name}' is a partial sum; annotate the completed sum")
+        if layout.uneven and graph.uneven is False:
+            raise LayoutError(
+                f"the annotation of '{name}' pads its shape {layout.shape} to {layout.padded_shape}, and this graph "
+                "takes equal parts only; split other dimensions, or pad it with graph.pad"
+            )
 
 
 def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLayout]:

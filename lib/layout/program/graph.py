@@ -61,7 +61,7 @@ class Graph(RearrangingBuilder):
 
     A strategy may split a dimension into parts that its size does not have evenly; they are padded. With
     `uneven=True`, planners consider such strategies as well, as long as no part is padding only. With `uneven=False`,
-    they are refused.
+    such strategies and annotations are refused.
     """
 
     def __init__(
