@@ -25,8 +25,9 @@ PAGE = 4096
 MIN_BYTES = 1 << 16
 """The smallest block. Sizes are powers of two, so that a block serves for arrays of similar sizes."""
 
-MAX_BLOCKS = 64
-"""Blocks of one process. Each needs an open file, of which a process has about a thousand."""
+MAX_BLOCKS = 16
+"""Blocks of one process. Python's mmap keeps a file open for each, in the sender and in every receiver, and a process
+may open about a thousand."""
 
 MAX_BYTES = 1 << 30
 """All blocks of one process; further arrays are sent through MPI."""
