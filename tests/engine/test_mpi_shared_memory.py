@@ -1,21 +1,25 @@
-"""Places and rings in shared memory, and how a large array finds its receiver waiting."""
+"""Shared memory of the processes of a host: places, rings of headers, and blocks for large arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import combinations
+import gc
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
+from lib.engine.transports.mpi import shared_blocks
 from lib.engine.transports.mpi.headers import CLOCK, HEADER_BYTES
 from lib.engine.transports.mpi.ring import RING_BYTES, SLOTS, Ring
+from lib.engine.transports.mpi.shared_blocks import MAX_BLOCKS, MIN_BYTES, OpenedBlocks, OwnBlocks, can_be_opened
 from lib.engine.transports.mpi.shared_memory import CACHE_LINE, NOWHERE, HostMemory
 
 
 def own_memory(nbytes: int) -> HostMemory:
     """Memory that a process shares with itself, which needs no ordering."""
-    return HostMemory(3, {3: np.full(nbytes, 7, np.uint8)}, lambda: None)
+    return HostMemory(3, {3: np.full(nbytes, 7, np.uint8)})
 
 
 def test_places_are_apart_and_cleared_and_come_back() -> None:
@@ -32,7 +36,7 @@ def test_places_are_apart_and_cleared_and_come_back() -> None:
 
 
 def test_a_host_without_shared_memory_lends_nothing() -> None:
-    host = HostMemory(0, {}, lambda: None)
+    host = HostMemory(0, {})
     assert host.lend(8) == NOWHERE
     assert not host.sees([0])
     assert own_memory(64).sees([3])
@@ -108,62 +112,94 @@ def test_of_a_large_array_only_the_form_goes_through_a_ring() -> None:
         assert read(reader, number + 2).tolist() == [0, 1, 2]
 
 
-def test_a_message_is_claimed_only_while_the_reader_wants_it() -> None:
-    writer, reader = both_ends()
-    assert not writer.claim(1)
-    reader.want(1)
-    assert writer.claim(1)
-    assert reader.is_claimed(1)
-    reader.want(0)
-    assert not writer.claim(2)
-    reader.want(2)
-    reader.want(0)
-    assert not reader.is_claimed(2)
-    assert not writer.claim(2)
+needs_files = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has files without a name")
 
 
-class Stepped:
-    """A ring's words, whose every access waits for its turn; so two ends can be run in all orders."""
-
-    def __init__(self, words: Any, step: Callable[[], None]) -> None:
-        self.words, self.step = words, step
-
-    def __getitem__(self, i: int) -> int:
-        self.step()
-        return int(self.words[i])
-
-    def __setitem__(self, i: int, value: int) -> None:
-        self.step()
-        self.words[i] = value
+@pytest.fixture
+def own() -> Iterator[OwnBlocks]:
+    blocks = OwnBlocks()
+    yield blocks
+    blocks.close()
 
 
-def interleavings(first: int, second: int) -> Iterator[list[int]]:
-    for places in combinations(range(first + second), first):
-        yield [0 if i in places else 1 for i in range(first + second)]
+def sent(own: OwnBlocks, opened: OpenedBlocks, array: Any) -> Any:
+    """What the receiver of an array gets, in the same process."""
+    block = own.take(array.nbytes)
+    assert block is not None
+    block.lend(array.shape, array.dtype)[...] = array
+    return opened.array(block.number, block.file, block.size, array.shape, array.dtype)
 
 
-def test_in_every_order_a_writer_that_does_not_copy_has_a_reader_that_waits() -> None:
-    """The reader wants a message and gives it up, the writer claims it: no order of their reads and writes leaves a
-    writer that sends without a copy and a reader that has gone on."""
-    from greenlet import greenlet
+def place_of(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
 
-    outcomes = set()
-    for order in interleavings(3, 4):
-        writer, reader = both_ends()
-        hub = greenlet.getcurrent()
-        for end in (writer, reader):
-            end._of_reader = Stepped(end._of_reader, hub.switch)  # type: ignore[assignment]
-            end._of_writer = Stepped(end._of_writer, hub.switch)  # type: ignore[assignment]
-        tasks: list[Any] = [
-            greenlet(lambda reader=reader: [reader.want(5), reader.want(0), not reader.is_claimed(5)][-1]),
-            greenlet(lambda writer=writer: writer.claim(5)),
-        ]
-        results: list[Any] = [None, None]
-        for who in [0, 1, *order, *[0, 1] * 5]:
-            if not tasks[who].dead:
-                results[who] = tasks[who].switch()
-        assert all(task.dead for task in tasks)
-        has_gone_on, sends_without_copy = results
-        assert not (has_gone_on and sends_without_copy), order
-        outcomes.add((has_gone_on, sends_without_copy))
-    assert {(True, False), (False, True)} <= outcomes
+
+@needs_files
+def test_a_receiver_uses_an_array_in_its_block_until_nothing_refers_to_it(own: OwnBlocks) -> None:
+    opened = OpenedBlocks(os.getpid())
+    array = np.arange(30_000, dtype=">f8").reshape(100, 300).T
+    got = sent(own, opened, array)
+    assert (got.shape, got.dtype, got.flags.c_contiguous) == (array.shape, array.dtype, True)
+    assert np.array_equal(got, array)
+    view, other = got[7:], sent(own, opened, array + 1)
+    got += 5  # it belongs to the receiver
+    del got
+    gc.collect()
+    assert np.array_equal(view, array[7:] + 5)
+    assert np.array_equal(other, array + 1)
+    places = {place_of(view) - view.strides[0] * 7, place_of(other)}
+    del view, other
+    gc.collect()
+    files = len(os.listdir("/proc/self/fd"))
+    third, fourth = sent(own, opened, array), sent(own, opened, array[:, ::2])
+    assert place_of(third) in places  # its memory is used again
+    assert place_of(fourth) not in places
+    assert len(os.listdir("/proc/self/fd")) == files + 3  # the fourth is smaller, and has a block of its own
+
+
+@needs_files
+def test_there_are_blocks_for_so_many_arrays_and_bytes_at_a_time(own: OwnBlocks, monkeypatch: Any) -> None:
+    opened = OpenedBlocks(os.getpid())
+    held = [sent(own, opened, np.full(3, i)) for i in range(MAX_BLOCKS)]
+    assert own.take(24) is None
+    assert [int(array[0]) for array in held] == list(range(MAX_BLOCKS))
+    del held[5]
+    gc.collect()
+    assert sent(own, opened, np.zeros(MIN_BYTES, np.uint8)).size == MIN_BYTES
+    small = OwnBlocks()
+    monkeypatch.setattr(shared_blocks, "MAX_BYTES", 4 * MIN_BYTES)
+    assert small.take(5 * MIN_BYTES) is None
+    first = small.take(2 * MIN_BYTES + 1)
+    assert first is not None
+    first.lend((3,), np.dtype("int8"))
+    assert small.take(1) is None
+    small.close()
+
+
+@needs_files
+def test_arrays_outlive_the_run_that_sent_them_and_new_blocks_replace_its_own() -> None:
+    opened, array = OpenedBlocks(os.getpid()), np.arange(100)
+    first = OwnBlocks()
+    got = sent(first, opened, array)
+    number, file = next(iter(opened._opened)), first.take(1)
+    assert file is not None
+    first.close()
+    second = OwnBlocks()
+    later = sent(second, opened, array + 1)  # the system may give its file the same number
+    assert list(opened._opened) != [number]
+    assert len(opened._opened) == 1
+    assert np.array_equal(got, array)
+    assert np.array_equal(later, array + 1)
+    second.close()
+    with pytest.raises(OSError, match="No such file"):
+        OpenedBlocks(os.getpid()).array(0, file.file, 64, (1,), array.dtype)
+
+
+@needs_files
+def test_processes_find_out_whether_they_can_open_each_others_files() -> None:
+    file = os.memfd_create("test")
+    os.write(file, bytes(shared_blocks.PAGE) + b"content")
+    assert can_be_opened(os.getpid(), file, b"content")
+    assert not can_be_opened(os.getpid(), file, b"another")  # the number of a process in another container
+    os.close(file)
+    assert not can_be_opened(os.getpid(), file, b"content")

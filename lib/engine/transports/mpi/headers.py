@@ -12,14 +12,17 @@ from numpy import ndarray
 
 from lib.engine.collectives import Array
 
+from .shared_blocks import Block
+
 HEADER_BYTES = 1024
 """Bytes of a header together with a small array."""
 
-NUMBER, CLOCK, PLACE, STAMP, LENGTH = range(5)
+NUMBER, CLOCK, PLACE, STAMP, LENGTH, BLOCK, FILE, SIZE = range(8)
 """Its words: the message's number, from 1 on (how many the sender has sent to this receiver); the sender's clock; the
-place of its ring; the stamp of the form; the length of the description, which follows."""
+place of its ring; the stamp of the form; the length of the description, which follows; and of a large array the block
+that it is in, with its file and size, or 0 if its bytes follow through MPI."""
 
-_DESCRIPTION = 40
+_DESCRIPTION = 64
 
 
 class Form(NamedTuple):
@@ -62,15 +65,19 @@ class Header:
         """The place of a small array of this form."""
         self._stamp = 0
 
-    def write(self, arr: Array, clock: int) -> None:
+    def write(self, arr: Array, clock: int, block: Block | None = None) -> None:
         """Writes all but the number and the place: the clock, the form if it is another one than before, and the
-        elements if they fit."""
+        elements if they fit; otherwise the block that they are in."""
         form = self.form
         if form is None or form.shape != arr.shape or form.dtype != arr.dtype:
             self._write_form(form_of(arr.shape, arr.dtype))
         self.words[CLOCK] = clock
         if self.content is not None:
             self.content[...] = arr
+        elif block is None:
+            self.words[BLOCK] = 0
+        else:
+            self.words[BLOCK], self.words[FILE], self.words[SIZE] = block.number, block.file, block.size
 
     def _write_form(self, form: Form) -> None:
         self._set_form(form)

@@ -6,7 +6,6 @@ message's number tells which one is next.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from mpi4py import MPI
@@ -15,12 +14,11 @@ from numpy import zeros
 from lib.engine.collectives import Array
 from lib.engine.transports.reused_memory import ReusedMemory
 
-from .headers import CLOCK, HEADER_BYTES, NUMBER, PLACE, Header
+from .control import PeerFailedError
+from .headers import BLOCK, CLOCK, FILE, HEADER_BYTES, NUMBER, PLACE, SIZE, Form, Header
 from .ring import RING_BYTES, Ring
+from .shared_blocks import OpenedBlocks
 from .shared_memory import NOWHERE, HostMemory
-
-TESTS = 64
-"""Tests of a large array before anything else is done."""
 
 Message = tuple[int, Array]
 """The sender's clock, and the array."""
@@ -35,7 +33,6 @@ class Incoming:
         self.received = 0
         """How many messages have been taken."""
         self._ring: Ring | None = None
-        self._wants = False
         self._header = Header(zeros(HEADER_BYTES, "u1"))
         """That of a message that comes through MPI."""
         self._request = comm.Recv_init([self._header.buffer, MPI.BYTE], source, tag)
@@ -45,6 +42,7 @@ class Incoming:
         """The next one, if its header has been read before it was taken."""
         self._body: Any = None
         """What receives its array, which is on its way."""
+        self._blocks = OpenedBlocks(host.processes.get(source, 0))
 
     def take(self) -> Message | None:
         """The next message; None if it is not here."""
@@ -56,14 +54,11 @@ class Incoming:
                 clock, array = header.words[CLOCK], header.content.copy()
                 self._ring.pass_on()
                 self.received = number
-                if self._wants:
-                    self.want_nothing()
                 return clock, array
         if not self.has_come():
             return None
         message, self._message = self._message, None
         self.received = number
-        self.want_nothing()
         return message
 
     def has_come(self) -> bool:
@@ -71,7 +66,7 @@ class Incoming:
         if self._message is None and not self._read_header(self.received + 1):
             return False
         if self._body is not None:
-            if not has_moved(self._body):
+            if not self._body.Test():
                 return False
             self._body = None
         return True
@@ -104,30 +99,19 @@ class Incoming:
         form = header.read()
         if header.content is not None:
             array = header.content.copy()
+        elif header.words[BLOCK]:
+            array = self._in_block(header, form)
         else:
             array = self.memory.empty(form.shape, form.dtype)
             self._body = self.comm.Irecv([as_bytes(array), MPI.BYTE], self.source, self.tag + 1)
         self._message = header.words[CLOCK], array
 
-    def want(self) -> None:
-        """Lets the sender of the next message send a large array without a copy: this device does nothing else until
-        that has come, or until `want_nothing`."""
-        if self._ring is not None and not self._wants:
-            self._wants = True
-            self._ring.want(self.received + 1)
-
-    def want_nothing(self) -> None:
-        """Takes that back."""
-        if self._wants and self._ring is not None:
-            self._wants = False
-            self._ring.want(0)
-
-    def finish_what_is_claimed(self) -> None:
-        """Takes that back; waits for a message that is being sent like that."""
-        if self._wants and self._ring is not None:
-            self.want_nothing()
-            while self._ring.is_claimed(self.received + 1) and not self.has_come():
-                os.sched_yield()
+    def _in_block(self, header: Header, form: Form) -> Array:
+        block = (header.words[BLOCK], header.words[FILE], header.words[SIZE])
+        try:
+            return self._blocks.array(*block, form.shape, form.dtype)
+        except OSError as why:
+            raise PeerFailedError from why
 
     def free(self) -> None:
         """Frees what MPI holds for requests, except for an array that is on its way."""
@@ -141,16 +125,6 @@ class Incoming:
 
 _abandoned: list[tuple[Any, Message | None]] = []
 """Arrays that nobody takes. MPI may write to their memory as long as the process lives."""
-
-
-def has_moved(body: Any) -> bool:
-    """True if all bytes of a large array have been sent or received. MPI moves some in every test, so there are many,
-    and between them whoever shares the processor moves some of its own."""
-    for _ in range(TESTS):
-        if body.Test():
-            return True
-        os.sched_yield()
-    return False
 
 
 def as_bytes(array: Array) -> Array:

@@ -1,10 +1,9 @@
 """Messages from one device to another, which a sender hands over without waiting for the receiver.
 
 Every message has a header, which holds the elements of a small array: between processes of one host it goes through a
-ring in shared memory, otherwise from a buffer whose persistent request is started again for every message. The bytes
-of a large array follow through MPI. `send` does not wait until they are received, and the caller may change the array
-afterwards, so it is copied, as MPI_Bsend does; but a receiver on the same host that waits for it, or begins to in the
-time of that copy, gets it without one.
+ring in shared memory, otherwise from a buffer whose persistent request is started again for every message. A large
+array is copied, as MPI_Bsend does, because the caller may change it afterwards: on one host to a block of shared memory
+that the receiver uses in place; otherwise its bytes follow the header through MPI.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 from mpi4py import MPI
@@ -22,16 +20,10 @@ from lib.engine.collectives import Array
 from lib.engine.transports.reused_memory import ReusedMemory
 
 from .headers import HEADER_BYTES, NUMBER, PLACE, Header
-from .incoming import Incoming, Message, as_bytes, has_moved
+from .incoming import Incoming, Message, as_bytes
 from .ring import RING_BYTES, Ring
+from .shared_blocks import Block, OwnBlocks
 from .shared_memory import NOWHERE, HostMemory
-
-MIN_DIRECT_BYTES = 1 << 20
-"""Smaller arrays are copied sooner than a receiver answers."""
-
-COPY_SECONDS_PER_BYTE = 0.5e-9
-"""Seconds in which a byte is copied to new memory, about. Who waits as long for the chance not to copy never loses more
-than it could win (the "ski rental" rule)."""
 
 Wait = Callable[[Callable[[], Any], str], None]
 """Waits until a test is true, in a call that a message would name; may end in an error."""
@@ -60,6 +52,7 @@ class Messages:
 
     def __init__(self, comm: Any, tag: int, memory: ReusedMemory, host: HostMemory) -> None:
         self.comm, self.tag, self.memory, self.host = comm, tag, memory, host
+        self.blocks = OwnBlocks()
         self.sent = [0] * comm.size
         self._rings: dict[int, Ring] = {}
         """By target, of those on this host; as long as there is room."""
@@ -80,24 +73,23 @@ class Messages:
         incoming = self._incoming.get(source)
         return 0 if incoming is None else incoming.received
 
-    def send(self, to: int, arr: Array, clock: int, wait: Wait) -> None:
+    def send(self, to: int, arr: Array, clock: int) -> None:
         """Sends an array, which the caller may change afterwards."""
         number = self.sent[to] = self.sent[to] + 1
+        block = self._copied_to_block(to, arr) if arr.nbytes > HEADER_BYTES else None
         ring = self._rings.get(to)
-        header = None if ring is None else ring.write(number, arr, clock)
+        header = None if ring is None else ring.write(number, arr, clock, block)
         if header is None:
-            header = self._send_header(to, arr, clock)
-        if header.content is not None:
-            return
-        if ring is None or arr.nbytes < MIN_DIRECT_BYTES:
+            header = self._send_header(to, arr, clock, block)
+        if header.content is None and block is None:
             self._send_body(to, self.memory.copy(arr))
-            return
-        if self._is_wanted(ring, number, arr.nbytes):
-            body = self._send_body(to, ascontiguousarray(arr))
-            wait(lambda: self._has_left(body), f"send({to})")
-        else:
-            self._send_body(to, self.memory.copy(arr))
-        self._want_nothing()
+
+    def _copied_to_block(self, to: int, arr: Array) -> Block | None:
+        """The block of shared memory that holds a copy of an array; None if there is none for it."""
+        block = self.blocks.take(arr.nbytes) if to in self.host.processes else None
+        if block is not None:
+            self.memory.copy_into(block.lend(arr.shape, arr.dtype), arr)
+        return block
 
     def send_owned(self, to: int, arr: Array) -> None:
         """Sends an array that nobody changes."""
@@ -108,10 +100,14 @@ class Messages:
     def send_counted(self, to: int, arr: Array, clock: int) -> None:
         """Sends an array, which the caller may change afterwards; it counts in `unreceived` until it is received."""
         self.sent[to] += 1
-        if self._send_header(to, arr, clock, until_received=True).content is None:
+        block = self._copied_to_block(to, arr) if arr.nbytes > HEADER_BYTES else None
+        header = self._send_header(to, arr, clock, block, until_received=True)
+        if header.content is None and block is None:
             self._send_body(to, self.memory.copy(arr))
 
-    def _send_header(self, to: int, arr: Array, clock: int, until_received: bool = False) -> Header:
+    def _send_header(
+        self, to: int, arr: Array, clock: int, block: Block | None = None, until_received: bool = False
+    ) -> Header:
         """Sends a header through MPI."""
         if to not in self._places:
             self._open_ring(to)
@@ -124,7 +120,7 @@ class Messages:
             slot = free.pop()
         else:
             slot = Slot(self.comm.Ssend_init if until_received else self.comm.Send_init, to, self.tag, free)
-        slot.write(arr, clock)
+        slot.write(arr, clock, block)
         slot.words[NUMBER], slot.words[PLACE] = self.sent[to], self._places[to]
         slot.request.Start()
         if slot.request.Test():  # it has usually left already
@@ -138,38 +134,10 @@ class Messages:
         if place != NOWHERE:
             self._rings[to] = Ring(self.host, self.host.place(self.host.rank, place, RING_BYTES))
 
-    def _send_body(self, to: int, array: Array) -> Any:
+    def _send_body(self, to: int, array: Array) -> None:
         """Begins to send the bytes of an array, which nobody changes until they have left."""
         self._bodies = [(body, array) for body, array in self._bodies if not body.Test()]
-        body = self.comm.Isend([as_bytes(array), MPI.BYTE], to, self.tag + 1)
-        self._bodies.append((body, array))
-        return body
-
-    def _is_wanted(self, ring: Ring, number: int, nbytes: int) -> bool:
-        """True if the receiver waits for a message, or begins to before it could have been copied. This device takes
-        what others send meanwhile, so that devices that send to each other need not copy either."""
-        for incoming in self._incoming.values():
-            incoming.want()
-        until = perf_counter() + nbytes * COPY_SECONDS_PER_BYTE
-        while not ring.claim(number):
-            if perf_counter() > until:
-                return False
-            self._take_headers()
-            os.sched_yield()
-        return True
-
-    def _take_headers(self) -> None:
-        """Looks for headers, and begins to receive the arrays that follow them."""
-        for incoming in self._incoming.values():
-            incoming.has_come()
-
-    def _has_left(self, body: Any) -> bool:
-        self._take_headers()
-        return has_moved(body)
-
-    def _want_nothing(self) -> None:
-        for incoming in self._incoming.values():
-            incoming.finish_what_is_claimed()
+        self._bodies.append((self.comm.Isend([as_bytes(array), MPI.BYTE], to, self.tag + 1), array))
 
     def unreceived(self) -> int:
         """Messages of `send_counted` that have not been received, and headers of others that have not left."""
@@ -199,7 +167,6 @@ class Messages:
             os.sched_yield()  # there may be more devices than cores
             message = incoming.take()
         while message is None:
-            incoming.want()
             wait(incoming.has_come, f"receive({source})")
             message = incoming.take()
         return message
@@ -218,6 +185,7 @@ class Messages:
                 slot.request.Free()
         for incoming in self._incoming.values():
             incoming.free()
+        self.blocks.close()
         for place in self._places.values() if ended_well else ():
             self.host.give_back(place, RING_BYTES)
         for kept in (self._busy, self._free, self._free_until_received, self._incoming, self._rings, self._places):

@@ -146,7 +146,7 @@ class MpiPort:
             require_own_thread(self.thread, self)
         clock = self.meter.clock if self.meter is not None else 0
         if self.stream is None:
-            self.messages.send(to, arr, clock, self.control.wait)
+            self.messages.send(to, arr, clock)
         else:
             self.messages.send_counted(to, arr, clock)
 

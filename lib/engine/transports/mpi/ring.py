@@ -5,34 +5,24 @@ from __future__ import annotations
 from lib.engine.collectives import Array
 
 from .headers import HEADER_BYTES, NUMBER, Header
+from .shared_blocks import Block
 from .shared_memory import CACHE_LINE, HostMemory
 
 SLOTS = 4
 """Headers that may wait in a ring. Further ones are sent through MPI: a sender never waits."""
 
 RING_BYTES = 2 * CACHE_LINE + SLOTS * HEADER_BYTES
-"""The words of the reader, that of the writer, then the slots."""
-
-
-TAKEN, WANTED = range(2)
-"""The reader's words: how many headers it has taken, and which message it waits for."""
-
-CLAIMED, ELSEWHERE = range(2)
-"""The writer's words: which message it has claimed, and the last one whose header did not go through the ring."""
+"""The reader's word, the writer's word, then the slots."""
 
 
 class Ring:
-    """One end of a ring. A message's number, written last, tells the reader that the header is complete.
-
-    A large array follows its header through MPI, and has to be copied unless the receiver waits for it. So the reader
-    says which message it waits for: until that is there, it does nothing else. The writer claims it, looks again
-    whether it is still wanted, and only then sends the caller's own array. A reader that does not wait any more looks
-    whether the message has been claimed (as in Dekker's algorithm), and then waits for it after all."""
+    """One end of a ring. A message's number, written last, tells the reader that the header is complete."""
 
     def __init__(self, host: HostMemory, memory: Array) -> None:
         self._sync = host.sync
         words = memory[: 2 * CACHE_LINE].data.cast("q")
-        self._of_reader, self._of_writer = words[:2], words[CACHE_LINE // 8 :][:2]
+        self._taken, self._elsewhere = words[:1], words[CACHE_LINE // 8 :][:1]
+        """How many headers the reader has taken; the last message whose header the writer has sent through MPI."""
         starts = range(2 * CACHE_LINE, RING_BYTES, HEADER_BYTES)
         self._slots = [Header(memory[start : start + HEADER_BYTES]) for start in starts]
         self._passed = 0
@@ -40,12 +30,12 @@ class Ring:
         self._slot = self._slots[0]
         """The next one."""
 
-    def write(self, number: int, arr: Array, clock: int) -> Header | None:
+    def write(self, number: int, arr: Array, clock: int, block: Block | None = None) -> Header | None:
         """Writes a header, with the elements if they fit; None if the ring is full."""
         slot = self._slot
-        if self._passed - self._of_reader[TAKEN] >= SLOTS:
+        if self._passed - self._taken[0] >= SLOTS:
             return None
-        slot.write(arr, clock)
+        slot.write(arr, clock, block)
         self._sync()
         slot.words[NUMBER] = number
         self._pass()
@@ -53,11 +43,11 @@ class Ring:
 
     def send_elsewhere(self, number: int) -> None:
         """Says that the header of this message comes through MPI."""
-        self._of_writer[ELSEWHERE] = number
+        self._elsewhere[0] = number
 
     def is_elsewhere(self, number: int) -> bool:
         """True if the header of this message, or a later one, comes through MPI."""
-        return self._of_writer[ELSEWHERE] >= number
+        return self._elsewhere[0] >= number
 
     def next(self, number: int) -> Header | None:
         """The header of the message of this number, if it is the next one here. `pass_on` frees its place."""
@@ -71,28 +61,8 @@ class Ring:
         """Lets the writer use the place of the header that was read."""
         self._pass()
         self._sync()
-        self._of_reader[TAKEN] = self._passed
+        self._taken[0] = self._passed
 
     def _pass(self) -> None:
         self._passed += 1
         self._slot = self._slots[self._passed % SLOTS]
-
-    def want(self, number: int) -> None:
-        """Says that the reader waits for this message; 0: for none."""
-        self._of_reader[WANTED] = number
-        self._sync()
-
-    def is_claimed(self, number: int) -> bool:
-        """True if the writer counts on this message being wanted."""
-        return self._of_writer[CLAIMED] == number
-
-    def claim(self, number: int) -> bool:
-        """True if the reader waits for this message, and will until it is there."""
-        if self._of_reader[WANTED] != number:
-            return False
-        self._of_writer[CLAIMED] = number
-        self._sync()
-        if self._of_reader[WANTED] == number:
-            return True
-        self._of_writer[CLAIMED] = 0
-        return False

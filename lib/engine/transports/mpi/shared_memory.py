@@ -23,11 +23,19 @@ CACHE_LINE = 64
 
 
 class HostMemory:
-    """The parts of all processes of this host, by rank; none where there is no such memory."""
+    """The parts of all processes of this host, by rank; none where there is no such memory. `processes` are their
+    numbers in the system, if they can open each other's files."""
 
-    def __init__(self, rank: int, parts: Mapping[int, Array], sync: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        rank: int,
+        parts: Mapping[int, Array],
+        sync: Callable[[], object] = lambda: None,
+        processes: Mapping[int, int] | None = None,
+    ) -> None:
         self.rank = rank
         self._parts = parts
+        self.processes = processes or {}
         self.sync = sync
         """Orders memory accesses: what was written before is seen by whoever sees what is written afterwards."""
         self._unused: dict[int, list[int]] = defaultdict(list)
