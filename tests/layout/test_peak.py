@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -33,9 +36,14 @@ GRID = mesh(x=2, y=4)
 
 def any_plan(draw, graph: Graph) -> GraphPlan:
     """A plan with any candidate for each operator and any layout for each source, however much that moves."""
+    return chosen_plan(lambda some: draw(st.sampled_from(some)), graph)
+
+
+def chosen_plan(choose: Callable[[list[Any]], Any], graph: Graph) -> GraphPlan:
+    """The same with one that is chosen."""
     choices = Choices(graph, {}, scatter=True)
-    operators = {name: draw(st.sampled_from(ways)) for name, ways in choices.operators.items()}
-    homes = {name: draw(st.sampled_from(layouts)) for name, layouts in choices.homes.items()}
+    operators = {name: choose(ways) for name, ways in choices.operators.items()}
+    homes = {name: choose(layouts) for name, layouts in choices.homes.items()}
     for new, source in (graph.step.replaces if graph.step else {}).items():
         homes[source] = operators[new].output
     return GraphPlan(graph, operators, homes)
@@ -110,7 +118,10 @@ def test_any_plan_of_the_examples(example, data):
 @examples(100)
 @given(pairs(partial=True), st.booleans())
 def test_the_buffers_of_any_redistribution(two, named_only):
-    source, target = two
+    assert_buffers_are_measured(*two, named_only)
+
+
+def assert_buffers_are_measured(source: TensorLayout, target: TensorLayout, named_only: bool) -> None:
     moves = redistribute(source, target, named_only=named_only)
     pieces = {device: piece.astype(np.float32) for device, piece in summands(source).items()}
     predicted = np.full(source.devices, source.elements, dtype=np.int64)

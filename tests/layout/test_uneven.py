@@ -29,10 +29,10 @@ from lib.layout import (
 )
 from lib.layout.layouts import pieces
 from lib.layout.planning.breadth_first import homes
-from lib.layout.planning.buffers import most_elements
 from lib.layout.program import distributed
 from lib.layout.program.distributed import ways_to_reduce
 from tests.layout.test_operators import KINDS, one
+from tests.layout.test_peak import assert_buffers_are_measured
 from tests.support.examples import examples
 from tests.support.layout_strategies import assert_same_program, summands, uneven_pairs, values
 
@@ -136,13 +136,7 @@ def test_any_redistribution_is_right_and_moves_what_it_predicts(two):
 @examples(80)
 @given(uneven_pairs(partial=True), st.booleans())
 def test_the_buffers_of_any_redistribution(two, named_only):
-    source, target = two
-    moves = redistribute(source, target, named_only=named_only)
-    given = {device: piece.astype(np.float32) for device, piece in summands(source).items()}
-    predicted = np.full(source.devices, source.elements, dtype=np.int64)
-    if moves.named_steps:
-        predicted += most_elements(moves.named_steps)
-    assert moves.on_engine(given).peaks == tuple(4 * predicted)
+    assert_buffers_are_measured(*two, named_only)
 
 
 @examples(60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
+from random import Random
 
 import numpy as np
 import pytest
@@ -25,9 +26,10 @@ from lib.layout import (
     propagate,
     training,
 )
+from lib.layout.examples import attention
 from lib.layout.program.distributed import ways_to_reduce
-from tests.layout.test_peak import any_plan, assert_peaks_are_measured, trained
-from tests.layout.test_training import numbers
+from tests.layout.test_peak import any_plan, assert_peaks_are_measured, chosen_plan, trained
+from tests.layout.test_training import PROGRAMS, every_program, numbers
 from tests.layout.test_uneven import assert_runs_as_predicted, poison, small_values, uneven_graphs
 from tests.support.examples import examples
 from tests.support.layout_strategies import assert_same_program
@@ -301,6 +303,25 @@ def test_a_training_step_with_padding_equals_one_device(optimizer, rows, monkeyp
         assert abs(done.bytes - 2 * found.bytes) < 8 * 4 * 2 * len(step.operators)
         for new, old in (step.step.replaces if step.step else {}).items():
             assert found.layout(new) == found.layout(old)
+
+
+@pytest.mark.sampled(2)
+@every_program
+def test_every_gradient_ignores_padding(program, monkeypatch):
+    """The programs of the training tests on three devices; attention with heads enough."""
+    poison(monkeypatch)
+    graph = attention(batch=5, length=8, heads=5, width=10) if program == "attention" else PROGRAMS[program]()
+    graph.devices, graph.uneven = 3, True
+    step = training(graph, "adam")
+    given = numbers(step)
+    alone = step.run(given)
+    rng = Random(0)
+    for _ in range(3):
+        found = chosen_plan(rng.choice, step)
+        assert any(found.padding)
+        done = found.on_engine(given)
+        for name, tensor in alone.items():
+            np.testing.assert_allclose(done.value(name), tensor, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
 @examples(80)
