@@ -191,6 +191,7 @@ LEFT = """
         self.barrier()
         pair = [0, 1] if self.device_id < 2 else [2, 3]
         self.barrier(pair)
+        sum(range(10_000_000 if self.device_id == 1 else 0))  # who comes later is refused
         try:
             self.all_reduce(x, group=None if self.device_id == 0 else pair)
         except PuzzleError:
@@ -204,7 +205,7 @@ def test_a_device_that_has_left_a_meeting_is_not_in_the_next_one(tmp_path: Path)
     """Its row of the meeting that it left is still there."""
     ended = under_mpiexec(script(tmp_path, LEFT))
     assert ended.returncode != 0
-    assert "DeadlockError: nobody can move: device 0 waits in all_reduce" in ended.stderr, ended.stderr
+    assert "DeadlockError: nobody can move: " in ended.stderr, ended.stderr
 
 
 @pytest.mark.slow
