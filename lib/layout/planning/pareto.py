@@ -1,14 +1,20 @@
-"""Variable elimination that keeps Pareto fronts of cost and memory instead of minima.
+"""Variable elimination that keeps Pareto fronts of cost and loads instead of minima.
 
-Of two partial choices with the same values on their border, one that is worse in cost and in memory is dropped. So is
-one that must end above the target, by the bound on everything outside its border: label-setting with dominance and
-completion bounds, as in Desrochers and Soumis 1988. It is exact, but fronts can grow, up to MAX_PARTIAL_PLANS.
+A load is what a choice holds at some moment, and there is a cap for each moment. Of two partial choices with the same
+values on their border, one that is worse in cost and in every load is dropped. So is one that must end above the target
+or a cap, by bounds on everything outside its border: label-setting with dominance and completion bounds, as in
+Desrochers and Soumis 1988. It is exact, but fronts can grow, up to MAX_PARTIAL_PLANS.
+
+Few moments matter. A load counts as no less than what fits whatever happens outside; one that is then the same in all
+partial choices is dropped with its moment. Of moments that the outside cannot tell apart, the fullest is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,33 +23,51 @@ from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import Ints
 
 from .elimination import Elimination, Pairs, Table
+from .loads import Load
 
 MAX_PARTIAL_PLANS = 4_000_000
 """Maximum number of partial choices that are compared at the same time."""
+HALF = 0.5
+"""Loads are whole numbers; so much more than a cap is not an error of rounding."""
+MAX_LOADS = 100_000_000
+"""Maximum number of loads that these have together."""
+
+
+class TooManyPlans(LayoutError):
+    """A front has grown too large."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Labels:
-    """Partial choices as rows: a column of `states` for each variable on the border, cost and memory.
+    """Partial choices: a row of `states` for each, with a column for each variable on the border.
 
-    `least` is the minimum memory that the variables counted so far can have; `origin` has the earlier labels and, for
-    each row here, its row there.
+    `loads` has a row for each of `moments` and a column for each partial choice. `priced` is cost plus priced loads.
+    `origin` has the earlier labels and, for each row here, its row there.
     """
 
     border: tuple[int, ...]
     states: NDArray[np.int16]
     cost: Table
-    memory: Table
-    least: float
+    priced: Table
+    moments: Ints
+    loads: Table
     origin: tuple[tuple[_Labels, Ints], ...] = ()
 
     def rows(self, chosen: Ints) -> _Labels:
         origin = tuple((labels, row[chosen]) for labels, row in self.origin)
         return _Labels(
-            self.border, self.states[chosen], self.cost[chosen], self.memory[chosen], self.least, origin
-        )  # fmt: skip
+            self.border,
+            self.states[chosen],
+            self.cost[chosen],
+            self.priced[chosen],
+            self.moments,
+            self.loads[:, chosen],
+            origin,
+        )
 
     def key(self, border: Sequence[int], sizes: Sequence[int]) -> Ints:
+        if prod(sizes[v] for v in border) >= 2**63:
+            raise TooManyPlans(f"an exact plan would have to consider {len(border)} tensors and operators together")
         number = np.zeros(len(self.cost), dtype=np.int64)
         for v in border:
             number = number * sizes[v] + self.states[:, self.border.index(v)]
@@ -62,122 +86,226 @@ class _Labels:
 
 
 class ParetoElimination:
-    """The choices among the values in `keep` that cost at most `target` and take at most `cap` of memory."""
+    """The choices among the values in `keep` that cost at most `target`, with loads of at most `caps`.
 
-    _number = 0
+    Tables of `loads` are over the values in `keep`, all others over all values. The elimination that this follows has
+    priced loads in its tables, all of these or some.
+    """
 
     def __init__(
         self,
         costs: Sequence[Table],
-        memory: Sequence[Table],
         pairs: Pairs,
         keep: Sequence[Ints],
-        cap: float,
+        loads: Sequence[Load],
+        caps: Table,
+        prices: Table,
         target: float,
-        price: float,
     ) -> None:
-        self.keep, self.cap, self.target, self.price = keep, cap, target, price
+        self.keep, self.caps, self.target = keep, caps.astype(np.float64), target
         self.sizes = [len(states) for states in keep]
-        self.least = float(sum(table[states].min() for table, states in zip(memory, keep)))
+        self.offset = float(prices @ caps)
+        self.until = np.append(0.0, np.cumsum(prices))
         self.factors: dict[int, _Labels] = {}
         self.factors_of: list[dict[int, None]] = [{} for _ in keep]
         """By variable: the numbers of the factors that it is in."""
-        for v, states in enumerate(keep):
-            self._add(self._labels((v,), costs[v][states], memory[v][states]))
-        for names, table in pairs.items():
-            narrowed = table[np.ix_(*(keep[v] for v in names))]
-            labels = self._labels(names, narrowed, np.zeros_like(narrowed))
-            self._add(labels.rows(np.flatnonzero(labels.cost <= target)))
+        self.least, self.most = np.zeros(len(caps)), np.zeros(len(caps))
+        """By moment, the sums of the least and the largest loads of all factors."""
+        self.content = np.zeros(len(caps), dtype=np.uint64)
+        """By moment, the sum of fingerprints of the loads of all factors; equal only if all are equal."""
+        self._sums: dict[int, tuple[Table, Table, Ints]] = {}
+        """What each factor has added to these three."""
+        self._number = 0
+        for names, cost, mine in self._tables(costs, pairs, loads):
+            self._add(self._labels(names, cost, mine))
+        self.matters = self.most > self.caps + HALF
+        """Moments at which some choices may hold too much."""
+
+    def best(self, priced: Elimination) -> list[int] | None:
+        """The values of minimum cost, or None if no choice reaches the target within the caps.
+
+        Follows the order of an elimination of the priced tables; its bounds on everything outside a border rule out
+        partial choices that must end above the target.
+        """
+        for v in priced.order:
+            scope = priced.scopes[v]
+            outside = priced.outside[v][np.ix_(*(self.keep[u] for u in scope))] if scope else np.zeros(())
+            joined = self._joined(list(self.factors_of[v]), scope, outside - self.offset)
+            self._add(self._front(joined, tuple(u for u in joined.border if u != v)))
+            if not len(joined.cost):
+                return None
+        whole = self._joined(list(self.factors), (), np.zeros(()) - self.offset)
+        if not len(whole.cost):
+            return None
+        row = int(np.lexsort((whole.priced, whole.cost))[0])
+        return [int(self.keep[v][state]) for v, state in enumerate(whole.chosen(row, len(self.sizes)))]
+
+    def _tables(
+        self, costs: Sequence[Table], pairs: Pairs, loads: Sequence[Load]
+    ) -> list[tuple[tuple[int, ...], Table, list[Load]]]:
+        """Costs and loads together, by the variables that they are about, in order."""
+        found: dict[tuple[int, ...], tuple[Table, list[Load]]] = {}
+
+        def at(names: tuple[int, ...]) -> tuple[Table, list[Load]]:
+            shape = [self.sizes[v] for v in names]
+            return found.setdefault(names, (np.zeros(shape), []))
+
+        for names, table in [*(((v,), cost) for v, cost in enumerate(costs)), *pairs.items()]:
+            order = sorted(range(len(names)), key=names.__getitem__)
+            total, _ = at(tuple(sorted(names)))
+            total += table[np.ix_(*(self.keep[v] for v in names))].transpose(order)
+        for names, start, stop, table in loads:
+            order = sorted(range(len(names)), key=names.__getitem__)
+            at(tuple(sorted(names)))[1].append(Load(names, start, stop, table.transpose(order)))
+        return [(names, cost, mine) for names, (cost, mine) in found.items()]
+
+    def _labels(self, names: tuple[int, ...], cost: Table, loads: Iterable[Load]) -> _Labels:
+        """All choices for these variables."""
+        states = np.stack(np.unravel_index(np.arange(cost.size), cost.shape), axis=1).astype(np.int16)
+        touched = np.zeros(len(self.caps), dtype=bool)
+        for each in loads:
+            touched[each.start : each.stop] = True
+        moments = np.flatnonzero(touched)
+        held = np.zeros((len(moments), cost.size))
+        priced = cost.copy()
+        for _, start, stop, table in loads:
+            first, last = np.searchsorted(moments, (start, stop))
+            held[first:last] += table.ravel()
+            priced += (self.until[stop] - self.until[start]) * table
+        labels = _Labels(names, states, cost.ravel(), priced.ravel(), moments, held)
+        return labels.rows(np.flatnonzero(labels.cost <= self.target))
 
     def _add(self, factor: _Labels) -> None:
         number = self._number = self._number + 1
         self.factors[number] = factor
         for v in factor.border:
             self.factors_of[v][number] = None
+        held = factor.loads if len(factor.cost) else np.zeros((len(factor.moments), 1))
+        prints = [blake2b(row.tobytes(), digest_size=8, salt=number.to_bytes(8, "big")).digest() for row in held]
+        sums = held.min(axis=1), held.max(axis=1), np.frombuffer(b"".join(prints), dtype=np.uint64)
+        self._sums[number] = sums
+        for total, mine in zip((self.least, self.most, self.content), sums):
+            total[factor.moments] += mine
 
-    def _take(self, v: int) -> list[_Labels]:
-        """Removes the factors that a variable is in."""
-        taken = list(self.factors_of[v])
-        for number in taken:
-            for u in self.factors[number].border:
-                del self.factors_of[u][number]
-        return [self.factors.pop(number) for number in taken]
+    def _take(self, number: int) -> _Labels:
+        factor = self.factors.pop(number)
+        for v in factor.border:
+            del self.factors_of[v][number]
+        for total, mine in zip((self.least, self.most, self.content), self._sums.pop(number)):
+            total[factor.moments] -= mine
+        return factor
 
-    def best(self, priced: Elimination) -> list[int] | None:
-        """The values of minimum cost, or None if no choice reaches the target.
-
-        Follows the order of an elimination of the priced tables; its bounds on everything outside a border rule out
-        partial choices that must end above the target.
-        """
-        for v in priced.order:
-            joined = self._joined(self._take(v))
-            border = priced.scopes[v]
-            if border:
-                outside = priced.outside[v][np.ix_(*(self.keep[u] for u in border))]
-                places = tuple(joined.states[:, joined.border.index(u)] for u in border)
-                bound = joined.cost + self.price * (joined.memory - self.cap) + outside[places]
-                joined = joined.rows(np.flatnonzero(bound <= self.target))
-            self._add(self._front(joined, border))
-        whole = self._joined(list(self.factors.values()))
-        if not len(whole.cost):
-            return None
-        row = int(np.lexsort((whole.memory, whole.cost))[0])
-        return [int(self.keep[v][state]) for v, state in enumerate(whole.chosen(row, len(self.sizes)))]
-
-    def _joined(self, factors: Sequence[_Labels]) -> _Labels:
-        first, *others = sorted(factors, key=lambda factor: len(factor.cost))
+    def _joined(self, numbers: Sequence[int], scope: tuple[int, ...], outside: Table) -> _Labels:
+        """All factors of these numbers as one, where `outside` with this scope bounds what all others cost."""
+        first, *others = sorted(numbers, key=lambda number: len(self.factors[number].cost))
+        joined = self._relevant(self._take(first))
         for other in others:
-            first = self._join(first, other)
-            first = self._front(first, first.border)
-        return first
+            joined = self._join(joined, self._relevant(self._take(other)), *((scope, outside) if other == others[-1] else ()))
+            joined = self._front(joined, joined.border)
+        if not others:
+            places = tuple(joined.states[:, joined.border.index(u)] for u in scope)
+            joined = joined.rows(np.flatnonzero(joined.priced + outside[places] <= self.target))
+        return joined
 
-    def _labels(self, border: tuple[int, ...], cost: Table, memory: Table) -> _Labels:
-        places = np.unravel_index(np.arange(cost.size), cost.shape)
-        states = np.stack(places, axis=1).astype(np.int16)
-        return _Labels(border, states, cost.ravel(), memory.ravel(), float(memory.min()))
-
-    def _join(self, a: _Labels, b: _Labels) -> _Labels:
+    def _join(
+        self, a: _Labels, b: _Labels, scope: tuple[int, ...] = (), outside: Table | None = None
+    ) -> _Labels:
         shared = [v for v in a.border if v in b.border]
         left, right = a.key(shared, self.sizes), b.key(shared, self.sizes)
         order = np.argsort(right, kind="stable")
         first = np.searchsorted(right[order], left, side="left")
         many = np.searchsorted(right[order], left, side="right") - first
         if many.sum() > MAX_PARTIAL_PLANS:
-            raise LayoutError(
+            raise TooManyPlans(
                 f"an exact plan under this cap would have to compare {int(many.sum()):,} partial plans at once; "
                 f"{MAX_PARTIAL_PLANS:,} is the limit: configure some operators, or plan a smaller graph"
             )
         i = np.repeat(np.arange(len(left)), many)
         j = order[np.arange(len(i)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)]
-        cost = a.cost[i] + b.cost[j]
+        cost, priced = a.cost[i] + b.cost[j], a.priced[i] + b.priced[j]
         good = cost <= self.target
+        if outside is not None:
+            places = tuple(
+                a.states[i, a.border.index(u)] if u in a.border else b.states[j, b.border.index(u)] for u in scope
+            )
+            good &= priced + outside[places] <= self.target
         i, j = i[good], j[good]
+        moments = np.union1d(a.moments, b.moments)
+        if len(i) * len(moments) > MAX_LOADS:
+            raise TooManyPlans(
+                f"an exact plan under this cap would have to compare {len(i):,} partial plans at {len(moments):,} "
+                "moments at once: configure some operators, or plan a smaller graph"
+            )
+        loads = np.zeros((len(moments), len(i)))
+        loads[np.searchsorted(moments, a.moments)] = a.loads[:, i]
+        loads[np.searchsorted(moments, b.moments)] += b.loads[:, j]
         new = [column for column, v in enumerate(b.border) if v not in a.border]
         return _Labels(
             a.border + tuple(b.border[column] for column in new),
             np.concatenate([a.states[i], b.states[j][:, new]], axis=1),
             cost[good],
-            a.memory[i] + b.memory[j],
-            a.least + b.least,
+            priced[good],
+            moments,
+            loads,
             ((a, i), (b, j)),
         )
 
+    def _relevant(self, labels: _Labels) -> _Labels:
+        """With the moments that matter."""
+        mine = self.matters[labels.moments]
+        return labels if mine.all() else replace(labels, moments=labels.moments[mine], loads=labels.loads[mine])
+
     def _front(self, labels: _Labels, border: tuple[int, ...]) -> _Labels:
-        """With this border, without rows that cannot fit under the cap or that another row beats."""
-        fits = labels.memory + (self.least - labels.least) <= self.cap + 0.5
-        key = labels.key(border, self.sizes)
-        order = np.lexsort((labels.cost, labels.memory, key))
-        order = order[fits[order]]
-        if len(order):
-            # Within a border, in order of memory, a row stays if it is cheaper than all before it.
-            cost, place = labels.cost[order], key[order]
-            number = np.cumsum(np.append(False, place[1:] != place[:-1]))
-            falling = cost - number * 2 * (np.abs(cost).max() + 1)
-            order = order[np.append(True, falling[1:] < np.minimum.accumulate(falling)[:-1])]
-        kept = labels.rows(order)
+        """With this border, without rows that cannot fit under the caps or that another row beats."""
+        labels = self._fewer_moments(labels)
+        at = labels.moments
+        clipped = np.maximum(labels.loads, (self.caps[at] - self.most[at])[:, None])
+        clipped = clipped[clipped.min(axis=1, initial=np.inf) < clipped.max(axis=1, initial=-np.inf)]
+        kept = labels.rows(undominated(labels.key(border, self.sizes), labels.cost, clipped))
         if border == labels.border:
             return kept
         columns = [labels.border.index(v) for v in border]
-        return _Labels(
-            border, kept.states[:, columns], kept.cost, kept.memory, kept.least, ((kept, np.arange(len(order))),)
-        )  # fmt: skip
+        origin = ((kept, np.arange(len(kept.cost))),)
+        return replace(kept, border=border, states=kept.states[:, columns], origin=origin)
+
+    def _fewer_moments(self, labels: _Labels) -> _Labels:
+        """Only rows that may fit, and only moments that tell them apart."""
+        at = labels.moments
+        fits = labels.loads <= (self.caps[at] - self.least[at] + HALF)[:, None]
+        labels = labels.rows(np.flatnonzero(fits.all(axis=0)))
+        high = labels.loads.max(axis=1, initial=-np.inf)
+        self.matters[at] &= high + self.most[at] > self.caps[at] + HALF
+        labels = self._relevant(labels)
+        at, loads = labels.moments, labels.loads
+        constant = loads.min(axis=1, initial=np.inf) == loads.max(axis=1, initial=-np.inf)
+        self.caps[at[constant]] -= loads[constant, :1].ravel()
+        at, loads = at[~constant], loads[~constant]
+        _, first, alike = np.unique(self.content[at], return_index=True, return_inverse=True)
+        if len(first) < len(at):
+            over = loads - self.caps[at][:, None]
+            fullest = np.full((len(first), loads.shape[1]), -np.inf)
+            np.maximum.at(fullest, alike, over)
+            self.matters[np.delete(at, first)] = False
+            at = at[first]
+            loads = fullest + self.caps[at][:, None]
+        order = np.argsort(at)
+        return replace(labels, moments=at[order], loads=loads[order])
+
+
+def undominated(key: Ints, cost: Table, loads: Table) -> Ints:
+    """The rows that no other row with the same key beats in cost and in every load (a row of `loads` for each)."""
+    order = np.lexsort((loads.sum(axis=0), cost, key))
+    if len(loads) == 1 and len(order):
+        # Within a key, in order of cost, a row stays if it holds less than all before it.
+        place, load = key[order], loads[0, order]
+        number = np.cumsum(np.append(False, place[1:] != place[:-1]))
+        falling = load - number * 2 * (np.abs(load).max() + 1)
+        return order[np.append(True, falling[1:] < np.minimum.accumulate(falling)[:-1])]
+    kept = []
+    while len(order):
+        # The cheapest row of each key is not beaten; the rows that it beats are dropped.
+        first = np.append(True, key[order[1:]] != key[order[:-1]])
+        kept.append(order[first])
+        best = kept[-1][np.cumsum(first) - 1]
+        order = order[(loads[:, order] < loads[:, best]).any(axis=0)]
+    return np.concatenate([*kept, order])
