@@ -144,7 +144,9 @@ def test_a_result_that_is_read_again_is_held_to_the_end() -> None:
 
 @examples(60)
 @given(
-    st.lists(st.tuples(st.sampled_from(["@", "+", "relu"]), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.sampled_from(["@", "+", "relu"]), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5
+    ),
     st.dictionaries(st.integers(0, 6), DIMS, min_size=1),
     st.integers(0, 9),
 )

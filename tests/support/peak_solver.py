@@ -23,13 +23,14 @@ class PeakModel:
         self.held: dict[tuple[str, str], list[Any]] = {}
         self.wants: dict[tuple[str, int], dict[Any, list[Any]]] = {}
         """By operator and input: by placement, the literals of the ways that need it."""
+        self.layouts: dict[tuple[tuple[int, ...], Any], TensorLayout] = {}
+        """A layout of each shape and placement."""
         self.lives: dict[str, dict[TensorLayout, Any]] = {}
         """By tensor: the literal of each layout."""
         for name, op in graph.operators.items():
             moments = [f"moves {place}" for place in range(len(op.inputs))]
             self.held |= {(name, moment): [] for moment in (*moments, "computes", "reduces")}
         self.order = list(self.held)
-        self.layouts: dict[Any, TensorLayout] = {}
         choices = Choices(graph, {}, scatter=True)
         for name, ways in choices.operators.items():
             self._operator(name, ways)
@@ -62,8 +63,8 @@ class PeakModel:
                 most = way.local.elements + int(most_elements(way.reduction).max())
                 self.held[name, "reduces"].append(most * size * taken)
             for place, layout in enumerate(way.inputs):
-                self.layouts[placement(layout)] = layout
                 self.wants.setdefault((name, place), {}).setdefault(placement(layout), []).append(taken)
+                self.layouts[layout.shape, placement(layout)] = layout
 
     def _live(self) -> None:
         """Each tensor from its production to its end. An output counts from the next operator on."""
@@ -80,7 +81,7 @@ class PeakModel:
         """Copies that these readers share: each is moved for the first that needs it, and held until the last has
         computed."""
         for key in dict.fromkeys(key for reader in readers for key in self.wants[reader]):
-            wanted, size = self.layouts[key], self.graph.itemsize
+            wanted, size = self.layouts[self.graph.shapes[tensor], key], self.graph.itemsize
             here = sum(taken for layout, taken in self.lives[tensor].items() if placement(layout) == key)
             needs = [sum(self.wants[reader].get(key, [])) for reader in readers]
             for i, (name, place) in enumerate(readers):
@@ -121,5 +122,3 @@ class PeakModel:
         status = solver.solve(self.model)
         assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE), "the solver did not finish"
         return int(solver.objective_value) if status == cp_model.OPTIMAL else None
-
-

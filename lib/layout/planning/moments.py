@@ -186,7 +186,9 @@ class Moments:
                 new = new & (wanted[i] != before)
             if exact:
                 buffers = self._buffers(given, taken[i], copies.v == reader.v)
-                found.append((reader.move, reader.move + 1, new * expand(buffers, (copies.v, reader.v)[: buffers.ndim], scope)))
+                found.append(
+                    (reader.move, reader.move + 1, new * expand(buffers, (copies.v, reader.v)[: buffers.ndim], scope))
+                )
             elif reader.move == copies.readers[0].move:
                 found.append((reader.move, reader.move + 1, new * size[i]))
             for j in reversed(range(i, len(readers))):

@@ -29,6 +29,10 @@ MAX_PARTIAL_PLANS = 4_000_000
 """Maximum number of partial choices that are compared at the same time."""
 HALF = 0.5
 """Loads are whole numbers; so much more than a cap is not an error of rounding."""
+MAX_PAIRS = 40_000_000
+"""Maximum number of pairs of partial choices that are tried for that."""
+PAIRS_AT_ONCE = 1 << 19
+EMPTY = np.zeros(0, dtype=np.int64)
 MAX_LOADS = 100_000_000
 """Maximum number of loads that these have together."""
 
@@ -199,55 +203,69 @@ class ParetoElimination:
         """All factors of these numbers as one, where `outside` with this scope bounds what all others cost."""
         first, *others = sorted(numbers, key=lambda number: len(self.factors[number].cost))
         joined = self._relevant(self._take(first))
-        for other in others:
-            joined = self._join(joined, self._relevant(self._take(other)), *((scope, outside) if other == others[-1] else ()))
+        while others:
+            others.sort(key=lambda number: self._growth(joined, self.factors[number]))
+            bound = (scope, outside) if len(others) == 1 else None
+            joined = self._join(joined, self._relevant(self._take(others.pop(0))), bound)
             joined = self._front(joined, joined.border)
-        if not others:
-            places = tuple(joined.states[:, joined.border.index(u)] for u in scope)
-            joined = joined.rows(np.flatnonzero(joined.priced + outside[places] <= self.target))
+        if len(numbers) == 1:
+            joined = joined.rows(np.flatnonzero(joined.priced + _at(outside, scope, joined) <= self.target))
         return joined
 
-    def _join(
-        self, a: _Labels, b: _Labels, scope: tuple[int, ...] = (), outside: Table | None = None
-    ) -> _Labels:
+    def _growth(self, a: _Labels, b: _Labels) -> float:
+        """How many rows of b a row of a meets, about."""
+        return len(b.cost) / prod(self.sizes[v] for v in b.border if v in a.border)
+
+    def _join(self, a: _Labels, b: _Labels, bound: tuple[tuple[int, ...], Table] | None) -> _Labels:
+        """The rows of a with those of b that have the same values of shared variables, where both together fit."""
         shared = [v for v in a.border if v in b.border]
         left, right = a.key(shared, self.sizes), b.key(shared, self.sizes)
         order = np.argsort(right, kind="stable")
         first = np.searchsorted(right[order], left, side="left")
         many = np.searchsorted(right[order], left, side="right") - first
-        if many.sum() > MAX_PARTIAL_PLANS:
-            raise TooManyPlans(
-                f"an exact plan under this cap would have to compare {int(many.sum()):,} partial plans at once; "
-                f"{MAX_PARTIAL_PLANS:,} is the limit: configure some operators, or plan a smaller graph"
-            )
-        i = np.repeat(np.arange(len(left)), many)
-        j = order[np.arange(len(i)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)]
-        cost, priced = a.cost[i] + b.cost[j], a.priced[i] + b.priced[j]
-        good = cost <= self.target
-        if outside is not None:
-            places = tuple(
-                a.states[i, a.border.index(u)] if u in a.border else b.states[j, b.border.index(u)] for u in scope
-            )
-            good &= priced + outside[places] <= self.target
+        until = np.cumsum(many)
+        if many.sum() > MAX_PAIRS:
+            raise TooManyPlans(self._too_many(int(many.sum())))
+        found: list[_Labels] = []
+        start = rows = 0
+        while start < len(left):
+            stop = max(start + 1, int(np.searchsorted(until, until[start] + PAIRS_AT_ONCE)))
+            mine = many[start:stop]
+            i = np.repeat(np.arange(start, stop), mine)
+            j = order[np.arange(len(i)) - np.repeat(np.cumsum(mine) - mine, mine) + np.repeat(first[start:stop], mine)]
+            found.append(self._pairs(a, b, i, j, bound))
+            rows += len(found[-1].cost)
+            if rows > MAX_PARTIAL_PLANS or rows * len(found[-1].moments) > MAX_LOADS:
+                raise TooManyPlans(self._too_many(rows))
+            start = stop
+        return _stacked(found) if found else self._pairs(a, b, order[:0], order[:0], bound)
+
+    def _pairs(
+        self, a: _Labels, b: _Labels, i: Ints, j: Ints, bound: tuple[tuple[int, ...], Table] | None
+    ) -> _Labels:
+        """Rows i of a with rows j of b, where both together fit."""
+        good = a.cost[i] + b.cost[j] <= self.target
         i, j = i[good], j[good]
+        new = [column for column, v in enumerate(b.border) if v not in a.border]
+        border = a.border + tuple(b.border[column] for column in new)
+        states = np.concatenate([a.states[i], b.states[j][:, new]], axis=1)
+        cost, priced = a.cost[i] + b.cost[j], a.priced[i] + b.priced[j]
+        joined = _Labels(border, states, cost, priced, EMPTY, np.zeros((0, len(cost))), ((a, i), (b, j)))
+        if bound is not None:
+            scope, outside = bound
+            good = np.flatnonzero(priced + _at(outside, scope, joined) <= self.target)
+            joined, i, j = joined.rows(good), i[good], j[good]
         moments = np.union1d(a.moments, b.moments)
-        if len(i) * len(moments) > MAX_LOADS:
-            raise TooManyPlans(
-                f"an exact plan under this cap would have to compare {len(i):,} partial plans at {len(moments):,} "
-                "moments at once: configure some operators, or plan a smaller graph"
-            )
         loads = np.zeros((len(moments), len(i)))
         loads[np.searchsorted(moments, a.moments)] = a.loads[:, i]
         loads[np.searchsorted(moments, b.moments)] += b.loads[:, j]
-        new = [column for column, v in enumerate(b.border) if v not in a.border]
-        return _Labels(
-            a.border + tuple(b.border[column] for column in new),
-            np.concatenate([a.states[i], b.states[j][:, new]], axis=1),
-            cost[good],
-            priced[good],
-            moments,
-            loads,
-            ((a, i), (b, j)),
+        fits = (loads <= (self.caps[moments] - self.least[moments] + HALF)[:, None]).all(axis=0)
+        return replace(joined, moments=moments, loads=loads).rows(np.flatnonzero(fits))
+
+    def _too_many(self, rows: int) -> str:
+        return (
+            f"an exact plan under this cap would have to compare {rows:,} partial plans at once; "
+            f"{MAX_PARTIAL_PLANS:,} is the limit: configure some operators, or plan a smaller graph"
         )
 
     def _relevant(self, labels: _Labels) -> _Labels:
@@ -271,8 +289,8 @@ class ParetoElimination:
     def _fewer_moments(self, labels: _Labels) -> _Labels:
         """Only rows that may fit, and only moments that tell them apart."""
         at = labels.moments
-        fits = labels.loads <= (self.caps[at] - self.least[at] + HALF)[:, None]
-        labels = labels.rows(np.flatnonzero(fits.all(axis=0)))
+        fits = (labels.loads <= (self.caps[at] - self.least[at] + HALF)[:, None]).all(axis=0)
+        labels = labels if fits.all() else labels.rows(np.flatnonzero(fits))
         high = labels.loads.max(axis=1, initial=-np.inf)
         self.matters[at] &= high + self.most[at] > self.caps[at] + HALF
         labels = self._relevant(labels)
@@ -290,6 +308,25 @@ class ParetoElimination:
             loads = fullest + self.caps[at][:, None]
         order = np.argsort(at)
         return replace(labels, moments=at[order], loads=loads[order])
+
+
+def _stacked(parts: Sequence[_Labels]) -> _Labels:
+    """The rows of labels that have the same border, moments and origin."""
+    if len(parts) == 1:
+        return parts[0]
+    return replace(
+        parts[0],
+        states=np.concatenate([part.states for part in parts]),
+        cost=np.concatenate([part.cost for part in parts]),
+        priced=np.concatenate([part.priced for part in parts]),
+        loads=np.concatenate([part.loads for part in parts], axis=1),
+        origin=tuple((each[0][0], np.concatenate([rows for _, rows in each])) for each in zip(*(p.origin for p in parts))),
+    )
+
+
+def _at(table: Table, scope: tuple[int, ...], labels: _Labels) -> Table:
+    """The entries of a table over variables of the border, row by row."""
+    return np.asarray(table[tuple(labels.states[:, labels.border.index(v)] for v in scope)])
 
 
 def undominated(key: Ints, cost: Table, loads: Table) -> Ints:
