@@ -42,8 +42,7 @@ def cheapest(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap:
         found = None
         if all(len(states) for states in keep):
             held = narrowed((Load((v,), 0, 1, table) for v, table in enumerate(memory)), keep)
-            fronts = ParetoElimination(costs, pairs, keep, held, np.array([cap]), np.array([price]), target)
-            found = fronts.best(priced)
+            found = ParetoElimination(costs, pairs, keep, held, np.array([cap]), target, priced, price * cap).best()
         if found is not None:
             return found
         if target == ceiling:

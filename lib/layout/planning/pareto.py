@@ -32,7 +32,7 @@ HALF = 0.5
 MAX_PAIRS = 40_000_000
 """Maximum number of pairs of partial choices that are tried for that."""
 PAIRS_AT_ONCE = 1 << 19
-EMPTY = np.zeros(0, dtype=np.int64)
+NONE = np.zeros(0, dtype=np.int64)
 MAX_LOADS = 100_000_000
 """Maximum number of loads that these have together."""
 
@@ -45,14 +45,14 @@ class TooManyPlans(LayoutError):
 class _Labels:
     """Partial choices: a row of `states` for each, with a column for each variable on the border.
 
-    `loads` has a row for each of `moments` and a column for each partial choice. `priced` is cost plus priced loads.
-    `origin` has the earlier labels and, for each row here, its row there.
+    `loads` has a row for each of `moments` and a column for each partial choice. `excess` is how much more its values
+    cost, with priced loads, than the best ones for the same border. `origin` has the earlier labels and, for each row here, its row there.
     """
 
     border: tuple[int, ...]
     states: NDArray[np.int16]
     cost: Table
-    priced: Table
+    excess: Table
     moments: Ints
     loads: Table
     origin: tuple[tuple[_Labels, Ints], ...] = ()
@@ -63,7 +63,7 @@ class _Labels:
             self.border,
             self.states[chosen],
             self.cost[chosen],
-            self.priced[chosen],
+            self.excess[chosen],
             self.moments,
             self.loads[:, chosen],
             origin,
@@ -92,8 +92,9 @@ class _Labels:
 class ParetoElimination:
     """The choices among the values in `keep` that cost at most `target`, with loads of at most `caps`.
 
-    Tables of `loads` are over the values in `keep`, all others over all values. The elimination that this follows has
-    priced loads in its tables, all of these or some.
+    `priced` is an elimination of costs and priced loads, all of these or some, after `through`: it has the order to
+    follow, and bounds. `offset` is what the caps are worth at these prices. Tables of `loads` are over the values in
+    `keep`, all others over all values.
     """
 
     def __init__(
@@ -103,13 +104,13 @@ class ParetoElimination:
         keep: Sequence[Ints],
         loads: Sequence[Load],
         caps: Table,
-        prices: Table,
         target: float,
+        priced: Elimination,
+        offset: float,
     ) -> None:
-        self.keep, self.caps, self.target = keep, caps.astype(np.float64), target
+        self.keep, self.caps, self.target, self.priced = keep, caps.astype(np.float64), target, priced
         self.sizes = [len(states) for states in keep]
-        self.offset = float(prices @ caps)
-        self.until = np.append(0.0, np.cumsum(prices))
+        self.offset = offset
         self.factors: dict[int, _Labels] = {}
         self.factors_of: list[dict[int, None]] = [{} for _ in keep]
         """By variable: the numbers of the factors that it is in."""
@@ -120,33 +121,27 @@ class ParetoElimination:
         self._sums: dict[int, tuple[Table, Table, Ints]] = {}
         """What each factor has added to these three."""
         self._number = 0
-        for names, cost, mine in self._tables(costs, pairs, loads):
+        for names, (cost, mine) in self._tables(costs, pairs, loads).items():
             self._add(self._labels(names, cost, mine))
         self.matters = self.most > self.caps + HALF
         """Moments at which some choices may hold too much."""
 
-    def best(self, priced: Elimination) -> list[int] | None:
-        """The values of minimum cost, or None if no choice reaches the target within the caps.
-
-        Follows the order of an elimination of the priced tables; its bounds on everything outside a border rule out
-        partial choices that must end above the target.
-        """
-        for v in priced.order:
-            scope = priced.scopes[v]
-            outside = priced.outside[v][np.ix_(*(self.keep[u] for u in scope))] if scope else np.zeros(())
-            joined = self._joined(list(self.factors_of[v]), scope, outside - self.offset)
+    def best(self) -> list[int] | None:
+        """The values of minimum cost, or None if no choice reaches the target within the caps."""
+        for v in self.priced.order:
+            joined = self._joined(list(self.factors_of[v]), v)
             self._add(self._front(joined, tuple(u for u in joined.border if u != v)))
             if not len(joined.cost):
                 return None
-        whole = self._joined(list(self.factors), (), np.zeros(()) - self.offset)
+        whole = self._joined(list(self.factors), None)
         if not len(whole.cost):
             return None
-        row = int(np.lexsort((whole.priced, whole.cost))[0])
+        row = int(np.lexsort((whole.excess, whole.cost))[0])
         return [int(self.keep[v][state]) for v, state in enumerate(whole.chosen(row, len(self.sizes)))]
 
     def _tables(
         self, costs: Sequence[Table], pairs: Pairs, loads: Sequence[Load]
-    ) -> list[tuple[tuple[int, ...], Table, list[Load]]]:
+    ) -> dict[tuple[int, ...], tuple[Table, list[Load]]]:
         """Costs and loads together, by the variables that they are about, in order."""
         found: dict[tuple[int, ...], tuple[Table, list[Load]]] = {}
 
@@ -161,7 +156,7 @@ class ParetoElimination:
         for names, start, stop, table in loads:
             order = sorted(range(len(names)), key=names.__getitem__)
             at(tuple(sorted(names)))[1].append(Load(names, start, stop, table.transpose(order)))
-        return [(names, cost, mine) for names, (cost, mine) in found.items()]
+        return found
 
     def _labels(self, names: tuple[int, ...], cost: Table, loads: Iterable[Load]) -> _Labels:
         """All choices for these variables."""
@@ -171,12 +166,10 @@ class ParetoElimination:
             touched[each.start : each.stop] = True
         moments = np.flatnonzero(touched)
         held = np.zeros((len(moments), cost.size))
-        priced = cost.copy()
         for _, start, stop, table in loads:
             first, last = np.searchsorted(moments, (start, stop))
             held[first:last] += table.ravel()
-            priced += (self.until[stop] - self.until[start]) * table
-        labels = _Labels(names, states, cost.ravel(), priced.ravel(), moments, held)
+        labels = _Labels(names, states, cost.ravel(), np.zeros(cost.size), moments, held)
         return labels.rows(np.flatnonzero(labels.cost <= self.target))
 
     def _add(self, factor: _Labels) -> None:
@@ -199,24 +192,38 @@ class ParetoElimination:
             total[factor.moments] -= mine
         return factor
 
-    def _joined(self, numbers: Sequence[int], scope: tuple[int, ...], outside: Table) -> _Labels:
-        """All factors of these numbers as one, where `outside` with this scope bounds what all others cost."""
+    def _joined(self, numbers: Sequence[int], v: int | None) -> _Labels:
+        """All factors of these numbers as one; before variable v is eliminated, only what may reach the target."""
         first, *others = sorted(numbers, key=lambda number: len(self.factors[number].cost))
         joined = self._relevant(self._take(first))
         while others:
             others.sort(key=lambda number: self._growth(joined, self.factors[number]))
-            bound = (scope, outside) if len(others) == 1 else None
-            joined = self._join(joined, self._relevant(self._take(others.pop(0))), bound)
+            other = self._relevant(self._take(others.pop(0)))
+            joined = self._join(joined, other, None if others else v)
             joined = self._front(joined, joined.border)
-        if len(numbers) == 1:
-            joined = joined.rows(np.flatnonzero(joined.priced + _at(outside, scope, joined) <= self.target))
-        return joined
+        return self._promising(joined, v) if len(numbers) == 1 and v is not None else joined
+
+    def _promising(self, labels: _Labels, v: int) -> _Labels:
+        """With the excess of variable v, and without rows that must end above the target.
+
+        A whole choice costs the least of all choices and, for each variable, what its value costs more than the best
+        one for the values of its later neighbors. In a row, all of this is known for the variables that are eliminated.
+        """
+        priced = self.priced
+        at = {u: self.keep[u][labels.states[:, labels.border.index(u)]] for u in (*priced.scopes[v], v)}
+        border = tuple(at[u] for u in priced.scopes[v])
+        mine = sum(table[tuple(at[u] for u in names)] for names, table in priced.factors[v])
+        least = priced.least[v][border]
+        excess = labels.excess + mine - least
+        whole = least + priced.outside[v][border] if border else priced.value
+        kept = np.flatnonzero(excess + whole - self.offset <= self.target)
+        return replace(labels, excess=excess).rows(kept)
 
     def _growth(self, a: _Labels, b: _Labels) -> float:
         """How many rows of b a row of a meets, about."""
         return len(b.cost) / prod(self.sizes[v] for v in b.border if v in a.border)
 
-    def _join(self, a: _Labels, b: _Labels, bound: tuple[tuple[int, ...], Table] | None) -> _Labels:
+    def _join(self, a: _Labels, b: _Labels, v: int | None) -> _Labels:
         """The rows of a with those of b that have the same values of shared variables, where both together fit."""
         shared = [v for v in a.border if v in b.border]
         left, right = a.key(shared, self.sizes), b.key(shared, self.sizes)
@@ -233,28 +240,25 @@ class ParetoElimination:
             mine = many[start:stop]
             i = np.repeat(np.arange(start, stop), mine)
             j = order[np.arange(len(i)) - np.repeat(np.cumsum(mine) - mine, mine) + np.repeat(first[start:stop], mine)]
-            found.append(self._pairs(a, b, i, j, bound))
+            found.append(self._pairs(a, b, i, j, v))
             rows += len(found[-1].cost)
             if rows > MAX_PARTIAL_PLANS or rows * len(found[-1].moments) > MAX_LOADS:
                 raise TooManyPlans(self._too_many(rows))
             start = stop
-        return _stacked(found) if found else self._pairs(a, b, order[:0], order[:0], bound)
+        return _stacked(found) if found else self._pairs(a, b, order[:0], order[:0], v)
 
-    def _pairs(
-        self, a: _Labels, b: _Labels, i: Ints, j: Ints, bound: tuple[tuple[int, ...], Table] | None
-    ) -> _Labels:
+    def _pairs(self, a: _Labels, b: _Labels, i: Ints, j: Ints, v: int | None) -> _Labels:
         """Rows i of a with rows j of b, where both together fit."""
         good = a.cost[i] + b.cost[j] <= self.target
         i, j = i[good], j[good]
-        new = [column for column, v in enumerate(b.border) if v not in a.border]
+        new = [column for column, u in enumerate(b.border) if u not in a.border]
         border = a.border + tuple(b.border[column] for column in new)
         states = np.concatenate([a.states[i], b.states[j][:, new]], axis=1)
-        cost, priced = a.cost[i] + b.cost[j], a.priced[i] + b.priced[j]
-        joined = _Labels(border, states, cost, priced, EMPTY, np.zeros((0, len(cost))), ((a, i), (b, j)))
-        if bound is not None:
-            scope, outside = bound
-            good = np.flatnonzero(priced + _at(outside, scope, joined) <= self.target)
-            joined, i, j = joined.rows(good), i[good], j[good]
+        cost, excess = a.cost[i] + b.cost[j], a.excess[i] + b.excess[j]
+        joined = _Labels(border, states, cost, excess, NONE, np.zeros((0, len(cost))), ((a, i), (b, j)))
+        if v is not None:
+            joined = self._promising(joined, v)
+            (_, i), (_, j) = joined.origin
         moments = np.union1d(a.moments, b.moments)
         loads = np.zeros((len(moments), len(i)))
         loads[np.searchsorted(moments, a.moments)] = a.loads[:, i]
@@ -318,15 +322,10 @@ def _stacked(parts: Sequence[_Labels]) -> _Labels:
         parts[0],
         states=np.concatenate([part.states for part in parts]),
         cost=np.concatenate([part.cost for part in parts]),
-        priced=np.concatenate([part.priced for part in parts]),
+        excess=np.concatenate([part.excess for part in parts]),
         loads=np.concatenate([part.loads for part in parts], axis=1),
         origin=tuple((each[0][0], np.concatenate([rows for _, rows in each])) for each in zip(*(p.origin for p in parts))),
     )
-
-
-def _at(table: Table, scope: tuple[int, ...], labels: _Labels) -> Table:
-    """The entries of a table over variables of the border, row by row."""
-    return np.asarray(table[tuple(labels.states[:, labels.border.index(v)] for v in scope)])
 
 
 def undominated(key: Ints, cost: Table, loads: Table) -> Ints:

@@ -29,7 +29,7 @@ PRICE_STEPS = 100
 """Subgradient steps, at most."""
 WEIGHT_STEPS = 40
 """Steps of the weights in the search for the least peak."""
-PRICE_ENTRIES = 100_000_000
+PRICE_ENTRIES = 300_000_000
 """Entries of tables that all of these steps together may have."""
 PATIENCE = 6
 """Subgradient steps without a better bound, after which they become shorter."""
@@ -174,7 +174,7 @@ class PeakSearch:
                     return self.best.cost
             except TooManyPlans:
                 return lower
-            lower, gap = target + self.step, 4 * gap
+            lower, gap = target + self.step, 2 * gap
 
     def _within(
         self, priced: Elimination, through: list[Table], prices: Table, target: float, by_cost: bool = True
@@ -185,7 +185,8 @@ class PeakSearch:
             TooManyPlans: there would be too many to compare.
         """
         costs, pairs = self._costs(by_cost)
-        keep = [np.flatnonzero(table - float(prices @ self.caps) <= target) for table in through]
+        offset = float(prices @ self.caps)
+        keep = [np.flatnonzero(table - offset <= target) for table in through]
         while all(map(len, keep)):
             loads = narrowed(self.moments.loads, keep)
             for i in sorted(self.counted):
@@ -193,7 +194,7 @@ class PeakSearch:
                 if cases > MAX_CASES:
                     raise TooManyPlans(f"the copies of one tensor have {cases:,} cases")
                 loads += self.moments.rest(i, keep)
-            found = ParetoElimination(costs, pairs, keep, loads, self.caps, prices, target).best(priced)
+            found = ParetoElimination(costs, pairs, keep, loads, self.caps, target, priced, offset).best()
             if found is None or self._judge(found):
                 return found
             self._count(found)
