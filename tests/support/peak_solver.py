@@ -121,4 +121,4 @@ class PeakModel:
         solver.parameters.max_deterministic_time = seconds
         status = solver.solve(self.model)
         assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE), "the solver did not finish"
-        return int(solver.objective_value) if status == cp_model.OPTIMAL else None
+        return round(solver.objective_value) if status == cp_model.OPTIMAL else None

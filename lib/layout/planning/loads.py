@@ -22,9 +22,7 @@ class Load(NamedTuple):
 
 def narrowed(loads: Iterable[Load], keep: Sequence[NDArray[Any]]) -> list[Load]:
     """The same loads for some values of each variable."""
-    return [
-        Load(each.scope, each.start, each.stop, each.table[np.ix_(*(keep[v] for v in each.scope))]) for each in loads
-    ]
+    return [each._replace(table=each.table[np.ix_(*(keep[v] for v in each.scope))]) for each in loads]
 
 
 def total(loads: Iterable[Load], chosen: Sequence[int], moments: int) -> Table:

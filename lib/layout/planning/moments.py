@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,14 +46,6 @@ class _Copies(NamedTuple):
     v: int
     layouts: Sequence[TensorLayout]
     readers: Sequence[_Reader]
-
-    @property
-    def scope(self) -> Scope:
-        return tuple(dict.fromkeys((self.v, *(reader.v for reader in self.readers))))
-
-    @property
-    def span(self) -> tuple[int, int]:
-        return self.readers[0].move, self.readers[-1].computes + 1
 
 
 class Moments:
@@ -91,17 +84,29 @@ class Moments:
         values = [np.array([value]) for value in chosen]
         loads = narrowed(self.loads, values)
         for i in range(len(self.copies)):
-            loads += self.rest(i, values)
+            loads += self.rest(i, self.parts(i)[-1], values)
         return total(loads, [0] * len(chosen), self.count)
 
-    def rest(self, i: int, keep: Sequence[NDArray[Any]]) -> list[Load]:
-        """What number i of `copies` holds beyond its part of `loads`, for the values that are kept."""
+    def parts(self, i: int) -> list[tuple[int, int]]:
+        """What of number i of `copies` can be counted: two operators after each other, and at last all of them."""
+        count = len(_by_operator(self.copies[i].readers))
+        return [*((k, k + 2) for k in range(count - 1) if count > 2), (0, count)]
+
+    def scope(self, i: int, part: tuple[int, int]) -> Scope:
+        """The variables on which that depends."""
+        mine = _by_operator(self.copies[i].readers)[slice(*part)]
+        return tuple(dict.fromkeys((self.copies[i].v, *(reader.v for readers in mine for reader in readers))))
+
+    def rest(self, i: int, part: tuple[int, int], keep: Sequence[NDArray[Any]]) -> list[Load]:
+        """What number i of `copies` holds beyond its part of `loads`, for the values that are kept; if only between two
+        operators, a lower bound of that."""
         copies = self.copies[i]
-        exact = self._held(copies, copies.readers, keep, exact=True)
-        for readers in _by_operator(copies.readers):
+        mine = _by_operator(copies.readers)[slice(*part)]
+        found = self._held(copies, list(chain(*mine)), keep, exact=part[0] == 0)
+        for readers in mine:
             bound = self._held(copies, readers, keep, exact=False)
-            exact += [Load(scope, start, stop, -table) for scope, start, stop, table in bound]
-        return exact
+            found += [each._replace(table=-each.table) for each in bound]
+        return found
 
     def _computes(self, name: str) -> int:
         """The moment when an operator computes."""
@@ -173,11 +178,13 @@ class Moments:
             return np.asarray(given).reshape([-1 if u == v else 1 for u in scope])
 
         numbers: dict[Any, int] = {}
-        number = lambda layout: numbers.setdefault(placement(layout), len(numbers))
+
+        def places(v: int, layouts: Sequence[TensorLayout]) -> NDArray[Any]:
+            return along(v, [numbers.setdefault(placement(layout), len(numbers)) for layout in layouts])
+
         given = [copies.layouts[i] for i in keep[copies.v]]
-        home = along(copies.v, [number(layout) for layout in given])
         taken = [[reader.layouts[i] for i in keep[reader.v]] for reader in readers]
-        wanted = [along(r.v, [number(layout) for layout in mine]) for r, mine in zip(readers, taken)]
+        home, wanted = places(copies.v, given), [places(r.v, mine) for r, mine in zip(readers, taken)]
         size = [along(r.v, [layout.elements * self.size for layout in mine]) for r, mine in zip(readers, taken)]
         found: list[tuple[int, int, NDArray[Any]]] = []
         for i, reader in enumerate(readers):
@@ -186,9 +193,8 @@ class Moments:
                 new = new & (wanted[i] != before)
             if exact:
                 buffers = self._buffers(given, taken[i], copies.v == reader.v)
-                found.append(
-                    (reader.move, reader.move + 1, new * expand(buffers, (copies.v, reader.v)[: buffers.ndim], scope))
-                )
+                buffers = expand(buffers, (copies.v, reader.v)[: buffers.ndim], scope)
+                found.append((reader.move, reader.move + 1, new * buffers))
             elif reader.move == copies.readers[0].move:
                 found.append((reader.move, reader.move + 1, new * size[i]))
             for j in reversed(range(i, len(readers))):

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,8 @@ class _Labels:
     """Partial choices: a row of `states` for each, with a column for each variable on the border.
 
     `loads` has a row for each of `moments` and a column for each partial choice. `excess` is how much more its values
-    cost, with priced loads, than the best ones for the same border. `origin` has the earlier labels and, for each row here, its row there.
+    cost, with priced loads, than the best ones for the same border. `origin` has the earlier labels and, for each row
+    here, its row there.
     """
 
     border: tuple[int, ...]
@@ -118,7 +120,7 @@ class ParetoElimination:
         """By moment, the sums of the least and the largest loads of all factors."""
         self.content = np.zeros(len(caps), dtype=np.uint64)
         """By moment, the sum of fingerprints of the loads of all factors; equal only if all are equal."""
-        self._sums: dict[int, tuple[Table, Table, Ints]] = {}
+        self._sums: dict[int, tuple[NDArray[Any], ...]] = {}
         """What each factor has added to these three."""
         self._number = 0
         for names, (cost, mine) in self._tables(costs, pairs, loads).items():
@@ -179,16 +181,18 @@ class ParetoElimination:
             self.factors_of[v][number] = None
         held = factor.loads if len(factor.cost) else np.zeros((len(factor.moments), 1))
         prints = [blake2b(row.tobytes(), digest_size=8, salt=number.to_bytes(8, "big")).digest() for row in held]
-        sums = held.min(axis=1), held.max(axis=1), np.frombuffer(b"".join(prints), dtype=np.uint64)
+        sums = (held.min(axis=1), held.max(axis=1), np.frombuffer(b"".join(prints), dtype=np.uint64))
         self._sums[number] = sums
-        for total, mine in zip((self.least, self.most, self.content), sums):
+        totals: tuple[NDArray[Any], ...] = (self.least, self.most, self.content)
+        for total, mine in zip(totals, sums):
             total[factor.moments] += mine
 
     def _take(self, number: int) -> _Labels:
         factor = self.factors.pop(number)
         for v in factor.border:
             del self.factors_of[v][number]
-        for total, mine in zip((self.least, self.most, self.content), self._sums.pop(number)):
+        totals: tuple[NDArray[Any], ...] = (self.least, self.most, self.content)
+        for total, mine in zip(totals, self._sums.pop(number)):
             total[factor.moments] -= mine
         return factor
 
@@ -324,7 +328,9 @@ def _stacked(parts: Sequence[_Labels]) -> _Labels:
         cost=np.concatenate([part.cost for part in parts]),
         excess=np.concatenate([part.excess for part in parts]),
         loads=np.concatenate([part.loads for part in parts], axis=1),
-        origin=tuple((each[0][0], np.concatenate([rows for _, rows in each])) for each in zip(*(p.origin for p in parts))),
+        origin=tuple(
+            (each[0][0], np.concatenate([rows for _, rows in each])) for each in zip(*(p.origin for p in parts))
+        ),
     )
 
 
@@ -336,7 +342,7 @@ def undominated(key: Ints, cost: Table, loads: Table) -> Ints:
         place, load = key[order], loads[0, order]
         number = np.cumsum(np.append(False, place[1:] != place[:-1]))
         falling = load - number * 2 * (np.abs(load).max() + 1)
-        return order[np.append(True, falling[1:] < np.minimum.accumulate(falling)[:-1])]
+        return np.asarray(order[np.append(True, falling[1:] < np.minimum.accumulate(falling)[:-1])])
     kept = []
     while len(order):
         # The cheapest row of each key is not beaten; the rows that it beats are dropped.

@@ -71,8 +71,8 @@ class PeakSearch:
         self.entries = sum(table_entries(sizes, v, scope) for v, scope in elimination_order(sizes, scopes))
         """Entries of the tables of one elimination."""
         self.best = _Best()
-        self.counted: set[int] = set()
-        """Numbers of `Moments.copies` whose `rest` is counted."""
+        self.counted: dict[int, list[tuple[int, int]]] = {}
+        """By number of `Moments.copies`: the parts of `rest` that are counted."""
 
     def cheapest(self) -> Found:
         """The cheapest plan.
@@ -189,11 +189,11 @@ class PeakSearch:
         keep = [np.flatnonzero(table - offset <= target) for table in through]
         while all(map(len, keep)):
             loads = narrowed(self.moments.loads, keep)
-            for i in sorted(self.counted):
-                cases = prod(len(keep[v]) for v in self.moments.copies[i].scope)
+            for i, part in ((i, part) for i, parts in self.counted.items() for part in parts):
+                cases = prod(len(keep[v]) for v in self.moments.scope(i, part))
                 if cases > MAX_CASES:
                     raise TooManyPlans(f"the copies of one tensor have {cases:,} cases")
-                loads += self.moments.rest(i, keep)
+                loads += self.moments.rest(i, part, keep)
             found = ParetoElimination(costs, pairs, keep, loads, self.caps, target, priced, offset).best()
             if found is None or self._judge(found):
                 return found
@@ -201,12 +201,21 @@ class PeakSearch:
         return None
 
     def _count(self, chosen: list[int]) -> None:
-        """Counts from now on all of the copies with which these values hold too much."""
+        """Counts from now on more of the copies with which these values hold too much."""
         values = [np.array([value]) for value in chosen]
         over = self.moments.total(chosen) > self.caps
-        for i in set(range(len(self.moments.copies))) - self.counted:
-            if any(over[start:stop].any() for _, start, stop, _ in self.moments.rest(i, values)):
-                self.counted.add(i)
+
+        def matters(i: int, part: tuple[int, int]) -> bool:
+            rest = total(self.moments.rest(i, part, values), [0] * len(chosen), self.moments.count)
+            return bool((rest[over] > 0).any())
+
+        for i in range(len(self.moments.copies)):
+            *pairs, whole = self.moments.parts(i)
+            before = self.counted.get(i, [])
+            if whole in before or not matters(i, whole):
+                continue
+            more = [part for part in pairs if part not in before and matters(i, part)]
+            self.counted[i] = [*before, *more] if more else [whole]
 
     def _costs(self, by_cost: bool) -> tuple[list[Table], dict[tuple[int, ...], Table]]:
         """The tables of costs; or zeros, for values that go together."""
