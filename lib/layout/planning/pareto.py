@@ -12,7 +12,7 @@ partial choices is dropped with its moment. Of moments that the outside cannot t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from math import prod
 from typing import Any
@@ -20,75 +20,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import Ints
 
 from .elimination import Elimination, Pairs, Table
+from .labels import Labels, TooManyPlans, stacked, undominated
 from .loads import Load
 
 MAX_PARTIAL_PLANS = 4_000_000
 """Maximum number of partial choices that are compared at the same time."""
-HALF = 0.5
-"""Loads are whole numbers; so much more than a cap is not an error of rounding."""
 MAX_PAIRS = 40_000_000
 """Maximum number of pairs of partial choices that are tried for that."""
 PAIRS_AT_ONCE = 1 << 19
-NONE = np.zeros(0, dtype=np.int64)
 MAX_LOADS = 100_000_000
 """Maximum number of loads that these have together."""
-
-
-class TooManyPlans(LayoutError):
-    """A front has grown too large."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Labels:
-    """Partial choices: a row of `states` for each, with a column for each variable on the border.
-
-    `loads` has a row for each of `moments` and a column for each partial choice. `excess` is how much more its values
-    cost, with priced loads, than the best ones for the same border. `origin` has the earlier labels and, for each row
-    here, its row there.
-    """
-
-    border: tuple[int, ...]
-    states: NDArray[np.int16]
-    cost: Table
-    excess: Table
-    moments: Ints
-    loads: Table
-    origin: tuple[tuple[_Labels, Ints], ...] = ()
-
-    def rows(self, chosen: Ints) -> _Labels:
-        origin = tuple((labels, row[chosen]) for labels, row in self.origin)
-        return _Labels(
-            self.border,
-            self.states[chosen],
-            self.cost[chosen],
-            self.excess[chosen],
-            self.moments,
-            self.loads[:, chosen],
-            origin,
-        )
-
-    def key(self, border: Sequence[int], sizes: Sequence[int]) -> Ints:
-        if prod(sizes[v] for v in border) >= 2**63:
-            raise TooManyPlans(f"an exact plan would have to consider {len(border)} tensors and operators together")
-        number = np.zeros(len(self.cost), dtype=np.int64)
-        for v in border:
-            number = number * sizes[v] + self.states[:, self.border.index(v)]
-        return number
-
-    def chosen(self, row: int, variables: int) -> list[int]:
-        """The value of every variable in one row."""
-        values = [0] * variables
-        stack: list[tuple[_Labels, int]] = [(self, row)]
-        while stack:
-            labels, row = stack.pop()
-            for v, state in zip(labels.border, labels.states[row].tolist()):
-                values[v] = state
-            stack += [(before, int(rows[row])) for before, rows in labels.origin]
-        return values
+HALF = 0.5
+"""Loads are whole numbers; so much more than a cap is not an error of rounding."""
+NONE = np.zeros(0, dtype=np.int64)
 
 
 class ParetoElimination:
@@ -113,7 +60,7 @@ class ParetoElimination:
         self.keep, self.caps, self.target, self.priced = keep, caps.astype(np.float64), target, priced
         self.sizes = [len(states) for states in keep]
         self.offset = offset
-        self.factors: dict[int, _Labels] = {}
+        self.factors: dict[int, Labels] = {}
         self.factors_of: list[dict[int, None]] = [{} for _ in keep]
         """By variable: the numbers of the factors that it is in."""
         self.least, self.most = np.zeros(len(caps)), np.zeros(len(caps))
@@ -160,7 +107,7 @@ class ParetoElimination:
             at(tuple(sorted(names)))[1].append(Load(names, start, stop, table.transpose(order)))
         return found
 
-    def _labels(self, names: tuple[int, ...], cost: Table, loads: Iterable[Load]) -> _Labels:
+    def _labels(self, names: tuple[int, ...], cost: Table, loads: Iterable[Load]) -> Labels:
         """All choices for these variables."""
         states = np.stack(np.unravel_index(np.arange(cost.size), cost.shape), axis=1).astype(np.int16)
         touched = np.zeros(len(self.caps), dtype=bool)
@@ -171,10 +118,10 @@ class ParetoElimination:
         for _, start, stop, table in loads:
             first, last = np.searchsorted(moments, (start, stop))
             held[first:last] += table.ravel()
-        labels = _Labels(names, states, cost.ravel(), np.zeros(cost.size), moments, held)
+        labels = Labels(names, states, cost.ravel(), np.zeros(cost.size), moments, held)
         return labels.rows(np.flatnonzero(labels.cost <= self.target))
 
-    def _add(self, factor: _Labels) -> None:
+    def _add(self, factor: Labels) -> None:
         number = self._number = self._number + 1
         self.factors[number] = factor
         for v in factor.border:
@@ -187,7 +134,7 @@ class ParetoElimination:
         for total, mine in zip(totals, sums):
             total[factor.moments] += mine
 
-    def _take(self, number: int) -> _Labels:
+    def _take(self, number: int) -> Labels:
         factor = self.factors.pop(number)
         for v in factor.border:
             del self.factors_of[v][number]
@@ -196,7 +143,7 @@ class ParetoElimination:
             total[factor.moments] -= mine
         return factor
 
-    def _joined(self, numbers: Sequence[int], v: int | None) -> _Labels:
+    def _joined(self, numbers: Sequence[int], v: int | None) -> Labels:
         """All factors of these numbers as one; before variable v is eliminated, only what may reach the target."""
         first, *others = sorted(numbers, key=lambda number: len(self.factors[number].cost))
         joined = self._relevant(self._take(first))
@@ -207,7 +154,7 @@ class ParetoElimination:
             joined = self._front(joined, joined.border)
         return self._promising(joined, v) if len(numbers) == 1 and v is not None else joined
 
-    def _promising(self, labels: _Labels, v: int) -> _Labels:
+    def _promising(self, labels: Labels, v: int) -> Labels:
         """With the excess of variable v, and without rows that must end above the target.
 
         A whole choice costs the least of all choices and, for each variable, what its value costs more than the best
@@ -223,11 +170,11 @@ class ParetoElimination:
         kept = np.flatnonzero(excess + whole - self.offset <= self.target)
         return replace(labels, excess=excess).rows(kept)
 
-    def _growth(self, a: _Labels, b: _Labels) -> float:
+    def _growth(self, a: Labels, b: Labels) -> float:
         """How many rows of b a row of a meets, about."""
         return len(b.cost) / prod(self.sizes[v] for v in b.border if v in a.border)
 
-    def _join(self, a: _Labels, b: _Labels, v: int | None) -> _Labels:
+    def _join(self, a: Labels, b: Labels, v: int | None) -> Labels:
         """The rows of a with those of b that have the same values of shared variables, where both together fit."""
         shared = [v for v in a.border if v in b.border]
         left, right = a.key(shared, self.sizes), b.key(shared, self.sizes)
@@ -237,7 +184,7 @@ class ParetoElimination:
         until = np.cumsum(many)
         if many.sum() > MAX_PAIRS:
             raise TooManyPlans(self._too_many(int(many.sum())))
-        found: list[_Labels] = []
+        found: list[Labels] = []
         start = rows = 0
         while start < len(left):
             stop = max(start + 1, int(np.searchsorted(until, until[start] + PAIRS_AT_ONCE)))
@@ -249,9 +196,9 @@ class ParetoElimination:
             if rows > MAX_PARTIAL_PLANS or rows * len(found[-1].moments) > MAX_LOADS:
                 raise TooManyPlans(self._too_many(rows))
             start = stop
-        return _stacked(found) if found else self._pairs(a, b, order[:0], order[:0], v)
+        return stacked(found) if found else self._pairs(a, b, order[:0], order[:0], v)
 
-    def _pairs(self, a: _Labels, b: _Labels, i: Ints, j: Ints, v: int | None) -> _Labels:
+    def _pairs(self, a: Labels, b: Labels, i: Ints, j: Ints, v: int | None) -> Labels:
         """Rows i of a with rows j of b, where both together fit."""
         good = a.cost[i] + b.cost[j] <= self.target
         i, j = i[good], j[good]
@@ -259,7 +206,7 @@ class ParetoElimination:
         border = a.border + tuple(b.border[column] for column in new)
         states = np.concatenate([a.states[i], b.states[j][:, new]], axis=1)
         cost, excess = a.cost[i] + b.cost[j], a.excess[i] + b.excess[j]
-        joined = _Labels(border, states, cost, excess, NONE, np.zeros((0, len(cost))), ((a, i), (b, j)))
+        joined = Labels(border, states, cost, excess, NONE, np.zeros((0, len(cost))), ((a, i), (b, j)))
         if v is not None:
             joined = self._promising(joined, v)
             (_, i), (_, j) = joined.origin
@@ -276,12 +223,12 @@ class ParetoElimination:
             f"{MAX_PARTIAL_PLANS:,} is the limit: configure some operators, or plan a smaller graph"
         )
 
-    def _relevant(self, labels: _Labels) -> _Labels:
+    def _relevant(self, labels: Labels) -> Labels:
         """With the moments that matter."""
         mine = self.matters[labels.moments]
         return labels if mine.all() else replace(labels, moments=labels.moments[mine], loads=labels.loads[mine])
 
-    def _front(self, labels: _Labels, border: tuple[int, ...]) -> _Labels:
+    def _front(self, labels: Labels, border: tuple[int, ...]) -> Labels:
         """With this border, without rows that cannot fit under the caps or that another row beats."""
         labels = self._fewer_moments(labels)
         at = labels.moments
@@ -294,7 +241,7 @@ class ParetoElimination:
         origin = ((kept, np.arange(len(kept.cost))),)
         return replace(kept, border=border, states=kept.states[:, columns], origin=origin)
 
-    def _fewer_moments(self, labels: _Labels) -> _Labels:
+    def _fewer_moments(self, labels: Labels) -> Labels:
         """Only rows that may fit, and only moments that tell them apart."""
         at = labels.moments
         fits = (labels.loads <= (self.caps[at] - self.least[at] + HALF)[:, None]).all(axis=0)
@@ -316,38 +263,3 @@ class ParetoElimination:
             loads = fullest + self.caps[at][:, None]
         order = np.argsort(at)
         return replace(labels, moments=at[order], loads=loads[order])
-
-
-def _stacked(parts: Sequence[_Labels]) -> _Labels:
-    """The rows of labels that have the same border, moments and origin."""
-    if len(parts) == 1:
-        return parts[0]
-    return replace(
-        parts[0],
-        states=np.concatenate([part.states for part in parts]),
-        cost=np.concatenate([part.cost for part in parts]),
-        excess=np.concatenate([part.excess for part in parts]),
-        loads=np.concatenate([part.loads for part in parts], axis=1),
-        origin=tuple(
-            (each[0][0], np.concatenate([rows for _, rows in each])) for each in zip(*(p.origin for p in parts))
-        ),
-    )
-
-
-def undominated(key: Ints, cost: Table, loads: Table) -> Ints:
-    """The rows that no other row with the same key beats in cost and in every load (a row of `loads` for each)."""
-    order = np.lexsort((loads.sum(axis=0), cost, key))
-    if len(loads) == 1 and len(order):
-        # Within a key, in order of cost, a row stays if it holds less than all before it.
-        place, load = key[order], loads[0, order]
-        number = np.cumsum(np.append(False, place[1:] != place[:-1]))
-        falling = load - number * 2 * (np.abs(load).max() + 1)
-        return np.asarray(order[np.append(True, falling[1:] < np.minimum.accumulate(falling)[:-1])])
-    kept = []
-    while len(order):
-        # The cheapest row of each key is not beaten; the rows that it beats are dropped.
-        first = np.append(True, key[order[1:]] != key[order[:-1]])
-        kept.append(order[first])
-        best = kept[-1][np.cumsum(first) - 1]
-        order = order[(loads[:, order] < loads[:, best]).any(axis=0)]
-    return np.concatenate([*kept, order])

@@ -18,10 +18,11 @@ import numpy as np
 from lib.layout.errors import LayoutError
 
 from .elimination import FORBIDDEN, Elimination, Table, elimination_order, table_entries
+from .labels import TooManyPlans
 from .loads import narrowed, total
 from .memory_cap import cost_step, total_cost
 from .moments import Moments
-from .pareto import ParetoElimination, TooManyPlans
+from .pareto import ParetoElimination
 from .placement_problem import PlacementProblem
 from .plan import GraphPlan
 
@@ -113,47 +114,6 @@ class PeakSearch:
         if cost < self.best.cost:
             self.best.plan, self.best.cost = self.problem.plan(chosen), cost
         return True
-
-    def _set_prices(self, lower: float) -> tuple[Table, float]:
-        """Prices with a good lower bound, and that bound."""
-        best_prices = prices = np.zeros(self.moments.count)
-        best, pace, since = lower, 1.0, 0
-        for _ in range(self.steps(PRICE_STEPS)):
-            solved = self._priced(prices)
-            bound = solved.value - float(prices @ self.caps)
-            chosen = solved.best()
-            self._judge(chosen)
-            since += 1
-            if bound > best:
-                best, best_prices, since = bound, prices, 0
-            if bound >= FORBIDDEN / 2 or self._rounded(best) >= self.best.cost:
-                break
-            if since == PATIENCE:
-                prices, pace, since = best_prices, pace / 2, 0
-                continue
-            over = total(self.moments.loads, chosen, self.moments.count) - self.caps
-            over = np.where((prices > 0) | (over > 0), over, 0.0)
-            if not over.any():
-                break
-            goal = self.best.cost if np.isfinite(self.best.cost) else 2 * max(best, 1.0) + float(self.caps[0])
-            move = pace * max(goal - bound, self.step) / float(over @ over)
-            prices = np.maximum(0.0, prices + move * over)
-        return best_prices, best
-
-    def _priced(self, prices: Table, by_cost: bool = True) -> Elimination:
-        """Costs and priced loads; or only these, for values that go together."""
-        costs, pairs = list(self.problem.costs), dict(self.problem.pairs)
-        if not by_cost:
-            costs = [np.zeros_like(table) for table in costs]
-            pairs = {names: np.where(table >= FORBIDDEN, FORBIDDEN, 0.0) for names, table in pairs.items()}
-        until = np.append(0.0, np.cumsum(prices))
-        for scope, start, stop, table in self.moments.loads:
-            price = until[stop] - until[start]
-            if price and len(scope) == 1:
-                costs[scope[0]] = costs[scope[0]] + price * table
-            elif price:
-                pairs[scope] = pairs[scope] + price * table if scope in pairs else price * table
-        return Elimination(costs, pairs)
 
     def _search(self, prices: Table, lower: float) -> float:
         """Searches for the cheapest plan. Returns what no plan within the caps costs less than; infinity if there is
