@@ -9,6 +9,7 @@ that would take too long ends; then `Found.at_least` is what is proven.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -34,7 +35,7 @@ PRICE_ENTRIES = 300_000_000
 """Entries of tables that all of these steps together may have."""
 PATIENCE = 6
 """Subgradient steps without a better bound, after which they become shorter."""
-MAX_CASES = 300_000
+MAX_CASES = 1_000_000
 """Values of variables that are combined to count the copies of one tensor."""
 
 
@@ -88,6 +89,10 @@ class PeakSearch:
         if self.best.plan is None:
             self._weigh()
         at_least = self._search(prices, lower)
+        if self.best.plan is None and at_least < np.inf:
+            with suppress(TooManyPlans):  # so any plan will do
+                if not self._any(self._weigh()[1]):
+                    at_least = np.inf
         if self.best.plan is None:
             raise LayoutError(self._refusal(at_least == np.inf))
         return self._found(at_least)
@@ -259,19 +264,27 @@ class PeakSearch:
         """Searches for the plan of the least peak, whatever it costs. Returns a lower bound, and whether it is
         reached."""
         low, weights = self._weigh()
-        priced = self._priced(weights, by_cost=False)
-        through, size = priced.through(), self.problem.graph.itemsize
-        low = np.ceil(low / size) * size
+        size = self.problem.graph.itemsize
+        low = float(np.ceil(low / size) * size)
         while low < self.best.peak:
             cap = (low + self.best.peak) // (2 * size) * size
             self.caps[: self.moments.operators] = cap
             try:
-                found = self._within(priced, through, weights, 1e-6 * cap, by_cost=False)
+                if not self._any(weights):
+                    low = cap + size
             except TooManyPlans:
                 return low, False
-            if found is None:
-                low = cap + size
         return low, True
+
+    def _any(self, weights: Table) -> bool:
+        """Whether there is a plan within the caps, whatever it costs.
+
+        Raises:
+            TooManyPlans: there would be too many to compare.
+        """
+        priced = self._priced(weights, by_cost=False)
+        tolerance = 1e-6 * float(weights @ self.caps)
+        return self._within(priced, priced.through(), weights, tolerance, by_cost=False) is not None
 
     def _weigh(self) -> tuple[float, Table]:
         """A lower bound of all peaks, and the weights of moments that prove it; judges plans of low peaks on the way.
