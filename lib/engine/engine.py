@@ -77,12 +77,12 @@ class ShardedEngine(ABC):
         """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes; for an empty array
         its shape, 8 for each dimension."""
         array = arr if type(arr) is ndarray else asarray(arr)
-        port = self._port
+        port, dtype = self._port, array.dtype
         try:
             dest_id = dest_id if type(dest_id) is int else whole_number(dest_id, "a device")
-            if array.dtype.metadata:  # as in `_collective`
-                require_sendable(array.shape, array.dtype)
-            nbytes = message_bytes(dest_id, array.shape, array.dtype, port.device, port.size)
+            if dtype.metadata:  # as in `_collective`
+                require_sendable(array.shape, dtype)
+            nbytes = message_bytes(dest_id, array.shape, dtype, port.device, port.size)
         except PuzzleError as why:
             raise why.at(call_place(port, "send", dest_id)) from None
         meter = port.meter

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from lib import RuleError, run
 from lib.engine.call import CollectiveCall, collective_call
 from lib.engine.replay.replay import replay
-from lib.engine.transports.mpi.handshake import Handshake, buffer_bytes
+from lib.engine.transports.mpi.handshake import Handshake, row_bytes
 from lib.engine.transports.mpi.spawn import by_mpiexec
 from puzzles.commands.main import main
 from puzzles.tracks.schedule.run_on_tensors import on_transport
@@ -172,7 +172,7 @@ def test_unread_messages_are_reported_once(tmp_path: Path) -> None:
 
 def test_a_handshake_has_room_for_a_thousand_devices() -> None:
     n = 1000
-    rows = np.zeros((n, buffer_bytes(n)), np.uint8)
+    rows = np.zeros((n, row_bytes(n)), np.uint8)
     call = CollectiveCall("barrier", "", 0, (), "", tuple(range(n)))
     handshake = Handshake(call, 7, rows, np.zeros(n, np.int32))
     assert handshake.parts is not None
@@ -190,7 +190,7 @@ def test_a_handshake_shows_who_calls_what() -> None:
     sums, most = (
         collective_call("all_reduce", op, 0, (2, 3), np.dtype("float32"), None, 0, 2) for op in ("sum", "max")
     )
-    rows, ones = np.zeros((2, buffer_bytes(2)), np.uint8), np.ones((2, 3))
+    rows, ones = np.zeros((2, row_bytes(2)), np.uint8), np.ones((2, 3))
     mine, other = Handshake(sums, 0, rows, ones), Handshake(most, 1, rows, ones)
     for handshake in (mine, other):
         handshake.write_call()

@@ -13,7 +13,7 @@ from numpy import array as new_array
 from numpy import ndarray
 
 from lib.engine.collectives import Array
-from lib.engine.metering.arrays import Block, as_metered, lend, plain_view
+from lib.engine.metering.arrays import LentBlock, as_metered, lend, plain_view
 from lib.engine.metering.meter import Meter
 
 
@@ -29,7 +29,7 @@ class LentParameters:
     """Read-only parameters for one call; any that the device keeps are charged to it."""
 
     def __init__(self, tree: Any, meter: Meter | None) -> None:
-        self.blocks: list[weakref.ref[Block]] = []
+        self.blocks: list[weakref.ref[LentBlock]] = []
         self.tree = map_arrays(tree, lambda array: self._lend(array, meter))
 
     def _lend(self, array: Array, meter: Meter | None) -> Array:

@@ -20,28 +20,36 @@ from .meter import Meter, current, running_line
 
 
 class Block:
-    """A block of memory, charged to a meter for as long as this object lives; from the start, or from `charge` on."""
+    """A block of memory, charged to a meter for as long as this object lives."""
 
-    __slots__ = ("__weakref__", "_charged", "_meter", "_nbytes")
+    __slots__ = ("__weakref__", "_held", "_meter")
 
-    def __init__(self, meter: Meter, nbytes: int, charged: bool = True) -> None:
+    def __init__(self, meter: Meter, nbytes: int) -> None:
         self._meter = meter
-        self._nbytes = nbytes
-        self._charged = charged
-        if charged:
-            meter.live = live = meter.live + nbytes  # as `hold` does; inlined, because every array passes through here
-            if live > meter.peak:
-                meter.peak = live
-                meter.peak_line = running_line()
-
-    def charge(self) -> None:
-        if not self._charged:
-            self._charged = True
-            self._meter.hold(self._nbytes)
+        self._held = nbytes
+        meter.live = live = meter.live + nbytes  # as `hold` does; inlined, because every array passes through here
+        if live > meter.peak:
+            meter.peak = live
+            meter.peak_line = running_line()
 
     def __del__(self) -> None:
-        if self._charged:
-            self._meter.live -= self._nbytes
+        self._meter.live -= self._held
+
+
+class LentBlock(Block):
+    """A block that belongs to no device, charged from `charge` on."""
+
+    __slots__ = ("_nbytes",)
+
+    def __init__(self, meter: Meter, nbytes: int) -> None:
+        self._meter = meter
+        self._held = 0
+        self._nbytes = nbytes
+
+    def charge(self) -> None:
+        if not self._held:
+            self._held = self._nbytes
+            self._meter.hold(self._nbytes)
 
 
 class MeteredArray(ndarray[Any, Any]):
@@ -143,9 +151,9 @@ def restore_block(result: Array, given: MeteredArray) -> Array:
     return counted
 
 
-def lend(array: Array, meter: Meter) -> tuple[Array, Block]:
+def lend(array: Array, meter: Meter) -> tuple[Array, LentBlock]:
     """A read-only view of an array that does not belong to the device, and its block, which is not charged yet."""
-    block = Block(meter, array.nbytes, charged=False)
+    block = LentBlock(meter, array.nbytes)
     counted = array.view(MeteredArray)
     counted._block = block
     counted.flags.writeable = False

@@ -258,8 +258,9 @@ class InProcessPort:
         if not box:
             self._wait(_PendingReceive(source))
         arr, clock = box.popleft()
-        if self.meter is not None:
-            self.meter.clock = max(self.meter.clock, clock)
+        meter = self.meter
+        if meter is not None and clock > meter.clock:
+            meter.clock = clock
         return arr
 
     def yield_turn(self, resume_next: bool = False) -> None:

@@ -64,6 +64,14 @@ class ReusedMemory:
         if array.nbytes < MIN_BYTES:
             return array.copy()
         copied = self.empty(array.shape, array.dtype)
+        self.copy_into(copied, array)
+        return copied
+
+    def copy_into(self, copied: Array, array: Array) -> None:
+        """Copies an array to another one in C order, of the same shape and dtype."""
+        if array.nbytes < MIN_MOVED_BYTES:
+            copied[...] = array
+            return
         to, of = (copied.reshape(-1), array.reshape(-1)) if array.flags.c_contiguous else (copied, array)
         rows = max(1, len(to) * CHUNK_BYTES // array.nbytes)
 
@@ -71,7 +79,6 @@ class ReusedMemory:
             to[start : start + rows] = of[start : start + rows]
 
         self.moved(move, range(0, len(to), rows), array.nbytes)
-        return copied
 
     def moved(self, move: Callable[[int], Any], items: Sequence[int], nbytes: int) -> list[Any]:
         """The results of `move` for each item, which moves `nbytes` in all or more; of large ones several at the same

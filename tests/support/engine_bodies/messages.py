@@ -97,6 +97,49 @@ def many_large_messages(on: str) -> None:
         assert got[device] == [[left + 10 * i + turn for i in range(6)] for turn in range(2)]
 
 
+def large_messages_to_devices_that_wait(on: str) -> None:
+    """All send before they receive, small arrays between large ones, which the sender changes at once."""
+
+    def does(me: Any, x: Any) -> Any:
+        right, left = (me.device_id + 1) % N, (me.device_id - 1) % N
+        seen = []
+        for turn in range(4):
+            me.send(right, x[:, turn % 2 :])
+            me.send(right, x[0, :2])
+            x += N
+            got, small = me.receive(left), me.receive(left)
+            got += 1  # it belongs to this device
+            seen.append([got.shape[1], int(got.min()) - 1, int(got.max()) - 1, *small.tolist()])
+        return seen
+
+    for metered in (False, True):
+        xs = [np.full((512, 1024), device, "int32") for device in range(N)]
+        got = on_each(on, does, xs, metered=metered)
+        for device in range(N):
+            left = (device - 1) % N
+            assert got[device] == [[1024 - turn % 2, *[left + N * turn] * 4] for turn in range(4)]
+
+
+def a_large_message_is_copied_once(on: str) -> None:
+    """By the sender. On one host, a process receives it without new memory: it uses the sender's copy."""
+
+    def does(me: Any, x: Any) -> Any:
+        right, left = (me.device_id + 1) % N, (me.device_id - 1) % N
+        made = []
+        if on == "mpi":
+            empty = me._port.memory.empty
+            me._port.memory.empty = lambda *form: (made.append(form), empty(*form))[1]
+        got = []
+        for turn in range(5):
+            me.send(right, x + turn)
+            got.append(int(me.receive(left)[-1]))
+        return got, made
+
+    results = on_each(on, does, [np.full(200_000, device, "int32") for device in range(N)])
+    assert [got for got, _ in results] == [[(device - 1) % N + turn for turn in range(5)] for device in range(N)]
+    assert [made for _, made in results] == [[]] * N
+
+
 def one_sided_puts(on: str) -> None:
     def does(me: Any, x: Any) -> Any:
         buffer = me.symmetric((N, 3), "float32")
@@ -177,6 +220,8 @@ BODIES = (
     messages_of_every_kind,
     a_sent_array_may_be_changed,
     many_large_messages,
+    large_messages_to_devices_that_wait,
+    a_large_message_is_copied_once,
     one_sided_puts,
     empty_puts,
     barriers_of_groups,

@@ -75,8 +75,7 @@ class ControlChannel:
         since = 0.0
         while not test():
             polls += 1
-            if polls > 1:
-                os.sched_yield()  # there may be more devices than cores
+            os.sched_yield()  # there may be more devices than cores
             if not polls % POLLS_PER_CHECK:
                 since = since or perf_counter()
                 self._waits_in = what

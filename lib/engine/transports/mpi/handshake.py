@@ -1,8 +1,8 @@
 """MPI rendezvous header: describes the collective; small payloads travel inline.
 
-All members of a group have a row in a table of buffers, which persistent requests send and receive. A header has a
-fixed place in these rows, so that a repeated call finds everything prepared: it only writes its clock, and compares
-digests and clocks of the others with its own.
+All members of a group have a row in a table, which is exchanged or shared (see `meeting`). A header has a fixed place
+in these rows, so that a repeated call finds everything prepared: it only writes its clock, and compares digests and
+clocks of the others with its own.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ _DIGEST_AND_CLOCK = Struct("<8sq")
 _CALL_LENGTH = Struct("<i")
 
 
-def buffer_bytes(size: int) -> int:
-    """Bytes of every handshake among `size` devices: enough to name a group of all devices, and one count per
-    device. A multiple of 16, so that the arrays in all rows of a table are aligned."""
-    return -(-(CALL_BYTES + 12 * size) // 16) * 16
+PLACE_BYTES = 8
+"""The end of a row, in which a group's first member names the place of shared tables."""
+
+
+def row_bytes(size: int) -> int:
+    """Bytes of every row among `size` devices: enough to name a group of all devices, and one count per device. A
+    multiple of a cache line, so that the arrays in all rows of a table are aligned, and no two members write to one."""
+    return -(-(CALL_BYTES + 12 * size + PLACE_BYTES) // 64) * 64
 
 
 class Handshake:
@@ -57,7 +61,7 @@ class Handshake:
         """That of this device."""
         self.result: Callable[[], Array] | None = None
         """Returns the result of a collective whose arrays are in the rows."""
-        if content is not None and start + content.nbytes <= rows.shape[1]:
+        if content is not None and start + content.nbytes <= rows.shape[1] - PLACE_BYTES:
             strides = np.ndarray(content.shape, content.dtype, self.row, start).strides
             shape, strides = (len(rows), *content.shape), (rows.shape[1], *strides)
             self.parts = np.ndarray(shape, content.dtype, rows.data, start, strides)

@@ -17,7 +17,7 @@ from lib.engine import collectives
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array, Memory
 
-from .messages import as_bytes
+from .incoming import as_bytes
 
 
 def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int, memory: Memory) -> Array:

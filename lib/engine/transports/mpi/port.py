@@ -1,6 +1,6 @@
 """The MPI transport: every call is first agreed on in a small message, so that no process blocks in a mismatch.
 
-A meeting sends each member a handshake of about a kilobyte that holds the call and, if it fits, the array: a small
+In a meeting each member writes a row of about a kilobyte that holds the call and, if it fits, the array: a small
 collective needs nothing else. Large arrays follow once all calls agree; from then on MPI cannot get stuck. Parts are
 reduced here and not by MPI, in device order, so that results equal those of `collectives` bit for bit. A device that
 waits polls and reads its control messages (see `control`); it never sleeps and never blocks.
@@ -25,12 +25,13 @@ from lib.engine.transports.reused_memory import ReusedMemory
 from .control import ControlChannel
 from .handshake import Handshake
 from .large_arrays import LARGE_COLLECTIVES
-from .meeting import Meeting
+from .meeting import Meeting, MessageMeeting, SharedMeeting
 from .messages import Messages
 from .run_tags import RunTags, group_communicator
+from .shared_memory import NOWHERE
 
-MAX_HANDSHAKES = 1024
-"""Number of handshakes that are cached for the next time that their call is made."""
+MAX_PREPARED = 1024
+"""Number of calls that are kept prepared for the next time that they are made."""
 
 
 class MpiPort:
@@ -41,8 +42,9 @@ class MpiPort:
         self.data = tags.data
         self.meeting_tag = tags.first + 1
         self.memory = ReusedMemory()
-        self.messages = Messages(self.data, tags.first + 2, self.memory)
-        self.puts = Messages(self.data, tags.first + 4, self.memory)
+        self.host = tags.host
+        self.messages = Messages(self.data, tags.first + 2, self.memory, self.host)
+        self.puts = Messages(self.data, tags.first + 4, self.memory, self.host)
         """Each put is two messages: where it goes, and its content."""
         self.device = CallableInt(self.data.rank)
         self.size = CallableInt(self.data.size)
@@ -51,47 +53,61 @@ class MpiPort:
         self.apply_put: Callable[[Put], None]
         self.stream: Any = None
         """What runs this device's inference loop, while a stream is open."""
-        self._handshakes: dict[CollectiveCall, Handshake] = {}
         self._meetings: dict[tuple[int, ...], Meeting] = {}
         """By group."""
+        self._prepared: dict[CollectiveCall, tuple[Meeting, list[Handshake]]] = {}
+        """Of repeated calls: the group's meeting, and the handshake in each of its tables."""
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
         if self.thread != get_ident():
             require_own_thread(self.thread, self)
-        handshake = self._handshakes.get(call)
-        if handshake is None:
+        prepared = self._prepared.get(call)
+        if prepared is None:
             if len(call.group) == 1:
                 return results_of(call, [arr])[0]
-            handshake = self._new_handshake(call, arr if call.name in LARGE_COLLECTIVES else None)
+            prepared = self._prepare(call, arr if call.name in LARGE_COLLECTIVES else None)
+        meeting, handshakes = prepared
+        handshake = handshakes[meeting.turn]
         if handshake.result is not None and handshake.mine is not None:
             handshake.mine[...] = arr
-            self._meet(handshake)
+            self._meet(meeting, handshake)
             return handshake.result()
-        self._meet(handshake)
+        self._meet(meeting, handshake)
         if call.name not in LARGE_COLLECTIVES:
             return None
         contiguous = ascontiguousarray(arr).reshape(arr.shape)
         exchange, comm = LARGE_COLLECTIVES[call.name], group_communicator(call.group)
         return exchange(comm, call, contiguous, handshake.index, self.memory)
 
-    def _new_handshake(self, call: CollectiveCall, content: Array | None) -> Handshake:
-        if len(self._handshakes) >= MAX_HANDSHAKES:
-            self._handshakes.clear()
+    def _prepare(self, call: CollectiveCall, content: Array | None) -> tuple[Meeting, list[Handshake]]:
+        if len(self._prepared) >= MAX_PREPARED:
+            self._prepared.clear()
         meeting = self._meetings.get(call.group)
         if meeting is None:
-            meeting = self._meetings[call.group] = Meeting(self.data, self.meeting_tag, call.group)
-        handshake = self._handshakes[call] = Handshake(call, meeting.index, meeting.rows, content)
-        return handshake
+            meeting = MessageMeeting(self.data, self.meeting_tag, call.group, self.host)
+            self._meetings[call.group] = meeting
+        handshakes = [Handshake(call, meeting.index, rows, content) for rows in meeting.tables]
+        prepared = self._prepared[call] = meeting, handshakes
+        return prepared
 
-    def _meet(self, handshake: Handshake) -> None:
+    def _meet(self, meeting: Meeting, handshake: Handshake) -> None:
         """Synchronizes the group; afterwards the arrays of all members are where the handshake has them."""
         call, meter = handshake.call, self.meter
-        self._meetings[call.group].meet(handshake, 0 if meter is None else meter.clock, self.control)
+        meeting.meet(handshake, 0 if meter is None else meter.clock, self.control)
         latest = handshake.latest_clock()
         if latest is None:
             require_same_call(handshake.calls(), call.group)
         elif meter is not None and latest > meter.clock:
             meter.clock = latest
+        if type(meeting) is MessageMeeting and meeting.place() != NOWHERE:
+            self._share(meeting, call)
+
+    def _share(self, met: MessageMeeting, call: CollectiveCall) -> None:
+        """Moves the meetings of a group, after the first one, into shared memory."""
+        met.free(ended_well=True)
+        group, like = call.group, met.tables[0]
+        self._meetings[group] = SharedMeeting(self.host, group, met.index, like, met.place())
+        self._prepared.pop(call, None)
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
         require_own_thread(self.thread, self)
@@ -99,12 +115,13 @@ class MpiPort:
             return [put for _, put in puts]
         counts = np.array([sum(to == target for to, _ in puts) for target in range(self.size)], np.int32)
         for to, put in puts:
-            self.puts.send(to, np.array([put.buffer, put.offset, *put.strides]))
-            self.puts.send(to, put.content, owned=True)
-        handshake = self._handshakes.get(call) or self._new_handshake(call, counts)
+            self.puts.send_owned(to, np.array([put.buffer, put.offset, *put.strides]))
+            self.puts.send_owned(to, put.content)
+        meeting, handshakes = self._prepared.get(call) or self._prepare(call, counts)
+        handshake = handshakes[meeting.turn]
         assert handshake.parts is not None, "a row has room for a count per device"
         handshake.parts[handshake.index] = counts
-        self._meet(handshake)
+        self._meet(meeting, handshake)
         counted = handshake.parts[:, self.device].tolist()
         arrived = [
             self._receive_put(source)
@@ -128,7 +145,10 @@ class MpiPort:
         if self.thread != get_ident():
             require_own_thread(self.thread, self)
         clock = self.meter.clock if self.meter is not None else 0
-        self.messages.send(to, arr, clock, until_received=self.stream is not None)
+        if self.stream is None:
+            self.messages.send(to, arr, clock)
+        else:
+            self.messages.send_counted(to, arr, clock)
 
     def receive(self, source: int) -> Array:
         if self.thread != get_ident():
@@ -136,13 +156,10 @@ class MpiPort:
         messages, meter = self.messages, self.meter
         if self.stream is not None:
             self.stream.wait_to_receive(source, partial(messages.has_come, source), f"receive({source})")
-        clock, array = messages.receive(source, partial(self._wait_to_receive, source))
+        clock, array = messages.receive(source, self.control.wait)
         if meter is not None and clock > meter.clock:
             meter.clock = clock
         return array
-
-    def _wait_to_receive(self, source: int, test: Callable[[], Any]) -> None:
-        self.control.wait(test, f"receive({source})")
 
     def yield_turn(self) -> None:
         self.control.receive_news(None)
@@ -151,7 +168,8 @@ class MpiPort:
 
     def close(self) -> list[tuple[int, int, int]]:
         """Ends the connection; returns the messages that were not received: (from, to, how many)."""
-        counts = self.control.world.allgather((self.messages.sent, self.messages.received))
+        received = [self.messages.received_from(source) for source in range(self.size)]
+        counts = self.control.world.allgather((self.messages.sent, received))
         unread = []
         for source, (sent, _) in enumerate(counts):
             for to, (_, received) in enumerate(counts):
@@ -160,14 +178,15 @@ class MpiPort:
                 for _ in range(left if to == self.device else 0):
                     self.messages.receive(source)
         self.messages.finish()
-        self.free()
+        self.control.world.Barrier()  # nobody writes to shared memory any more
+        self.free(ended_well=True)
         return unread
 
-    def free(self) -> None:
+    def free(self, ended_well: bool = False) -> None:
         """Frees what MPI holds for this run, and the memory kept for its results."""
         for meeting in self._meetings.values():
-            meeting.free()
+            meeting.free(ended_well)
         self._meetings.clear()
-        self.messages.free()
-        self.puts.free()
+        self.messages.free(ended_well)
+        self.puts.free(ended_well)
         self.memory.close()

@@ -1,0 +1,46 @@
+"""Opens the memory that the processes of a host share: an MPI-3 window."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from contextlib import suppress
+from secrets import token_bytes
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from .shared_blocks import PAGE, can_be_opened
+from .shared_memory import PART_BYTES, HostMemory
+
+
+def open_window(world: Any) -> HostMemory:
+    """The memory of this process's host. All processes call this together; where one is alone on its host, or the
+    system has no memory to share, there is none."""
+    near = world.Split_type(MPI.COMM_TYPE_SHARED)
+    window: Any = None
+    if near.size > 1:
+        with suppress(MPI.Exception):
+            window = MPI.Win.Allocate_shared(PART_BYTES, 1, comm=near)
+    if not near.allreduce(window is not None, MPI.LAND):
+        return HostMemory(world.rank, {})
+    window.Lock_all(MPI.MODE_NOCHECK)  # `Sync` is allowed only then
+    atexit.register(window.Unlock_all)
+    ranks = near.allgather(world.rank)
+    parts = {rank: np.frombuffer(window.Shared_query(i)[0], np.uint8) for i, rank in enumerate(ranks)}
+    return HostMemory(world.rank, parts, window.Sync, dict(zip(ranks, _open_each_other(near))))
+
+
+def _open_each_other(near: Any) -> list[int]:
+    """The processes of this host, in the order of their ranks; none if one cannot open the files of all others."""
+    content, file = token_bytes(8), None
+    with suppress(AttributeError, OSError):  # only Linux has such files
+        file = os.memfd_create("here")
+        os.write(file, bytes(PAGE) + content)
+    there = near.allgather((os.getpid(), file, content))
+    can = all(file is not None and can_be_opened(process, file, content) for process, file, content in there)
+    all_can = near.allreduce(can, MPI.LAND)
+    if file is not None:
+        os.close(file)
+    return [process for process, _, _ in there] if all_can else []
