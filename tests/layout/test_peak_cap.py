@@ -9,14 +9,24 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lib.layout import Graph, GraphPlan, LayoutError, complete, mesh, mesh_split, plan, training
-from lib.layout.examples import feed_forward, megatron_mlp
+from lib.layout import DeviceMatrix, Graph, GraphPlan, LayoutError, complete, mesh, mesh_split, plan, training
+from lib.layout.examples import (
+    feed_forward,
+    layer_norm,
+    megatron_mlp,
+    mixture_of_experts,
+    one_matmul,
+    rotary,
+    swiglu,
+    transformer,
+)
 from lib.layout.planning import pareto, peak_cap
 from lib.layout.planning.choices import Choices
 from lib.layout.planning.elimination import Elimination
 from lib.layout.planning.loads import total
 from lib.layout.planning.moments import Moments
 from lib.layout.planning.placement_problem import PlacementProblem
+from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.layout.test_peak import assert_peaks_are_measured, trained
 from tests.layout.test_propagation import configured_ffn, small_graphs
 from tests.support.examples import examples
@@ -131,6 +141,61 @@ def test_the_network_of_the_documentation_under_a_peak():
         assert_peaks_are_measured(found)
         moved.append((found.bytes, found.at_least))
     assert moved == [(12_288, None), (32_768, None), (90_112, None)]
+
+
+def test_a_step_of_the_network_moves_as_little_as_cp_sat_finds():
+    """`PeakModel.least` takes a minute for these figures. The cheapest plan shares copies between operators."""
+    step = training(feed_forward(), "adam")
+    found = [plan(step, peak=cap) for cap in (35_040, 57_664)]
+    assert [(each.bytes, each.at_least) for each in found] == [(280_576, None), (160_256, None)]
+    assert_peaks_are_measured(found[0])
+    with pytest.raises(LayoutError, match="the smallest possible peak is 35,040, when '"):
+        plan(step, peak=35_039)
+
+
+PROGRAMS = {
+    **{build.__name__: build for build in (one_matmul, layer_norm, rotary, swiglu, mixture_of_experts)},
+    **{slug: LAYOUT_PUZZLES[slug].build for slug in LAYOUT_PUZZLES},
+    "a layer on 8": lambda: transformer(1, DeviceMatrix((8,))),
+    "a layer on 8x8": lambda: transformer(1, DeviceMatrix((8, 8))),
+}
+
+
+def outcome(graph: Graph, cap: int) -> GraphPlan | str:
+    """The plan under a cap on the peak, or why there is none."""
+    try:
+        return plan(graph, peak=cap)
+    except LayoutError as refused:
+        return str(refused)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_example_and_puzzle_is_planned_exactly(name):
+    """Under any cap there is a plan that is proven to be the cheapest, or it is proven that there is none."""
+    free = plan(PROGRAMS[name]())
+    moved = [free.bytes]
+    for part in (0.9, 0.6):
+        cap = int(free.peak * part)
+        found = outcome(PROGRAMS[name](), cap)
+        if isinstance(found, str):
+            assert "; the smallest possible peak is" in found
+            break
+        assert found.peak <= cap
+        assert found.at_least is None
+        moved.append(found.bytes)
+    assert moved == sorted(moved)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("layers", "shape"), [(1, (2, 4)), (2, (8,))])
+def test_a_step_of_transformer_layers_is_planned_exactly(layers, shape):
+    step = training(transformer(layers, DeviceMatrix(shape)))
+    free = plan(step)
+    found = plan(step, peak=free.peak // 3)
+    assert found.at_least is None
+    assert found.peak <= free.peak // 3
+    assert found.bytes > free.bytes
 
 
 def test_a_layer_may_trade_memory_for_bytes():
