@@ -31,7 +31,7 @@ MAX_PARTIAL_PLANS = 4_000_000
 MAX_PAIRS = 40_000_000
 """Maximum number of pairs of partial choices that are tried for that."""
 PAIRS_AT_ONCE = 1 << 19
-MAX_LOADS = 100_000_000
+MAX_LOADS = 40_000_000
 """Maximum number of loads that these have together."""
 HALF = 0.5
 """Loads are whole numbers; so much more than a cap is not an error of rounding."""

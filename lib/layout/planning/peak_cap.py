@@ -9,8 +9,7 @@ that would take too long ends; then `Found.at_least` is what is proven.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
@@ -33,6 +32,8 @@ WEIGHT_STEPS = 40
 """Steps of the weights in the search for the least peak."""
 PRICE_ENTRIES = 300_000_000
 """Entries of tables that all of these steps together may have."""
+RETREATS = 2
+"""How often the range of costs is made narrower where there are too many plans to compare."""
 PATIENCE = 6
 """Subgradient steps without a better bound, after which they become shorter."""
 MAX_CASES = 1_000_000
@@ -56,6 +57,7 @@ class _Best:
     cost: float = np.inf
     least: GraphPlan | None = None
     peak: float = np.inf
+    least_cost: float = np.inf
 
 
 class PeakSearch:
@@ -89,12 +91,15 @@ class PeakSearch:
         if self.best.plan is None:
             self._weigh()
         at_least = self._search(prices, lower)
-        if self.best.plan is None and at_least < np.inf:
-            with suppress(TooManyPlans):  # so any plan will do
-                if not self._any(self._weigh()[1]):
-                    at_least = np.inf
         if self.best.plan is None:
-            raise LayoutError(self._refusal(at_least == np.inf))
+            search = PeakSearch(self.problem, self.peak, None)
+            search.best = replace(self.best)
+            bound, proven = search.least_peak()
+            least = search.best.least
+            fits = least is not None and least.peak <= self.peak
+            if not fits or (self.memory_cap is not None and least.memory > self.memory_cap):
+                raise LayoutError(self._refusal(at_least == np.inf, least, bound, proven))
+            self.best.plan, self.best.cost = least, search.best.least_cost  # no cheaper one was found
         return self._found(at_least)
 
     def _found(self, at_least: float) -> Found:
@@ -111,11 +116,11 @@ class PeakSearch:
             return False
         held = self.moments.total(chosen)
         peak = float(held[: self.moments.operators].max())
+        cost = total_cost(self.problem.costs, self.problem.pairs, chosen)
         if peak < self.best.peak:
-            self.best.least, self.best.peak = self.problem.plan(chosen), peak
+            self.best.least, self.best.peak, self.best.least_cost = self.problem.plan(chosen), peak, cost
         if (held > self.caps).any():
             return False
-        cost = total_cost(self.problem.costs, self.problem.pairs, chosen)
         if cost < self.best.cost:
             self.best.plan, self.best.cost = self.problem.plan(chosen), cost
         return True
@@ -129,6 +134,7 @@ class PeakSearch:
         every = sum(float(table[table < FORBIDDEN].max(initial=0)) for table in tables)
         lower = self._rounded(lower)
         gap = self._rounded(max(self.step, (min(every, self.best.cost) - lower) / 256))
+        growth, retreats = 2.0, RETREATS
         while True:
             ceiling = min(every, self.best.cost - self.step)
             if lower > ceiling:
@@ -138,8 +144,11 @@ class PeakSearch:
                 if self._within(priced, through, prices, target + 1e-6 * self.step) is not None:
                     return self.best.cost
             except TooManyPlans:
-                return lower
-            lower, gap = target + self.step, 2 * gap
+                if not retreats or target == lower:
+                    return lower
+                gap, growth, retreats = self._rounded((target - lower) / 4), 1.0, retreats - 1
+            else:
+                lower, gap = target + self.step, growth * gap
 
     def _within(
         self, priced: Elimination, through: list[Table], prices: Table, target: float, by_cost: bool = True
@@ -240,25 +249,20 @@ class PeakSearch:
             least[moment] = self._priced(prices, by_cost=False).value
         return int(least.argmax()), float(least.max())
 
-    def _refusal(self, proven: bool) -> str:
-        """No plan meets the caps, or none was found: why, and the least peak that was."""
+    def _refusal(self, impossible: bool, least: GraphPlan | None, bound: float, proven: bool) -> str:
+        """No plan meets the caps, or none was found: why, and the least peak that was found or is possible."""
         both = "" if self.memory_cap is None else f" and keeps at most {self.memory_cap:,}"
         what = f"no plan that holds at most {self.peak:,} bytes on each device at any time{both} "
-        moment, least = self._least_of_moments()
-        if least > self.peak:
-            why = f"when {self.moments.names[moment]}, every plan holds {int(least):,} or more"
-            what += f"is possible: {why}"
+        moment, held = self._least_of_moments()
+        if held > self.peak:
+            what += f"is possible: when {self.moments.names[moment]}, every plan holds {int(held):,} or more"
         else:
-            what += "is possible" if proven else "was found: the search ended early"
-        search = PeakSearch(self.problem, self.peak, None)
-        search.best.least, search.best.peak = self.best.least, self.best.peak
-        bound, proven = search.least_peak()
-        plan = search.best.least
-        if plan is None:
+            what += "is possible" if impossible else "was found: the search ended early"
+        if least is None:
             return f"{what}; leave more operators open"
         first = "the smallest possible peak" if proven else "the smallest peak that was found"
         below = "" if proven else f"; none is below {int(np.ceil(bound)):,}"
-        return f"{what}; {first} is {plan.peak:,}, when {plan.peak_moment}{below}"
+        return f"{what}; {first} is {least.peak:,}, when {least.peak_moment}{below}"
 
     def least_peak(self) -> tuple[float, bool]:
         """Searches for the plan of the least peak, whatever it costs. Returns a lower bound, and whether it is
