@@ -15,8 +15,10 @@ def limits_text(plan: GraphPlan, target: float = inf, cap: float = inf) -> tuple
 
 
 def held_text(plan: GraphPlan, tensor: str) -> str:
-    """The bytes of a tensor on each device, and whether they count."""
-    return f"{_held(plan, tensor)} bytes" + ("" if is_counted(plan, tensor) else ", not counted")
+    """The bytes of a tensor on each device, with what it is padded to, and whether they count."""
+    layout = plan.layout(tensor)
+    padded = f", padded to {'x'.join(map(str, layout.padded_shape))}" if layout.uneven else ""
+    return f"{_held(plan, tensor)} bytes{padded}" + ("" if is_counted(plan, tensor) else ", not counted")
 
 
 def held_number(plan: GraphPlan, tensor: str) -> str:

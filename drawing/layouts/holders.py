@@ -6,13 +6,13 @@ from math import inf, prod
 
 from chalk.types import Diagram
 
-from drawing.palette import ALARM, EDGE, GRID, INK, PAPER, SOFT, WIRE
+from drawing.palette import ALARM, EDGE, GRID, IDLE, INK, PAPER, SOFT, WIRE
 from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width, tip
 from drawing.picture import Picture
 from lib.layout import GraphPlan, LayoutError, TensorLayout
 
 from .captions import held_number, is_counted, memory_text, piece_text
-from .tensor import piece_colour, shown_dims
+from .tensor import held_part, piece_colour, real_part
 
 CELL, GAP, ROW = 34.0, 6.0, 30.0
 HEAD, SIZE = 78.0, 10.5
@@ -20,6 +20,8 @@ MAX_DEVICES = 64
 LEGEND = (
     "A frame is the whole tensor, the coloured part what the device holds, with its number along each split dimension."
 )
+
+PADDED = " Grey is padding."
 
 
 def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = False, cap: float = inf) -> Picture:
@@ -37,7 +39,8 @@ def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = Fa
     name_width = max(text_width(name, SIZE, True) for name in tensors) + 14
     left = name_width + max(text_width(note, SIZE) for note in notes.values()) + 14
     right = left + devices * (CELL + GAP) + 8
-    parts: list[Diagram] = [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, LEGEND, 10, SOFT, "start")]
+    legend = LEGEND + (PADDED if any(plan.layout(name).uneven for name in tensors) else "")
+    parts: list[Diagram] = [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, legend, 10, SOFT, "start")]
     parts.append(label(left, HEAD - 28, "device", SIZE, SOFT, "start"))
     parts.append(label(right + 90, HEAD - 12, "bytes on each", SIZE, SOFT, "end"))
     parts += [label(left + (d + 0.5) * (CELL + GAP), HEAD - 12, str(d), SIZE, INK) for d in range(devices)]
@@ -57,29 +60,26 @@ def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = Fa
     words = memory_text(plan, cap)
     parts.append(lines([[(0, y + 2), (right + 90, y + 2)]], look(stroke=WIRE, width=1)))
     parts.append(label(right + 90, y + 14, words, 11, ALARM if plan.memory > cap else INK, "end", bold=True))
-    width = max(right + 90, text_width(LEGEND, 10), text_width(words, 11, True))
+    width = max(right + 90, text_width(legend, 10), text_width(words, 11, True))
     return Picture(panel(width, y + 24, parts), title, words, dark)
 
 
-def held_part(layout: TensorLayout, device: int) -> tuple[float, float, float, float]:
-    """The part of a tensor that a device holds, along the two dimensions that are drawn: left, top, right and bottom,
-    each from 0 to 1."""
-    down, across = shown_dims(layout)
-    part = layout.part(device)
-    rows, columns = (layout.splits[dim] if dim >= 0 else 1 for dim in (down, across))
-    row, column = (part[dim] if dim >= 0 else 0 for dim in (down, across))
-    return column / columns, row / rows, (column + 1) / columns, (row + 1) / rows
-
-
 def _cell(name: str, layout: TensorLayout, device: int, x: float, y: float) -> list[Diagram]:
-    """A frame for the whole tensor, with the part of the first two split dimensions that the device holds."""
+    """A frame for the whole tensor, with the part of the first two split dimensions that the device holds; any padding
+    is grey."""
     wide, high = CELL, ROW - 6
     left, top, right, bottom = held_part(layout, device)
     x0, y0, x1, y1 = x + wide * left, y + high * top, x + wide * right, y + high * bottom
     number = piece_text(layout, device)
     ranges = ", ".join(f"{s.start}:{s.stop}" for s in layout.box(device))
+    found = [box(x, y, x + wide, y + high, look(PAPER, EDGE, 0.7))]
+    if layout.uneven:
+        found.append(box(x0, y0, x1, y1, look(IDLE, EDGE, 0.5)))
+        x1, y1 = (
+            start + length * side for start, length, side in zip((x, y), (wide, high), real_part(layout, device)[2:])
+        )
     held = box(x0, y0, x1, y1, look(piece_colour(layout, device), EDGE, 0.5))
-    found = [box(x, y, x + wide, y + high, look(PAPER, EDGE, 0.7)), tip(held, f"device {device}: {name}[{ranges}]")]
+    found.append(tip(held, f"device {device}: {name}[{ranges}]"))
     if layout.partial:
         found.append(lines(hatch(x0, y0, x1, y1, 5), look(stroke=EDGE, width=0.7)))
     if prod(layout.splits) > 1:

@@ -6,7 +6,7 @@ from math import prod
 
 from chalk.types import Diagram
 
-from drawing.palette import EDGE, INK, PAPER, SOFT, layer_tint
+from drawing.palette import EDGE, IDLE, INK, PAPER, SOFT, layer_tint
 from drawing.pen import box, clip, hatch, label, lines, look, panel, tip
 from drawing.picture import Picture
 from lib.layout import LayoutError, TensorLayout
@@ -21,7 +21,7 @@ MAX_PIECES = 4096
 def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
     """A tensor of any number of dimensions: the first two that are split are drawn, the others are only in the text.
 
-    Copies share a colour; pieces that are only summands are hatched.
+    Copies share a colour; pieces that are only summands are hatched; padding is grey.
 
     Raises:
         LayoutError: there are more than MAX_PIECES pieces.
@@ -32,7 +32,8 @@ def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
     columns = layout.matrix.shape[-1] if layout.matrix.shape else 1
     rows = layout.devices // columns
     width = SIDE + GAP + max(CELL * columns, 120.0)
-    words = f"{layout.shape} as {layout}: {layout.local_shape} on each of {layout.devices} devices"
+    padded = f", padded to {layout.padded_shape}" if layout.uneven else ""
+    words = f"{layout.shape} as {layout}: {layout.local_shape} on each of {layout.devices} devices{padded}"
     heading = [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, words, 11, SOFT, "start")]
     width = max(width, 6.0 * len(words))
     return Picture(panel(width, HEAD + max(SIDE, CELL * rows) + 24, [*heading, *parts]), title, words)
@@ -46,6 +47,26 @@ def shown_dims(layout: TensorLayout) -> tuple[int, int]:
     if len(chosen) == 1:
         return -1, chosen[0]
     return (chosen[0], chosen[1]) if chosen else (-1, -1)
+
+
+def held_part(layout: TensorLayout, device: int) -> tuple[float, float, float, float]:
+    """The part of a tensor that a device holds, along the two dimensions that are drawn: left, top, right and bottom,
+    each from 0 to 1. Padding is part of the tensor here, and of the device's part."""
+    down, across = shown_dims(layout)
+    part = layout.part(device)
+    rows, columns = (layout.splits[dim] if dim >= 0 else 1 for dim in (down, across))
+    row, column = (part[dim] if dim >= 0 else 0 for dim in (down, across))
+    return column / columns, row / rows, (column + 1) / columns, (row + 1) / rows
+
+
+def real_part(layout: TensorLayout, device: int) -> tuple[float, float, float, float]:
+    """The same without padding; nothing, if any dimension has only padding there."""
+    left, top, right, bottom = held_part(layout, device)
+    real = layout.real_shape(device)
+    if 0 in real:
+        return left, top, left, top
+    down, across = (real[dim] / layout.local_shape[dim] if dim >= 0 else 1.0 for dim in shown_dims(layout))
+    return left, top, left + (right - left) * across, top + (bottom - top) * down
 
 
 def piece_number(layout: TensorLayout, device: int) -> int:
@@ -73,7 +94,12 @@ def _tensor(layout: TensorLayout) -> list[Diagram]:
     for (row, column), devices in sorted(holders.items()):
         x, y = column * wide, HEAD + row * high
         names = ", ".join(map(str, devices))
-        cell = box(x, y, x + wide, y + high, look(piece_colour(layout, devices[0]), PAPER, 1))
+        right, bottom = x + wide, y + high
+        if layout.uneven:
+            found.append(box(x, y, right, bottom, look(IDLE, PAPER, 1)))
+            right, bottom = (SIDE * side for side in real_part(layout, devices[0])[2:])
+            bottom += HEAD
+        cell = box(x, y, right, bottom, look(piece_colour(layout, devices[0]), PAPER, 1))
         found.append(tip(cell, f"part {row}, {column}: on {names}"))
         if layout.partial:
             found.append(lines(hatch(x, y, x + wide, y + high, 9), look(stroke=EDGE, width=0.7)))

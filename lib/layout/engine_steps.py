@@ -14,11 +14,9 @@ import numpy as np
 
 from lib.engine import ShardedEngine, unmetered
 from lib.layout.layouts.device_matrix import Ints
-from lib.layout.layouts.pieces import Array
+from lib.layout.layouts.pieces import Array, blank, new_piece
 from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
 from lib.layout.redistribution.sum_exchange import SumExchange
-
-Box = tuple[slice, ...]
 
 
 def take_step(device: ShardedEngine, step: Step, piece: Array) -> Array:
@@ -47,31 +45,26 @@ def _all_to_all(device: ShardedEngine, step: Step, piece: Array) -> Array:
 
 def _parts(device: ShardedEngine, step: Step, piece: Array, group: Sequence[int]) -> Array:
     """A buffer with what each member of the group gets of this device's piece, one after another."""
-    mine = step.source.box(device.device_id)
-    boxes = [_common(mine, step.target.box(member), mine) for member in group]
-    buffer = np.empty((len(group), *piece[boxes[0]].shape), piece.dtype)
+    boxes = [step.meeting(int(device.device_id), member) for member in group]
+    buffer = blank((len(group), *(side.stop - side.start for side in boxes[0])), piece.dtype)
     for row, box in zip(buffer, boxes):
-        row[...] = piece[box]
+        part = piece[box]
+        row[tuple(map(slice, part.shape))] = part
     return buffer
 
 
 def _assembled(device: ShardedEngine, step: Step, group: Sequence[int], arrived: Array) -> Array:
     """The new piece, assembled from what each member of the group sent."""
-    mine = step.target.box(device.device_id)
-    result = np.empty(step.target.local_shape, arrived.dtype)
+    result = new_piece(step.target, arrived.dtype)
     for member, part in zip(group, arrived):
-        result[_common(step.source.box(member), mine, mine)] = part
+        given = result[step.meeting(member, int(device.device_id), of_receiver=True)]
+        given[...] = part[tuple(map(slice, given.shape))]
     return result
-
-
-def _common(a: Box, b: Box, origin: Box) -> Box:
-    """The overlap of two boxes of a tensor, in coordinates of a piece that starts at `origin`."""
-    return tuple(slice(max(x.start, y.start) - o.start, min(x.stop, y.stop) - o.start) for x, y, o in zip(a, b, origin))
 
 
 def _messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
     exchange, me = step.exchange, int(device.device_id)
-    result = np.empty(step.target.local_shape, piece.dtype)
+    result = new_piece(step.target, piece.dtype)
     held, made = piece.reshape(exchange.source.local_shape), result.reshape(exchange.target.local_shape)
     exchange.keep(me, held, made)
     for receiver, numbers in exchange.sends[me].items():
@@ -80,14 +73,15 @@ def _messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
     for sender, numbers in exchange.receives[me].items():
         arrived = device.receive(sender)
         for i, elements in zip(numbers, _split(arrived, exchange.hi[numbers] - exchange.lo[numbers])):
-            exchange.put(i, made, elements)
+            with unmetered():  # numpy looks up the places of a range of a box that has padding
+                exchange.put(i, made, elements)
         del arrived, elements
     return result
 
 
 def _sum_messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
     exchange, me = step.sum_exchange, int(device.device_id)
-    result = np.empty(step.target.local_shape, piece.dtype)
+    result = new_piece(step.target, piece.dtype)
     for receiver, shares in exchange.summands.sends[me].items():
         sizes = exchange.summands.size[shares]
         _send(device, receiver, sizes, piece.dtype, (exchange.take(share, me, piece) for share in shares))
@@ -96,11 +90,13 @@ def _sum_messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
         _send(device, receiver, exchange.sums.size[shares], piece.dtype, (sums[share] for share in shares))
     for share, total in sums.items():
         if exchange.keeps[share]:
-            exchange.put(share, me, result, total)
+            with unmetered():
+                exchange.put(share, me, result, total)
     for sender, shares in exchange.sums.receives[me].items():
         arrived = device.receive(sender)
         for share, elements in zip(shares, _split(arrived, exchange.sums.size[shares])):
-            exchange.put(share, me, result, elements)
+            with unmetered():
+                exchange.put(share, me, result, elements)
         del arrived, elements
     return result
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lib.engine import Reading, ShardedEngine, launch, unmetered
 from lib.engine.metering.kernel import run_kernel
-from lib.layout.layouts.pieces import Array, Pieces, join
+from lib.layout.layouts.pieces import Array, Pieces, join, piece_of
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.redistribution.steps import Step
 
@@ -65,7 +65,9 @@ class PlannedDevice(ShardedEngine):
     def load_checkpoint(self, params: Mapping[str, Any]) -> None:
         """Copies this device's pieces of the parameters, whole arrays by name."""
         for name, whole in params.items():
-            self.pieces[name] = whole[self.program.parameters[name].box(self.device_id)].copy()
+            with unmetered():  # a piece with padding is made from a part of the array
+                piece = piece_of(whole, self.program.parameters[name], int(self.device_id))
+            self.pieces[name] = np.array(piece)
 
     def forward(self, x: Mapping[str, Array]) -> dict[str, Array]:
         """Maps this device's pieces of the inputs to copies of its pieces of every tensor."""
@@ -108,7 +110,7 @@ def execute(
     """Runs a program. `values` are full arrays of all sources; `layouts` are those of every tensor at the end."""
     devices = range(program.devices)
     whole = {name: np.asarray(values[name]) for name in (*program.inputs, *program.parameters)}
-    inputs = [{name: whole[name][layout.box(d)] for name, layout in program.inputs.items()} for d in devices]
+    inputs = [{name: piece_of(whole[name], layout, d) for name, layout in program.inputs.items()} for d in devices]
     program.prepare()
     with launch(PlannedDevice, program.devices, program, on=on) as run:
         run.load_checkpoint({name: whole[name] for name in program.parameters})

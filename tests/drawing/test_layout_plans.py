@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from drawing import svg
 from drawing.layouts.captions import piece_text
 from drawing.layouts.graph import draw_plan
-from drawing.layouts.holders import draw_holders, held_part
+from drawing.layouts.holders import draw_holders
 from drawing.layouts.placing import Placing, Size, rows_of
 from drawing.layouts.propagation import draw_propagation
+from drawing.layouts.tensor import held_part
 from drawing.layouts.text import explained, holders_text, layout_text, plan_text, propagation_text
-from drawing.palette import ALARM, STEP
+from drawing.palette import ALARM, IDLE, STEP
 from lib.layout import (
     DeviceMatrix,
     Graph,
@@ -148,6 +149,18 @@ def test_the_coloured_part_is_where_the_piece_is():
             expected = across.start / 8, down.start / 8, across.stop / 8, down.stop / 8
             assert held_part(layout, device) == expected
     assert held_part(mesh_split((8,), mesh(a=2), ("a",)), 1) == (0.5, 0, 1, 1)
+
+
+def test_padding_is_grey_and_named_in_a_plan():
+    graph = Graph(4)
+    graph.relu("y", graph.input("x", (10, 8)))
+    graph.shard("y", ((4, 1),))
+    found = propagate(graph)
+    assert IDLE in svg(draw_holders(found))
+    assert "Grey is padding." in " ".join(words(draw_holders(found)))
+    assert tips(draw_holders(found))[3] == "device 3: x[9:10, 0:8]"
+    assert "96 bytes, padded to 12x8" in words(draw_plan(found))
+    assert IDLE not in svg(draw_holders(solved_ffn()))
 
 
 def test_devices_with_copies_of_a_piece_have_its_colour():

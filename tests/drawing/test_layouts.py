@@ -13,8 +13,9 @@ import lib.layout
 from drawing import svg
 from drawing.layouts.graph import draw_plan
 from drawing.layouts.moves import draw_redistribution
-from drawing.layouts.tensor import draw_layout
+from drawing.layouts.tensor import draw_layout, held_part, real_part
 from drawing.number_text import short_text
+from drawing.palette import IDLE
 from lib.layout import LayoutError, TensorLayout, mesh, mesh_split, propagate, redistribute
 from lib.layout.examples import attention, feed_forward
 from tests.support.examples import examples
@@ -86,3 +87,19 @@ def test_pictures_have_limits():
     with pytest.raises(LayoutError, match="at most 4,096 pieces; this layout has 8,192"):
         draw_layout(mesh_split((8192,), mesh(a=8192), ("a",)))
     assert [short_text(n) for n in (512, 1536, 2_000_000, 3 * 10**9)] == ["512", "1.54k", "2M", "3G"]
+
+
+def test_padding_is_grey_and_named():
+    uneven, even = (svg(draw_layout(mesh_split((size, 8), GRID, ("model", -1)))) for size in (10, 12))
+    assert "padded to (12, 8)" in uneven
+    assert (IDLE in uneven, IDLE in even, "padded" in even) == (True, False, False)
+
+
+def test_a_piece_with_padding_is_drawn_as_far_as_it_is_real():
+    layout = mesh_split((10, 8), GRID, ("model", -1))  # pieces of 3 rows, of which the last has 1
+    last = next(device for device in range(8) if layout.part(device) == (3, 0))
+    assert held_part(layout, last) == (0, 0.75, 1, 1)
+    assert real_part(layout, last) == (0, 0.75, 1, pytest.approx(10 / 12))
+    nothing = mesh_split((9,), GRID, (("data", "model"),))  # of 8 parts of 2, the last three are padding only
+    left, _, right, _ = real_part(nothing, 7)
+    assert left == right

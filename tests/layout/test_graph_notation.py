@@ -19,6 +19,14 @@ def there_and_back(graph: Graph) -> Graph:
     return graph_from_data(json.loads(json.dumps(graph_to_data(graph))))
 
 
+@pytest.mark.parametrize("uneven", [None, True, False])
+def test_the_setting_for_uneven_splits_comes_back(uneven: bool | None) -> None:
+    graph = Graph(2, uneven=uneven)
+    graph.relu("y", graph.input("x", (3,)))
+    assert there_and_back(graph).uneven is uneven
+    assert ("uneven" in graph_to_data(graph)) == (uneven is not None)
+
+
 @pytest.mark.parametrize("slug", LAYOUT_PUZZLES)
 def test_a_graph_comes_back_the_same(slug: str) -> None:
     graph = LAYOUT_PUZZLES[slug].graph()
@@ -65,7 +73,8 @@ RELU = {"relu": "y", "inputs": ["x"]}
         ({"devices": 2, "tensors": [X], "operators": [{"relo": "y", "inputs": ["x"]}]}, "relu"),
         ({"devices": 2, "tensors": [X], "operators": [{"relu": "y", "inputs": "x"}]}, "list of names"),
         ({"devices": 2, "tensors": [X], "operators": [{"relu": "y", "inputs": ["z"]}]}, "'z'"),
-        ({"devices": 2, "tensors": [X], "operators": [RELU], "configured": {"y": [[3, 1]]}}, "3 equal parts"),
+        ({"devices": 2, "tensors": [X], "operators": [RELU], "configured": {"y": [[3, 1]]}}, "makes 3 parts, which"),
+        ({"devices": 2, "uneven": 1, "tensors": [X], "operators": [RELU]}, "uneven is True, False, or None .* got 1"),
     ],
 )
 def test_what_is_no_graph_is_refused(data: dict[str, Any], words: str) -> None:

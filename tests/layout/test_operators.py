@@ -16,16 +16,23 @@ from tests.support.examples import examples
 from tests.support.layout_strategies import assert_same_program
 
 
-def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
-    """A graph with the single operator `op`."""
-    graph = Graph(devices=None if grid else devices, mesh=grid)
-    graph.input("x", (4, 8, 8))
-    graph.parameter("w", (8, 4))
-    graph.parameter("many", (4, 8, 4))
-    graph.parameter("bias", (8,))
-    graph.parameter("column", (8, 1))
-    graph.parameter("table", (8, 4))
-    graph.input("tokens", (4, 8))
+def one(
+    kind: str,
+    devices: int = 4,
+    grid: DeviceMatrix | None = None,
+    sizes: tuple[int, int, int] = (4, 8, 4),
+    uneven: bool | None = None,
+) -> Graph:
+    """A graph with the single operator `op`, on an x of shape (b, n, n); matrices have k columns."""
+    graph = Graph(devices=None if grid else devices, mesh=grid, uneven=uneven)
+    b, n, k = sizes
+    graph.input("x", (b, n, n))
+    graph.parameter("w", (n, k))
+    graph.parameter("many", (b, n, k))
+    graph.parameter("bias", (n,))
+    graph.parameter("column", (n, 1))
+    graph.parameter("table", (n, k))
+    graph.input("tokens", (b, n))
     build = {
         "matmul": lambda: graph.matmul("op", "x", "w"),
         "matmul, a transposed": lambda: graph.matmul("op", "x", "many", transpose_a=True),
@@ -42,10 +49,10 @@ def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
         "sum": lambda: graph.reduce_sum("op", "x", 0),
         "mean": lambda: graph.reduce_mean("op", "x", -1),
         "transpose": lambda: graph.transpose("op", "x", (2, 0, 1)),
-        "merge": lambda: graph.reshape("op", "x", (32, 8)),
-        "cut": lambda: graph.reshape("op", "x", (4, 8, 4, 2, 1)),
+        "merge": lambda: graph.reshape("op", "x", (b * n, n)),
+        "cut": lambda: graph.reshape("op", "x", (b, n, n // 2, 2, 1)),
         "gather": lambda: graph.gather("op", "table", "tokens"),
-        "scatter": lambda: graph.scatter("op", "x", "tokens", 8),
+        "scatter": lambda: graph.scatter("op", "x", "tokens", n),
         "subtract": lambda: graph.subtract("op", "x", "bias"),
         "multiply": lambda: graph.multiply("op", "x", "column"),
         "divide": lambda: graph.divide("op", "x", graph.exp("positive", "bias")),
@@ -59,11 +66,11 @@ def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
         "maximum": lambda: graph.maximum("op", "x", "bias"),
         "compare": lambda: graph.compare("op", "x", "column", "greater_equal"),
         "select": lambda: graph.select("op", "x", "bias", "column"),
-        "unit dimensions": lambda: graph.reshape("op", "x", (1, 4, 1, 8, 8)),
+        "unit dimensions": lambda: graph.reshape("op", "x", (1, b, 1, n, n)),
         "max": lambda: graph.reduce_max("op", "x", 1),
-        "repeat": lambda: graph.repeat("op", "x", 1, 4, 0.5),
+        "repeat": lambda: graph.repeat("op", "x", 1, k, 0.5),
         "concat": lambda: graph.concat("op", "x", "x", axis=1),
-        "slice": lambda: graph.slice("op", "x", 2, 1, 7),
+        "slice": lambda: graph.slice("op", "x", 2, 1, n - 1),
         "pad": lambda: graph.pad("op", "x", 0, 1, 3),
         "top k": lambda: graph.top_k("op", "x", 3),
         "route": lambda: graph.route("op", "x", 2),
@@ -218,7 +225,7 @@ REFUSED = [
     (lambda g: g.shard("matmul", (2, 4)), "matmul: a strategy is a tuple of whole numbers for each input, such as"),
     (lambda g: g.shard("matmul", ((2.5, 1), (1, 1))), "such as ((2, 1), (1, 4)); got ((2.5, 1), (1, 1))"),
     (lambda g: g.shard("matmul", None), "such as ((2, 1), (1, 4)); got None"),
-    (lambda g: g.shard("matmul", ((4, 1), (1, 1))), "matmul: dimension 0 of 'x', of size 6, cannot be split into 4"),
+    (lambda g: g.shard("matmul", ((0, 1), (1, 1))), "matmul: dimension 0 of 'x', of size 6, cannot be split into 0"),
     (lambda g: g.shard("matmul", ((3, 1), (1, 1))), "((3,1),(1,1)) makes 3 parts, which does not divide 8 devices"),
     (lambda g: g.shard("matmul", ((2, 2), (2, 4))), "((2,2),(2,4)) makes 16 parts, which does not divide 8 devices"),
     (

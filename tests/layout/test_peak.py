@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +14,7 @@ from lib.layout import (
     Graph,
     GraphPlan,
     TensorLayout,
+    complete,
     mesh,
     mesh_split,
     plan,
@@ -32,9 +36,14 @@ GRID = mesh(x=2, y=4)
 
 def any_plan(draw, graph: Graph) -> GraphPlan:
     """A plan with any candidate for each operator and any layout for each source, however much that moves."""
+    return chosen_plan(lambda some: draw(st.sampled_from(some)), graph)
+
+
+def chosen_plan(choose: Callable[[list[Any]], Any], graph: Graph) -> GraphPlan:
+    """The same with one that is chosen."""
     choices = Choices(graph, {}, scatter=True)
-    operators = {name: draw(st.sampled_from(ways)) for name, ways in choices.operators.items()}
-    homes = {name: draw(st.sampled_from(layouts)) for name, layouts in choices.homes.items()}
+    operators = {name: choose(ways) for name, ways in choices.operators.items()}
+    homes = {name: choose(layouts) for name, layouts in choices.homes.items()}
     for new, source in (graph.step.replaces if graph.step else {}).items():
         homes[source] = operators[new].output
     return GraphPlan(graph, operators, homes)
@@ -57,10 +66,10 @@ def test_any_plan_of_a_random_graph(graph, data):
 
 
 @st.composite
-def trained(draw) -> Graph:
+def trained(draw, uneven: bool | None = None) -> Graph:
     """A step of a program with one result: a matmul, then up to three operators, each on the one before."""
-    graph = Graph(draw(st.sampled_from([2, 4, 6])))
-    sizes = st.sampled_from([2, 4, 6, 12])
+    graph = Graph(draw(st.sampled_from([2, 4, 6])), uneven=uneven)
+    sizes = st.sampled_from([1, 3, 5, 7, 11] if uneven else [2, 4, 6, 12])
     graph.input("x", (draw(sizes), draw(sizes)))
     last = "x"
     for i, kind in enumerate(
@@ -84,6 +93,17 @@ def test_any_plan_of_a_random_training_step(step, data):
     assert_peaks_are_measured(any_plan(data.draw, step))
 
 
+def test_an_operators_piece_is_freed_when_the_first_step_has_made_another():
+    """An annotation may need several steps: here a slice, and a gather of what it left."""
+    grid = mesh(a=2, b=2)
+    graph = Graph(mesh=grid)
+    graph.softmax("y", graph.input("x", (4, 4)))
+    found = complete(graph, {"x": mesh_split((4, 4), grid, ("b", -1)), "y": mesh_split((4, 4), grid, (-1, "a"))}).plan
+    assert [step.name for step in found.operators["y"].reduction] == ["slice", "all-gather"]
+    assert found.peak == 4 * (8 + 4 + (2 * 4 + 8))  # x, the slice, both slices of a pair, and what they make
+    assert_peaks_are_measured(found)
+
+
 EXAMPLES = (megatron_mlp, swiglu, layer_norm, mixture_of_experts)
 
 
@@ -98,7 +118,10 @@ def test_any_plan_of_the_examples(example, data):
 @examples(100)
 @given(pairs(partial=True), st.booleans())
 def test_the_buffers_of_any_redistribution(two, named_only):
-    source, target = two
+    assert_buffers_are_measured(*two, named_only)
+
+
+def assert_buffers_are_measured(source: TensorLayout, target: TensorLayout, named_only: bool) -> None:
     moves = redistribute(source, target, named_only=named_only)
     pieces = {device: piece.astype(np.float32) for device, piece in summands(source).items()}
     predicted = np.full(source.devices, source.elements, dtype=np.int64)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from lib.layout import propagate
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
 from puzzles.grading.job import Job
@@ -266,6 +267,15 @@ def test_check_names_what_is_wrong(week: Path) -> None:
     assert "there is no file" in puzzles("check", week, "--only", "relay_schedule").output
 
 
+def test_a_layout_may_allow_uneven_splits(week: Path):
+    file = week / "relay_layout.toml"
+    change(file, "devices = 4", "devices = 64\nuneven = true\nconfigured = { out = [[64, 1]] }")
+    with folder_added(week):
+        graph = find("relay_layout").graph()
+    assert graph.uneven is True
+    assert propagate(graph).operators["out"].output.padded_shape == (64, 64)
+
+
 def _edited(name: str, old: str, new: str) -> Callable[[Path], object]:
     return lambda week: change(week / name, old, new)
 
@@ -278,6 +288,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "unknown track": (_edited("relay_layout.toml", '"layout"', '"layuot"'), ("'layuot'", "did you mean 'layout'")),
     "no targets": (_edited("relay_layout.toml", "[targets]", "[wrong.x]"), ("[targets] is missing", "week3 --write")),
     "broken graph": (_edited("relay_layout.toml", '["product", "b"]', '["product", "c"]'), ("tensor named 'c'",)),
+    "unequal parts": (_edited("relay_layout.toml", "devices = 4", "devices = 64\nconfigured = { out = [[64, 1]] }"),
+                      ("'sum', of size 32, cannot be split into 64 equal parts", "pad it to 64")),
     "unknown call": (_edited("relay_schedule.toml", '"pass_to"', '"pas_to"'), ("'pas_to'", "did you mean 'pass_to'")),
     "unknown costs": (
         _edited("relay_schedule.toml", "[targets]", '[setting]\ncosts = "clasic"\n[targets]'), ("clasic", "classic")),

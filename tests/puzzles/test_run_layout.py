@@ -83,7 +83,7 @@ REFUSED = [
         FFN + "graph.shard('relu', ((3, 1),))",
         "ffn",
         (),
-        "ffn was not run: line 2: relu: dimension 0 of 'add1', of size",
+        "ffn was not run: line 2: relu: the strategy ((3,1)) makes 3 parts",
     ),
     (FFN + "graph.strategies['relu'] = 5", "ffn", (), "the strategies that the graph was left with cannot be read"),
     ("def matmul(graph):\n    pass  # tried", "matmul", (), "matmul was not run: no operator is configured"),

@@ -70,7 +70,8 @@ def sharding(layout: TensorLayout, grid: Mesh) -> NamedSharding:
 def in_jax(plan: GraphPlan, results: tuple[str, ...], every: bool) -> tuple[Callable[..., Any], dict[str, Any]]:
     """A function of the graph's sources by name, and the arguments of `jax.jit` for it.
 
-    Sources and results have their layouts in the plan; with `every`, so have all inputs and outputs of operators.
+    Sources and results have their layouts in the plan; with `every`, so have all inputs and outputs of operators. JAX
+    has no uneven arguments and results, only constraints in between: an uneven source is whole on every device first.
     """
     matrix = plan.graph.mesh
     assert matrix is not None
@@ -87,7 +88,8 @@ def in_jax(plan: GraphPlan, results: tuple[str, ...], every: bool) -> tuple[Call
             tensors[name] = pinned(compute(op, taken), plan.layout(name))
         return [tensors[name] for name in results]
 
-    placed = {name: sharding(layout, grid) for name, layout in plan.homes.items()}
+    whole = NamedSharding(grid, PartitionSpec())
+    placed = {name: whole if layout.uneven else sharding(layout, grid) for name, layout in plan.homes.items()}
     return function, {
         "in_shardings": (placed,),
         "out_shardings": [sharding(plan.layout(name), grid) for name in results],

@@ -13,7 +13,9 @@ from lib.layout import DeviceMatrix, Graph, Pieces, TensorLayout
 
 
 @st.composite
-def layouts(draw: Any, shape: tuple[int, ...], devices: int, partial: bool = False) -> TensorLayout:
+def layouts(
+    draw: Any, shape: tuple[int, ...], devices: int, partial: bool = False, uneven: bool = False
+) -> TensorLayout:
     """A layout of a tensor on some device matrix of so many devices, perhaps in another order."""
     rest, sizes = devices, []
     while rest > 1:
@@ -27,7 +29,7 @@ def layouts(draw: Any, shape: tuple[int, ...], devices: int, partial: bool = Fal
         where = draw(st.integers(-1 - partial, len(shape) - 1))
         if where == -2:
             summed.append(axis)
-        elif where >= 0 and shape[where] % (prod(sizes[a] for a in tensor_map[where]) * sizes[axis]) == 0:
+        elif where >= 0 and (uneven or shape[where] % (prod(sizes[a] for a in tensor_map[where]) * sizes[axis]) == 0):
             tensor_map[where] += (axis,)
     return TensorLayout(shape, matrix, tuple(tensor_map), tuple(summed))
 
@@ -38,6 +40,14 @@ def pairs(draw: Any, partial: bool = False) -> tuple[TensorLayout, TensorLayout]
     devices = draw(st.sampled_from([1, 2, 3, 4, 6, 8, 12]))
     shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 8, 12]), min_size=1, max_size=3)))
     return draw(layouts(shape, devices, partial)), draw(layouts(shape, devices))
+
+
+@st.composite
+def uneven_pairs(draw: Any, partial: bool = False) -> tuple[TensorLayout, TensorLayout]:
+    """The same with sizes that mostly do not divide."""
+    devices = draw(st.sampled_from([2, 3, 4, 6, 8]))
+    shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 5, 7, 9, 10, 11, 15]), min_size=1, max_size=3)))
+    return draw(layouts(shape, devices, partial, uneven=True)), draw(layouts(shape, devices, uneven=True))
 
 
 @st.composite

@@ -28,9 +28,10 @@ class Case(NamedTuple):
     function: Callable[..., Any]
     shapes: tuple[Any, ...]
     planned: Callable[[ImportedGraph], GraphPlan]
+    uneven: bool | None = None
 
     def plan(self) -> tuple[ImportedGraph, GraphPlan]:
-        graph = from_jax(self.function, *self.shapes, mesh=GRID)
+        graph = from_jax(self.function, *self.shapes, mesh=GRID, uneven=self.uneven)
         return graph, self.planned(graph)
 
 
@@ -96,6 +97,7 @@ def cases() -> list[Case]:
         return p["table"][rows] @ p["table"].T
 
     network = {"w1": (64, 256), "b1": (256,), "w2": (256, 64), "b2": (64,)}
+    odd = {"w1": (64, 250), "b1": (250,), "w2": (250, 64), "b2": (64,)}
     gated = {"gate": (64, 128), "up": (64, 128), "down": (128, 64)}
     square = (64, 64)
     projections = dict.fromkeys(("wq", "wk", "wv", "wo"), square)
@@ -115,6 +117,8 @@ def cases() -> list[Case]:
         Case("MLP, sums scattered", dense, (network, square), rule(matmul1=columns, matmul2=(rows, (2, 4)))),
         Case("MLP, rows then columns", dense, (network, square), rule(matmul1=columns, matmul2=whole)),
         Case("MLP, exact plan", dense, (network, square), exact(60_000)),
+        Case("MLP of 250 columns, tensor parallel", dense, (odd, square), rule(matmul1=columns, matmul2=rows), True),
+        Case("MLP of 250 columns, rows then columns", dense, (odd, square), rule(matmul1=columns, matmul2=whole), True),
         Case("gradients of the MLP, exact plan", gradients, (network, square, square), exact(200_000)),
         Case("SwiGLU, tensor parallel", swiglu, (gated, square), rule(matmul1=columns, result=rows)),
         Case("LayerNorm, columns split", norm, ({"scale": (64,)}, square), rule(subtract1=((2, 4), (2, 1)))),

@@ -64,7 +64,7 @@ def replicate(tensor: Shaped, devices: int) -> TensorLayout:
 
 
 def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: int | None = None) -> TensorLayout:
-    """The layout of a tensor in `num_partitions` equal parts along one dimension.
+    """The layout of a tensor in `num_partitions` parts along one dimension, padded if they do not divide it.
 
     With more devices than partitions, consecutive devices hold the same part.
     """

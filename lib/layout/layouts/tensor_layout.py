@@ -25,12 +25,13 @@ class TensorLayout:
 
     `tensor_map` has an entry for each dimension: the axes of the matrix that split it, coarsest first. A single axis
     may be given as a number; -1, None or () means that every device holds the whole dimension.
+    A dimension of size s in n parts has pieces of ceil(s / n), as in GSPMD (Xu et al. 2021): where n does
+    not divide s, the tensor is padded at the end to n * ceil(s / n). What padding holds is never read.
     Axes in `partial` hold summands: the tensor is the sum of the pieces along them. Along every other axis
     the devices hold copies. Axes of size 1 are dropped, so that equal layouts compare equal.
 
     Raises:
-        LayoutError: the map does not fit the shape, names an axis that does not exist or is already used, or an axis
-            product does not divide its dimension.
+        LayoutError: the map does not fit the shape, or names an axis that does not exist or is already used.
     """
 
     shape: tuple[int, ...]
@@ -57,10 +58,6 @@ class TensorLayout:
                     f"axis {axis} of the device matrix {self.matrix} is named {named.count(axis)} times; "
                     "an axis can split only one dimension, once"
                 )
-        for dim, (size, axes) in enumerate(zip(shape, tensor_map)):
-            parts = prod(sizes[axis] for axis in axes)
-            if size % parts:
-                raise LayoutError(f"dimension {dim} of size {size} cannot be split into {parts} equal parts")
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "tensor_map", tuple(tuple(a for a in axes if sizes[a] > 1) for axes in tensor_map))
         object.__setattr__(self, "partial", tuple(a for a in partial if sizes[a] > 1))
@@ -91,12 +88,22 @@ class TensorLayout:
 
     @cached_property
     def local_shape(self) -> tuple[int, ...]:
-        """The shape of a device's piece."""
-        return tuple(size // parts for size, parts in zip(self.shape, self.splits))
+        """The shape of a device's piece, padding included."""
+        return tuple(-(-size // parts) for size, parts in zip(self.shape, self.splits))
+
+    @cached_property
+    def padded_shape(self) -> tuple[int, ...]:
+        """The shape of all pieces together: that of the tensor, unless a dimension is split unevenly."""
+        return tuple(n * parts for n, parts in zip(self.local_shape, self.splits))
+
+    @cached_property
+    def uneven(self) -> bool:
+        """True if some pieces have padding."""
+        return self.padded_shape != self.shape
 
     @property
     def elements(self) -> int:
-        """Elements that a device holds."""
+        """Elements that a device holds, padding included."""
         return prod(self.local_shape)
 
     @property
@@ -110,8 +117,13 @@ class TensorLayout:
         return tuple(int(i) for i in parts(self)[device])
 
     def box(self, device: int) -> tuple[slice, ...]:
-        """A device's piece as slices of the whole tensor."""
-        return tuple(slice(i * n, (i + 1) * n) for i, n in zip(self.part(device), self.local_shape))
+        """A device's piece, without its padding, as slices of the whole tensor."""
+        sides = zip(self.part(device), self.local_shape, self.shape)
+        return tuple(slice(min(i * n, size), min((i + 1) * n, size)) for i, n, size in sides)
+
+    def real_shape(self, device: int) -> tuple[int, ...]:
+        """The shape of a device's piece without its padding; 0 where it is nothing else."""
+        return tuple(s.stop - s.start for s in self.box(device)) if self.uneven else self.local_shape
 
     def full(self) -> TensorLayout:
         """The same pieces after the summands have been added up everywhere."""

@@ -9,7 +9,7 @@ from collections import deque
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout
-from lib.layout.program.candidates import beside_weight, candidates, even_layouts
+from lib.layout.program.candidates import beside_weight, candidates, source_layouts
 from lib.layout.program.distributed import DistributedOperator, strategy_text
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.program.operators import Operator
@@ -89,7 +89,7 @@ def _as_configured(
     """
     assert graph.step is not None
     gradient = settled[graph.step.gradients[graph.step.weights[name]]].output
-    layouts = (home, gradient, *even_layouts(home.shape, graph))
+    layouts = (home, gradient, *source_layouts(home.shape, graph))
     beside = {beside_weight(graph.operators[name], layout).strategy: layout for layout in reversed(layouts)}
     strategy = graph.strategies[name]
     if strategy not in beside:

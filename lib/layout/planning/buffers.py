@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
@@ -17,14 +18,16 @@ from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
 from lib.layout.redistribution.sum_exchange import Messages, SumExchange
 
 
-def most_elements(steps: Sequence[Step]) -> Ints:
+def most_elements(steps: Sequence[Step], freed: bool = False) -> Ints:
     """The most elements that steps take at the same time, by device, beside the piece that the first one starts from.
 
-    A step's source is freed when the next piece is complete; the first one's belongs to whoever has it.
+    A step's source is freed when the next piece is complete. The first one's belongs to whoever has it, unless it is
+    `freed` as well, as an operator's own piece is.
     """
     most = np.zeros(steps[0].source.devices, dtype=np.int64)
     for i, step in enumerate(steps):
-        most = np.maximum(most, buffer_elements(step) + (step.source.elements if i else 0))
+        gone = steps[0].source.elements if freed and i else 0
+        most = np.maximum(most, buffer_elements(step) + (step.source.elements if i else 0) - gone)
     return most
 
 
@@ -35,11 +38,13 @@ def buffer_elements(step: Step) -> Ints:
     if step.name == "all-reduce":
         most = new
     elif step.name == "reduce-scatter":  # the parts, and the sum of this device's
-        most = old + new
+        most = len(step.group(0)) * new + new
     elif step.name == "all-gather":  # everyone's piece, and the new one in which they are put in place
         most = len(step.group(0)) * old + new
     elif step.name == "all-to-all":  # the parts, as many that arrive, and then the new piece
-        most = old + max(old, new)
+        group = step.group(0)
+        packed = len(group) * prod(side.stop - side.start for side in step.meeting(0, group[0]))
+        most = packed + max(packed, new)
     elif step.name == SUM_EXCHANGE:
         return new + _of_sums(step.sum_exchange)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout
-from lib.layout.program.candidates import beside_weights, candidates, even_layouts
+from lib.layout.program.candidates import beside_weights, candidates, source_layouts
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph, TrainingStep
 from lib.layout.program.operators import Operator
@@ -79,7 +79,7 @@ class Choices:
         if gradient is not None:
             found.update(dict.fromkeys(choice.output for choice in self.operators[gradient]))
         if self.graph.sources[name] != "state":
-            found.update(dict.fromkeys(even_layouts(self.graph.shapes[name], self.graph)))
+            found.update(dict.fromkeys(source_layouts(self.graph.shapes[name], self.graph)))
         return list(found)
 
     def _layouts(self, name: str) -> list[TensorLayout]:

@@ -55,7 +55,8 @@ def complete(graph: Graph, annotations: Mapping[str, TensorLayout], peak: int | 
     Raises:
         LayoutError: the plan's peak is higher than `peak`; the message has the operator and the largest tensors then.
         LayoutError: there is no annotation, or one is for a missing tensor, of the wrong shape, on incompatible device
-            matrices, with a different number of devices than the graph's, or a partial layout.
+            matrices, with a different number of devices than the graph's, a partial layout, or uneven where the graph
+            refuses that.
     """
     require_graph(graph)
     _check(graph, annotations)
@@ -86,6 +87,8 @@ class _Spread:
         for name, layout in annotations.items():
             self.known[name] = list(layout.tensor_map)
         self.conflicts: list[Conflict] = []
+        self.misfits: set[tuple[str, int, Axes]] = set()
+        """Axes that an operator would split a dimension over, but not into the same elements as another tensor's."""
         self.reported: set[tuple[str, str]] = set()
         quick = [op for op in graph.operators.values() if op.kind in DIMENSION_PRESERVING]
         every = list(graph.operators.values())
@@ -119,11 +122,11 @@ class _Spread:
         conflicts = []
         for tensor, letters in _tensors(operator, output_first):
             for letter, axes in zip(letters, layouts[tensor].tensor_map):
-                parts = prod(self.matrix.shape[axis] for axis in axes)
+                parts = self._parts(axes)
                 taken = {axis for mine in split.values() for axis in mine}
                 if not axes or letter in split:
                     continue
-                if not taken & set(axes) and operator.divides(letter, parts):
+                if not taken & set(axes) and operator.splits(letter, parts):
                     split[letter] = axes
                 elif tensor != operator.name or output_first:
                     why = (
@@ -156,6 +159,8 @@ class _Spread:
                 for tensor, letters in _tensors(op):
                     for dim, one in enumerate(letters):
                         if one == letter and self.known[tensor][dim] is None:
+                            if not op.splits(letter, self._parts(axes)):
+                                self.misfits.add((tensor, dim, axes))
                             offers.setdefault((tensor, dim), {})[axes] = f"'{claimant}' through {op.name}"
         return self._accept(offers)
 
@@ -191,13 +196,12 @@ class _Spread:
                 changed = True
                 others = {**dict(enumerate(self.known[tensor])), **wish}
                 rivals = [d for d, mine in others.items() if d != dim and mine and set(mine) & set(axes)]
-                parts = prod(self.matrix.shape[axis] for axis in axes)
                 who = next(iter(offers[tensor, dim].values()))
                 if rivals:
                     shared = f"dimension {rivals[0]} wants {self._names(others[rivals[0]] or ())} as well"
                     self._close(tensor, dim, (f"{who} wants {self._names(axes)}", shared))
-                elif self.graph.shapes[tensor][dim] % parts:
-                    size = self.graph.shapes[tensor][dim]
+                elif (tensor, dim, axes) in self.misfits:
+                    size, parts = self.graph.shapes[tensor][dim], self._parts(axes)
                     self._close(tensor, dim, (f"{who} wants {self._names(axes)}", f"{size} has no {parts} equal parts"))
                 else:
                     self.known[tensor][dim] = axes
@@ -210,6 +214,9 @@ class _Spread:
     def _note(self, conflict: Conflict) -> None:
         if conflict not in self.conflicts:
             self.conflicts.append(conflict)
+
+    def _parts(self, axes: Axes) -> int:
+        return prod(self.matrix.shape[axis] for axis in axes)
 
     def _names(self, axes: Axes) -> str:
         return "+".join(self.matrix.names[axis] for axis in axes)
@@ -239,6 +246,11 @@ def _check(graph: Graph, annotations: Mapping[str, TensorLayout]) -> None:
             raise LayoutError(f"the annotation of '{name}' has {layout.devices} devices, the graph {graph.devices}")
         if layout.partial:
             raise LayoutError(f"the annotation of '{name}' is a partial sum; annotate the completed sum")
+        if layout.uneven and graph.uneven is False:
+            raise LayoutError(
+                f"the annotation of '{name}' pads its shape {layout.shape} to {layout.padded_shape}, and this graph "
+                "takes equal parts only; split other dimensions, or pad it with graph.pad"
+            )
 
 
 def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLayout]:

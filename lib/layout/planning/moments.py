@@ -139,7 +139,11 @@ class Moments:
             choice = cheapest.get((way, output))
             if choice is None:
                 return 0
-            before = choice.local.elements + int(most_elements(choice.reduction).max()) if choice.reduction else 0
+            before = (
+                choice.local.elements + int(most_elements(choice.reduction, freed=True).max())
+                if choice.reduction
+                else 0
+            )
             return max(before, output.elements)
 
         if u == v:

@@ -64,7 +64,7 @@ def _split(operator: Operator, matrix: DeviceMatrix, known: dict[str, TensorLayo
                 and letter != "1"
                 and letter not in split
                 and not taken & set(axes)
-                and operator.divides(letter, parts)
+                and operator.splits(letter, parts)
             ):
                 split[letter] = axes
     return split

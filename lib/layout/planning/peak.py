@@ -82,7 +82,9 @@ class Timeline:
         for copy in over:
             self._copies.pop(copy, None)
         if op.reduction:
-            self._note(name, "reduces its output", made, most_elements(op.reduction) * size, "the reduction")
+            self._note(
+                name, "reduces its output", made, most_elements(op.reduction, freed=True) * size, "the reduction"
+            )
         self._held[name] = op.output.elements * size
 
     def _note(self, name: str, doing: str, mine: Mapping[str, int], extra: Ints | None = None, what: str = "") -> None:

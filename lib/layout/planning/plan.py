@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -78,6 +79,21 @@ class GraphPlan:
                 if not same_placement(given, wanted):
                     moved_for.setdefault(copy, name)
         return tuple(found)
+
+    @cached_property
+    def padding(self) -> dict[tuple[str, tuple[int, ...]], int]:
+        """Bytes of padding on all devices, by tensor and padded shape, of each that some pieces have: as it is stored,
+        or as an operator takes it or computes it."""
+        found: dict[tuple[str, tuple[int, ...]], int] = {}
+        placed = [*((edge.tensor, edge.target) for edge in self.edges), *self.homes.items()]
+        placed += [(name, layout) for name, op in self.operators.items() for layout in (op.local, op.output)]
+        for name, layout in placed:
+            if layout.uneven:
+                copies = layout.devices // prod(layout.splits)
+                extra = copies * (prod(layout.padded_shape) - prod(layout.shape)) * self.graph.itemsize
+                at = name, layout.padded_shape
+                found[at] = max(found.get(at, 0), extra)
+        return found
 
     def collective_bytes(self, name: str) -> int:
         """Bytes that an operator's own collectives move, over all devices."""
@@ -289,6 +305,10 @@ class GraphPlan:
             for step in op.reduction:
                 moved = int(step.received.sum()) * self.graph.itemsize
                 lines.append(f"  {name}: {step.name}, {moved:,} bytes, -> {step.target.local_shape}")
+        for (name, shape), extra in self.padding.items():
+            lines.append(
+                f"'{name}' is padded from {self.graph.shapes[name]} to {shape}: {extra:,} bytes on all devices"
+            )
         if self.paired:
             lines.append("there may be cheaper plans: backward is split like forward, as other ways are too many")
         if self.not_shared:

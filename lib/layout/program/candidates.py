@@ -14,7 +14,7 @@ from lib.layout.layouts.tensor_layout import Axes, TensorLayout
 
 from .distributed import DistributedOperator, arrange, distribute, strategy_text, ways_to_reduce, with_out
 from .graph import Graph, Out
-from .operators import Operator
+from .operators import Operator, fills
 
 
 def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[DistributedOperator]:
@@ -23,35 +23,40 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
     For a number of devices: every strategy that uses all of them, on the matrix that it implies; if the tensors are too
     small for that, the strategies that use the most. On a mesh: every assignment of mesh axes to letters, or to none.
     With `scatter`, summands may also be reduce-scattered. A configured operator has only its strategy,
-    and with an out-strategy only the cheapest way to that.
+    and with an out-strategy only the cheapest way to that. If the graph is `uneven`, dimensions may be split into parts
+    with padding, as long as none is padding only.
     """
     configured, out = graph.strategies.get(operator.name), graph.outs.get(operator.name)
+    uneven = graph.uneven is True
     if graph.mesh is None:
         if configured is not None:
             bases = [distribute(operator, configured, graph.devices)]
         else:
-            bases = [distribute(operator, each, graph.devices) for each in strategies(operator, graph.devices)]
-        found = [way for base in bases for way in _ways(base, scatter, out)]
+            each = strategies(operator, graph.devices, uneven)
+            bases = [distribute(operator, strategy, graph.devices) for strategy in each]
+        found = [way for base in bases for way in _ways(base, scatter, out, uneven)]
     else:
-        form = replace(operator, name="", inputs=("",) * len(operator.inputs))
-        found = [
-            DistributedOperator(operator, each.inputs, each.local, each.reduction)
-            for each in _forms(form, graph.mesh, graph.mesh.names, scatter or out is not None)
-        ]
+        found = _on_axes(graph.mesh, operator, scatter or out is not None, uneven)
         if configured is not None:
-            # A strategy that no assignment of the mesh produces gets its own matrix.
             mine = [each for each in found if each.strategy == configured and out in (None, each.output.splits)]
-            found = mine or _ways(distribute(operator, configured, graph.devices), scatter, out)
+            # A strategy that is uneven may be there all the same, and one that no assignment of the mesh produces gets
+            # its own matrix.
+            mine = mine or [
+                each
+                for each in _on_axes(graph.mesh, operator, scatter or out is not None, True)
+                if each.strategy == configured and (each.output.splits == out or (out is None and not _pads_sums(each)))
+            ]
+            found = mine or _ways(distribute(operator, configured, graph.devices), scatter, out, uneven)
             if out is not None:
                 found = sorted(found, key=lambda each: each.moved)[:1]
     return found
 
 
-def strategies(operator: Operator, devices: int) -> list[tuple[tuple[int, ...], ...]]:
+def strategies(operator: Operator, devices: int, uneven: bool = False) -> list[tuple[tuple[int, ...], ...]]:
     """Every strategy that uses as many of the devices as possible."""
     divisors = [n for n in range(1, devices + 1) if devices % n == 0]
     letters = operator.input_letters_once  # a strategy is a split of the inputs
-    choices = [[n for n in divisors if operator.divides(letter, n)] for letter in letters]
+    choices = [[n for n in divisors if operator.divides(letter, n, uneven)] for letter in letters]
     chosen = [dict(zip(letters, one)) for one in product(*choices) if devices % prod(one) == 0]
     most = max(prod(parts.values()) for parts in chosen)
     return [
@@ -103,12 +108,14 @@ def _arranged(
     return tuple(arrange(form, mesh, dict(split)))
 
 
-def even_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
-    """The layouts in which a source may be stored: every layout on the mesh, otherwise every even split in order."""
+def source_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
+    """The layouts in which a source may be stored: every layout on the mesh, otherwise every split in order; those with
+    padding only if the graph is `uneven`."""
+    uneven = graph.uneven is True
     if graph.mesh is not None:
-        return list(_mesh_layouts(shape, graph.mesh, graph.mesh.names))
+        return list(_mesh_layouts(shape, graph.mesh, graph.mesh.names, uneven))
     divisors = [n for n in range(1, graph.devices + 1) if graph.devices % n == 0]
-    choices = [[n for n in divisors if size % n == 0] for size in shape]
+    choices = [[n for n in divisors if fills(size, n, uneven)] for size in shape]
     found = []
     for splits in product(*choices):
         if graph.devices % prod(splits) == 0:
@@ -117,38 +124,59 @@ def even_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
     return found
 
 
-def _ways(base: DistributedOperator, scatter: bool, out: Out | None = None) -> list[DistributedOperator]:
+def _ways(base: DistributedOperator, scatter: bool, out: Out | None, uneven: bool) -> list[DistributedOperator]:
     if out is not None:
         return with_out(base, out)[:1]
-    return ways_to_reduce(base) if scatter else [base]
+    return [way for way in ways_to_reduce(base, uneven) if _fills(way)] if scatter else [base]
 
 
-def _on_mesh(operator: Operator, mesh: DeviceMatrix, scatter: bool) -> Iterator[DistributedOperator]:
+def _fills(way: DistributedOperator) -> bool:
+    """True if no sum is scattered into parts of which some are padding only."""
+    sides = zip(way.output.shape, way.output.splits, way.local.splits)
+    return all(n == before or fills(size, n, uneven=True) for size, n, before in sides)
+
+
+def _pads_sums(way: DistributedOperator) -> bool:
+    """True if an operator's sums are scattered over a dimension that has no padding before."""
+    return any(step.source.padded_shape != step.target.padded_shape for step in way.reduction)
+
+
+def _on_axes(mesh: DeviceMatrix, operator: Operator, scatter: bool, uneven: bool) -> list[DistributedOperator]:
+    form = replace(operator, name="", inputs=("",) * len(operator.inputs))
+    return [
+        DistributedOperator(operator, each.inputs, each.local, each.reduction)
+        for each in _forms(form, mesh, mesh.names, scatter, uneven)
+    ]
+
+
+def _on_mesh(operator: Operator, mesh: DeviceMatrix, scatter: bool, uneven: bool) -> Iterator[DistributedOperator]:
     for split in _assignments(operator.letters, mesh):
         sizes = {letter: prod(mesh.shape[axis] for axis in axes) for letter, axes in split.items()}
-        if all(operator.divides(letter, n) for letter, n in sizes.items()):
-            ways = arrange(operator, mesh, split)
-            yield from ways if scatter else ways[-1:]
+        if all(operator.divides(letter, n, uneven) for letter, n in sizes.items()):
+            ways = arrange(operator, mesh, split, uneven)
+            yield from filter(_fills, ways) if scatter else ways[-1:]
 
 
 @lru_cache(maxsize=128)
 def _forms(
-    form: Operator, mesh: DeviceMatrix, names: tuple[str, ...], scatter: bool
+    form: Operator, mesh: DeviceMatrix, names: tuple[str, ...], scatter: bool, uneven: bool
 ) -> tuple[DistributedOperator, ...]:
     """The same for an operator without a name, because a network has many identical layers.
 
     Here and below, `names` are those of the axes: meshes that differ only in them are equal, but are shown differently.
     """
-    return tuple(_on_mesh(form, mesh, scatter))
+    return tuple(_on_mesh(form, mesh, scatter, uneven))
 
 
 @lru_cache(maxsize=256)
-def _mesh_layouts(shape: tuple[int, ...], mesh: DeviceMatrix, names: tuple[str, ...]) -> tuple[TensorLayout, ...]:
+def _mesh_layouts(
+    shape: tuple[int, ...], mesh: DeviceMatrix, names: tuple[str, ...], uneven: bool
+) -> tuple[TensorLayout, ...]:
     dims = tuple(map(str, range(len(shape))))
     found = []
     for split in _assignments(dims, mesh):
         tensor_map = tuple(split.get(dim, ()) for dim in dims)
-        if all(size % prod(mesh.shape[a] for a in axes) == 0 for size, axes in zip(shape, tensor_map)):
+        if all(fills(size, prod(mesh.shape[a] for a in axes), uneven) for size, axes in zip(shape, tensor_map)):
             found.append(TensorLayout(shape, mesh, tensor_map))
     return tuple(found)
 

@@ -1,5 +1,11 @@
 """The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs.
 
+A letter may be split into parts that its size does not have evenly. GSPMD (Xu et al. 2021) then computes with the
+padding as well, and masks it with an operator's identity where it would reach a result: zeros before a sum, the least
+number before a maximum. Here a device computes on what is real of its pieces, and pads the result. That is the same
+for every operator, and a value in the padding never meets a function that it would be wrong for, such as a logarithm.
+Pieces, and whatever is stored, sent and added up, are padded.
+
 Source of the definitions: "Sharding Propagation", sections Distributed Operator, Sharding Strategy and Tensor
 Layout, documentation of MindSpore 2.1.
 """
@@ -15,7 +21,7 @@ from typing import Any
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import require_int, require_ints
 from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.layouts.pieces import Array
+from lib.layout.layouts.pieces import Array, padded, trimmed
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout
 from lib.layout.redistribution.steps import Step, reductions
 
@@ -52,7 +58,7 @@ class DistributedOperator:
 
     @cached_property
     def flops(self) -> int:
-        """Floating-point operations per device."""
+        """Floating-point operations per device; where pieces have padding, of those without."""
         splits = {}
         for layout, letters in zip(self.inputs, self.operator.input_letters):
             splits.update(dict(zip(letters, layout.splits)))
@@ -61,7 +67,7 @@ class DistributedOperator:
 
     @property
     def held(self) -> int:
-        """Elements that a device needs for it: its pieces of inputs and output."""
+        """Elements that a device needs for it: its pieces of inputs and output, padding included."""
         return sum(layout.elements for layout in self.inputs) + self.local.elements
 
     def compute(self, device: int, arrays: list[Array]) -> Array:
@@ -69,7 +75,9 @@ class DistributedOperator:
         # a device may hold only some rows of a table
         table = {"gather": self.inputs[0], "scatter": self.local}.get(self.operator.kind)
         offset = table.box(device)[0].start if table else 0
-        return self.operator.compute(arrays, self.local.local_shape, offset)
+        real = [trimmed(piece, layout, device) for piece, layout in zip(arrays, self.inputs)]
+        made = self.operator.compute(real, self.local.real_shape(device), offset)
+        return padded(made, self.local.local_shape)
 
     def __str__(self) -> str:
         collective = "".join(f" -> {step.name}" for step in self.reduction)
@@ -83,8 +91,8 @@ def distribute(operator: Operator, strategy: tuple[tuple[int, ...], ...], device
     inputs, and an axis of copies at the end if devices are left: MatMul ((2, 1), (1, 4)) is on 2x4.
 
     Raises:
-        LayoutError: the strategy is malformed, does not divide a dimension or the devices, splits what must stay
-            whole, or splits one letter differently in two inputs.
+        LayoutError: the strategy is malformed, does not divide the devices, splits what must stay whole, or splits one
+            letter differently in two inputs.
     """
     devices = require_int(devices, "devices are counted in whole numbers")
     parts = letters_of(operator, strategy_of(operator.name, strategy))
@@ -99,10 +107,13 @@ def distribute(operator: Operator, strategy: tuple[tuple[int, ...], ...], device
     return arrange(operator, DeviceMatrix(shape), {letter: (i,) for i, letter in enumerate(axes)})[-1]
 
 
-def arrange(operator: Operator, matrix: DeviceMatrix, split: Mapping[str, Axes]) -> list[DistributedOperator]:
+def arrange(
+    operator: Operator, matrix: DeviceMatrix, split: Mapping[str, Axes], uneven: bool = False
+) -> list[DistributedOperator]:
     """The distributed operators with these letters split over these axes: one for each way to reduce.
 
-    The last one reduces everything everywhere (all-reduce); without summands it is the only one.
+    The last one reduces everything everywhere (all-reduce); without summands it is the only one. Only if `uneven`, sums
+    are scattered over whole dimensions that they do not divide.
     """
     inputs = tuple(
         TensorLayout(shape, matrix, tuple(split.get(letter, ()) for letter in letters))
@@ -111,18 +122,18 @@ def arrange(operator: Operator, matrix: DeviceMatrix, split: Mapping[str, Axes])
     summed = tuple(axis for letter in operator.contracted for axis in split.get(letter, ()))
     output_map = tuple(split.get(letter, ()) for letter in operator.output_letters)
     local = TensorLayout(operator.output_shape, matrix, output_map, summed)
-    ways = reductions(local, local.partial) if local.partial else [()]
+    ways = reductions(local, local.partial, uneven) if local.partial else [()]
     return [DistributedOperator(operator, inputs, local, way) for way in ways]
 
 
-def ways_to_reduce(base: DistributedOperator) -> list[DistributedOperator]:
+def ways_to_reduce(base: DistributedOperator, uneven: bool = False) -> list[DistributedOperator]:
     """The same operator with each way to complete its partial sums."""
     if not base.reduction:
         return [base]
     split: dict[str, Axes] = {}
     for layout, letters in zip(base.inputs, base.operator.input_letters):
         split.update({letter: axes for letter, axes in zip(letters, layout.tensor_map) if letter != "1"})
-    return arrange(base.operator, base.local.matrix, split)
+    return arrange(base.operator, base.local.matrix, split, uneven)
 
 
 def with_out(base: DistributedOperator, out: tuple[int, ...]) -> list[DistributedOperator]:
@@ -132,7 +143,7 @@ def with_out(base: DistributedOperator, out: tuple[int, ...]) -> list[Distribute
         LayoutError: there is none; the message has the possible ones.
     """
     ways = ways_to_reduce(base)
-    found = [way for way in ways if way.output.splits == out]
+    found = [way for way in (*ways, *ways_to_reduce(base, uneven=True)) if way.output.splits == out]
     if not found:
         possible = ", ".join(map(str, sorted({way.output.splits for way in ways})))
         raise LayoutError(
@@ -171,18 +182,34 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
         for dim, (letter, n) in enumerate(zip(letters, numbers)):
             size = shapes[i][dim]
             where = f"{name}: dimension {dim} of '{operator.inputs[i]}', of size {size},"
-            if n < 1 or size % n:
-                advice = f"; pad it to {-(-size // n) * n} with graph.pad" if n > 0 else ""
-                raise LayoutError(f"{where} cannot be split into {n} equal parts{advice}")
+            if n < 1:
+                raise LayoutError(f"{where} cannot be split into {n} parts")
             if n > 1 and (letter == "1" or letter not in operator.free):
                 raise LayoutError(f"{where} must stay whole in a {operator.kind}; the strategy splits it into {n}")
             if letter != "1" and parts.setdefault(letter, n) != n:
                 raise LayoutError(
                     f"{where} is split into {n} parts, but the same dimension of another input into {parts[letter]}"
                 )
-            if not operator.divides(letter, n):
-                raise LayoutError(f"{where} cannot be split into {n}: that has to divide {operator.sizes(letter)}")
+            if not operator.splits(letter, n):
+                sizes = operator.sizes(letter)
+                raise LayoutError(f"{where} cannot be split into {n}: that has to divide {sizes}, or pieces differ")
     return parts
+
+
+def require_even(base: DistributedOperator) -> None:
+    """Refuses an operator of which some tensor is split with padding.
+
+    Raises:
+        LayoutError: names the dimension, and the size to pad it to.
+    """
+    names = (*base.operator.inputs, base.operator.name)
+    for name, layout in zip((*names, base.operator.name), (*base.inputs, base.local, base.output)):
+        for dim, (size, whole, n) in enumerate(zip(layout.shape, layout.padded_shape, layout.splits)):
+            if size != whole:
+                raise LayoutError(
+                    f"{base.operator.name}: dimension {dim} of '{name}', of size {size}, cannot be split into {n} "
+                    f"equal parts; pad it to {whole} with graph.pad"
+                )
 
 
 def strategy_text(strategy: tuple[tuple[int, ...], ...]) -> str:

@@ -31,6 +31,7 @@ def from_jax(
     devices: int | None = None,
     mesh: DeviceMatrix | None = None,
     parameters: Collection[str] = (),
+    uneven: bool | None = None,
 ) -> ImportedGraph:
     """The graph of a function of JAX for arguments of these shapes.
 
@@ -38,7 +39,7 @@ def from_jax(
     of those are allowed. What is in one is a parameter, called by its path ('p.w1' for argument p), and so is an
     argument that is named in `parameters`; all others are inputs. Functions that JAX calls within, as of `jit`,
     are part of the graph. Types are not converted, and sharding constraints are ignored, because the plan decides.
-    Rows of a `gather` are taken to be in the table.
+    Rows of a `gather` are taken to be in the table. `uneven` is that of the graph.
 
     Raises:
         LayoutError: jax is missing or cannot trace the function, an argument has no shape, or a primitive has no
@@ -52,7 +53,7 @@ def from_jax(
     if len(sizes) > 1:
         found = ", ".join(map(str, sorted(sizes)))
         raise LayoutError(f"the arguments are floats of {found} bytes; a graph has one size, so give all the same type")
-    graph = ImportedGraph(devices, mesh, sizes.pop() if sizes else 4)
+    graph = ImportedGraph(devices, mesh, sizes.pop() if sizes else 4, uneven)
     try:
         closed = jax.make_jaxpr(function)(*structs)
     except LayoutError:

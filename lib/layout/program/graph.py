@@ -14,7 +14,7 @@ from lib.layout.layouts.common_refinement import prime_factors
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 
-from .distributed import distribute, strategy_of, with_out
+from .distributed import distribute, require_even, strategy_of, with_out
 from .operators import Operator
 from .rearranging import RearrangingBuilder
 
@@ -57,16 +57,30 @@ class TrainingStep:
 
 
 class Graph(RearrangingBuilder):
-    """Operators in the order of the program, for `devices` devices or for a named `mesh`."""
+    """Operators in the order of the program, for `devices` devices or for a named `mesh`.
 
-    def __init__(self, devices: int | None = None, mesh: DeviceMatrix | None = None, itemsize: int = 4) -> None:
+    A strategy may split a dimension into parts that its size does not have evenly; they are padded. With
+    `uneven=True`, planners consider such strategies as well, as long as no part is padding only. With `uneven=False`,
+    such strategies and annotations are refused.
+    """
+
+    def __init__(
+        self,
+        devices: int | None = None,
+        mesh: DeviceMatrix | None = None,
+        itemsize: int = 4,
+        uneven: bool | None = None,
+    ) -> None:
         if (devices is None) == (mesh is None):
             raise LayoutError("a graph takes either a number of devices or a mesh: give exactly one of them")
         if devices is not None and require_int(devices, DEVICES_WANTED) < 1:
             raise LayoutError(f"{DEVICES_WANTED}; got {devices}")
         if mesh is not None and not isinstance(mesh, DeviceMatrix):
             raise LayoutError(f"a graph takes a mesh, such as mesh(data=2, model=4); got {mesh!r}")
+        if uneven is not None and not isinstance(uneven, bool):
+            raise LayoutError(f"uneven is True, False, or None for strategies that are given only; got {uneven!r}")
         super().__init__()
+        self.uneven = uneven
         self.mesh = mesh
         self.devices = mesh.size if mesh is not None else int(devices or 1)
         self.itemsize = require_itemsize(itemsize)
@@ -82,6 +96,7 @@ class Graph(RearrangingBuilder):
     def shard(self, name: str, strategy: Iterable[Iterable[int]], out: Iterable[int] | None = None) -> None:
         """Configures an operator with a Sharding Strategy: for each input, the number of parts of each dimension.
 
+        A dimension of size s in n parts has pieces of ceil(s / n), with padding at the end where n does not divide s.
         If the strategy leaves partial sums, they are all-reduced. `out`, the number of parts of each dimension of the
         output, asks for reduce-scatters instead, as MindSpore's out-strategy does.
 
@@ -93,7 +108,9 @@ class Graph(RearrangingBuilder):
         base = distribute(operator, chosen, self.devices)  # refuses an impossible strategy
         if out is not None:
             out = require_ints(out, f"{name}: an out-strategy is a whole number for each dimension of the output")
-            with_out(base, out)
+            base = with_out(base, out)[0]
+        if self.uneven is False:
+            require_even(base)
         self.strategies[name] = chosen
         self.outs.pop(name, None)
         if out is not None:
@@ -108,7 +125,7 @@ class Graph(RearrangingBuilder):
         devices = self.mesh.devices if self.mesh else ()
         sizes = self.mesh.shape if self.mesh else (self.devices,)
         axes = [factor for size in sizes for factor in prime_factors(size)]
-        finer = Graph(mesh=DeviceMatrix(tuple(axes), devices), itemsize=self.itemsize)
+        finer = Graph(mesh=DeviceMatrix(tuple(axes), devices), itemsize=self.itemsize, uneven=self.uneven)
         for name in ("shapes", "sources", "operators", "strategies", "outs"):
             getattr(finer, name).update(getattr(self, name))
         finer.results, finer.step = self.results, self.step

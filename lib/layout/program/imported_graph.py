@@ -18,8 +18,10 @@ MISSING = "from_jax needs jax, which is not installed: pip install 'training-puz
 class ImportedGraph(Graph):
     """A graph that came from a function of JAX, with the names of its arguments and results, and its constants."""
 
-    def __init__(self, devices: int | None, mesh: DeviceMatrix | None, itemsize: int) -> None:
-        super().__init__(devices, mesh, itemsize)
+    def __init__(
+        self, devices: int | None, mesh: DeviceMatrix | None, itemsize: int, uneven: bool | None = None
+    ) -> None:
+        super().__init__(devices, mesh, itemsize, uneven)
         self.arguments: tuple[str, ...] = ()
         """Names of the function's arguments, those within containers each on its own, in the order of JAX."""
         self.constants: dict[str, Array] = {}

@@ -12,7 +12,7 @@ from .graph import Graph
 from .operators import KINDS, Operator
 from .training import training
 
-FIELDS = ("devices", "mesh", "order", "itemsize", "tensors", "operators", "training", "configured")
+FIELDS = ("devices", "mesh", "order", "itemsize", "uneven", "tensors", "operators", "training", "configured")
 
 ROLES = {"input": Graph.input, "parameter": Graph.parameter}
 
@@ -20,7 +20,8 @@ ROLES = {"input": Graph.input, "parameter": Graph.parameter}
 def graph_to_data(graph: Graph) -> dict[str, Any]:
     """A graph as numbers, texts, lists and dictionaries: `devices`, or the axes of its `mesh` and the `order` of their
     devices; `tensors`, each with its role, name and shape; `operators`, each with its kind, name, inputs and settings;
-    and those that are `configured`. Of a training step, its program, and as `training` the name of its optimizer.
+    and those that are `configured`; whether splits may be `uneven`, if that is set. Of a training step, its program,
+    and as `training` the name of its optimizer.
     """
     step = graph.step
     place: dict[str, Any] = {"devices": graph.devices}
@@ -44,6 +45,7 @@ def graph_to_data(graph: Graph) -> dict[str, Any]:
         for name, role in graph.sources.items()
         if step is None or (role in ROLES and name != step.target)
     ]
+    place |= {"uneven": graph.uneven} if graph.uneven is not None else {}
     program = {**place, "itemsize": graph.itemsize, "tensors": tensors, "operators": operators}
     return {**program, **({"training": step.optimizer} if step else {}), "configured": configured}
 
@@ -70,7 +72,7 @@ def graph_from_data(data: Mapping[str, Any]) -> Graph:
     """
     if unknown := set(data) - set(FIELDS):
         raise LayoutError(f"a graph has no {', '.join(sorted(unknown))}; it has {', '.join(FIELDS)}")
-    graph = Graph(data.get("devices"), _mesh(data), data.get("itemsize", 4))
+    graph = Graph(data.get("devices"), _mesh(data), data.get("itemsize", 4), data.get("uneven"))
     for row in _rows(data, "tensors"):
         role, name, rest = _head(row, tuple(ROLES), "a tensor")
         _require_fields(name, rest, "shape")

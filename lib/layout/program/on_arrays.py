@@ -191,6 +191,8 @@ def _gather(task: Task) -> Array:
     """Rows of a table; zeros for rows that are not in this part of the table."""
     table, rows = task.arrays[0], task.arrays[1].astype(np.int64) - task.offset
     here = (rows >= 0) & (rows < len(table))
+    if not len(table):  # this part is padding only
+        return np.zeros((*rows.shape, *table.shape[1:]), dtype=table.dtype)
     return np.where(here[..., None], table[np.where(here, rows, 0)], 0).astype(table.dtype)
 
 

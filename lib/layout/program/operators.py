@@ -37,6 +37,11 @@ DIMENSION_PRESERVING = (*UNARY, *COMBINING, *GRADS, "softmax", "softmax_grad", "
 """Kinds whose output has the dimensions of their first input."""
 
 
+def fills(size: int, parts: int, uneven: bool = False) -> bool:
+    """True if a dimension has so many equal parts; if `uneven`, parts of which none is padding only."""
+    return size % parts == 0 or (uneven and (parts - 1) * -(-size // parts) < size)
+
+
 @dataclass(frozen=True)
 class Operator:
     """One operator of a graph: tensors by name, dimensions by letter. Its output has its own name.
@@ -77,18 +82,30 @@ class Operator:
             found.update({size: None for size, one in zip(shape, letters) if one == letter})
         return tuple(found)
 
-    def divides(self, letter: str, parts: int) -> bool:
-        """True if the letter may be split into that many parts."""
-        return parts == 1 or (letter in self.free and all(size % parts == 0 for size in self.sizes(letter)))
+    def divides(self, letter: str, parts: int, uneven: bool = False) -> bool:
+        """True if the letter may be split into that many equal parts; if `uneven`, also into parts with padding of
+        which none is padding only."""
+        return self.splits(letter, parts) and all(fills(size, parts, uneven) for size in self.sizes(letter))
+
+    def splits(self, letter: str, parts: int) -> bool:
+        """True if the letter may be split into that many parts, padded where necessary.
+
+        Where a reshape merges dimensions, their pieces have to be the same elements: of 6 rows of 4 in 4 parts, the
+        first is 2 rows, which is 8 elements, but of 24 in 4 parts it is 6.
+        """
+        if parts == 1:
+            return True
+        first, *others = self.sizes(letter)
+        return letter in self.free and all(-(-first // parts) * n == -(-n // parts) * first for n in others)
 
     def flops(self, parts: dict[str, int]) -> int:
-        """Floating-point operations of one device when each letter is split into that many parts."""
+        """Floating-point operations of a device without padding when each letter is split into that many parts."""
         if self.kind == "matmul" or (self.kind == "einsum" and len(self.inputs) > 1):
-            return 2 * prod(self.sizes(letter)[0] // parts.get(letter, 1) for letter in self.letters)
+            return 2 * prod(-(-self.sizes(letter)[0] // parts.get(letter, 1)) for letter in self.letters)
         shape, letters = self.input_shapes[0], self.input_letters[0]
         if self.kind in COMBINING:
             shape, letters = self.output_shape, self.output_letters
-        return FLOPS.get(self.kind, 0) * prod(n // parts.get(letter, 1) for n, letter in zip(shape, letters))
+        return FLOPS.get(self.kind, 0) * prod(-(-n // parts.get(letter, 1)) for n, letter in zip(shape, letters))
 
     def compute(self, arrays: list[Array], local_shape: tuple[int, ...], offset: int = 0) -> Array:
         """The output's piece from the inputs' pieces, a summand where a contracted letter is split.

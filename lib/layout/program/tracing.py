@@ -166,6 +166,12 @@ def mesh_split(tensor: T, device_mesh: DeviceMatrix, dims_mapping: Sequence[Mapp
         layout = layout_of(tensor.shape, device_mesh, dims_mapping)
     except LayoutError as why:
         raise why.at(f"'{tensor.name}' of shape {tensor.shape}") from None
+    for dim, (size, parts) in enumerate(zip(layout.shape, layout.splits)):
+        if size % parts:
+            raise LayoutError(
+                f"'{tensor.name}' of shape {tensor.shape}: dimension {dim} of size {size} cannot be split into {parts} "
+                "equal parts"
+            )
     annotated: Any = tensor.recorder.annotate(tensor, layout)
     return annotated  # type: ignore[no-any-return]
 

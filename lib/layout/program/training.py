@@ -61,7 +61,7 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
 
 
 def _copy(graph: Graph) -> Graph:
-    copy = Graph(None if graph.mesh else graph.devices, graph.mesh, graph.itemsize)
+    copy = Graph(None if graph.mesh else graph.devices, graph.mesh, graph.itemsize, graph.uneven)
     for name in ("shapes", "sources", "operators", "strategies", "outs"):
         getattr(copy, name).update(getattr(graph, name))
     return copy

@@ -30,8 +30,9 @@ from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, parts, same_placement
 
 from .exchange import least_elements, least_table
-from .steps import Step, lifted
+from .steps import SUM_EXCHANGE, Step, divides, lifted, with_axes
 from .sum_exchange import least_sum_elements
+from .uneven_steps import steps_with_padding
 
 RESPELLED = ""
 """The step between two descriptions of the same placement: nothing moves."""
@@ -80,11 +81,14 @@ def collective_path(source: TensorLayout, target: TensorLayout, at_bound: bool =
 @lru_cache(maxsize=16384)
 def _cheapest(source: TensorLayout, target: TensorLayout, at_bound: bool) -> CollectivePath:
     bound = _left([source], target)[0]
-    whole = _search(source, target, bound if at_bound else None) if source.matrix == target.matrix else None
+    whole_move = Step(SUM_EXCHANGE if source.partial and not target.partial else "exchange", source, target)
+    ceiling = whole_move.total if at_bound else None
+    whole = _search(source, target, ceiling) if source.matrix == target.matrix else None
     if whole is not None and whole.steps is not None and whole.cost == bound:
         return CollectivePath(_steps(whole.steps), True)
     start, goal = refined(source, target.matrix), refined(target, source.matrix)
-    ceiling = bound if at_bound else whole.cost if whole is not None and whole.steps is not None else None
+    if ceiling is None and whole is not None and whole.steps is not None:
+        ceiling = whole.cost
     fine = _search(start, goal, ceiling)
     for found in (fine, whole):
         if found is not None and found.steps is not None:
@@ -125,11 +129,11 @@ def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> Fou
 
 
 def _left(layouts: Sequence[TensorLayout], goal: TensorLayout) -> list[int]:
-    """The bound from each of these layouts to the goal."""
+    """The bound from each of these layouts to the goal, without padding: steps in between may cut that off."""
     if goal.partial:
-        return [least_elements(lifted(each), lifted(goal)) for each in layouts]
-    if any(layout.partial for layout in layouts):
-        return [(least_sum_elements if each.partial else least_elements)(each, goal) for each in layouts]
+        return [least_elements(lifted(each), lifted(goal), real=True) for each in layouts]
+    if goal.uneven or any(layout.partial or layout.uneven for layout in layouts):
+        return [(least_sum_elements if each.partial else least_elements)(each, goal, real=True) for each in layouts]
     if not layouts:
         return []
     # What two pieces have in common does not depend on the direction, so one row of the table has all of it.
@@ -163,6 +167,8 @@ def _steps(backwards: tuple[tuple[str, TensorLayout, TensorLayout], ...]) -> tup
 def neighbours(here: TensorLayout, goal: TensorLayout) -> Iterator[Neighbour]:
     """The layouts that one named collective can make of a layout, in a fixed order."""
     yield from _by_collectives(here)
+    if here.uneven or goal.uneven:
+        yield from steps_with_padding(here, goal)
     for there in _permutes(here, goal):
         moved = int((parts(here) != parts(there)).any(axis=1).sum()) * here.elements
         yield ("permute" if moved else RESPELLED), there, moved
@@ -180,17 +186,19 @@ def _by_collectives(here: TensorLayout) -> list[Neighbour]:
 def _slices(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
     """A dimension split over one more axis along which there are copies: nothing moves."""
     used = {axis for axes in (*here.tensor_map, here.partial) for axis in axes}
-    for axis, size in enumerate(here.matrix.shape):
-        if axis not in used and here.local_shape[dim] % size == 0:
-            yield "slice", _with(here, {dim: here.tensor_map[dim] + (axis,)}), 0
+    for axis in range(len(here.matrix.shape)):
+        after = with_axes(here, {dim: here.tensor_map[dim] + (axis,)}) if axis not in used else here
+        if axis not in used and divides(here, after, dim):
+            yield "slice", after, 0
 
 
 def _all_gathers(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
     """A dimension without the last axis that splits it: each device receives the pieces of g - 1 others."""
     axes = here.tensor_map[dim]
     if axes:
-        g = here.matrix.shape[axes[-1]]
-        yield "all-gather", _with(here, {dim: axes[:-1]}), here.devices * here.elements * (g - 1)
+        g, after = here.matrix.shape[axes[-1]], with_axes(here, {dim: axes[:-1]})
+        if divides(after, here, dim):
+            yield "all-gather", after, here.devices * here.elements * (g - 1)
 
 
 def _all_to_alls(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
@@ -200,8 +208,10 @@ def _all_to_alls(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
         tail = axes[first:]
         g = prod(here.matrix.shape[axis] for axis in tail)
         for other, there in enumerate(here.tensor_map):
-            if other != dim and here.local_shape[other] % g == 0:
-                after = _with(here, {dim: axes[:first], other: there + tail})
+            if other == dim:
+                continue
+            after = with_axes(here, {dim: axes[:first], other: there + tail})
+            if divides(after, here, dim) and divides(here, after, other):
                 yield "all-to-all", after, here.devices * here.elements * (g - 1) // g
 
 
@@ -211,8 +221,8 @@ def _reduce_scatters(here: TensorLayout) -> Iterator[Neighbour]:
         g = here.matrix.shape[axis]
         left = tuple(other for other in here.partial if other != axis)
         for dim, axes in enumerate(here.tensor_map):
-            if here.local_shape[dim] % g == 0:
-                scattered = _with(here, {dim: axes + (axis,)}, left)
+            scattered = with_axes(here, {dim: axes + (axis,)}, left)
+            if divides(here, scattered, dim):
                 yield "reduce-scatter", scattered, here.devices * here.elements * (g - 1) // g
 
 
@@ -222,7 +232,7 @@ def _all_reduces(here: TensorLayout) -> Iterator[Neighbour]:
         for chosen in combinations(here.partial, n):
             g = prod(here.matrix.shape[axis] for axis in chosen)
             left = tuple(axis for axis in here.partial if axis not in chosen)
-            yield "all-reduce", _with(here, {}, left), 2 * (g - 1) * here.elements * (here.devices // g)
+            yield "all-reduce", with_axes(here, {}, left), 2 * (g - 1) * here.elements * (here.devices // g)
 
 
 def _permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayout]:
@@ -269,19 +279,13 @@ def _arrangements(matrix: DeviceMatrix, shape: tuple[int, ...]) -> dict[tuple[in
                 cuts = [0, *(border - i for i, border in enumerate(borders)), n]
                 tensor_map = tuple(order[a:b] for a, b in pairwise(cuts)) if shape else ()
                 splits = tuple(prod(matrix.shape[axis] for axis in axes) for axes in tensor_map)
-                if all(size % split == 0 for size, split in zip(shape, splits)):
-                    found[splits].append(tensor_map)
+                found[splits].append(tensor_map)
                 total += 1
                 if total > MAX_ARRANGEMENTS:
                     return None
             if not shape:
                 break
     return found
-
-
-def _with(layout: TensorLayout, changes: dict[int, Axes], partial: Axes | None = None) -> TensorLayout:
-    tensor_map = tuple(changes.get(dim, axes) for dim, axes in enumerate(layout.tensor_map))
-    return TensorLayout(layout.shape, layout.matrix, tensor_map, layout.partial if partial is None else partial)
 
 
 def _gather_and_slice(start: TensorLayout, goal: TensorLayout) -> tuple[Step, ...]:

@@ -4,6 +4,11 @@ Device r receives what the target gives it and the source does not; no plan can 
 source piece can choose who sends, and two source pieces have no device in common. So the flow problem "least work for
 the busiest sender" separates into one problem per piece: the copies of a piece send equal shares of what is needed of
 it, to the element.
+
+In uneven splits, padding is moved like elements where both layouts have it, so that all pieces are equal and an
+all-gather or all-to-all is a regular one. A dimension that a layout keeps whole has room for the padding of the other
+one (`sides`): that is cut off on arrival and filled in before it is sent. Padding that only one of two splits has is
+not moved.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from numpy.typing import NDArray
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import Ints
-from lib.layout.layouts.pieces import Array, Pieces, check
+from lib.layout.layouts.pieces import Array, Pieces, check, elements_of, new_piece, put_elements
 from lib.layout.layouts.tensor_layout import TensorLayout, parts
 
 MAX_CELLS_CACHED = 4096
@@ -72,7 +77,7 @@ class Exchange:
 
     def kept(self, device: int, piece: Array) -> Array:
         """A device's new piece, with only what it already holds filled in so far."""
-        result = np.empty(self.target.local_shape, dtype=piece.dtype)
+        result = new_piece(self.target, piece.dtype)
         self.keep(device, piece, result)
         return result
 
@@ -87,16 +92,12 @@ class Exchange:
     def take(self, i: int, piece: Array) -> Array:
         """The elements of message i, flat, taken from its sender's piece."""
         box = within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[0][self.sender[i]])
-        return piece[box].ravel()[self.lo[i] : self.hi[i]]
+        return elements_of(piece, box, self.lo[i], self.hi[i])
 
     def put(self, i: int, result: Array, elements: Array) -> None:
         """Writes the elements of message i into its receiver's new piece."""
         box = within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[1][self.receiver[i]])
-        given = result[box]
-        if len(elements) == given.size:
-            given[...] = elements.reshape(given.shape)
-        else:
-            given.flat[self.lo[i] : self.hi[i]] = elements
+        put_elements(result, box, self.lo[i], self.hi[i], elements)
 
     @cached_property
     def origins(self) -> tuple[Ints, Ints]:
@@ -117,7 +118,7 @@ def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
     if source.partial or target.partial:
         raise LayoutError("an exchange moves whole values; reduce the partial sums first")
     from_part, to_part, starts, stops = cells(source.shape, source.splits, target.splits)
-    mine, yours = piece_of(source), piece_of(target)
+    mine, yours = piece_number(source), piece_number(target)
     receivers = np.argsort(yours, kind="stable").reshape(prod(target.splits), -1)[to_part]
     owners = np.argsort(mine, kind="stable").reshape(prod(source.splits), -1)
     cell, column = np.nonzero(mine[receivers] != from_part[:, None])
@@ -157,24 +158,32 @@ def _shared(owners: Ints, receiver: Ints, cell: Ints, piece: Ints, volume: Ints)
     return owners.ravel()[supply], receiver[demand], cell[demand], lo, lo + right - left
 
 
-def bound(source: TensorLayout, target: TensorLayout) -> Ints:
-    """The elements that each device needs and does not hold: no redistribution of whole values receives less."""
+def bound(source: TensorLayout, target: TensorLayout, real: bool = False) -> Ints:
+    """The elements that each device needs and does not hold: no redistribution of whole values receives less.
+
+    Padding counts as an exchange moves it; with `real`, it does not count at all.
+    """
     require_same(source, target)
-    mine, yours = np.array(source.local_shape), np.array(target.local_shape)
+    mine, yours, end = sides(source.shape, source.splits, target.splits, real)
     start = np.maximum(parts(source) * mine, parts(target) * yours)
     stop = np.minimum((parts(source) + 1) * mine, (parts(target) + 1) * yours)
-    held: Ints = np.maximum(stop - start, 0).prod(axis=1)
-    return target.elements - held
+    held: Ints = np.maximum(np.minimum(stop, end) - start, 0).prod(axis=1)
+    if not target.uneven and not source.uneven:
+        return target.elements - held
+    needed: Ints = np.maximum(np.minimum(yours, end - parts(target) * yours), 0).prod(axis=1)
+    return needed - held
 
 
 @lru_cache(maxsize=262144)
-def least_elements(source: TensorLayout, target: TensorLayout) -> int:
+def least_elements(source: TensorLayout, target: TensorLayout, real: bool = False) -> int:
     """The bound, summed over the devices."""
-    return 0 if source == target else int(bound(source, target).sum())
+    return 0 if source == target else int(bound(source, target, real).sum())
 
 
 def least_table(sources: Sequence[TensorLayout], targets: Sequence[TensorLayout]) -> NDArray[np.float64]:
     """`least_elements` from each layout to each: sources x targets."""
+    if any(layout.uneven for layout in (*sources, *targets)):
+        return np.array([[least_elements(source, target) for target in targets] for source in sources], dtype=float)
     shapes = np.array([target.local_shape for target in targets], dtype=np.int64)[:, None]
     starts = np.stack([parts(target) for target in targets]) * shapes
     table = np.empty((len(sources), len(targets)))
@@ -201,7 +210,27 @@ def require_same(source: TensorLayout, target: TensorLayout) -> None:
         raise LayoutError(f"the source layout has {source.devices} devices, the target layout {target.devices}")
 
 
-def piece_of(layout: TensorLayout) -> Ints:
+@lru_cache(maxsize=65536)
+def sides(
+    shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...], real: bool = False
+) -> tuple[Ints, Ints, Ints]:
+    """For each dimension in `mine` and in `yours` parts: the lengths of a piece in each, and where both end.
+
+    These are the padded pieces, and a whole dimension ends where the other layout does. With `real`, all end where the
+    tensor does.
+    """
+    found = []
+    for size, n, m in zip(shape, mine, yours):
+        a, b = -(-size // n), -(-size // m)
+        ends = [length * count for length, count in ((a, n), (b, m)) if count > 1 and not real]
+        end = min(ends, default=size)
+        found.append((a if n > 1 else end, b if m > 1 else end, end))
+    columns = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    columns.setflags(write=False)
+    return columns[0], columns[1], columns[2]
+
+
+def piece_number(layout: TensorLayout) -> Ints:
     """The number of the piece that each device holds, row-major."""
     number = np.zeros(layout.devices, dtype=np.int64)
     for column, split in zip(parts(layout).T, layout.splits):
@@ -209,17 +238,22 @@ def piece_of(layout: TensorLayout) -> Ints:
     return number
 
 
-def cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
+def cells(
+    shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...], real: bool = False
+) -> tuple[Ints, Ints, Ints, Ints]:
     """The boxes in which source pieces and target pieces overlap; small results are cached."""
     small = prod(mine) * prod(yours) <= MAX_CELLS_CACHED
-    return (_remembered_cells if small else _new_cells)(shape, mine, yours)
+    return (_remembered_cells if small else _new_cells)(shape, mine, yours, real)
 
 
-def _new_cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
+def _new_cells(
+    shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...], real: bool
+) -> tuple[Ints, Ints, Ints, Ints]:
     """The boxes in which source pieces and target pieces overlap: both piece numbers, starts and stops."""
-    sides = [_meetings(*each) for each in zip(shape, mine, yours)]
-    grid = np.indices([len(side) for side in sides]).reshape(len(sides), -1)
-    chosen = [side[index] for side, index in zip(sides, grid)]
+    lengths = zip(mine, yours, *sides(shape, mine, yours, real))
+    meetings = [_meetings(*map(int, each)) for each in lengths]
+    grid = np.indices([len(each) for each in meetings]).reshape(len(meetings), -1)
+    chosen = [each[index] for each, index in zip(meetings, grid)]
     source = np.zeros(grid.shape[1], dtype=np.int64)
     target = np.zeros(grid.shape[1], dtype=np.int64)
     for box, n, m in zip(chosen, mine, yours):
@@ -232,11 +266,11 @@ def _new_cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, 
 _remembered_cells = lru_cache(maxsize=4096)(_new_cells)
 
 
-def _meetings(size: int, mine: int, yours: int) -> Ints:
-    """Overlaps of `size` in `mine` parts with the same in `yours`: rows of part, part, start, stop."""
-    edges = np.union1d(np.arange(mine) * (size // mine), np.arange(yours) * (size // yours)).astype(np.int64)
-    stops = np.append(edges[1:], size)
-    return np.stack([edges // (size // mine), edges // (size // yours), edges, stops], axis=1)
+def _meetings(mine: int, yours: int, a: int, b: int, end: int) -> Ints:
+    """Overlaps of `mine` parts of length `a` with `yours` of `b`, up to `end`: rows of part, part, start, stop."""
+    edges = np.union1d(np.arange(mine) * a, np.arange(yours) * b).astype(np.int64)
+    edges = edges[edges < end]
+    return np.stack([edges // a, edges // b, edges, np.append(edges[1:], end)], axis=1)
 
 
 def by_partner(mine: Ints, other: Ints, devices: int, what: Ints | None = None) -> list[dict[int, list[int]]]:

@@ -156,7 +156,7 @@ def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
         moved = sum(step.total for step in way) + least_elements(last, target)
         return moved, len(way) + (not same_placement(last, target))
 
-    way = min(reductions(source, source.partial), key=cost)
+    way = min(reductions(source, source.partial, source.uneven or target.uneven), key=cost)
     last = way[-1].target
     if cost(way)[0] > least_sum_elements(source, target):
         return (Step(SUM_EXCHANGE, source, target),)
@@ -165,7 +165,7 @@ def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
 
 def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -> int:
     """The bytes that `redistribute` moves, over all devices, without creating the plan."""
-    if target.partial:
+    if target.partial or (source.partial and (source.uneven or target.uneven)):
         return redistribute(source, target, itemsize).bytes
     return (least_sum_elements if source.partial else least_elements)(source, target) * require_itemsize(itemsize)
 

@@ -7,6 +7,7 @@ a gather, that is (g-1)/g S for reduce-scatter, all-gather and all-to-all, and t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,10 +16,10 @@ from math import prod
 import numpy as np
 
 from lib.layout.layouts.device_matrix import Ints
-from lib.layout.layouts.pieces import Pieces, check
+from lib.layout.layouts.pieces import Box, Pieces, check, padded
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, groups, parts
 
-from .exchange import Exchange, exchange, least_elements
+from .exchange import Exchange, exchange, least_elements, sides
 from .sum_exchange import SumExchange, least_sum_elements, sum_exchange
 
 REDUCING = ("reduce-scatter", "all-reduce")
@@ -61,8 +62,21 @@ class Step:
             return self._groups[device]
         return tuple(sorted({device, *self.exchange.receives[device]}))
 
+    def meeting(self, holder: int, receiver: int, of_receiver: bool = False) -> Box:
+        """What the piece of one device has in common with the new piece of another, in coordinates of the first one, or
+        of the new one. It may reach beyond that in a dimension where only the other one has padding.
+        """
+        box = []
+        lengths = zip(*(side.tolist() for side in sides(self.source.shape, self.source.splits, self.target.splits)))
+        for (mine, yours, end), i, j in zip(lengths, self.source.part(holder), self.target.part(receiver)):
+            start, stop = max(i * mine, j * yours), min((i + 1) * mine, (j + 1) * yours, end)
+            origin = j * yours if of_receiver else i * mine
+            box.append(slice(start - origin, stop - origin))
+        return tuple(box)
+
     def prepare(self) -> None:
         """Computes in advance the tables that devices look up during this step."""
+        _ = sides(self.source.shape, self.source.splits, self.target.splits)
         if self.name in REDUCING:
             _ = self._groups, parts(self.source), parts(self.target)
         elif self.name == SUM_EXCHANGE:
@@ -94,8 +108,9 @@ class Step:
             return least_elements(lifted(self.source), lifted(self.target))
         sizes = self.source.matrix.shape
         g = prod(sizes[axis] for axis in self.reduced)
-        once = (g - 1) * self.source.elements * (self.source.devices // g)
-        return 2 * once if self.name == "all-reduce" else once
+        if self.name == "all-reduce":
+            return 2 * (g - 1) * self.source.elements * (self.source.devices // g)
+        return (g - 1) * self.target.elements * self.source.devices
 
     def traffic(self) -> Ints:
         """Elements that each device (row) sends to each other (column); for a reduction, as its bytes are counted."""
@@ -138,8 +153,9 @@ class Step:
 
     def _shares(self) -> list[tuple[list[int], list[int]]]:
         """For each group that adds up, its devices and the number of elements that each of them sums."""
-        size, found = self.source.elements, []
+        found = []
         for group in groups(self.source, self.reduced):
+            size = self.source.elements if self.name == "all-reduce" else self.target.elements * len(group)
             cuts = [size * place // len(group) for place in range(len(group) + 1)]
             found.append((group, [stop - start for start, stop in pairwise(cuts)]))
         return found
@@ -151,9 +167,8 @@ class Step:
             for device in group[1:]:  # in device order, so that the sum never depends on the order of arrival
                 total = total + pieces[device]
             for device in group:
-                origin = [part.start for part in self.source.box(device)]
-                box = tuple(slice(s.start - o, s.stop - o) for s, o in zip(self.target.box(device), origin))
-                result[device] = np.ascontiguousarray(total[box])
+                kept = total[self.meeting(device, device)]
+                result[device] = np.ascontiguousarray(padded(kept, self.target.local_shape))
         return result
 
     def __str__(self) -> str:
@@ -167,10 +182,11 @@ def lifted(layout: TensorLayout) -> TensorLayout:
     return TensorLayout((layout.summands, *layout.shape), layout.matrix, (layout.partial, *layout.tensor_map))
 
 
-def reductions(source: TensorLayout, axes: Axes) -> list[tuple[Step, ...]]:
+def reductions(source: TensorLayout, axes: Axes, uneven: bool = False) -> list[tuple[Step, ...]]:
     """Every way to add up summands along `axes`: each axis is scattered over a dimension or reduced everywhere.
 
-    Scattered axes split their dimension further, at its fine end; all-reduces come last, when pieces are small.
+    Scattered axes split their dimension further, at its fine end; all-reduces come last, when pieces are small. Only if
+    `uneven`, a whole dimension is scattered in parts with padding.
     """
     ways = []
     dims = len(source.shape)
@@ -178,28 +194,39 @@ def reductions(source: TensorLayout, axes: Axes) -> list[tuple[Step, ...]]:
         # The digits of the number, one per axis: a dimension, or `dims` for an all-reduce.
         choice = [number // (dims + 1) ** i % (dims + 1) for i in range(len(axes))]
         chosen = [tuple(axis for axis, digit in zip(axes, choice) if digit == dim) for dim in range(dims + 1)]
-        way = _reduction(source, chosen[:dims], chosen[dims])
+        way = _reduction(source, chosen[:dims], chosen[dims], uneven)
         if way is not None:
             ways.append(way)
     return ways
 
 
-def _reduction(source: TensorLayout, scattered: list[Axes], reduced: Axes) -> tuple[Step, ...] | None:
-    """Reduce-scatters over the axes given for each dimension, then an all-reduce; None if a piece is too small."""
+def _reduction(source: TensorLayout, scattered: list[Axes], reduced: Axes, uneven: bool) -> tuple[Step, ...] | None:
+    """Reduce-scatters over the axes given for each dimension, then an all-reduce; None if a piece cannot be divided."""
     steps: list[Step] = []
     at = source
     for dim, mine in enumerate(scattered):
         if not mine:
             continue
-        if at.local_shape[dim] % prod(source.matrix.shape[axis] for axis in mine):
+        after = with_axes(at, {dim: at.tensor_map[dim] + mine}, _without(at.partial, mine))
+        if not (divides(at, after, dim) or (uneven and at.splits[dim] == 1)):
             return None
-        split = tuple(old + mine if d == dim else old for d, old in enumerate(at.tensor_map))
-        steps.append(Step("reduce-scatter", at, TensorLayout(at.shape, at.matrix, split, _without(at.partial, mine))))
-        at = steps[-1].target
+        steps.append(Step("reduce-scatter", at, after))
+        at = after
     if reduced:
         left = _without(at.partial, reduced)
         steps.append(Step("all-reduce", at, TensorLayout(at.shape, at.matrix, at.tensor_map, left)))
     return tuple(steps)
+
+
+def divides(coarse: TensorLayout, fine: TensorLayout, dim: int) -> bool:
+    """True if the pieces of one layout are cut into equal pieces of the other along a dimension, padding included."""
+    return fine.padded_shape[dim] == coarse.padded_shape[dim] and fine.splits[dim] % coarse.splits[dim] == 0
+
+
+def with_axes(layout: TensorLayout, changes: Mapping[int, Axes], partial: Axes | None = None) -> TensorLayout:
+    """A layout with some dimensions split over other axes, and perhaps other partial axes."""
+    tensor_map = tuple(changes.get(dim, axes) for dim, axes in enumerate(layout.tensor_map))
+    return TensorLayout(layout.shape, layout.matrix, tensor_map, layout.partial if partial is None else partial)
 
 
 def _without(axes: Axes, gone: Axes) -> Axes:

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.layout.layouts.device_matrix import Ints
-from lib.layout.layouts.pieces import Array, Pieces, check
+from lib.layout.layouts.pieces import Array, Pieces, check, elements_of, new_piece, put_elements
 from lib.layout.layouts.tensor_layout import TensorLayout, groups, parts
 
-from .exchange import by_partner, cells, piece_of, require_same, within
+from .exchange import by_partner, cells, piece_number, require_same, within
 
 Bools = NDArray[np.bool_]
 
@@ -117,7 +117,7 @@ class SumExchange:
     def take(self, share: int, device: int, piece: Array) -> Array:
         """A device's summand of a share, flat."""
         box = within(self.starts[share], self.stops[share], self.origins[0][device])
-        return piece[box].ravel()[self.lo[share] : self.hi[share]]
+        return elements_of(piece, box, self.lo[share], self.hi[share])
 
     def add(self, share: int, summands: dict[int, Array]) -> Array:
         """The sum of a share, always in the order of its group, so that it never depends on the order of arrival."""
@@ -129,16 +129,13 @@ class SumExchange:
 
     def put(self, share: int, device: int, result: Array, total: Array) -> None:
         """Writes the sum of a share into a device's new piece."""
-        given = result[within(self.starts[share], self.stops[share], self.origins[1][device])]
-        if total.size == given.size:
-            given[...] = total.reshape(given.shape)
-        else:
-            given.flat[self.lo[share] : self.hi[share]] = total
+        box = within(self.starts[share], self.stops[share], self.origins[1][device])
+        put_elements(result, box, self.lo[share], self.hi[share], total)
 
     def run(self, pieces: Pieces) -> Pieces:
         """The target's pieces, assembled from the source's summands."""
         check(pieces, self.source)
-        result = {d: np.empty(self.target.local_shape, dtype=piece.dtype) for d, piece in pieces.items()}
+        result = {d: new_piece(self.target, piece.dtype) for d, piece in pieces.items()}
         for share, (group, wanted) in enumerate(zip(self.group.tolist(), self.wanted.tolist())):
             total = self.add(share, {device: self.take(share, device, pieces[device]) for device in group})
             for device in wanted:
@@ -164,19 +161,20 @@ def sum_exchange(source: TensorLayout, target: TensorLayout) -> SumExchange:
 
 
 @lru_cache(maxsize=262144)
-def least_sum_elements(source: TensorLayout, target: TensorLayout) -> int:
-    """The fewest elements that complete the sums of `source` in the layout `target`, over all devices."""
-    _, wanted, both, starts, stops = _boxes(source, target)
+def least_sum_elements(source: TensorLayout, target: TensorLayout, real: bool = False) -> int:
+    """The fewest elements that complete the sums of `source` in the layout `target`, over all devices; with `real`,
+    without padding."""
+    _, wanted, both, starts, stops = _boxes(source, target, real)
     volume = (stops - starts).prod(axis=1)
     none_holds = ~both.any(axis=1)
     return int((volume * (source.summands + wanted.shape[1] - 2 + none_holds)).sum())
 
 
-def _boxes(source: TensorLayout, target: TensorLayout) -> tuple[Ints, Ints, Bools, Ints, Ints]:
+def _boxes(source: TensorLayout, target: TensorLayout, real: bool = False) -> tuple[Ints, Ints, Bools, Ints, Ints]:
     """Every overlap of a source and a target piece: its holders, who wants it, which holders want it, its box."""
     require_same(source, target)
-    from_part, to_part, starts, stops = cells(source.shape, source.splits, target.splits)
-    mine, yours = piece_of(source), piece_of(target)
+    from_part, to_part, starts, stops = cells(source.shape, source.splits, target.splits, real)
+    mine, yours = piece_number(source), piece_number(target)
     holders = np.argsort(mine, kind="stable").reshape(prod(source.splits), -1)[from_part]
     wanted = np.argsort(yours, kind="stable").reshape(prod(target.splits), -1)[to_part]
     return holders, wanted, yours[holders] == to_part[:, None], starts, stops

@@ -39,8 +39,10 @@ class LayoutPuzzle(Puzzle):
     credit: str = CREDIT
 
     def graph(self) -> Graph:
-        """A new graph, with the given operators configured."""
+        """A new graph, with the given operators configured. Dimensions are split into equal parts only, as the bounds
+        are of such plans, unless the graph itself is `uneven`."""
         graph = self.build()
+        graph.uneven = bool(graph.uneven)
         for name, strategy in self.given.items():
             graph.shard(name, strategy)
         return graph

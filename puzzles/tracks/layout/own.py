@@ -10,7 +10,7 @@ from puzzles.catalog.layout.puzzle import LayoutPuzzle
 def read_puzzle(slug: str, fields: Fields) -> LayoutPuzzle:
     targets = fields.table("targets", {"bytes": NO_LIMIT, "memory": NO_LIMIT})
     moved = targets.number("bytes", least=0)
-    data = fields.table("graph").rest()
+    data = {"uneven": False, **fields.table("graph").rest()}
     graph = graph_from_data(data)
     puzzle = LayoutPuzzle(
         slug=slug,

@@ -57,6 +57,22 @@ def test_what_unused_devices_and_parts_of_axes_would_save(puzzle: LayoutPuzzle):
     assert puzzle.least is None or puzzle.least < puzzle.best
 
 
+@pytest.mark.sampled(3)
+@every_puzzle
+def test_dimensions_are_split_into_equal_parts_and_others_would_save_nothing(puzzle: LayoutPuzzle):
+    assert puzzle.graph().uneven is False
+    graph = puzzle.build() if puzzle.may_change else puzzle.graph()
+    graph.uneven = True
+    assert plan(graph, memory_cap=puzzle.memory_cap).bytes == puzzle.best
+
+
+def test_an_uneven_strategy_of_a_player_is_refused(tmp_path):
+    mine = "def attention(graph):\n    graph.shard('q', ((8, 1, 1), (1, 1)))\n"
+    verdict = verdict_on(tmp_path, "attention", mine)
+    assert verdict.status == "failed"
+    assert "dimension 0 of 'x', of size 4, cannot be split into 8 equal parts; pad it to 8" in verdict.message
+
+
 def test_a_pass_says_what_was_left_out(tmp_path):
     def said(slug: str, stars: int) -> str:
         return TRACKS["layout"].record(LAYOUT_PUZZLES[slug], {}, stars)

@@ -40,6 +40,41 @@ def mismatches(on: str) -> None:
     assert "same collective calls" in text
 
 
+def mismatches_of_groups_that_have_met(on: str) -> None:
+    """They are named at once too, whichever of the devices comes first."""
+
+    def does(me: Any, order: tuple[int, ...]) -> None:
+        half = [0, 1] if me.device_id < 2 else [2, 3]
+        for group in (None, half, half[::-1], None):
+            me.barrier(group)
+            me.all_reduce(np.ones(2), group=group)
+        sum(range(300_000 * order.index(int(me.device_id))))
+        if me.device_id % 2:
+            me.all_gather(np.ones(2))
+        else:
+            me.all_reduce(np.ones(2), group=half)
+
+    for order in ((0, 1, 2, 3), (3, 2, 1, 0)):
+        text = refused(on, lambda me, _, order=order: does(me, order))
+        assert text.startswith("MismatchError: device "), text
+
+
+def late_devices_of_several_groups(on: str) -> None:
+    """They are awaited for longer than it takes to tell that they are."""
+
+    def does(me: Any, _: Any) -> list[float]:
+        device, sums = int(me.device_id), []
+        for turn in range(4):
+            if device == turn:
+                sum(range(2_000_000))
+            for group in (None, [0, 1] if device < 2 else [3, 2], [0, 3] if device in (0, 3) else [1, 2]):
+                sums.append(float(me.all_reduce(np.ones(1) * device, group=group)[0]))
+        return sums
+
+    halves = {0: (1.0, 3.0), 1: (1.0, 3.0), 2: (5.0, 3.0), 3: (5.0, 3.0)}
+    assert on_each(on, does) == [[6.0, *halves[device]] * 4 for device in range(N)]
+
+
 def deadlocks(on: str) -> None:
     text = refused(on, lambda me, _: me.receive((me.device_id + 1) % N))
     assert text.startswith("DeadlockError: nobody can move: "), text
@@ -137,6 +172,8 @@ def _communicators_but(spare: int) -> list[Any]:
 
 BODIES = (
     mismatches,
+    mismatches_of_groups_that_have_met,
+    late_devices_of_several_groups,
     deadlocks,
     calls_of_another_thread,
     a_raise_ends_all,

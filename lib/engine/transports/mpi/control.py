@@ -1,9 +1,10 @@
 """MPI control channel: completion, failure propagation, deadlock detection.
 
-A device that waits polls, and regularly reads its control messages. If one device has failed, all stop waiting. After
-some seconds without progress, a device asks all others what they are doing (a two-round probe, as in distributed
-termination detection). If all answer in two consecutive rounds that they wait, and none has made progress in between,
-that is a deadlock. A blocking MPI call could not do any of this.
+A device that waits polls, and regularly reads its control messages. If one device has failed, all stop waiting. A
+device that waits for a group for a while tells its members, so that two that wait for each other in different groups
+know it at once. After some seconds without progress, a device asks all others what they are doing (a two-round probe,
+as in distributed termination detection). If all answer in two consecutive rounds that they wait, and none has made
+progress in between, that is a deadlock. A blocking MPI call could not do any of this.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from lib.engine.call import CollectiveCall, require_same_call
 from lib.engine.transports.deadlock_text import RETURNED, current_player_line, deadlock_text, waiting_text
 from lib.errors import DeadlockError
 
@@ -27,6 +29,9 @@ POLLS_PER_CHECK = 64
 ANSWER_SECONDS = 0.25
 """Seconds within which a waiting device answers a question."""
 
+TELL_SECONDS = 0.05
+"""Seconds after which a device tells the members of a group that it waits for them."""
+
 GRACE_SECONDS = 0.8
 """Seconds that all devices wait, after one has failed, for the others to end too."""
 
@@ -36,8 +41,8 @@ class PeerFailedError(BaseException):
 
 
 class ControlChannel:
-    """This process's end of a communicator for control messages only: "ended" and "stream" report to all, "ask" and
-    "answer" look for a deadlock."""
+    """This process's end of a communicator for control messages only: "ended" and "stream" report to all, "waits" tells
+    a group, "ask" and "answer" look for a deadlock."""
 
     def __init__(self, patience: float, tags: RunTags) -> None:
         self.world = tags.control
@@ -55,6 +60,8 @@ class ControlChannel:
         self.gave_up = False
         """A device did not end in time after another one had failed."""
         self._failed_at = 0.0
+        self.meetings: Callable[[], dict[tuple[int, ...], int]] = dict
+        """How many meetings of each group this device has come to."""
         self.progress = 0
         """How often something that this device waited for has come."""
         self._waits_in: object = None
@@ -70,9 +77,11 @@ class ControlChannel:
         Raises:
             PeerFailedError: another device has failed.
             DeadlockError: no device can continue.
+            MismatchError: another device waits for this one in another group.
         """
         polls = 0
         since = 0.0
+        to_tell = what if isinstance(what, CollectiveCall) else None
         while not test():
             polls += 1
             os.sched_yield()  # there may be more devices than cores
@@ -80,6 +89,9 @@ class ControlChannel:
                 since = since or perf_counter()
                 self._waits_in = what
                 self.receive_news(what)
+                if to_tell is not None and perf_counter() - since > TELL_SECONDS:
+                    self._tell(to_tell)
+                    to_tell = None
                 since = self._check_deadlock(since)
         self.progress += 1
         self._asked_at, self._previous_answers = 0.0, None
@@ -89,6 +101,7 @@ class ControlChannel:
 
         Raises:
             PeerFailedError: another device has failed.
+            MismatchError: another device waits for this one in another group.
         """
         status = MPI.Status()
         while self.world.Iprobe(MPI.ANY_SOURCE, self.tag, status):
@@ -100,6 +113,8 @@ class ControlChannel:
             elif kind == "stream":
                 call_number, report = content
                 self.reports_of(call_number).append((source, report))
+            elif kind == "waits" and isinstance(what, CollectiveCall):
+                self._refuse_crossed_groups(what, source, *content)
             elif kind == "ask" and what is not None:
                 self._send(source, ("answer", content[0], self._state_text(what), self.progress))
             elif kind == "answer" and content[0] == self._question:
@@ -107,6 +122,22 @@ class ControlChannel:
         now = self.ended.get(self.call_number, {})
         if not self.has_ended and any(outcome[0] == "failed" for outcome in now.values()):
             raise PeerFailedError
+
+    def _tell(self, call: CollectiveCall) -> None:
+        for member in call.group:
+            if member != self.device:
+                self._send(member, ("waits", tuple(call), self.meetings()))
+
+    def _refuse_crossed_groups(
+        self, mine: CollectiveCall, other: int, called: tuple[Any, ...], met: dict[tuple[int, ...], int]
+    ) -> None:
+        """Refuses to wait for a device that waits for this one in another group, if neither has come to the meeting of
+        the other's: neither could ever continue."""
+        theirs, here = CollectiveCall(*called), self.meetings()
+        crossed = theirs.group != mine.group and other in mine.group and self.device in theirs.group
+        came = met.get(mine.group, 0) >= here.get(mine.group, 0) or here.get(theirs.group, 0) >= met[theirs.group]
+        if crossed and not came:
+            require_same_call((mine, theirs), (self.device, other))
 
     def reports_of(self, call_number: int) -> deque[tuple[int, Any]]:
         """What devices have reported of their streams in the call of this number, and nobody has read: (from, what)."""

@@ -32,6 +32,8 @@ class Meeting(Protocol):
     """By turn: a row for each member, in the group's order."""
     turn: int
     """Which table the next meeting uses."""
+    number: int
+    """How often this device has come."""
 
     def meet(self, handshake: Handshake, clock: int, control: ControlChannel) -> None:
         """Synchronizes the group; afterwards the rows of all members are in the table of the handshake.
@@ -53,7 +55,7 @@ class MessageMeeting:
         self.index = group.index(comm.rank)
         rows = zeros((len(group), row_bytes(comm.size)), np.uint8)
         self.tables = [rows]
-        self.turn = 0
+        self.turn = self.number = 0
         others = [(i, member) for i, member in enumerate(group) if i != self.index]
         self._requests = [comm.Recv_init([rows[i], MPI.BYTE], member, tag) for i, member in others]
         self._requests += [comm.Send_init([rows[self.index], MPI.BYTE], member, tag) for _, member in others]
@@ -73,6 +75,7 @@ class MessageMeeting:
             handshake.write_call()
             self._written = handshake
         handshake.write_clock(clock)
+        self.number += 1
         requests = self._requests
         Startall(requests)
         if Testall(requests):
@@ -100,6 +103,7 @@ class SharedMeeting:
     def __init__(self, host: HostMemory, group: tuple[int, ...], index: int, like: Array, place: int) -> None:
         self.index = index
         self.turn = 0
+        self.number = 1  # the group has met before, by messages
         self._host, self._sync = host, host.sync
         self._place = place if index == 0 else NOWHERE
         self._nbytes = tables_bytes(like)
@@ -108,7 +112,6 @@ class SharedMeeting:
         self.tables = [half[: like.size].reshape(like.shape) for half in halves]
         self._numbers = [half[like.size :].data.cast("q")[: len(group)] for half in halves]
         """By turn: how often each member has met."""
-        self._number = 0
         self._written: list[Handshake | None] = [None, None]
 
     def meet(self, handshake: Handshake, clock: int, control: ControlChannel) -> None:
@@ -117,11 +120,11 @@ class SharedMeeting:
             handshake.write_call()
             self._written[turn] = handshake
         handshake.write_clock(clock)
-        self._number += 1
+        self.number += 1
         self.turn = 1 - turn
-        numbers, all_here = self._numbers[turn], pack("q", self._number) * len(self.tables[0])
+        numbers, all_here = self._numbers[turn], pack("q", self.number) * len(self.tables[0])
         self._sync()
-        numbers[self.index] = self._number
+        numbers[self.index] = self.number
         if numbers.tobytes() == all_here:
             control.progress += 1
         else:

@@ -57,6 +57,7 @@ class MpiPort:
         """By group."""
         self._prepared: dict[CollectiveCall, tuple[Meeting, list[Handshake]]] = {}
         """Of repeated calls: the group's meeting, and the handshake in each of its tables."""
+        control.meetings = lambda: {group: meeting.number for group, meeting in self._meetings.items()}
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
         if self.thread != get_ident():
