@@ -9,6 +9,7 @@ that would take too long ends; then `Found.at_least` is what is proven.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
@@ -32,7 +33,7 @@ WEIGHT_STEPS = 40
 """Steps of the weights in the search for the least peak."""
 PRICE_ENTRIES = 300_000_000
 """Entries of tables that all of these steps together may have."""
-RETREATS = 2
+RETREATS = 4
 """How often the range of costs is made narrower where there are too many plans to compare."""
 PATIENCE = 6
 """Subgradient steps without a better bound, after which they become shorter."""
@@ -88,16 +89,18 @@ class PeakSearch:
         if self._judge(free.best()):
             return self._found(free.value)
         prices, lower = self._set_prices(free.value)
+        possible = True
         if self.best.plan is None:
-            self._weigh()
-        at_least = self._search(prices, lower)
+            with suppress(TooManyPlans):
+                possible = self._any(self._weigh()[1])
+            self.counted.clear()  # cheap plans may need less
+        at_least = self._search(prices, lower) if possible else np.inf
         if self.best.plan is None:
             search = PeakSearch(self.problem, self.peak, None)
             search.best = replace(self.best)
             bound, proven = search.least_peak()
-            least = search.best.least
-            fits = least is not None and least.peak <= self.peak
-            if not fits or (self.memory_cap is not None and least.memory > self.memory_cap):
+            least, memory = search.best.least, self.memory_cap
+            if least is None or least.peak > self.peak or (memory is not None and least.memory > memory):
                 raise LayoutError(self._refusal(at_least == np.inf, least, bound, proven))
             self.best.plan, self.best.cost = least, search.best.least_cost  # no cheaper one was found
         return self._found(at_least)
@@ -144,7 +147,7 @@ class PeakSearch:
                 if self._within(priced, through, prices, target + 1e-6 * self.step) is not None:
                     return self.best.cost
             except TooManyPlans:
-                if not retreats or target == lower:
+                if not retreats or target == lower or self.best.plan is None:
                     return lower
                 gap, growth, retreats = self._rounded((target - lower) / 4), 1.0, retreats - 1
             else:
@@ -251,6 +254,8 @@ class PeakSearch:
 
     def _refusal(self, impossible: bool, least: GraphPlan | None, bound: float, proven: bool) -> str:
         """No plan meets the caps, or none was found: why, and the least peak that was found or is possible."""
+        if impossible and self.memory_cap is None:
+            bound = max(bound, self.peak + 1)
         both = "" if self.memory_cap is None else f" and keeps at most {self.memory_cap:,}"
         what = f"no plan that holds at most {self.peak:,} bytes on each device at any time{both} "
         moment, held = self._least_of_moments()
