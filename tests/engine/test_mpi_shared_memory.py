@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,14 @@ import pytest
 from lib.engine.transports.mpi import shared_blocks
 from lib.engine.transports.mpi.headers import CLOCK, HEADER_BYTES
 from lib.engine.transports.mpi.ring import RING_BYTES, SLOTS, Ring
-from lib.engine.transports.mpi.shared_blocks import MAX_BLOCKS, MIN_BYTES, OpenedBlocks, OwnBlocks, can_be_opened
+from lib.engine.transports.mpi.shared_blocks import (
+    MAX_BLOCKS,
+    MIN_BYTES,
+    OpenedBlocks,
+    OwnBlocks,
+    can_be_opened,
+    open_to_others,
+)
 from lib.engine.transports.mpi.shared_memory import CACHE_LINE, NOWHERE, HostMemory
 
 
@@ -83,7 +91,7 @@ def test_a_full_ring_takes_no_more_until_a_message_has_been_read() -> None:
     writer, reader = both_ends()
     small = np.ones(3)
     assert written(writer, range(1, SLOTS + 2), small) == [True] * SLOTS + [False]
-    writer.send_elsewhere(SLOTS + 1)
+    writer.announce_elsewhere(SLOTS + 1)
     read(reader, 1)
     assert writer.write(SLOTS + 2, small, 0)
     for i in range(2, SLOTS + 1):
@@ -163,17 +171,56 @@ def test_there_are_blocks_for_so_many_arrays_and_bytes_at_a_time(own: OwnBlocks,
     held = [sent(own, opened, np.full(3, i)) for i in range(MAX_BLOCKS)]
     assert own.take(24) is None
     assert [int(array[0]) for array in held] == list(range(MAX_BLOCKS))
+    other = OwnBlocks()
+    assert other.take(24) is None  # the limits are those of the process
     del held[5]
     gc.collect()
     assert sent(own, opened, np.zeros(MIN_BYTES, np.uint8)).size == MIN_BYTES
-    small = OwnBlocks()
+    own.close()
+    assert len(held) == MAX_BLOCKS - 1
     monkeypatch.setattr(shared_blocks, "MAX_BYTES", 4 * MIN_BYTES)
-    assert small.take(5 * MIN_BYTES) is None
-    first = small.take(2 * MIN_BYTES + 1)
-    assert first is not None
-    first.lend((3,), np.dtype("int8"))
-    assert small.take(1) is None
-    small.close()
+    assert other.take(5 * MIN_BYTES) is None
+    large = sent(other, opened, np.zeros(3 * MIN_BYTES, np.uint8))
+    assert other.take(1) is None
+    del large
+    gc.collect()
+    assert [sent(other, opened, np.full(1, i)).tolist() for i in range(2)] == [[0], [1]]  # in place of the large one
+    other.close()
+    assert OwnBlocks.count == OwnBlocks.bytes == 0
+
+
+@needs_files
+def test_a_system_without_files_left_has_no_blocks(own: OwnBlocks, monkeypatch: Any) -> None:
+    def none_left(*_: Any) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", none_left)
+    assert own.take(8) is None
+    monkeypatch.undo()
+    block = own.take(8)
+    assert block is not None
+    monkeypatch.setattr(shared_blocks, "mmap", none_left)
+    files = os.listdir("/proc/self/fd")
+    assert own.take(1 << 20) is None
+    assert os.listdir("/proc/self/fd") == files
+
+
+@needs_files
+def test_a_file_that_took_the_number_of_a_block_is_not_touched(tmp_path: Path) -> None:
+    own, opened = OwnBlocks(), OpenedBlocks(os.getpid())
+    block = own.take(8)
+    assert block is not None
+    own.close()
+    (tmp_path / "own.txt").write_bytes(b"x" * 100_000)
+    with (tmp_path / "own.txt").open("r+b") as another:
+        if another.fileno() != block.file:
+            os.dup2(another.fileno(), block.file)
+        with pytest.raises(FileNotFoundError, match=f"process {os.getpid()} has closed array-{block.number}"):
+            opened.array(block.number, block.file, block.size, (3,), np.dtype("int8"))
+        assert not can_be_opened(os.getpid(), block.file, b"content")
+        if another.fileno() != block.file:
+            os.close(block.file)
+    assert (tmp_path / "own.txt").read_bytes() == b"x" * 100_000
 
 
 @needs_files
@@ -191,15 +238,17 @@ def test_arrays_outlive_the_run_that_sent_them_and_new_blocks_replace_its_own() 
     assert np.array_equal(got, array)
     assert np.array_equal(later, array + 1)
     second.close()
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(FileNotFoundError):
         OpenedBlocks(os.getpid()).array(0, file.file, 64, (1,), array.dtype)
 
 
 @needs_files
 def test_processes_find_out_whether_they_can_open_each_others_files() -> None:
-    file = os.memfd_create("test")
-    os.write(file, bytes(shared_blocks.PAGE) + b"content")
+    file = open_to_others(b"content")
+    assert file is not None
     assert can_be_opened(os.getpid(), file, b"content")
-    assert not can_be_opened(os.getpid(), file, b"another")  # the number of a process in another container
+    assert not can_be_opened(os.getpid(), file, b"another")  # of a process of the same number in another container
+    assert not can_be_opened(os.getpid(), file, bytes(10_000))
+    assert not can_be_opened(os.getpid(), None, b"content")
     os.close(file)
     assert not can_be_opened(os.getpid(), file, b"content")

@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from threading import RLock
 from typing import Any
@@ -49,7 +49,9 @@ class ReusedMemory:
         if nbytes < MIN_BYTES:
             return empty(shape, dtype)
         block = self._take(nbytes)
-        return asarray(_Lease(self, empty(nbytes, np.uint8) if block is None else block, shape, dtype))
+        if block is None:
+            block = empty(nbytes, np.uint8)
+        return asarray(Lease(block.__array_interface__["data"], shape, dtype, partial(self.give_back, block)))
 
     def _take(self, nbytes: int) -> Array | None:
         with self._lock:
@@ -161,15 +163,15 @@ def _processors() -> int:
     return min(here, int(allowed)) if allowed.isdigit() else here
 
 
-class _Lease:
-    """Lends a block to one array, whose base it is, and gives it back afterwards."""
+class Lease:
+    """Lends memory to one array, whose base it is, and frees it afterwards. What `free` refers to stays alive."""
 
-    __slots__ = ("__array_interface__", "block", "memory")
+    __slots__ = ("__array_interface__", "free")
 
-    def __init__(self, memory: ReusedMemory, block: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.memory, self.block = memory, block
-        address = block.__array_interface__["data"]
+    def __init__(self, address: Any, shape: tuple[int, ...], dtype: np.dtype[Any], free: Callable[[], object]) -> None:
+        """`address`: as in an array interface, a pointer and whether it is read-only."""
+        self.free = free
         self.__array_interface__ = {"version": 3, "shape": shape, "typestr": dtype.str, "data": address}
 
     def __del__(self) -> None:
-        self.memory.give_back(self.block)
+        self.free()

@@ -2,9 +2,9 @@
 
 A device that waits polls, and regularly reads its control messages. If one device has failed, all stop waiting. A
 device that waits for a group for a while tells its members, so that two that wait for each other in different groups
-know it at once. After some seconds without progress, a device asks all others what they are doing (a two-round probe,
-as in distributed termination detection). If all answer in two consecutive rounds that they wait, and none has made
-progress in between, that is a deadlock. A blocking MPI call could not do any of this.
+learn of it within a tenth of a second. After some seconds without progress, a device asks all others what they are
+doing (a two-round probe, as in distributed termination detection). If all answer in two consecutive rounds that they
+wait, and none has made progress in between, that is a deadlock. A blocking MPI call could not do any of this.
 """
 
 from __future__ import annotations
@@ -131,13 +131,14 @@ class ControlChannel:
     def _refuse_crossed_groups(
         self, mine: CollectiveCall, other: int, called: tuple[Any, ...], met: dict[tuple[int, ...], int]
     ) -> None:
-        """Refuses to wait for a device that waits for this one in another group, if neither has come to the meeting of
-        the other's: neither could ever continue."""
+        """Refuses to wait for a device that waits for this one in another group, if neither has joined the meeting that
+        the other waits in: neither could ever continue."""
         theirs, here = CollectiveCall(*called), self.meetings()
         crossed = theirs.group != mine.group and other in mine.group and self.device in theirs.group
-        came = met.get(mine.group, 0) >= here.get(mine.group, 0) or here.get(theirs.group, 0) >= met[theirs.group]
-        if crossed and not came:
-            require_same_call((mine, theirs), (self.device, other))
+        joined = here.get(theirs.group, 0) >= met[theirs.group], met.get(mine.group, 0) >= here[mine.group]
+        if crossed and not any(joined):
+            calls = {self.device: mine, other: theirs}
+            require_same_call([calls[device] for device in sorted(calls)], sorted(calls))
 
     def reports_of(self, call_number: int) -> deque[tuple[int, Any]]:
         """What devices have reported of their streams in the call of this number, and nobody has read: (from, what)."""

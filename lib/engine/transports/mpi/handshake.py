@@ -33,7 +33,8 @@ PLACE_BYTES = 8
 
 def row_bytes(size: int) -> int:
     """Bytes of every row among `size` devices: enough to name a group of all devices, and one count per device. A
-    multiple of a cache line, so that the arrays in all rows of a table are aligned, and no two members write to one."""
+    multiple of a cache line, so that the arrays in all rows of a table are aligned, and no two members write to
+    the same cache line."""
     return -(-(CALL_BYTES + 12 * size + PLACE_BYTES) // 64) * 64
 
 

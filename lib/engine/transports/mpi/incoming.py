@@ -110,7 +110,7 @@ class Incoming:
         block = (header.words[BLOCK], header.words[FILE], header.words[SIZE])
         try:
             return self._blocks.array(*block, form.shape, form.dtype)
-        except OSError as why:
+        except FileNotFoundError as why:
             raise PeerFailedError from why
 
     def free(self) -> None:

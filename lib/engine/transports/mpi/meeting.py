@@ -33,7 +33,7 @@ class Meeting(Protocol):
     turn: int
     """Which table the next meeting uses."""
     number: int
-    """How often this device has come."""
+    """How many meetings this device has joined."""
 
     def meet(self, handshake: Handshake, clock: int, control: ControlChannel) -> None:
         """Synchronizes the group; afterwards the rows of all members are in the table of the handshake.
@@ -62,13 +62,19 @@ class MessageMeeting:
         self._written: Handshake | None = None
         """The handshake whose call is in this device's row."""
         self._places = rows[:, -PLACE_BYTES:].view(np.int64)
-        self._places[self.index] = NOWHERE
+        self._host, self._lent = host, NOWHERE
         if self.index == 0 and host.sees(group):
-            self._places[0] = host.lend(tables_bytes(rows))
+            self._lent = host.lend(tables_bytes(rows))
+        self._places[self.index] = self._lent
 
     def place(self) -> int:
         """The place for the group's tables in the memory of its first member, after the first meeting."""
         return int(self._places[0, 0])
+
+    def take_place(self) -> int:
+        """The same, for tables that will give it back."""
+        self._lent = NOWHERE
+        return self.place()
 
     def meet(self, handshake: Handshake, clock: int, control: ControlChannel) -> None:
         if handshake is not self._written:
@@ -86,11 +92,14 @@ class MessageMeeting:
         except BaseException:
             for request in requests:
                 request.Cancel()
+            self.number -= 1
             raise
 
     def free(self, ended_well: bool) -> None:
         for request in self._requests:
             request.Free()
+        if ended_well:
+            self._host.give_back(self._lent, tables_bytes(self.tables[0]))
 
 
 class SharedMeeting:
@@ -128,7 +137,13 @@ class SharedMeeting:
         if numbers.tobytes() == all_here:
             control.progress += 1
         else:
-            control.wait(lambda: numbers.tobytes() == all_here, handshake.call)
+            try:
+                control.wait(lambda: numbers.tobytes() == all_here, handshake.call)
+            except BaseException:  # a device that goes on has not joined this meeting
+                numbers[self.index] = 0
+                self.number -= 1
+                self.turn = turn
+                raise
         self._sync()
 
     def free(self, ended_well: bool) -> None:

@@ -30,7 +30,7 @@ Wait = Callable[[Callable[[], Any], str], None]
 
 
 def poll(test: Callable[[], Any], _: str = "") -> None:
-    """Waits for what is on its way."""
+    """Polls until `test` is true; for what is already on its way."""
     while not test():
         os.sched_yield()
 
@@ -73,14 +73,15 @@ class Messages:
         incoming = self._incoming.get(source)
         return 0 if incoming is None else incoming.received
 
-    def send(self, to: int, arr: Array, clock: int) -> None:
-        """Sends an array, which the caller may change afterwards."""
+    def send(self, to: int, arr: Array, clock: int, until_received: bool = False) -> None:
+        """Sends an array, which the caller may change afterwards. `until_received`: it counts in `unreceived` until
+        then."""
         number = self.sent[to] = self.sent[to] + 1
         block = self._copied_to_block(to, arr) if arr.nbytes > HEADER_BYTES else None
-        ring = self._rings.get(to)
+        ring = None if until_received else self._rings.get(to)
         header = None if ring is None else ring.write(number, arr, clock, block)
         if header is None:
-            header = self._send_header(to, arr, clock, block)
+            header = self._send_header(to, arr, clock, block, until_received)
         if header.content is None and block is None:
             self._send_body(to, self.memory.copy(arr))
 
@@ -97,14 +98,6 @@ class Messages:
         if self._send_header(to, arr, 0).content is None:
             self._send_body(to, ascontiguousarray(arr))
 
-    def send_counted(self, to: int, arr: Array, clock: int) -> None:
-        """Sends an array, which the caller may change afterwards; it counts in `unreceived` until it is received."""
-        self.sent[to] += 1
-        block = self._copied_to_block(to, arr) if arr.nbytes > HEADER_BYTES else None
-        header = self._send_header(to, arr, clock, block, until_received=True)
-        if header.content is None and block is None:
-            self._send_body(to, self.memory.copy(arr))
-
     def _send_header(
         self, to: int, arr: Array, clock: int, block: Block | None = None, until_received: bool = False
     ) -> Header:
@@ -112,7 +105,7 @@ class Messages:
         if to not in self._places:
             self._open_ring(to)
         elif to in self._rings:
-            self._rings[to].send_elsewhere(self.sent[to])
+            self._rings[to].announce_elsewhere(self.sent[to])
         free = (self._free_until_received if until_received else self._free)[to]
         if not free and self._busy:
             self.unreceived()
@@ -140,7 +133,7 @@ class Messages:
         self._bodies.append((self.comm.Isend([as_bytes(array), MPI.BYTE], to, self.tag + 1), array))
 
     def unreceived(self) -> int:
-        """Messages of `send_counted` that have not been received, and headers of others that have not left."""
+        """Messages sent with `until_received` that have not been received, and headers of others that have not left."""
         if self._busy:
             busy, self._busy = self._busy, []
             for slot in busy:

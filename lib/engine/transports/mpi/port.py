@@ -28,7 +28,7 @@ from .large_arrays import LARGE_COLLECTIVES
 from .meeting import Meeting, MessageMeeting, SharedMeeting
 from .messages import Messages
 from .run_tags import RunTags, group_communicator
-from .shared_memory import NOWHERE
+from .shared_memory import NOWHERE, HostMemory
 
 MAX_PREPARED = 1024
 """Number of calls that are kept prepared for the next time that they are made."""
@@ -44,8 +44,8 @@ class MpiPort:
         self.memory = ReusedMemory()
         self.host = tags.host
         self.messages = Messages(self.data, tags.first + 2, self.memory, self.host)
-        self.puts = Messages(self.data, tags.first + 4, self.memory, self.host)
-        """Each put is two messages: where it goes, and its content."""
+        self.puts = Messages(self.data, tags.first + 4, self.memory, HostMemory(self.data.rank, {}))
+        """Each put is two messages: where it goes, and its content, which nobody copies."""
         self.device = CallableInt(self.data.rank)
         self.size = CallableInt(self.data.size)
         self.meter = meter
@@ -105,10 +105,10 @@ class MpiPort:
 
     def _share(self, met: MessageMeeting, call: CollectiveCall) -> None:
         """Moves the meetings of a group, after the first one, into shared memory."""
-        met.free(ended_well=True)
         group, like = call.group, met.tables[0]
-        self._meetings[group] = SharedMeeting(self.host, group, met.index, like, met.place())
-        self._prepared.pop(call, None)
+        self._meetings[group] = SharedMeeting(self.host, group, met.index, like, met.take_place())
+        met.free(ended_well=True)
+        self._prepared = {known: prepared for known, prepared in self._prepared.items() if known.group != group}
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
         require_own_thread(self.thread, self)
@@ -146,10 +146,7 @@ class MpiPort:
         if self.thread != get_ident():
             require_own_thread(self.thread, self)
         clock = self.meter.clock if self.meter is not None else 0
-        if self.stream is None:
-            self.messages.send(to, arr, clock)
-        else:
-            self.messages.send_counted(to, arr, clock)
+        self.messages.send(to, arr, clock, until_received=self.stream is not None)
 
     def receive(self, source: int) -> Array:
         if self.thread != get_ident():

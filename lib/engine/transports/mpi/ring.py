@@ -41,7 +41,7 @@ class Ring:
         self._pass()
         return slot
 
-    def send_elsewhere(self, number: int) -> None:
+    def announce_elsewhere(self, number: int) -> None:
         """Says that the header of this message comes through MPI."""
         self._elsewhere[0] = number
 

@@ -1,5 +1,4 @@
-"""Memory that all processes of one host see. What one writes here reaches another without a message, and in less time
-than any message takes.
+"""Memory shared by the processes of one host. What is written here reaches another process sooner than any message.
 
 Each process owns a part of it and lends places there, whose offsets it tells the others in a message. A place comes
 back only when a run has ended well: after a failure, another process may still write to it.

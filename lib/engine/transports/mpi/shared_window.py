@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from .shared_blocks import PAGE, can_be_opened
+from .shared_blocks import can_be_opened, open_to_others
 from .shared_memory import PART_BYTES, HostMemory
 
 
@@ -26,21 +26,23 @@ def open_window(world: Any) -> HostMemory:
     if not near.allreduce(window is not None, MPI.LAND):
         return HostMemory(world.rank, {})
     window.Lock_all(MPI.MODE_NOCHECK)  # `Sync` is allowed only then
-    atexit.register(window.Unlock_all)
+    atexit.register(_close, window)
     ranks = near.allgather(world.rank)
     parts = {rank: np.frombuffer(window.Shared_query(i)[0], np.uint8) for i, rank in enumerate(ranks)}
     return HostMemory(world.rank, parts, window.Sync, dict(zip(ranks, _open_each_other(near))))
 
 
+def _close(window: Any) -> None:
+    if not MPI.Is_finalized():
+        window.Unlock_all()
+
+
 def _open_each_other(near: Any) -> list[int]:
     """The processes of this host, in the order of their ranks; none if one cannot open the files of all others."""
-    content, file = token_bytes(8), None
-    with suppress(AttributeError, OSError):  # only Linux has such files
-        file = os.memfd_create("here")
-        os.write(file, bytes(PAGE) + content)
+    content = token_bytes(8)
+    file = open_to_others(content)
     there = near.allgather((os.getpid(), file, content))
-    can = all(file is not None and can_be_opened(process, file, content) for process, file, content in there)
-    all_can = near.allreduce(can, MPI.LAND)
+    all_can = near.allreduce(all(can_be_opened(*one) for one in there), MPI.LAND)
     if file is not None:
         os.close(file)
     return [process for process, _, _ in there] if all_can else []
