@@ -6,7 +6,7 @@ what is compared afterwards are copies that belong to no device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,9 +133,8 @@ def run_instruction(
     instruction: Instruction,
     pieces: dict[str, Array],
     copies: dict[int, Array],
-    kept: Iterable[str] = (),
 ) -> None:
-    """One instruction: adds its output to `pieces`, and frees what nobody reads afterwards, except tensors in `kept`.
+    """One instruction: adds its output to `pieces`, and frees what nobody reads afterwards.
 
     `copies` are moved pieces that a later instruction takes again.
     """
@@ -145,8 +144,7 @@ def run_instruction(
     piece = run_kernel(lambda: instruction.compute(int(device.device_id), arrays), arrays)
     arrays.clear()
     for name in instruction.ends:
-        if name not in kept:
-            del pieces[name]
+        del pieces[name]
     for step in instruction.reduction:
         piece = take_step(device, step, piece)
     pieces[instruction.output] = piece

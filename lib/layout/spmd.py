@@ -63,7 +63,7 @@ class Spmd:
         pieces = self._sources(inputs)
         copies: dict[int, Array] = {}
         for each in self.plan.device_program.instructions:
-            run_instruction(self.device, each, pieces, copies, kept=(self.program.output,))
+            run_instruction(self.device, each, pieces, copies)
         return pieces[self.program.output]
 
     def _sources(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -176,6 +176,19 @@ def test_a_tensor_is_there_until_its_last_reader_has_computed():
     assert [peak(n) for n in (1, 2, 3, 9)] == [256, 384, 384, 384]
 
 
+def test_a_result_that_others_read_is_there_to_the_end():
+    """Named in `results`, on prime axes too; otherwise it ends with its last reader."""
+    graph = Graph(1)
+    graph.input("x", (8, 8))
+    for i in range(4):
+        graph.relu(f"r{i}", f"r{i - 1}" if i else "x")
+    assert plan(graph).peak == 3 * 256
+    graph.results = ("r0",)
+    assert [plan(graph).peak, plan(graph.on_prime_axes()).peak] == [4 * 256, 4 * 256]
+    assert "r0" in plan(graph).peak_moment.held
+    assert_peaks_are_measured(plan(graph))
+
+
 def test_a_step_holds_old_and_new_of_one_weight_at_a_time():
     """On one device, with Adam: weight, two averages and their next values, and the gradient, at the first update."""
     graph = Graph(1)

@@ -95,6 +95,67 @@ def test_what_is_no_longer_needed_is_freed() -> None:
     assert peak(3) == peak(9)
 
 
+class Returning(ShardedEngine):
+    """Operators on (8, 8) tensors, by kind and operands; any of them may be the result, also one that others read."""
+
+    def __init__(self, operators: list[tuple[str, int, int]], annotations: dict[int, Any], result: int) -> None:
+        self.operators, self.annotations, self.result = operators, annotations, result
+        self.spmd = Spmd(self, self.program, {"x": (8, 8)}, {"w": (8, 8)}, GRID)
+
+    def program(self, x: Any, w: Any) -> Any:
+        tensors = [self.said(0, x), self.said(1, w)]
+        for i, (kind, a, b) in enumerate(self.operators, start=2):
+            one, two = tensors[a % i], tensors[b % i]
+            made = {"@": lambda a, b: a @ b, "+": lambda a, b: a + b, "relu": lambda a, b: np.maximum(a, 0)}[kind]
+            tensors.append(self.said(i, made(one, two)))
+        return tensors[2 + self.result % len(self.operators)]
+
+    def said(self, number: int, tensor: Any) -> Any:
+        return mesh_split(tensor, GRID, self.annotations[number]) if number in self.annotations else tensor
+
+    def load_checkpoint(self, params: Any) -> None:
+        self.spmd.load_checkpoint(params)
+
+    def forward(self, x: Any) -> Any:
+        return self.spmd.forward({"x": x})
+
+    def backward(self, grads: Any) -> Any:
+        return self.spmd
+
+
+def assert_the_peak_is_measured(*program: Any) -> Spmd:
+    values = {name: (numbers((8, 8)) % 3).astype(np.float32) for name in ("x", "w")}
+    with launch(Returning, 4, *program) as run:
+        run.load_checkpoint({"w": values["w"]})
+        spmd: Spmd = run.backward(None)[0]
+        run.forward([values["x"][spmd.plan.homes["x"].box(device)].copy() for device in range(4)])
+        assert [meter.peak for meter in run.meters] == spmd.plan.timeline.peaks.tolist()
+    return spmd
+
+
+def test_a_result_that_is_read_again_is_held_to_the_end() -> None:
+    """y = x @ w is returned, and two more products are computed from it."""
+    spmd = assert_the_peak_is_measured([("@", 0, 1), ("@", 2, 2), ("@", 3, 3)], {0: ("data", None)}, 0)
+    # w, then halves of x, of the result and of the last product, which is gathered: its pieces, and the whole
+    assert spmd.plan.peak == 4 * (64 + 3 * 32 + 2 * 32 + 64)
+    said = f"at most {spmd.plan.peak:,} bytes at a time on a device, when 'matmul3' moves 'matmul2'"
+    assert spmd.explain().splitlines()[-2] == said
+
+
+@examples(60)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["@", "+", "relu"]), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5
+    ),
+    st.dictionaries(st.integers(0, 6), DIMS, min_size=1),
+    st.integers(0, 9),
+)
+def test_the_peak_of_any_program_is_measured(
+    operators: list[tuple[str, int, int]], annotations: dict[int, Any], result: int
+) -> None:
+    assert_the_peak_is_measured(operators, {0: (None, None), **annotations}, result)
+
+
 def test_moving_on_purpose_is_no_conflict_and_a_plan_can_be_read() -> None:
     with launch(Annotated, 4, {"x": [("data", None), (None, None)], "w0": [(None, "model")]}) as run:
         spmd = run.backward(None)[0]

@@ -41,9 +41,9 @@ def plan(
     Operators have strategies that use all devices, or as many as their sizes allow. With `every_split` they may split
     parts of axes and leave devices unused as well (`Graph.on_prime_axes`); the plan is then one of that graph.
 
-    With `peak`, no device holds more than that many bytes at any time, as `GraphPlan.peak` counts them. This search is
-    for small graphs. If it ends before it has looked at everything, the plan is the cheapest that was found, and
-    `GraphPlan.at_least` is what any plan within the caps moves.
+    With `peak`, no device holds more than that many bytes at any time, as `GraphPlan.peak` counts them. If there are
+    too many plans to compare, the plan is the cheapest that was found, and `GraphPlan.at_least` is what any plan within
+    the caps moves.
 
     With `links`, the plan takes the least time instead. Each redistribution is still the one with the fewest bytes.
 

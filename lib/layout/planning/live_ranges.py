@@ -2,7 +2,7 @@
 
 A source is there for the whole step. A weight or a state that the optimizer replaces is there until its replacement is
 computed, and the replacement from then on. Any other tensor is there from its production until its last reader has
-computed; a result, which nobody reads, to the end. Operators run in the order of the graph.
+computed; a result, which the program returns or nobody reads, to the end. Operators run in the order of the graph.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def ends(graph: Graph) -> dict[str, tuple[str, ...]]:
     replaces = graph.step.replaces if graph.step else {}
     for new, source in replaces.items():
         last[source] = max(new, last.get(source, new), key=number.__getitem__)
-    stay = {*graph.sources, *replaces}.difference(replaces.values())
+    stay = {*graph.sources, *replaces, *graph.results}.difference(replaces.values())
     found: dict[str, tuple[str, ...]] = dict.fromkeys(graph.operators, ())
     for tensor, reader in last.items():
         if tensor not in stay:

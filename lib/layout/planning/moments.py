@@ -1,82 +1,141 @@
-"""Moments as tables: a lower bound of what a device holds at each moment, as a sum over the values of a problem.
+"""Moments as loads: what a device holds at each moment of a plan, as a sum of tables over the values of a problem.
 
-Each operator has two moments: it computes, and its output is complete (after a reduction, with its buffers). A shared
-copy counts only where an operator takes it, and the buffers of moves do not count. `surplus` adds those of an operator
-whose tensors are all placed. What a plan really holds is in `peak`.
+An operator has a moment for each input that it moves, one when it computes, and one when its output is complete (after
+a reduction, with its buffers). A load is a table that counts from one moment to another. `Moments.loads` is a lower
+bound: copies that several operators share count only while one of them takes it, and a move's buffers as the new piece.
+`Moments.rest` is what is missing. With it, the largest moment is `GraphPlan.peak`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lib.layout.layouts.tensor_layout import TensorLayout, placement, same_placement
+from lib.layout.layouts.tensor_layout import TensorLayout, placement
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.redistribution.redistribution import redistribute
 
 from .buffers import most_elements
-from .elimination import Table
+from .elimination import Table, expand
 from .live_ranges import ends
+from .loads import Load, narrowed, total
 from .placement_problem import PlacementProblem
 
 Scope = tuple[int, ...]
 
 
+class _Reader(NamedTuple):
+    """An input of an operator: the moments when it is moved and when the operator computes, and in which layouts the
+    values of variable `v` take it."""
+
+    move: int
+    computes: int
+    v: int
+    layouts: Sequence[TensorLayout]
+
+
+class _Copies(NamedTuple):
+    """A tensor, its variable, its layouts, and who reads it in one phase."""
+
+    tensor: str
+    v: int
+    layouts: Sequence[TensorLayout]
+    readers: Sequence[_Reader]
+
+
 class Moments:
-    """For each variable a table of values x moments, and tables of pairs of variables at single moments."""
+    """The moments of a problem's plans; the last one is for a cap on all memory, if there is one."""
 
     def __init__(self, problem: PlacementProblem, memory_cap: int | None) -> None:
         self.problem, self.graph, self.size = problem, problem.graph, problem.graph.itemsize
-        self.operators = list(self.graph.operators)
-        self.count = 2 * len(self.operators) + (memory_cap is not None)
-        """Two for each operator; the last one is for a cap on all memory, if there is one."""
-        self.sizes = [len(table) for table in problem.costs]
-        self.single = [np.zeros((len(table), self.count)) for table in problem.costs]
-        self.pairs: dict[Scope, dict[int, Table]] = {}
+        self.names: list[str] = []
+        """Of each moment, what happens then."""
+        self.first: dict[str, int] = {}
+        """By operator: its first moment."""
+        for name, op in self.graph.operators.items():
+            self.first[name] = len(self.names)
+            self.names += [f"'{name}' moves '{tensor}'" for tensor in op.inputs]
+            self.names += [f"'{name}' computes", f"'{name}' completes its output"]
+        self.operators = len(self.names)
+        """The number of moments of operators."""
+        self.loads: list[Load] = []
         if memory_cap is not None:
-            for single, memory in zip(self.single, problem.memory):
-                single[:, -1] = memory
-        self._surplus: dict[tuple[int, ...], float] = {}
-        freed = {tensor: i for i, names in enumerate(ends(self.graph).values()) for tensor in names}
+            self.names.append("all memory is counted")
+            for v, memory in enumerate(problem.memory):
+                self.loads.append(Load((v,), self.operators, self.operators + 1, memory))
+        self.count = len(self.names)
+        self.copies: list[_Copies] = []
+        freed = {x: self._computes(name) + 1 for name, tensors in ends(self.graph).items() for x in tensors}
         for name in self.graph.sources:
             self._lives(name, 0, freed)
-        for i, name in enumerate(self.operators):
-            self._computes(i, name)
-            self._lives(name, 2 * i + 2, freed)
-        self.variables = [self._own_variables(name) for name in self.operators]
-        """By operator: the variables of how it computes and where its inputs are."""
+        for name in self.graph.operators:
+            self._makes(name)
+            self._lives(name, self._computes(name) + 2, freed)
+        for name in self.graph.shapes:
+            self._moves(name)
 
-    def name(self, moment: int) -> str:
-        """What happens then."""
-        what = ("computes", "completes its output")[moment % 2]
-        return f"'{self.operators[moment // 2]}' {what}"
+    def total(self, chosen: Sequence[int]) -> Table:
+        """What a plan of these values holds at every moment."""
+        values = [np.array([value]) for value in chosen]
+        loads = narrowed(self.loads, values)
+        for i in range(len(self.copies)):
+            loads += self.rest(i, self.parts(i)[-1], values)
+        return total(loads, [0] * len(chosen), self.count)
 
-    def surplus(self, i: int, chosen: Mapping[int, int]) -> float:
-        """What operator i holds while it fetches its inputs, beyond its own part of the bound when it computes."""
-        key = (i, *(chosen[v] for v in self.variables[i]))
-        if key not in self._surplus:
-            self._surplus[key] = self._fetching(i, chosen) * self.size
-        return self._surplus[key]
+    def parts(self, i: int) -> list[tuple[int, int]]:
+        """What of number i of `copies` can be counted: two operators after each other, and at last all of them."""
+        count = len(_by_operator(self.copies[i].readers))
+        return [*((k, k + 2) for k in range(count - 1) if count > 2), (0, count)]
+
+    def scope(self, i: int, part: tuple[int, int]) -> Scope:
+        """The variables on which that depends."""
+        mine = _by_operator(self.copies[i].readers)[slice(*part)]
+        return tuple(dict.fromkeys((self.copies[i].v, *(reader.v for readers in mine for reader in readers))))
+
+    def rest(self, i: int, part: tuple[int, int], keep: Sequence[NDArray[Any]]) -> list[Load]:
+        """What number i of `copies` holds beyond its part of `loads`, for the values that are kept; if only between two
+        operators, a lower bound of that."""
+        copies = self.copies[i]
+        mine = _by_operator(copies.readers)[slice(*part)]
+        found = self._held(copies, list(chain(*mine)), keep, exact=part[0] == 0)
+        for readers in mine:
+            bound = self._held(copies, readers, keep, exact=False)
+            found += [each._replace(table=-each.table) for each in bound]
+        return found
+
+    def _computes(self, name: str) -> int:
+        """The moment when an operator computes."""
+        return self.first[name] + len(self.graph.operators[name].inputs)
+
+    def _load(self, scope: Scope, start: int, stop: int, elements: Any) -> None:
+        table = np.asarray(elements, dtype=np.float64) * self.size
+        if len(scope) == 2 and scope[0] == scope[1]:
+            scope, table = scope[:1], np.diagonal(table)
+        if start < stop and table.any():
+            self.loads.append(Load(scope, start, stop, table))
 
     def _lives(self, name: str, start: int, freed: Mapping[str, int]) -> None:
-        """A tensor counts from a moment to that in which its last reader computes; without one, to the last moment."""
+        """A tensor is there until its last reader has computed; without one, until the end."""
         v, layouts = self.problem.lives[name]
-        stop = 2 * freed[name] + 1 if name in freed else 2 * len(self.operators)
-        self.single[v][:, start:stop] += np.array([[layout.elements * self.size] for layout in layouts])
+        self._load((v,), start, freed.get(name, self.operators), [layout.elements for layout in layouts])
 
-    def _computes(self, i: int, name: str) -> None:
-        """An operator's copies of its inputs and its output."""
+    def _makes(self, name: str) -> None:
+        """An operator's output, while it is computed and while its sums are completed."""
         v, ways = self.problem.computes[name]
         u, outputs = self.problem.lives[name]
         cheapest: dict[tuple[tuple[TensorLayout, ...], TensorLayout], DistributedOperator] = {}
         for choice in sorted(self.problem.choices.operators[name], key=self.problem.own):
             cheapest.setdefault((choice.inputs, choice.output), choice)
         local = {inputs: choice.local.elements for (inputs, _), choice in cheapest.items()}
-        self.single[v][:, 2 * i] += np.array([local.get(way, 0) for way in ways]) * self.size
+        computes = self._computes(name)
+        self._load((v,), computes, computes + 1, [local.get(way, 0) for way in ways])
 
-        def reducing(way: tuple[TensorLayout, ...], output: TensorLayout) -> int:
+        def completed(way: tuple[TensorLayout, ...], output: TensorLayout) -> int:
             choice = cheapest.get((way, output))
             if choice is None:
                 return 0
@@ -88,68 +147,89 @@ class Moments:
             return max(before, output.elements)
 
         if u == v:
-            self.single[v][:, 2 * i + 1] += np.array(list(map(reducing, ways, outputs))) * self.size
+            self._load((v,), computes + 1, computes + 2, list(map(completed, ways, outputs)))
         else:
-            table = np.array([[reducing(way, output) for output in outputs] for way in ways], dtype=np.float64)
-            self._pair((v, u), 2 * i + 1, table * self.size)
-        for place, tensor in enumerate(self.graph.operators[name].inputs):
-            u, layouts = self.problem.lives[tensor]
-            wanted = [0 if self._has_moved(name, place, way) else way[place].elements for way in ways]
-            numbers: dict[object, int] = {}
-            here = np.array([numbers.setdefault(placement(layout), len(numbers)) for layout in layouts])
-            there = np.array([numbers.setdefault(placement(way[place]), len(numbers)) for way in ways])
-            table = np.where(here[:, None] != there[None, :], np.array(wanted)[None, :] * self.size, 0.0)
-            self._pair((u, v), 2 * i, table)
+            table = [[completed(way, output) for output in outputs] for way in ways]
+            self._load((v, u), computes + 1, computes + 2, table)
 
-    def _has_moved(self, name: str, place: int, way: Sequence[TensorLayout]) -> bool:
-        """True if an earlier input of the operator is the same tensor, in the same layout."""
-        inputs = self.graph.operators[name].inputs
-        before = (way[p] for p, other in enumerate(inputs[:place]) if other == inputs[place])
-        return any(same_placement(layout, way[place]) for layout in before)
+    def _moves(self, name: str) -> None:
+        """Copies of a tensor in other layouts, phase by phase."""
+        v, layouts = self.problem.lives[name]
+        readers: dict[int, list[_Reader]] = {}
+        for op, place in self.problem.choices.consumers[name]:
+            u, ways = self.problem.computes[op.name]
+            moment = self.first[op.name] + place
+            taken = _Reader(moment, self._computes(op.name), u, [way[place] for way in ways])
+            readers.setdefault(self.graph.phase(op.name), []).append(taken)
+        for each in readers.values():
+            self.copies.append(_Copies(name, v, layouts, each))
+            whole = [np.arange(len(table)) for table in self.problem.costs]
+            for mine in _by_operator(each):
+                self.loads += self._held(self.copies[-1], mine, whole, exact=False)
 
-    def _pair(self, names: Scope, moment: int, table: Table) -> None:
-        if names[0] == names[1]:
-            self.single[names[0]][:, moment] += np.diagonal(table)
-        else:
-            at = self.pairs.setdefault(names, {})
-            at[moment] = at[moment] + table if moment in at else table
+    def _held(
+        self, copies: _Copies, readers: Sequence[_Reader], keep: Sequence[NDArray[Any]], exact: bool
+    ) -> list[Load]:
+        """The loads of copies that these readers share, for the values that are kept.
 
-    def _own_variables(self, name: str) -> Scope:
-        inputs = self.graph.operators[name].inputs
-        return tuple(
-            dict.fromkeys((self.problem.computes[name][0], *(self.problem.lives[tensor][0] for tensor in inputs)))
-        )
+        A reader whose layout is neither that of the tensor nor one that an earlier reader took moves it. The copy is
+        there until the last reader that takes it has computed. Unless `exact`, a move's buffers count as the new piece,
+        and only for the first of all readers.
+        """
+        scope = tuple(dict.fromkeys((copies.v, *(reader.v for reader in readers))))
 
-    def _fetching(self, i: int, chosen: Mapping[int, int]) -> int:
-        """Elements: the most while inputs are moved, less copies and output. Copies that an earlier operator may have
-        moved count without buffers."""
-        name = self.operators[i]
-        v, ways = self.problem.computes[name]
-        way, phase = ways[chosen[v]], self.graph.phase(name)
-        copies, most = 0, 0
-        for place, tensor in enumerate(self.graph.operators[name].inputs):
-            u, layouts = self.problem.lives[tensor]
-            given, wanted = layouts[chosen[u]], way[place]
-            if same_placement(given, wanted) or self._has_moved(name, place, way):
-                continue
-            first = next(op.name for op, _ in self.graph.consumers(tensor) if self.graph.phase(op.name) == phase)
-            if first == name:
-                most = max(most, copies + _moving(given, wanted))
-            copies += wanted.elements
-        local = next(c.local.elements for c in self.problem.choices.operators[name] if c.inputs == way)
-        return max(0, most - copies - local)
+        def along(v: int, given: Any) -> NDArray[Any]:
+            return np.asarray(given).reshape([-1 if u == v else 1 for u in scope])
+
+        numbers: dict[Any, int] = {}
+
+        def places(v: int, layouts: Sequence[TensorLayout]) -> NDArray[Any]:
+            return along(v, [numbers.setdefault(placement(layout), len(numbers)) for layout in layouts])
+
+        given = [copies.layouts[i] for i in keep[copies.v]]
+        taken = [[reader.layouts[i] for i in keep[reader.v]] for reader in readers]
+        home, wanted = places(copies.v, given), [places(r.v, mine) for r, mine in zip(readers, taken)]
+        size = [along(r.v, [layout.elements * self.size for layout in mine]) for r, mine in zip(readers, taken)]
+        found: list[tuple[int, int, NDArray[Any]]] = []
+        for i, reader in enumerate(readers):
+            new = wanted[i] != home
+            for before in wanted[:i]:
+                new = new & (wanted[i] != before)
+            if exact:
+                buffers = self._buffers(given, taken[i], copies.v == reader.v)
+                buffers = expand(buffers, (copies.v, reader.v)[: buffers.ndim], scope)
+                found.append((reader.move, reader.move + 1, new * buffers))
+            elif reader.move == copies.readers[0].move:
+                found.append((reader.move, reader.move + 1, new * size[i]))
+            for j in reversed(range(i, len(readers))):
+                last = new & (wanted[i] == wanted[j])
+                found.append((reader.move + 1, readers[j].computes + 1, last * size[i]))
+                new = new & ~last
+        shape = tuple(len(keep[v]) for v in scope)
+        return [
+            Load(scope, start, stop, np.broadcast_to(table, shape).astype(np.float64))
+            for start, stop, table in found
+            if table.any()
+        ]
+
+    def _buffers(self, given: Sequence[TensorLayout], wanted: Sequence[TensorLayout], same: bool) -> Table:
+        """Bytes that moves take: given x wanted; or one for each, if they belong to the same variable."""
+        if same:
+            return np.array([_moving(a, b) for a, b in zip(given, wanted)], dtype=np.float64) * self.size
+        return np.array([[_moving(a, b) for b in wanted] for a in given], dtype=np.float64) * self.size
+
+
+def _by_operator(readers: Sequence[_Reader]) -> list[list[_Reader]]:
+    """The inputs of each operator."""
+    found: dict[int, list[_Reader]] = {}
+    for reader in readers:
+        found.setdefault(reader.computes, []).append(reader)
+    return list(found.values())
 
 
 @lru_cache(maxsize=262144)
 def _moving(given: TensorLayout, wanted: TensorLayout) -> int:
     """The most elements that a move takes on a device beside what it starts from."""
+    if placement(given) == placement(wanted):
+        return 0
     return int(most_elements(redistribute(given, wanted).named_steps).max())
-
-
-def total(single: Sequence[Table], pairs: Mapping[Scope, Mapping[int, Table]], chosen: Sequence[int]) -> Table:
-    """The sum of all tables at these values, by moment."""
-    found = np.sum([table[value] for table, value in zip(single, chosen)], axis=0)
-    for names, at in pairs.items():
-        for moment, table in at.items():
-            found[moment] += table[tuple(chosen[v] for v in names)]
-    return np.asarray(found)

@@ -1,183 +1,265 @@
-"""Variable elimination that keeps Pareto fronts of cost and memory instead of minima.
+"""Variable elimination that keeps Pareto fronts of cost and loads instead of minima.
 
-Of two partial choices with the same values on their border, one that is worse in cost and in memory is dropped. So is
-one that must end above the target, by the bound on everything outside its border: label-setting with dominance and
-completion bounds, as in Desrochers and Soumis 1988. It is exact, but fronts can grow, up to MAX_PARTIAL_PLANS.
+A load is what a choice holds at some moment, and there is a cap for each moment. Of two partial choices with the same
+values on their border, one that is worse in cost and in every load is dropped. So is one that must end above the target
+or a cap, by bounds on everything outside its border: label-setting with dominance and completion bounds, as in
+Desrochers and Soumis 1988. It is exact, but fronts can grow, up to MAX_PARTIAL_PLANS.
+
+Few moments matter. A load counts as no less than what fits whatever happens outside; one that is then the same in all
+partial choices is dropped with its moment. Of moments that the outside cannot tell apart, the fullest is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import Ints
 
 from .elimination import Elimination, Pairs, Table
+from .labels import Labels, TooManyPlans, stacked, undominated
+from .loads import Load
 
 MAX_PARTIAL_PLANS = 4_000_000
 """Maximum number of partial choices that are compared at the same time."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Labels:
-    """Partial choices as rows: a column of `states` for each variable on the border, cost and memory.
-
-    `least` is the minimum memory that the variables counted so far can have; `origin` has the earlier labels and, for
-    each row here, its row there.
-    """
-
-    border: tuple[int, ...]
-    states: NDArray[np.int16]
-    cost: Table
-    memory: Table
-    least: float
-    origin: tuple[tuple[_Labels, Ints], ...] = ()
-
-    def rows(self, chosen: Ints) -> _Labels:
-        origin = tuple((labels, row[chosen]) for labels, row in self.origin)
-        return _Labels(
-            self.border, self.states[chosen], self.cost[chosen], self.memory[chosen], self.least, origin
-        )  # fmt: skip
-
-    def key(self, border: Sequence[int], sizes: Sequence[int]) -> Ints:
-        number = np.zeros(len(self.cost), dtype=np.int64)
-        for v in border:
-            number = number * sizes[v] + self.states[:, self.border.index(v)]
-        return number
-
-    def chosen(self, row: int, variables: int) -> list[int]:
-        """The value of every variable in one row."""
-        values = [0] * variables
-        stack: list[tuple[_Labels, int]] = [(self, row)]
-        while stack:
-            labels, row = stack.pop()
-            for v, state in zip(labels.border, labels.states[row].tolist()):
-                values[v] = state
-            stack += [(before, int(rows[row])) for before, rows in labels.origin]
-        return values
+MAX_PAIRS = 40_000_000
+"""Maximum number of pairs of partial choices that are tried for that."""
+PAIRS_AT_ONCE = 1 << 19
+MAX_LOADS = 40_000_000
+"""Maximum number of loads that these have together."""
+HALF = 0.5
+"""Loads are whole numbers; so much more than a cap is not an error of rounding."""
+NONE = np.zeros(0, dtype=np.int64)
 
 
 class ParetoElimination:
-    """The choices among the values in `keep` that cost at most `target` and take at most `cap` of memory."""
+    """The choices among the values in `keep` that cost at most `target`, with loads of at most `caps`.
 
-    _number = 0
+    `priced` is an elimination of costs and priced loads, all of these or some, after `through`: it has the order to
+    follow, and bounds. `offset` is what the caps are worth at these prices. Tables of `loads` are over the values in
+    `keep`, all others over all values.
+    """
 
     def __init__(
         self,
         costs: Sequence[Table],
-        memory: Sequence[Table],
         pairs: Pairs,
         keep: Sequence[Ints],
-        cap: float,
+        loads: Sequence[Load],
+        caps: Table,
         target: float,
-        price: float,
+        priced: Elimination,
+        offset: float,
     ) -> None:
-        self.keep, self.cap, self.target, self.price = keep, cap, target, price
+        self.keep, self.caps, self.target, self.priced = keep, caps.astype(np.float64), target, priced
         self.sizes = [len(states) for states in keep]
-        self.least = float(sum(table[states].min() for table, states in zip(memory, keep)))
-        self.factors: dict[int, _Labels] = {}
+        self.offset = offset
+        self.factors: dict[int, Labels] = {}
         self.factors_of: list[dict[int, None]] = [{} for _ in keep]
         """By variable: the numbers of the factors that it is in."""
-        for v, states in enumerate(keep):
-            self._add(self._labels((v,), costs[v][states], memory[v][states]))
-        for names, table in pairs.items():
-            narrowed = table[np.ix_(*(keep[v] for v in names))]
-            labels = self._labels(names, narrowed, np.zeros_like(narrowed))
-            self._add(labels.rows(np.flatnonzero(labels.cost <= target)))
+        self.least, self.most = np.zeros(len(caps)), np.zeros(len(caps))
+        """By moment, the sums of the least and the largest loads of all factors."""
+        self.content = np.zeros(len(caps), dtype=np.uint64)
+        """By moment, the sum of fingerprints of the loads of all factors; equal only if all are equal."""
+        self._sums: dict[int, tuple[NDArray[Any], ...]] = {}
+        """What each factor has added to these three."""
+        self._number = 0
+        for names, (cost, mine) in self._tables(costs, pairs, loads).items():
+            self._add(self._labels(names, cost, mine))
+        self.matters = self.most > self.caps + HALF
+        """Moments at which some choices may hold too much."""
 
-    def _add(self, factor: _Labels) -> None:
+    def best(self) -> list[int] | None:
+        """The values of minimum cost, or None if no choice reaches the target within the caps."""
+        for v in self.priced.order:
+            joined = self._joined(list(self.factors_of[v]), v)
+            self._add(self._front(joined, tuple(u for u in joined.border if u != v)))
+            if not len(joined.cost):
+                return None
+        whole = self._joined(list(self.factors), None)
+        if not len(whole.cost):
+            return None
+        row = int(np.lexsort((whole.excess, whole.cost))[0])
+        return [int(self.keep[v][state]) for v, state in enumerate(whole.chosen(row, len(self.sizes)))]
+
+    def _tables(
+        self, costs: Sequence[Table], pairs: Pairs, loads: Sequence[Load]
+    ) -> dict[tuple[int, ...], tuple[Table, list[Load]]]:
+        """Costs and loads together, by the variables that they are about, in order."""
+        found: dict[tuple[int, ...], tuple[Table, list[Load]]] = {}
+
+        def at(names: tuple[int, ...]) -> tuple[Table, list[Load]]:
+            shape = [self.sizes[v] for v in names]
+            return found.setdefault(names, (np.zeros(shape), []))
+
+        for names, table in [*(((v,), cost) for v, cost in enumerate(costs)), *pairs.items()]:
+            order = sorted(range(len(names)), key=names.__getitem__)
+            total, _ = at(tuple(sorted(names)))
+            total += table[np.ix_(*(self.keep[v] for v in names))].transpose(order)
+        for names, start, stop, table in loads:
+            order = sorted(range(len(names)), key=names.__getitem__)
+            at(tuple(sorted(names)))[1].append(Load(names, start, stop, table.transpose(order)))
+        return found
+
+    def _labels(self, names: tuple[int, ...], cost: Table, loads: Iterable[Load]) -> Labels:
+        """All choices for these variables."""
+        states = np.stack(np.unravel_index(np.arange(cost.size), cost.shape), axis=1).astype(np.int16)
+        touched = np.zeros(len(self.caps), dtype=bool)
+        for each in loads:
+            touched[each.start : each.stop] = True
+        moments = np.flatnonzero(touched)
+        held = np.zeros((len(moments), cost.size))
+        for _, start, stop, table in loads:
+            first, last = np.searchsorted(moments, (start, stop))
+            held[first:last] += table.ravel()
+        labels = Labels(names, states, cost.ravel(), np.zeros(cost.size), moments, held)
+        return labels.rows(np.flatnonzero(labels.cost <= self.target))
+
+    def _add(self, factor: Labels) -> None:
         number = self._number = self._number + 1
         self.factors[number] = factor
         for v in factor.border:
             self.factors_of[v][number] = None
+        held = factor.loads if len(factor.cost) else np.zeros((len(factor.moments), 1))
+        prints = [blake2b(row.tobytes(), digest_size=8, salt=number.to_bytes(8, "big")).digest() for row in held]
+        sums = (held.min(axis=1), held.max(axis=1), np.frombuffer(b"".join(prints), dtype=np.uint64))
+        self._sums[number] = sums
+        totals: tuple[NDArray[Any], ...] = (self.least, self.most, self.content)
+        for total, mine in zip(totals, sums):
+            total[factor.moments] += mine
 
-    def _take(self, v: int) -> list[_Labels]:
-        """Removes the factors that a variable is in."""
-        taken = list(self.factors_of[v])
-        for number in taken:
-            for u in self.factors[number].border:
-                del self.factors_of[u][number]
-        return [self.factors.pop(number) for number in taken]
+    def _take(self, number: int) -> Labels:
+        factor = self.factors.pop(number)
+        for v in factor.border:
+            del self.factors_of[v][number]
+        totals: tuple[NDArray[Any], ...] = (self.least, self.most, self.content)
+        for total, mine in zip(totals, self._sums.pop(number)):
+            total[factor.moments] -= mine
+        return factor
 
-    def best(self, priced: Elimination) -> list[int] | None:
-        """The values of minimum cost, or None if no choice reaches the target.
+    def _joined(self, numbers: Sequence[int], v: int | None) -> Labels:
+        """All factors of these numbers as one; before variable v is eliminated, only what may reach the target."""
+        first, *others = sorted(numbers, key=lambda number: len(self.factors[number].cost))
+        joined = self._relevant(self._take(first))
+        while others:
+            others.sort(key=lambda number: self._growth(joined, self.factors[number]))
+            other = self._relevant(self._take(others.pop(0)))
+            joined = self._join(joined, other, None if others else v)
+            joined = self._front(joined, joined.border)
+        return self._promising(joined, v) if len(numbers) == 1 and v is not None else joined
 
-        Follows the order of an elimination of the priced tables; its bounds on everything outside a border rule out
-        partial choices that must end above the target.
+    def _promising(self, labels: Labels, v: int) -> Labels:
+        """With the excess of variable v, and without rows that must end above the target.
+
+        A whole choice costs the least of all choices and, for each variable, what its value costs more than the best
+        one for the values of its later neighbors. In a row, all of this is known for the variables that are eliminated.
         """
-        for v in priced.order:
-            joined = self._joined(self._take(v))
-            border = priced.scopes[v]
-            if border:
-                outside = priced.outside[v][np.ix_(*(self.keep[u] for u in border))]
-                places = tuple(joined.states[:, joined.border.index(u)] for u in border)
-                bound = joined.cost + self.price * (joined.memory - self.cap) + outside[places]
-                joined = joined.rows(np.flatnonzero(bound <= self.target))
-            self._add(self._front(joined, border))
-        whole = self._joined(list(self.factors.values()))
-        if not len(whole.cost):
-            return None
-        row = int(np.lexsort((whole.memory, whole.cost))[0])
-        return [int(self.keep[v][state]) for v, state in enumerate(whole.chosen(row, len(self.sizes)))]
+        priced = self.priced
+        at = {u: self.keep[u][labels.states[:, labels.border.index(u)]] for u in (*priced.scopes[v], v)}
+        border = tuple(at[u] for u in priced.scopes[v])
+        mine = sum(table[tuple(at[u] for u in names)] for names, table in priced.factors[v])
+        least = priced.least[v][border]
+        excess = labels.excess + mine - least
+        whole = least + priced.outside[v][border] if border else priced.value
+        kept = np.flatnonzero(excess + whole - self.offset <= self.target)
+        return replace(labels, excess=excess).rows(kept)
 
-    def _joined(self, factors: Sequence[_Labels]) -> _Labels:
-        first, *others = sorted(factors, key=lambda factor: len(factor.cost))
-        for other in others:
-            first = self._join(first, other)
-            first = self._front(first, first.border)
-        return first
+    def _growth(self, a: Labels, b: Labels) -> float:
+        """How many rows of b a row of a meets, about."""
+        return len(b.cost) / prod(self.sizes[v] for v in b.border if v in a.border)
 
-    def _labels(self, border: tuple[int, ...], cost: Table, memory: Table) -> _Labels:
-        places = np.unravel_index(np.arange(cost.size), cost.shape)
-        states = np.stack(places, axis=1).astype(np.int16)
-        return _Labels(border, states, cost.ravel(), memory.ravel(), float(memory.min()))
-
-    def _join(self, a: _Labels, b: _Labels) -> _Labels:
+    def _join(self, a: Labels, b: Labels, v: int | None) -> Labels:
+        """The rows of a with those of b that have the same values of shared variables, where both together fit."""
         shared = [v for v in a.border if v in b.border]
         left, right = a.key(shared, self.sizes), b.key(shared, self.sizes)
         order = np.argsort(right, kind="stable")
         first = np.searchsorted(right[order], left, side="left")
         many = np.searchsorted(right[order], left, side="right") - first
-        if many.sum() > MAX_PARTIAL_PLANS:
-            raise LayoutError(
-                f"an exact plan under this cap would have to compare {int(many.sum()):,} partial plans at once; "
-                f"{MAX_PARTIAL_PLANS:,} is the limit: configure some operators, or plan a smaller graph"
-            )
-        i = np.repeat(np.arange(len(left)), many)
-        j = order[np.arange(len(i)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)]
-        cost = a.cost[i] + b.cost[j]
-        good = cost <= self.target
+        until = np.cumsum(many)
+        if many.sum() > MAX_PAIRS:
+            raise TooManyPlans(self._too_many(int(many.sum())))
+        found: list[Labels] = []
+        start = rows = 0
+        while start < len(left):
+            stop = max(start + 1, int(np.searchsorted(until, until[start] + PAIRS_AT_ONCE)))
+            mine = many[start:stop]
+            i = np.repeat(np.arange(start, stop), mine)
+            j = order[np.arange(len(i)) - np.repeat(np.cumsum(mine) - mine, mine) + np.repeat(first[start:stop], mine)]
+            found.append(self._pairs(a, b, i, j, v))
+            rows += len(found[-1].cost)
+            if rows > MAX_PARTIAL_PLANS or rows * len(found[-1].moments) > MAX_LOADS:
+                raise TooManyPlans(self._too_many(rows))
+            start = stop
+        return stacked(found) if found else self._pairs(a, b, order[:0], order[:0], v)
+
+    def _pairs(self, a: Labels, b: Labels, i: Ints, j: Ints, v: int | None) -> Labels:
+        """Rows i of a with rows j of b, where both together fit."""
+        good = a.cost[i] + b.cost[j] <= self.target
         i, j = i[good], j[good]
-        new = [column for column, v in enumerate(b.border) if v not in a.border]
-        return _Labels(
-            a.border + tuple(b.border[column] for column in new),
-            np.concatenate([a.states[i], b.states[j][:, new]], axis=1),
-            cost[good],
-            a.memory[i] + b.memory[j],
-            a.least + b.least,
-            ((a, i), (b, j)),
+        new = [column for column, u in enumerate(b.border) if u not in a.border]
+        border = a.border + tuple(b.border[column] for column in new)
+        states = np.concatenate([a.states[i], b.states[j][:, new]], axis=1)
+        cost, excess = a.cost[i] + b.cost[j], a.excess[i] + b.excess[j]
+        joined = Labels(border, states, cost, excess, NONE, np.zeros((0, len(cost))), ((a, i), (b, j)))
+        if v is not None:
+            joined = self._promising(joined, v)
+            (_, i), (_, j) = joined.origin
+        moments = np.union1d(a.moments, b.moments)
+        loads = np.zeros((len(moments), len(i)))
+        loads[np.searchsorted(moments, a.moments)] = a.loads[:, i]
+        loads[np.searchsorted(moments, b.moments)] += b.loads[:, j]
+        fits = (loads <= (self.caps[moments] - self.least[moments] + HALF)[:, None]).all(axis=0)
+        return replace(joined, moments=moments, loads=loads).rows(np.flatnonzero(fits))
+
+    def _too_many(self, rows: int) -> str:
+        return (
+            f"an exact plan under this cap would have to compare {rows:,} partial plans at once; "
+            f"{MAX_PARTIAL_PLANS:,} is the limit: configure some operators, or plan a smaller graph"
         )
 
-    def _front(self, labels: _Labels, border: tuple[int, ...]) -> _Labels:
-        """With this border, without rows that cannot fit under the cap or that another row beats."""
-        fits = labels.memory + (self.least - labels.least) <= self.cap + 0.5
-        key = labels.key(border, self.sizes)
-        order = np.lexsort((labels.cost, labels.memory, key))
-        order = order[fits[order]]
-        if len(order):
-            # Within a border, in order of memory, a row stays if it is cheaper than all before it.
-            cost, place = labels.cost[order], key[order]
-            number = np.cumsum(np.append(False, place[1:] != place[:-1]))
-            falling = cost - number * 2 * (np.abs(cost).max() + 1)
-            order = order[np.append(True, falling[1:] < np.minimum.accumulate(falling)[:-1])]
-        kept = labels.rows(order)
+    def _relevant(self, labels: Labels) -> Labels:
+        """With the moments that matter."""
+        mine = self.matters[labels.moments]
+        return labels if mine.all() else replace(labels, moments=labels.moments[mine], loads=labels.loads[mine])
+
+    def _front(self, labels: Labels, border: tuple[int, ...]) -> Labels:
+        """With this border, without rows that cannot fit under the caps or that another row beats."""
+        labels = self._fewer_moments(labels)
+        at = labels.moments
+        clipped = np.maximum(labels.loads, (self.caps[at] - self.most[at])[:, None])
+        clipped = clipped[clipped.min(axis=1, initial=np.inf) < clipped.max(axis=1, initial=-np.inf)]
+        kept = labels.rows(undominated(labels.key(border, self.sizes), labels.cost, clipped))
         if border == labels.border:
             return kept
         columns = [labels.border.index(v) for v in border]
-        return _Labels(
-            border, kept.states[:, columns], kept.cost, kept.memory, kept.least, ((kept, np.arange(len(order))),)
-        )  # fmt: skip
+        origin = ((kept, np.arange(len(kept.cost))),)
+        return replace(kept, border=border, states=kept.states[:, columns], origin=origin)
+
+    def _fewer_moments(self, labels: Labels) -> Labels:
+        """Only rows that may fit, and only moments that tell them apart."""
+        at = labels.moments
+        fits = (labels.loads <= (self.caps[at] - self.least[at] + HALF)[:, None]).all(axis=0)
+        labels = labels if fits.all() else labels.rows(np.flatnonzero(fits))
+        high = labels.loads.max(axis=1, initial=-np.inf)
+        self.matters[at] &= high + self.most[at] > self.caps[at] + HALF
+        labels = self._relevant(labels)
+        at, loads = labels.moments, labels.loads
+        constant = loads.min(axis=1, initial=np.inf) == loads.max(axis=1, initial=-np.inf)
+        self.caps[at[constant]] -= loads[constant, :1].ravel()
+        at, loads = at[~constant], loads[~constant]
+        _, first, alike = np.unique(self.content[at], return_index=True, return_inverse=True)
+        if len(first) < len(at):
+            over = loads - self.caps[at][:, None]
+            fullest = np.full((len(first), loads.shape[1]), -np.inf)
+            np.maximum.at(fullest, alike, over)
+            self.matters[np.delete(at, first)] = False
+            at = at[first]
+            loads = fullest + self.caps[at][:, None]
+        order = np.argsort(at)
+        return replace(labels, moments=at[order], loads=loads[order])

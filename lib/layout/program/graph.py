@@ -88,6 +88,8 @@ class Graph(RearrangingBuilder):
         """Strategies of the configured operators."""
         self.outs: dict[str, Out] = {}
         """Out-strategies of those that have one."""
+        self.results: tuple[str, ...] = ()
+        """Tensors that are wanted at the end, in order. What nobody reads is there at the end as well."""
         self.step: TrainingStep | None = None
         """What `training` knows of its graph: which operators are backward, what is kept, what is replaced."""
 
@@ -126,7 +128,7 @@ class Graph(RearrangingBuilder):
         finer = Graph(mesh=DeviceMatrix(tuple(axes), devices), itemsize=self.itemsize, uneven=self.uneven)
         for name in ("shapes", "sources", "operators", "strategies", "outs"):
             getattr(finer, name).update(getattr(self, name))
-        finer.step = self.step
+        finer.results, finer.step = self.results, self.step
         return finer
 
     def operator_named(self, name: str) -> Operator:

@@ -24,8 +24,6 @@ class ImportedGraph(Graph):
         super().__init__(devices, mesh, itemsize, uneven)
         self.arguments: tuple[str, ...] = ()
         """Names of the function's arguments, those within containers each on its own, in the order of JAX."""
-        self.results: tuple[str, ...] = ()
-        """Names of its results in that order."""
         self.constants: dict[str, Array] = {}
         """Arrays that the function brings along, such as a mask or a scale. They are inputs of the graph."""
 
