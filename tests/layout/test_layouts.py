@@ -72,6 +72,8 @@ def test_copies_that_differ_are_not_joined():
     layout = replicate((2,), 2)
     with pytest.raises(LayoutError, match="devices 0 and 1 should hold the same piece"):
         join({0: np.zeros(2), 1: np.ones(2)}, layout)
+    nothing = np.array([np.nan, 1.0])
+    np.testing.assert_array_equal(join({0: nothing, 1: nothing.copy()}, layout), nothing)
 
 
 GRID = DeviceMatrix((2, 4))
