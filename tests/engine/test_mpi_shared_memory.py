@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,8 @@ def test_a_receiver_uses_an_array_in_its_block_until_nothing_refers_to_it(own: O
     third, fourth = sent(own, opened, array), sent(own, opened, array[:, ::2])
     assert place_of(third) in places  # its memory is used again
     assert place_of(fourth) not in places
-    assert len(os.listdir("/proc/self/fd")) == files + 3  # the fourth is smaller, and has a block of its own
+    more = 1 if sys.version_info >= (3, 13) else 3  # before 3.13 a mapping keeps a file open too
+    assert len(os.listdir("/proc/self/fd")) == files + more  # the fourth is smaller, and has a block of its own
 
 
 @needs_files
@@ -191,7 +193,7 @@ def test_there_are_blocks_for_so_many_arrays_and_bytes_at_a_time(own: OwnBlocks,
 
 @needs_files
 def test_a_system_without_files_left_has_no_blocks(own: OwnBlocks, monkeypatch: Any) -> None:
-    def none_left(*_: Any) -> int:
+    def none_left(*_: Any, **__: Any) -> int:
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(os, "memfd_create", none_left)
