@@ -161,6 +161,29 @@ def one_sided_puts(on: str) -> None:
         assert all_equal(got[i], [np.zeros((N, 3), "float32"), wanted, np.array([0, 0, 1, 0, 2], "int32")])
 
 
+def large_puts_leave_nothing_behind(on: str) -> None:
+    """On MPI, whatever a run that has ended well has sent is freed."""
+
+    def does(me: Any, x: Any) -> Any:
+        buffer = me.symmetric(x.shape, x.dtype)
+        me.send_async(x, buffer, (me.device_id + 1) % N)
+        me.barrier()
+        return buffer
+
+    kept = abandoned(on)
+    got = on_each(on, does, [np.full(50_000, device, "int32") for device in range(N)])
+    assert [int(array[-1]) for array in got] == [(device - 1) % N for device in range(N)]
+    assert abandoned(on) == kept
+
+
+def abandoned(on: str) -> int:
+    if on == "inprocess":
+        return 0
+    from lib.engine.transports.mpi import messages
+
+    return len(messages._abandoned)
+
+
 def empty_puts(on: str) -> None:
     """A slice that is empty on some devices can be put, as any other; an array elsewhere cannot, empty or not."""
 
@@ -223,6 +246,7 @@ BODIES = (
     large_messages_to_devices_that_wait,
     a_large_message_is_copied_once,
     one_sided_puts,
+    large_puts_leave_nothing_behind,
     empty_puts,
     barriers_of_groups,
     unread_messages,

@@ -129,8 +129,13 @@ class Messages:
 
     def _send_body(self, to: int, array: Array) -> None:
         """Begins to send the bytes of an array, which nobody changes until they have left."""
-        self._bodies = [(body, array) for body, array in self._bodies if not body.Test()]
+        self._forget_sent()
         self._bodies.append((self.comm.Isend([as_bytes(array), MPI.BYTE], to, self.tag + 1), array))
+
+    def _forget_sent(self) -> bool:
+        """Frees the large arrays that have left; True if all have."""
+        self._bodies = [(body, array) for body, array in self._bodies if not body.Test()]
+        return not self._bodies
 
     def unreceived(self) -> int:
         """Messages sent with `until_received` that have not been received, and headers of others that have not left."""
@@ -166,12 +171,13 @@ class Messages:
 
     def finish(self) -> None:
         """Waits until all that was sent has left; every message must have been received."""
-        poll(lambda: not self.unreceived() and all(body.Test() for body, _ in self._bodies))
+        poll(lambda: not self.unreceived() and self._forget_sent())
 
     def free(self, ended_well: bool) -> None:
         """Frees what MPI holds for requests, except for messages of a failed run that are still on their way, and the
         places of rings."""
         self.unreceived()
+        self._forget_sent()
         _abandoned.extend([*self._busy, *self._bodies])
         for slots in (*self._free.values(), *self._free_until_received.values()):
             for slot in slots:
