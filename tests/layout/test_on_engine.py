@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from importlib import import_module
 
 import numpy as np
@@ -17,7 +18,6 @@ from lib.layout import (
     GraphPlan,
     LayoutError,
     Redistribution,
-    TensorLayout,
     complete,
     cut,
     mesh,
@@ -31,6 +31,7 @@ from lib.layout.on_engine import MovingDevice, PlannedDevice
 from lib.layout.planning.live_ranges import ends
 from lib.layout.redistribution.steps import REDUCING
 from puzzles.catalog.layout import LAYOUT_PUZZLES
+from tests.support import layout_strategies
 from tests.support.examples import examples
 from tests.support.layout_strategies import eight_devices, numbers, pairs, summands, values
 from tests.support.mpi import mpiexec_or_skip
@@ -39,9 +40,7 @@ from tests.test_imports import ROOT
 GRID = mesh(x=2, y=4)
 
 
-def on(*dims, partial=(), shape=(16, 16), grid=GRID) -> TensorLayout:
-    layout = mesh_split(shape, grid, dims)
-    return TensorLayout(shape, grid, layout.tensor_map, tuple(grid.axis(name) for name in partial))
+on = partial(layout_strategies.on, shape=(16, 16), grid=GRID)
 
 
 class Receiving(MovingDevice):

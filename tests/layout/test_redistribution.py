@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain, combinations, product
 from math import ceil, exp, log, prod
 
@@ -24,6 +25,7 @@ from lib.layout import (
     replicate,
     same_placement,
 )
+from tests.support import layout_strategies
 from tests.support.examples import examples
 from tests.support.layout_strategies import cube_with_summands, eight_devices, numbers, pairs, summands, triples
 from tests.support.sum_messages import cases, fewest_messages
@@ -195,9 +197,7 @@ def test_the_plan_of_every_partial_sum_on_a_cube_is_within_the_named_one():
 GRID = mesh(x=2, y=4)
 
 
-def on(*dims, partial=(), shape=(64, 64), grid=GRID):
-    layout = mesh_split(shape, grid, dims)
-    return TensorLayout(shape, grid, layout.tensor_map, tuple(grid.axis(name) for name in partial))
+on = partial(layout_strategies.on, shape=(64, 64), grid=GRID)
 
 
 NAMED = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -22,7 +23,6 @@ from lib.layout import (
     join,
     least_bytes,
     mesh,
-    mesh_split,
     plan,
     propagate,
     redistribute,
@@ -33,15 +33,14 @@ from lib.layout.program import distributed
 from lib.layout.program.distributed import ways_to_reduce
 from tests.layout.test_operators import KINDS, one
 from tests.layout.test_peak import assert_buffers_are_measured
+from tests.support import layout_strategies
 from tests.support.examples import examples
 from tests.support.layout_strategies import assert_same_program, summands, uneven_pairs, values
 
 GRID = mesh(x=2, y=4)
 
 
-def on(*dims, shape: tuple[int, ...], partial=()) -> TensorLayout:
-    layout = mesh_split(shape, GRID, dims)
-    return TensorLayout(shape, GRID, layout.tensor_map, tuple(GRID.axis(name) for name in partial))
+on = partial(layout_strategies.on, grid=GRID)
 
 
 def poison(patch: pytest.MonkeyPatch) -> None:

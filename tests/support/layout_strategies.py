@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from lib.layout import DeviceMatrix, Graph, Pieces, TensorLayout
+from lib.layout import DeviceMatrix, Graph, Pieces, TensorLayout, mesh_split
+
+
+def on(*dims: Any, shape: tuple[int, ...], grid: DeviceMatrix, partial: tuple[str, ...] = ()) -> TensorLayout:
+    """The layout of a tensor whose dimensions are split over these axes of a mesh, a sum over those in `partial`."""
+    layout = mesh_split(shape, grid, dims)
+    return TensorLayout(shape, grid, layout.tensor_map, tuple(grid.axis(name) for name in partial))
 
 
 @st.composite
