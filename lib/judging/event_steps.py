@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 from lib.errors import PuzzleError
-from lib.gc_pause import no_collection
-from lib.trace import Op, Trace
+from lib.trace.gc_pause import no_collection
+from lib.trace.ops import Op, Trace
 from lib.values.base import Value
 from lib.values.kinds import OptState, Parked, Weight
 

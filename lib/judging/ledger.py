@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from lib.errors import PuzzleError
-from lib.gc_pause import no_collection
-from lib.trace import Trace
+from lib.trace.gc_pause import no_collection
+from lib.trace.ops import Trace
 from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 

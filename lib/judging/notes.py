@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lib.collective_rules import COLLECTIVES
-from lib.setting import Game
-from lib.trace import Op
+from lib.game.setting import Game
+from lib.rules.collectives import COLLECTIVES
+from lib.trace.ops import Op
 from lib.values.algebra import named
 
 from .memory import Profile, lasting_peak

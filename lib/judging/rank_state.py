@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from lib.collective_rules import Group
-from lib.costs import CLASSIC, Costs
+from lib.communication.lanes import Call, Place, beside
+from lib.communication.walk import Cursor
 from lib.errors import PuzzleError, TraceError
-from lib.lanes import Call, Place, beside
-from lib.lifetimes import Liveness
-from lib.trace import NO_BATCHES, TIMED, Op, place_text
-from lib.trace_walk import Cursor
+from lib.game.costs import CLASSIC, Costs
+from lib.rules.collectives import Group
+from lib.trace.lifetimes import Liveness
+from lib.trace.ops import NO_BATCHES, TIMED, Op, place_text
 from lib.values.base import Value
 from lib.values.kinds import Activation, Parked, Weight
 

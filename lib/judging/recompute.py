@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lib import rules, tier_rules
-from lib.collective_rules import ASKING, asked, contribute
-from lib.costs import COPYING, elements_sent
+from lib.communication.folded_mesh import mesh_of
+from lib.communication.lanes import LANES, Place, beside
+from lib.communication.meetings import message_ticks, reach, settle, ticks
+from lib.communication.mesh import Mesh
+from lib.communication.walk import Walk
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.folded_mesh import mesh_of
-from lib.lanes import LANES, Place, beside
-from lib.meetings import message_ticks, reach, settle, ticks
-from lib.mesh import Mesh
-from lib.rules import BATCHED, LOCAL_RULES
-from lib.setting import Game
-from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
-from lib.trace_walk import Walk
+from lib.game.costs import COPYING, elements_sent
+from lib.game.setting import Game
+from lib.rules import memory_tiers, operations
+from lib.rules.collectives import ASKING, asked, contribute
+from lib.rules.operations import BATCHED, LOCAL_RULES
+from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
 from lib.values.algebra import named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
@@ -112,9 +112,9 @@ class Retrace(Walk[RankState]):
             self.lanes = None  # which refers to this retrace: so both are freed without a collection
         self._refuse_unread()
         if self.game.task == "infer":
-            rules.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
+            operations.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
         else:
-            rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
+            operations.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
     def go_on(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place.
@@ -164,12 +164,12 @@ class Retrace(Walk[RankState]):
         self.costs.require_priced(op.name)
         group = None
         if op.name == "pass_to":
-            rules.partner(self.game, cursor.rank, op.args[0])
-            rules.message(used)
+            operations.partner(self.game, cursor.rank, op.args[0])
+            operations.message(used)
             require_tag(self.game, op)
         elif op.name in COPYING:
             if not any(number in cursor.under_way for number in op.used):
-                tier_rules.require_room(self.costs, cursor.parked(), LOCAL_RULES[op.name](self.game, op, used))
+                memory_tiers.require_room(self.costs, cursor.parked(), LOCAL_RULES[op.name](self.game, op, used))
         else:
             for value in used:
                 contribute(self.game, op.name, value)
@@ -226,13 +226,13 @@ class Retrace(Walk[RankState]):
         name, used = op.name, self._used(rank, op)
         made = LOCAL_RULES[name](self.game, op, used)
         if made and type(made[0]) is Parked:
-            tier_rules.require_room(self.costs, rank.parked(), made)
+            memory_tiers.require_room(self.costs, rank.parked(), made)
         batches, items = NO_BATCHES, 1
         if name in BATCHED:
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
         price = self._prices.get(name)
-        length = rules.ticks(self.game, name, items, used, made) if price is None else price * items
+        length = operations.ticks(self.game, name, items, used, made) if price is None else price * items
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(named("batch", sorted(batches)))
         confirm(rank, op, made, rank.clock, length, batches)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lib import rules
-from lib.collective_rules import COLLECTIVES, Group, asked
-from lib.costs import elements_sent
-from lib.deadlock_text import WaitingRank
+from lib.communication.deadlock_text import WaitingRank
+from lib.communication.lanes import Call, Lanes, Made
+from lib.communication.mailboxes import Mailboxes
+from lib.communication.meetings import in_group, reach, results
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.lanes import Call, Lanes, Made
-from lib.mailboxes import Mailboxes
-from lib.meetings import in_group, reach, results
-from lib.setting import Game
-from lib.trace import NO_BATCHES, Op, place_text
+from lib.game.costs import elements_sent
+from lib.game.setting import Game
+from lib.rules import operations
+from lib.rules.collectives import COLLECTIVES, Group, asked
+from lib.trace.ops import NO_BATCHES, Op, place_text
 from lib.values.base import Value
 
 from .rank_state import RankState
@@ -95,7 +95,7 @@ class RetracedLanes(Lanes):
             return results(calls, self.game)
         if first.name == "pass_to":
             return None if self._mailboxes.full(first.rank, *first.op.args) else [()]
-        return [rules.LOCAL_RULES[first.name](self.game, first.op, first.values)]
+        return [operations.LOCAL_RULES[first.name](self.game, first.op, first.values)]
 
     def settle(self, call: Call) -> None:
         rank, op = self._ranks[call.rank], call.op

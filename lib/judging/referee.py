@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
-from lib.costs import Costs
+from lib.communication.lanes import Place, beside, clocks, computing
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.gc_pause import no_collection
-from lib.goal import Goal
-from lib.lanes import Place, beside, clocks, computing
-from lib.trace import TIMED, Op, Trace
+from lib.game.costs import Costs
+from lib.game.goal import Goal
+from lib.trace.gc_pause import no_collection
+from lib.trace.ops import TIMED, Op, Trace
 from lib.values.kinds import Parked
 
 from .family import family_of

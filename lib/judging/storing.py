@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lib.errors import RuleError, TraceError
-from lib.trace import NO_BATCHES, Op
+from lib.trace.ops import NO_BATCHES, Op
 from lib.values.kinds import HOLDS
 
 from .rank_state import RankState

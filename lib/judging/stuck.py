@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from lib.deadlock_text import WaitingRank, deadlock_text
+from lib.communication.deadlock_text import WaitingRank, deadlock_text
+from lib.communication.meetings import Meetings, agree, in_group
 from lib.errors import DeadlockError, PuzzleError
-from lib.meetings import Meetings, agree, in_group
-from lib.trace import group_of
+from lib.trace.ops import group_of
 
 from .rank_state import RankState
 from .recompute_lanes import RetracedLanes

@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from lib import Trace
-from lib.gc_pause import no_collection
 from lib.judging.rank_state import RankState
 from lib.judging.recompute import Retrace
+from lib.trace.gc_pause import no_collection
 from lib.values.base import Sharded, Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from lib import Trace
-from lib.collective_rules import COLLECTIVES
-from lib.costs import elements_sent
+from lib.communication.meetings import reach
 from lib.errors import IncompleteError
+from lib.game.costs import elements_sent
 from lib.judging.rank_state import RankState
 from lib.judging.recompute import Retrace
-from lib.meetings import reach
-from lib.trace import group_of
+from lib.rules.collectives import COLLECTIVES
+from lib.trace.ops import group_of
 
 
 class Sent(NamedTuple):

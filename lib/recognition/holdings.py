@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from lib.collective_rules import COLLECTIVES
+from lib.rules.collectives import COLLECTIVES
 from lib.values.base import Sharded
 from lib.values.kinds import OptState, Weight, WeightGrad
 

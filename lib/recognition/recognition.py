@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from lib.collective_rules import ALL_TO_ALL
 from lib.errors import PuzzleError
-from lib.gc_pause import no_collection
+from lib.game.setting import Setting
 from lib.judging import family as families
 from lib.judging.recompute import Retrace
-from lib.setting import Setting
-from lib.trace import Trace
+from lib.rules.collectives import ALL_TO_ALL
+from lib.trace.gc_pause import no_collection
+from lib.trace.ops import Trace
 from lib.values.base import Batched
 
 from . import papers

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from lib import rules
-from lib.collective_rules import COLLECTIVES
+from lib.communication.lanes import Call, Lanes
+from lib.communication.mailboxes import Mailboxes
+from lib.communication.meetings import results
 from lib.errors import PuzzleError
-from lib.lanes import Call, Lanes
-from lib.mailboxes import Mailboxes
-from lib.meetings import results
-from lib.setting import Game
+from lib.game.setting import Game
+from lib.rules import operations
+from lib.rules.collectives import COLLECTIVES
 from lib.values.base import Value, unrecorded
 
 from .recorder import RankRecorder
@@ -49,7 +49,7 @@ class LiveLanes(Lanes):
             return results(calls, self.game)
         if first.name == "pass_to":
             return None if self._host.mailboxes.full(first.rank, *first.op.args) else [()]
-        return [rules.LOCAL_RULES[first.name](self.game, first.op, first.values)]
+        return [operations.LOCAL_RULES[first.name](self.game, first.op, first.values)]
 
     def settle(self, call: Call) -> None:
         call.made = tuple([unrecorded(value) for value in call.made])

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lib.errors import PuzzleError, RuleError
+from lib.game.setting import Setting
 from lib.judging.recompute import Retrace
 from lib.recognition.rows import placement_of
 from lib.recognition.work import Grid, Part, RankWork, grid_of
 from lib.schedules import Cell, Timetable
-from lib.setting import Setting
-from lib.trace import Trace
+from lib.trace.ops import Trace
 
 Cells = Mapping[Cell, Sequence[int]]
 """The cells of a rank in their order, each with the indices of its operations on that rank, ascending."""

@@ -13,7 +13,7 @@ from puzzles.failure import Failure, plain
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
 
-from .params import terminal
+from .shared.params import terminal
 
 if TYPE_CHECKING:
     from lib import Report, Trace
@@ -107,7 +107,7 @@ def _show(path: str, game: FreeGame, result: tuple[Trace, Report] | Failure) -> 
 
 
 def _row(path: str, game: FreeGame, result: tuple[Trace, Report] | Failure) -> dict[str, Any]:
-    from lib.setting_notation import setting_to_json
+    from lib.game.setting_notation import setting_to_json
     from puzzles.tracks.free_play import figures
 
     row = {

@@ -17,10 +17,10 @@ from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier, UnknownTierError, begin_to_look, best
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-from .colour_option import colour_option, require_picture
 from .free_grade import grade_freely, require_free
-from .game_options import FIELDS, free_games, game_options, puzzle_slugs
-from .params import Bytes, Seconds, SlugText, terminal
+from .shared.colour_option import colour_option, require_picture
+from .shared.game_options import FIELDS, free_games, game_options, puzzle_slugs
+from .shared.params import Bytes, Seconds, SlugText, terminal
 
 if TYPE_CHECKING:
     from puzzles.grading.verdict import Graded
@@ -179,7 +179,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
 
 def _own() -> tuple[tuple[str, str], ...]:
     """The folders of own puzzles, for processes that have to add them too."""
-    from puzzles.own import folders
+    from puzzles.custom import folders
 
     return tuple((str(folder.path), folder.digest) for folder in folders())
 

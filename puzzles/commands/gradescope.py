@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from .game_options import puzzle_slugs
 from .grade import VISIBILITIES
-from .params import Seconds, SlugText
+from .shared.game_options import puzzle_slugs
+from .shared.params import Seconds, SlugText
 
 
 @click.command()
@@ -41,9 +41,9 @@ def gradescope(
 
     Say what it grades with --points fsdp=10,gpipe=5 or with --puzzle, and add folders of your own with --puzzles.
     """
+    from puzzles.custom import folders
     from puzzles.gradescope.autograder import Autograder
     from puzzles.gradescope.wheels import WheelError, is_our_wheel, our_wheel
-    from puzzles.own import folders
     from puzzles.reports.gradescope import parse_points
 
     by_slug = parse_points(points)

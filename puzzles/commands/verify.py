@@ -13,7 +13,7 @@ from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 
 from .free_grade import verify_freely
-from .params import SavedSlug
+from .shared.params import SavedSlug
 
 
 @click.command()

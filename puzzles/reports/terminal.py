@@ -14,10 +14,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from puzzles.custom import folders
 from puzzles.failure import plain
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.own import folders
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, Track, outcomes, track_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from puzzles.own import add_installed
+from puzzles.custom import add_installed
 
 from .build import build
 from .npm import SiteError

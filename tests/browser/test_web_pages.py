@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from docs import gallery
+from docs.generate import gallery
 from drawing import Timeline, draw, save
 from lib import Setting, run
 from puzzles.catalog.schedule import PUZZLES

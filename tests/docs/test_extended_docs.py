@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lib import COSTS
-from lib.named_costs import MEANINGS
+from lib.game.named_costs import MEANINGS
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.commands.main import main
 from tests.test_imports import ROOT

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from docs import gallery
+from docs.generate import gallery
 from drawing import Attempt, draw_compare, draw_pareto, svg
 from drawing.palette import ALARM, SOFT, WIRE
 from drawing.runs.compare import difference

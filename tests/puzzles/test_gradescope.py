@@ -21,8 +21,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
+from puzzles.custom.drafts import begin
 from puzzles.gradescope.wheels import packed_again
-from puzzles.own.drafts import begin
 from tests.support import environments
 
 ROOT = Path(__file__).parents[2]

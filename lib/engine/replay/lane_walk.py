@@ -1,7 +1,7 @@
 """Walks a trace in which calls may run on lanes beside their ranks, until they are awaited.
 
-The lanes are the game's own (`lib.lanes`): first in, first out, each call after those whose results it takes. Only
-what a call does is the subclass's: `Placement` follows its labels, `MeasuredWalk` its seconds.
+Lanes work as in the game (`lib.communication.lanes`): first in, first out, each call after those whose results it
+takes. Only what a call does is the subclass's: `Placement` follows its labels, `MeasuredWalk` its seconds.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NoReturn, TypeVar
 
-from lib.collective_rules import COLLECTIVES, Group
+from lib.communication.lanes import LANES, Call, Lanes, Made
+from lib.communication.walk import Cursor, Walk
 from lib.errors import PuzzleError, TraceError
-from lib.lanes import LANES, Call, Lanes, Made
-from lib.setting import Game
-from lib.trace import Op, Trace, group_of
-from lib.trace_walk import Cursor, Walk
+from lib.game.setting import Game
+from lib.rules.collectives import COLLECTIVES, Group
+from lib.trace.ops import Op, Trace, group_of
 
 
 @dataclass(slots=True, eq=False)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lib.collective_rules import COLLECTIVES, Group
+from lib.communication.lanes import Call
 from lib.errors import TraceError
-from lib.lanes import Call
-from lib.trace import Op, Trace
+from lib.rules.collectives import COLLECTIVES, Group
+from lib.trace.ops import Op, Trace
 
 from .labels import Held, Label, Parked, Rows, Shape, Tokens, all_batches, as_tokens, cut, held, share, union
 from .lane_walk import LaneCursor, LaneWalk, members

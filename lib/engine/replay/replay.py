@@ -10,11 +10,11 @@ from typing import Any
 from lib.engine.launcher import launch
 from lib.engine.metering.meter import Reading
 from lib.errors import PuzzleError, TraceError
-from lib.goal import Goal
+from lib.game.goal import Goal
 from lib.judging.rank_state import MALFORMED
 from lib.judging.recompute import Retrace
-from lib.notation import trace_from_json
-from lib.trace import FORMS, Op, Trace
+from lib.trace.notation import trace_from_json
+from lib.trace.ops import FORMS, Op, Trace
 
 from .comparison import Found, RankReplay, averages_in, compared, error_of
 from .placement import Placement

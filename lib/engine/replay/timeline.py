@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lib.lanes import Call, clocks, computing
-from lib.trace import TIMED, Op, Trace
+from lib.communication.lanes import Call, clocks, computing
+from lib.trace.ops import TIMED, Op, Trace
 
 from .lane_walk import LaneCursor, LaneWalk
 

@@ -60,7 +60,7 @@ class Engine(Track[EnginePuzzle]):
     noun = "class"
 
     def read(self, slug: str, fields: Fields) -> EnginePuzzle:
-        from .own import read_puzzle
+        from .custom import read_puzzle
 
         return read_puzzle(slug, fields)
 

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from lib import Report, Trace, referee, run, trace_from_json
 from lib.recognition import recognize
-from lib.trace import TIMED
+from lib.trace.ops import TIMED
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 
 from .possible import above_possible

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
-from lib.named_costs import pricing
-from lib.notation import MAX_COUNT
+from lib.game.named_costs import pricing
+from lib.game.setting_notation import setting_to_json
 from lib.recognition import recognize
-from lib.setting_notation import setting_to_json
+from lib.trace.notation import MAX_COUNT
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.setting_text import setting_text
 from puzzles.catalog.schedule.size_text import size_text
