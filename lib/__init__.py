@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lib.judging.referee import Report, referee
 
     from .game.goal import Goal, Record
-    from .trace.notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
+    from .trace.notation import trace_from_json, trace_to_json
 
 __all__ = [
     "CLASSIC_SETTING",
@@ -82,10 +82,8 @@ __all__ = [
     "run_async",
     "steps",
     "trace_from_json",
-    "trace_from_text",
     "trace_of",
     "trace_to_json",
-    "trace_to_text",
 ]
 
 LOADED_LATER = {
@@ -101,9 +99,7 @@ LOADED_LATER = {
     "Goal": "lib.game.goal",
     "Record": "lib.game.goal",
     "trace_from_json": "lib.trace.notation",
-    "trace_from_text": "lib.trace.notation",
     "trace_to_json": "lib.trace.notation",
-    "trace_to_text": "lib.trace.notation",
 }
 """Exported names by their module, which is loaded when they are first asked for: a run needs none of them."""
 

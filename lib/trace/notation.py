@@ -1,14 +1,12 @@
-"""Writes a trace as JSON and as text, and reads both. Reading is strict: what comes back is well formed, or refused."""
+"""Writes a trace as JSON and reads it back. Reading is strict: the result is a well-formed trace, or a refusal."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, NoReturn
 
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.game.costs import Costs
 from lib.game.setting import Game, Setting, Size
 from lib.game.setting_notation import setting_from_json, setting_to_json
 from lib.rules.collectives import COLLECTIVES
@@ -33,9 +31,6 @@ COLUMNS = ("layer", "batches", "uses", "makes", "line")
 
 KNOWN = {name: frozenset({"op", "at", *COLUMNS, *form.args, *form.optional}) for name, form in FORMS.items()}
 """By operation, all that a row of it may hold."""
-
-PLAIN = ("costs", "layer", "task")
-"""Fields of the head that a trace in text holds as they are; the others are JSON."""
 
 
 def trace_to_json(trace: Trace) -> str:
@@ -62,71 +57,6 @@ def trace_from_json(text: str) -> Trace:
     if data.get("version") != VERSION:
         raise TraceError(f"this trace is of version {data.get('version')!r}; this program reads version {VERSION}")
     return _trace(_size(data), setting_from_json(data), data.get("operations"))
-
-
-def trace_to_text(trace: Trace) -> str:
-    """The trace as text for people: a head, then per rank one line for each operation. Times are in steps."""
-    size, costs, written = trace.size, trace.costs, setting_to_json(trace.setting)
-    head = {"costs": written.pop("costs"), **size._asdict(), **written}
-    lines = [
-        " ".join(
-            [
-                FORMAT,
-                str(VERSION),
-                *(f"{k}={v if k in PLAIN and isinstance(v, str) else _word(v)}" for k, v in head.items()),
-            ]
-        )
-    ]
-    for rank, ops in enumerate(trace.ranks):
-        lines.append(f"rank {rank}")
-        for op in ops:
-            row = _row(op)
-            name, (start, end) = row.pop("op"), row.pop("at")
-            when = costs.text(start) if start == end else f"{costs.text(start)}-{costs.text(end)}"
-            lines.append("  ".join(["", f"{when:<9}", name, *(f"{k}={_word(v)}" for k, v in row.items())]))
-    return "\n".join(lines) + "\n"
-
-
-def trace_from_text(text: str) -> Trace:
-    """The trace that `trace_to_text` wrote.
-
-    Raises:
-        TraceError: naming the line that cannot be read.
-    """
-    lines = text.splitlines()
-    size, setting = _head(lines[0] if lines else "")
-    ranks: list[list[dict[str, Any]]] = []
-    for number, line in enumerate(lines[1:], 2):
-        try:
-            match line.split():
-                case []:
-                    pass
-                case ["rank", rank] if rank == str(len(ranks)):
-                    ranks.append([])
-                case [when, name, *words] if ranks:
-                    pairs = [word.partition("=") for word in words]
-                    row = {key: json.loads(value, parse_constant=_no_constant) for key, _, value in pairs}
-                    start, _, end = when.partition("-")
-                    at = [_ticks(start, setting.costs), _ticks(end or start, setting.costs)]
-                    ranks[-1].append({"op": name, "at": at, **row})
-                case _:
-                    raise ValueError("expected 'rank N' or an operation")
-        except (ValueError, RecursionError, ArithmeticError) as why:
-            raise TraceError(f"line {number} of the trace cannot be read ({why}): {line.strip()[:80]}") from None
-    return _trace(size, setting, ranks)
-
-
-def _head(line: str) -> tuple[Size, Setting]:
-    """Size and setting from the first line of a trace in text."""
-    head, _, rest = line.partition(" costs=")
-    if head != f"{FORMAT} {VERSION}":
-        raise TraceError(f"this is not a trace: its first line must begin with '{FORMAT} {VERSION}'")
-    try:
-        pairs = [word.partition("=") for word in f"costs={rest}".split()]
-        fields = {key: value if key in PLAIN and value[:1] != "{" else json.loads(value) for key, _, value in pairs}
-    except (ValueError, RecursionError):
-        raise TraceError(f"the first line of the trace cannot be read: {line[:80]}") from None
-    return _size(fields), setting_from_json(fields)
 
 
 def _row(op: Op) -> dict[str, Any]:
@@ -279,19 +209,6 @@ def _key(given: Any) -> Any:
     if isinstance(given, dict):
         raise TraceError("a key must be a number, a string or a tuple of these; got an object")
     return given
-
-
-def _word(content: Any) -> str:
-    """JSON without any white space, so that a line splits into words."""
-    return json.dumps(content, separators=(",", ":")).replace(" ", "\\u0020")
-
-
-def _ticks(steps: str, costs: Costs) -> int:
-    ticks = Decimal(steps) * costs.unit
-    if not 0 <= ticks <= MAX_NUMBER or ticks != int(ticks):  # in this order: the whole number of 1e999999 is long
-        parts = "tenths" if costs.unit == 10 else f"1/{costs.unit}"
-        raise ValueError(f"{steps} is not in {parts} of a step")
-    return int(ticks)
 
 
 def _no_constant(name: str) -> NoReturn:

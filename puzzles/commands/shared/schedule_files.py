@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from lib import Trace
     from lib.schedules import Timetable
 
-OUTPUTS = "svg, .png, .pdf, .html or .txt draws it, .json is the trace for 'puzzles verify', .csv PyTorch's order"
-
 
 def require_endings(paths: Sequence[str], more: Sequence[str] = ()) -> None:
     """Refuses a file whose ending is not known.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lib import Goal, Trace, referee, run, trace_to_json, trace_to_text
+from lib import Goal, Trace, referee, run, trace_to_json
 from tests.support import CLASSICS
 from tests.support.solved import RECORDS, solved_by
 
@@ -59,7 +59,6 @@ def facts(name: str) -> dict[str, Any]:
         "stars": report.stars,
         "logs": digest(repr([model.log for model in outcome.models])),
         "json": digest(trace_to_json(trace)),
-        "text": digest(trace_to_text(trace)),
         "report": digest(repr([(field, getattr(report, field)) for field in MEASURED])),
     }
 

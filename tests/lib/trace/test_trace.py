@@ -21,9 +21,7 @@ from lib import (
     referee,
     run,
     trace_from_json,
-    trace_from_text,
     trace_to_json,
-    trace_to_text,
 )
 from lib.trace.ops import FORMS
 from tests.support import CLASSICS, Classic
@@ -47,28 +45,16 @@ def exploring() -> Trace:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("slug", TRACES)
-def test_reads_back_the_same_from_json_and_text(slug: str) -> None:
+def test_reads_back_the_same_from_json(slug: str) -> None:
     trace = TRACES[slug]
     assert trace_from_json(trace_to_json(trace)) == trace
-    assert trace_from_text(trace_to_text(trace)) == trace
     assert referee(trace_from_json(trace_to_json(trace))) == REPORTS[slug]
-    assert referee(trace_from_text(trace_to_text(trace))) == REPORTS[slug]
 
 
 def test_hand_made_values_and_odd_keys_read_back_the_same() -> None:
     trace = exploring()
     assert {op.name for op in trace.ranks[0]} == {"given", "fake_grad", "shard", "combine", "add", "store"}
     assert trace_from_json(trace_to_json(trace)) == trace
-    assert trace_from_text(trace_to_text(trace)) == trace
-
-
-def test_the_text_is_for_people() -> None:
-    lines = trace_to_text(TRACES["pipeline"]).splitlines()
-    assert lines[0] == "training-puzzles trace 1 costs=classic layers=8 batches=4 ranks=4"
-    assert lines[1] == "rank 0"
-    assert any(
-        line.startswith("  0-4        forward  layer=0  batches=[0,1,2,3]  uses=[4,0]  makes=[5]") for line in lines
-    )
 
 
 # --- Nothing in it can be changed unnoticed ---------------------------------------------------------
@@ -230,27 +216,6 @@ BAD_JSON = [
 def test_bad_json_is_refused_in_one_sentence(text: str, message: str) -> None:
     with pytest.raises(TraceError) as why:
         trace_from_json(text)
-    assert message in str(why.value)
-
-
-HEAD = "training-puzzles trace 1 costs=classic layers=1 batches=1 ranks=1\n"
-
-BAD_TEXT = [
-    ("", "its first line must begin with 'training-puzzles trace 1'"),
-    ("training-puzzles trace 1 costs=classic layers=x\n", "the first line of the trace cannot be read"),
-    (HEAD + "  0  loss\n", "line 2 of the trace cannot be read"),
-    (HEAD + "rank 1\n", "line 2 of the trace cannot be read"),
-    (HEAD + "rank 0\n  soon  loss\n", "line 3 of the trace cannot be read"),
-    (HEAD + "rank 0\n  0.05  loss\n", "0.05 is not in tenths of a step"),
-    (HEAD + "rank 0\n  0  loss  uses=[0\n", "line 3 of the trace cannot be read"),
-    (HEAD + "rank 0\n  0  loss  uses=0\n", "operation 0 of rank 0: uses must be a list"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), BAD_TEXT)
-def test_bad_text_is_refused_with_its_line(text: str, message: str) -> None:
-    with pytest.raises(TraceError) as why:
-        trace_from_text(text)
     assert message in str(why.value)
 
 
