@@ -7,7 +7,7 @@ from pathlib import Path
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.puzzle import CREDIT as ENGINE_CREDIT
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.papers import Paper
+from puzzles.catalog.paper import Paper
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.puzzle import CREDIT as SCHEDULE_CREDIT
 

@@ -12,6 +12,7 @@ from lib.bounds import memory_bound, time_bound
 from lib.recognition import Recognition, recognize
 from lib.schedules import one_f_one_b, pipeline
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule_papers import with_papers
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.possible import above_possible
 from tests.support.solved import played, records_of, reference_of
@@ -44,7 +45,7 @@ def test_a_pass_says_once_what_the_schedule_is_and_never_two_things(slug: str) -
         report, found, said = said_on_a_pass(slug, function)
         assert said.count("This is ") == 1
         if report.family == goal.family:
-            assert f"This is {found.with_papers}." in said
+            assert f"This is {with_papers(found)}." in said
         else:
             assert f"This is {report.family}, and the puzzle is about" in said
             assert ("More exactly, it is" in said) == (found.text != report.family)

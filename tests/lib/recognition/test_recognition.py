@@ -12,7 +12,7 @@ import solutions.checkpoint
 import solutions.zero1
 from lib import Model, Setting, Trace, run
 from lib.recognition import Recognition, recognize, recomputed
-from lib.recognition.papers import PAPERS, ZERO_1_OR_2
+from lib.recognition.names import ZERO_1_OR_2
 from lib.schedules import (
     Cell,
     Timetable,
@@ -31,6 +31,7 @@ from lib.schedules import (
     zero3,
 )
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule_papers import with_papers
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
@@ -298,7 +299,7 @@ def test_three_axes_are_three_names() -> None:
     setting = Setting("twentieths", mesh={"dp": 2, "pp": 2, "tp": 2}, layer="block")
     found = known(three_d, (2, 8, 8), setting)
     assert found.text == "1F1B x tensor parallelism x data parallelism"
-    assert found.papers == tuple(PAPERS[name] for name in found.names)
+    assert with_papers(found).endswith(" (Narayanan et al. 2019; Shoeybi et al. 2019; Li et al. 2020)")
 
 
 def changed(table: Timetable, rank: int, at: int, to: int) -> Timetable:
