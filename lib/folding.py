@@ -70,7 +70,7 @@ def fold_of(axes: Axes, axis: str, batches: int, ranks: int, islands: int = 0) -
             "use a multiple of that"
         )
     each = ranks // replicas
-    # The machines divide all replicas in the same way only if a machine has whole replicas, or a replica whole machines.
+    # Machines divide all replicas in the same way only if a machine has whole replicas, or a replica whole machines.
     if 1 < each < ranks and 0 < islands < ranks and each % islands and islands % each:
         raise RuleError(
             f"fold={axis!r}: machines of {islands} ranks divide replicas of {each} ranks in different ways, so the "

@@ -68,7 +68,7 @@ class _Rank:
         while pending:
             at = self.choice.randrange(len(pending))
             group, ways, on = pending[at]
-            kind, layer, rank = ways.pop(0)
+            kind, layer, _ = ways.pop(0)
             tag += 10
             if kind == "F":
                 await self.forward(group, layer, step, on, tag)
