@@ -87,7 +87,8 @@ def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
         _Ticks(ceil(work / sharing), f"{_shared(sharing)} {prices.steps(work)} of computing"),
     ]
     # Ranks that each have a part of every layer need no exchange for their updates.
-    exchange = prices.exchange if ranks > 1 and prices.setting.task == "train" and not prices.is_cut else 0
+    together = min(batches, ranks) > 1 and prices.setting.task == "train" and not prices.is_cut
+    exchange = prices.exchange if together else 0
     if exchange and not prices.has_halves:
         # An update of layer 0 waits for the last work of all ranks. It is on one of them; from the others there is an
         # exchange before it, so they have less time for their work.
@@ -96,9 +97,11 @@ def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
             reason = f"{_shared(least[1])} {prices.steps(work)} of computing, and then exchange gradients"
             found.append(_Ticks(least[0], reason))
     if exchange:
-        last = ceil(prices.at_once(0))
-        together = min(chain + exchange, chain + (batches - 1) * last)
-        found.append(_Ticks(together, "a microbatch goes forward and back, and its gradient meets those of the others"))
+        # Rounded up once: one operation may take all microbatches.
+        alone = batches * prices.urgent()
+        reason = f"one rank has {prices.steps(alone)} of computing, and an exchange with another takes longer"
+        meeting = "a microbatch goes forward and back, and its gradient meets those of the others"
+        found.append(min(_Ticks(chain + exchange, meeting), _Ticks(ceil(alone), reason)))
     return found
 
 

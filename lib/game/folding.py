@@ -53,11 +53,12 @@ def require_first(axes: Axes, axis: str) -> None:
         raise RuleError(f"fold={axis!r}: only the first axis of a mesh can be folded, {first}; put {axis!r} first")
 
 
-def fold_of(axes: Axes, axis: str, batches: int, ranks: int) -> Fold | None:
-    """The fold along an axis of a mesh; None where there is nothing to fold.
+def fold_of(axes: Axes, axis: str, batches: int, ranks: int, islands: int = 0) -> Fold | None:
+    """The fold along an axis of a mesh, on machines of `islands` ranks (0: one machine); None where there is nothing
+    to fold.
 
     Raises:
-        RuleError: the batches cannot be dealt out evenly.
+        RuleError: the batches cannot be dealt out evenly, or the machines divide the replicas in different ways.
     """
     if not axis:
         return None
@@ -67,4 +68,12 @@ def fold_of(axes: Axes, axis: str, batches: int, ranks: int) -> Fold | None:
             f"{batches} batches cannot be dealt out evenly to the {replicas} replicas of axis {axis!r}; "
             "use a multiple of that"
         )
-    return Fold(axis, replicas, ranks // replicas) if replicas > 1 else None
+    each = ranks // replicas
+    # Machines divide all replicas in the same way only if a machine has whole replicas, or a replica whole machines.
+    if 1 < each < ranks and 0 < islands < ranks and each % islands and islands % each:
+        raise RuleError(
+            f"fold={axis!r}: machines of {islands} ranks divide replicas of {each} ranks in different ways, so the "
+            f"replicas do not all take the same time; give each replica a number of ranks that divides {islands} or is "
+            f"a multiple of {islands}, or do not fold"
+        )
+    return Fold(axis, replicas, each) if replicas > 1 else None

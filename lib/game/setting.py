@@ -126,7 +126,9 @@ class Game:
         Raises:
             RuleError: it cannot be folded so.
         """
-        fold = fold_of(setting.mesh, setting.fold, size.batches, size.ranks) if setting.fold else None
+        fold = None
+        if setting.fold:
+            fold = fold_of(setting.mesh, setting.fold, size.batches, size.ranks, setting.costs.islands)
         return cls(*size, setting, setting.steps, setting.layer, setting.task, fold)
 
     @property

@@ -30,8 +30,10 @@ TENSOR_PIPELINE = "a pipeline of tensor-parallel stages"
 REPEATED = "a pipeline whose stages repeat the forward of others"
 MIXED = "a mixture"
 
+PIPELINES = (PIPELINE, SHARDED_PIPELINE, TENSOR_PIPELINE, REPEATED)
+
 FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, LOCAL_SGD, TENSOR_PARALLEL, EXPERT_PARALLEL) + (
-    (PIPELINE, SHARDED_PIPELINE, TENSOR_PIPELINE, REPEATED, MIXED)
+    (*PIPELINES, MIXED)
 )
 """What a schedule can be, as a sentence names it: 'this is a pipeline'."""
 

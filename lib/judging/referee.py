@@ -172,8 +172,9 @@ _start, _end = attrgetter("start"), attrgetter("end")
 
 
 def _span(events: Sequence[Op]) -> tuple[int, int, int]:
-    """When a rank's first event starts, and its last one starts and ends."""
-    return (events[0].start, max(map(_start, events)), max(map(_end, events))) if events else (0, 0, 0)
+    """The first start, the last start and the last end of a rank's events. A call may start after events behind it."""
+    starts = [op.start for op in events]
+    return (min(starts), max(starts), max(map(_end, events))) if events else (0, 0, 0)
 
 
 def _working(events: Sequence[Op], costs: Costs) -> int:

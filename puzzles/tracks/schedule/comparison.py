@@ -30,7 +30,8 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
             yield f"This is {with_papers(found)}."
         elif found.text != found.family:
             yield f"More exactly, it is {with_papers(found)}."
-        yield from above_possible(trace, found, figures["timesteps"], int(figures["peak_memory"]))
+        point = figures["timesteps"], int(figures["peak_memory"])
+        yield from above_possible(trace, found, *point, puzzle.goal.records)
     known = _reference(puzzle.slug)
     if known is None:
         return

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from lib import Trace
+from lib import Record, Trace
 from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound
+from lib.judging.family import PIPELINES
 from lib.recognition import Recognition
 
 NO_BOUND = Bound(0, "")
 
 
-def above_possible(trace: Trace, found: Recognition, timesteps: float, memory: int) -> Iterator[str]:
-    """Sentences that compare a schedule's figures with the bounds of its size; a pipeline's also with that of its
-    stages."""
+def above_possible(
+    trace: Trace, found: Recognition, timesteps: float, memory: int, records: Sequence[Record] = ()
+) -> Iterator[str]:
+    """Sentences that compare a schedule's figures with the bounds of its size, and a pipeline's with the bound of its
+    stages, unless one of the `records` is a faster pipeline: then that has other stages."""
     size, setting = trace.size, trace.setting
     least, floor = time_bound(size, setting), memory_bound(size, setting)
     own = pipeline_time_bound(size, setting, found.stages) if found.stages else NO_BOUND
-    bounds = [(own, "a pipeline with these stages")] if own.least > least.least else []
+    beaten = any(record.timesteps < own.least for record in records if record.family in ("", *PIPELINES))
+    bounds = [(own, "a pipeline with these stages")] if own.least > least.least and not beaten else []
     bounds += [(least, "any schedule")] if least.least else []
     if bounds:
         yield f"Time: {'; '.join(_above(timesteps, bound, 'steps', where) for bound, where in bounds)}."
+    if beaten:
+        yield "The fastest pipeline known at this size has other stages: with these, no schedule is as fast."
     if floor.least:
         yield f"Memory: {_above(memory, floor, 'elements', 'any schedule')}."
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from importlib import import_module
 from typing import Any
 
 import pytest
 
-from lib import Costs, Goal, Model, Record, Report, RuleError, Setting, Size, Trace, referee, run
+from lib import COLLECTIVES, Costs, Goal, Model, Record, Report, RuleError, Setting, Size, Trace, referee, run
 from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound
+from lib.game.costs import CLASSIC_TICKS
 from lib.recognition import recognize
 from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, sequence_parallel, zb_h1, zb_h2, zb_v
 from puzzles.catalog.schedule import PUZZLES
@@ -19,6 +21,7 @@ from solutions.checkpoint import checkpoint
 from solutions.zero1 import zero1
 from tests.lib.judging.test_numbers import Choices
 from tests.support.schedules import shards, tiers
+from tests.support.schedules.grouped import grouped
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.schedules.random_pipelines import random_pipeline
@@ -116,6 +119,13 @@ def test_the_bound_of_a_pipeline_is_reached_by_the_textbook(
     assert pipeline_time_bound(Size(*size), setting, stages).least == within(schedule, size, setting).timesteps
 
 
+FAR = Costs(
+    "far", ticks={**CLASSIC_TICKS, **dict.fromkeys((*COLLECTIVES, "pass_to", "receive"), 1000)},
+    flops_per_tick=2 * 512 * 512 * 256 * 100 // 55,
+)  # fmt: skip
+"""A product takes 0.55 ticks."""
+
+
 @pytest.mark.parametrize(
     ("size", "setting", "least"),
     [
@@ -129,6 +139,8 @@ def test_the_bound_of_a_pipeline_is_reached_by_the_textbook(
         ((3, 1, 4), Setting(), 6),  # one microbatch cannot be shared
         ((8, 2, 1), Setting("streams", task="infer"), 14),  # the last forward only has to start
         ((1, 4, 2), Setting(task="infer"), 0),
+        ((1, 64, 4), Setting(FAR), 10.6),  # 105.6 ticks of computing on one rank; an exchange takes 1,000
+        ((2, 4, 4), Setting(replace(FAR, flops_per_tick=0)), 16),
     ],
 )  # fmt: skip
 def test_bounds_by_hand(size: tuple[int, int, int], setting: Setting, least: float) -> None:
@@ -158,7 +170,7 @@ def random_costs(choice: random.Random, halves: bool = False, overlap: bool = Fa
         more["calls"] = {"allreduce": choice.randint(0, 9)}
         more["alpha"] = {"pass_to": choice.randint(0, 9)}
     if choice.random() < 0.2:
-        more["flops_per_tick"] = choice.choice((10**6, 7 * 10**6, 10**8))
+        more["flops_per_tick"] = choice.choice((10**6, 7 * 10**6, 10**8, 4 * 10**8, 10**9))
     return Costs("any", ticks=ticks, overlap=overlap, gradient=choice.choice((None, 1024)), **more)
 
 
@@ -228,6 +240,35 @@ def test_random_schedules_under_random_prices_are_within_the_bounds(seed: int) -
 def test_a_thousand_random_schedules_under_random_prices_are_within_the_bounds() -> None:
     for seed in range(40, 1040):
         require_within(random_run(seed))
+
+
+def fractions_of_a_tick(choice: random.Random) -> Costs:
+    """A product takes a fraction of a tick, or some; communication is cheap, or dearer than all computing."""
+    halves = ("backward_input", "backward_weight") if choice.random() < 0.5 else ()
+    dear = choice.choice(((0, 0, 0, 1, 3, 10), (30, 300, 1000)))
+    ticks = dict.fromkeys(("forward", "backward", *halves), 1) | {name: choice.choice(dear) for name in PRICED}
+    ticks |= {"loss": choice.choice((0, 0, 0, 1)), "update": choice.choice((0, 0, 1, 5))}
+    product = Fraction(choice.randint(3, 30), choice.choice((8, 9, 20)))
+    flops = min(10**9, int(2 * 512 * 512 * 256 / product))
+    return Costs("any", ticks=ticks, overlap=choice.random() < 0.3, flops_per_tick=flops)
+
+
+def require_groups_within(seed: int) -> None:
+    choice = random.Random(seed)
+    layer, ranks = (BLOCK, (2, 4)) if choice.random() < 0.2 else ("dense", (1, 2, 3, 4))
+    size = Size(choice.choice((1, 1, 2, 3)), choice.choice((1, 2, 3, 5, 9, 24)), choice.choice(ranks))
+    within(grouped(seed), size, Setting(fractions_of_a_tick(choice), steps=choice.choice((1, 1, 2)), layer=layer))
+
+
+def test_operations_on_any_groups_of_microbatches_are_within_the_bounds() -> None:
+    for seed in range(100):
+        require_groups_within(seed)
+
+
+@pytest.mark.slow
+def test_three_thousand_games_with_any_groups_of_microbatches_are_within_the_bounds() -> None:
+    for seed in range(100, 3100):
+        require_groups_within(seed)
 
 
 # --- Schedules that do as little as they may -----------------------------------------------------
@@ -330,6 +371,7 @@ TAGGED = Costs("tagged", ticks=Setting().costs.ticks)
         (all_at_once, (1, 1, 1), Setting()),
         (all_at_once, (3, 5, 1), Setting()),
         (all_at_once, (2, 3, 4), Setting()),
+        (all_at_once, (1, 64, 4), Setting(FAR)),
         (all_at_once, (2, 3, 2), Setting(steps=1, task="local")),
         (in_tiny_shards, (1, 1, 1), Setting()),
         (in_tiny_shards, (3, 2, 1), Setting()),

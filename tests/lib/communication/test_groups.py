@@ -27,9 +27,7 @@ from lib import (
     referee,
     run,
     trace_from_json,
-    trace_from_text,
     trace_to_json,
-    trace_to_text,
 )
 from lib.game.named_costs import COSTS
 from lib.trace.ops import Op
@@ -368,7 +366,6 @@ def test_a_layer_that_is_not_that_of_the_value() -> None:
 
 def both_ways(trace: Trace) -> None:
     assert trace_from_json(trace_to_json(trace)) == trace
-    assert trace_from_text(trace_to_text(trace)) == trace
 
 
 def test_groups_are_written_and_read() -> None:

@@ -26,9 +26,7 @@ from lib import (
     referee,
     run,
     trace_from_json,
-    trace_from_text,
     trace_to_json,
-    trace_to_text,
 )
 from lib.game.cost_checks import MAX_DIGITS, MOST
 from lib.game.costs import Tier
@@ -70,7 +68,6 @@ def empty(costs: Costs) -> Trace:
 def test_every_record_that_can_be_made_comes_back(costs: Costs) -> None:
     trace = empty(costs)
     assert trace_from_json(trace_to_json(trace)) == trace
-    assert trace_from_text(trace_to_text(trace)) == trace
 
 
 def made_or_refused(make: Callable[[], Costs]) -> Costs | str:

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from lib import (
     Activation,
     ActivationGrad,
+    Costs,
     IncompleteError,
     Model,
     OptState,
@@ -33,6 +36,7 @@ from lib import (
 )
 from lib.game.named_costs import COSTS
 from lib.game.replica_number import replica_number, stride_of
+from lib.game.setting import Game
 from lib.judging.recompute import Retrace
 from lib.values import algebra
 from lib.values.base import Sharded
@@ -125,6 +129,74 @@ def test_plans_can_be_folded(plan: Plan, replicas: int, pp: int, tp: int, data: 
     whole, folded = both(trained(plan), 2, data.draw(st.integers(1, 3)), replicas, costs, layer=layer, **axes)
     same_rows(whole, folded)
     same_labels(whole, folded)
+    same_figures(whole, folded)
+
+
+# --- Machines ---
+
+
+async def neighbours(model: Model) -> None:
+    """All-reduces between each two ranks of a replica that follow each other."""
+    first = model.rank - model.index("tp")
+    for left in range(len(model.axis("tp")) - 1):
+        if model.index("tp") in (left, left + 1):
+            await model.allreduce(model.fake_grad(0, []), 0, group=[first + left, first + left + 1])
+
+
+def replicas_take_the_same_time(replicas: int, ranks: int, islands: int) -> bool:
+    """What a run of all ranks says of machines of so many ranks."""
+    costs = replace(COSTS["islands"], islands=islands)
+    setting = Setting(costs, (("dp", replicas), ("tp", ranks)))
+    rows = run(neighbours, 1, replicas, replicas * ranks, setting=setting).trace.ranks
+    times = [[(op.start, op.end) for op in row if op.name == "allreduce"] for row in rows]
+    return all(times[rank] == times[rank % ranks] for rank in range(len(times)))
+
+
+def test_what_folds_is_where_all_replicas_take_the_same_time() -> None:
+    refused = []
+    for replicas, ranks, islands in product((2, 3, 4), range(1, 6), range(11)):
+        setting = Setting(replace(COSTS["islands"], islands=islands), (("dp", replicas), ("tp", ranks)), fold="dp")
+        size = Size(1, replicas, replicas * ranks)
+        if replicas_take_the_same_time(replicas, ranks, islands):
+            Game.of(size, setting)
+            continue
+        says = f"machines of {islands} ranks .* replicas of {ranks} .* divides {islands} or is a multiple"
+        with pytest.raises(RuleError, match=says):
+            Game.of(size, setting)
+        refused.append((replicas, ranks, islands))
+    assert {(2, 3, 4), (2, 2, 3), (3, 4, 10)} <= set(refused)
+    assert (2, 4, 10) not in refused  # all ranks are in one machine
+
+
+COMMUNICATION = ("allreduce", "allgather", "scatterreduce", "pass_to", "receive")
+
+
+@st.composite
+def machine_costs(draw: st.DrawFn) -> Costs:
+    """Any prices of communication, by value and by size, on machines of any size."""
+    ticks, between, calls, alpha = ({name: draw(st.integers(0, 30)) for name in COMMUNICATION} for _ in range(4))
+    beta = {name: Fraction(draw(st.integers(0, 9)), 2**18) for name in COMMUNICATION}
+    base = draw(st.sampled_from([COSTS["classic"], OVERLAP, replace(OVERLAP, lanes="group")]))
+    return replace(
+        base, ticks={**base.ticks, **ticks}, ticks_between=between, islands=draw(st.integers(0, 9)),
+        calls=calls, alpha=alpha, beta=beta,
+    )  # fmt: skip
+
+
+@examples(60)
+@given(plans, machine_costs(), st.sampled_from((2, 4)), st.integers(1, 3), st.integers(1, 2), st.integers(1, 2))
+def test_a_fold_on_any_machines_is_refused_or_is_a_run_of_all_ranks(
+    plan: Plan, costs: Costs, replicas: int, pp: int, tp: int, each: int
+) -> None:
+    plan = plan._replace(lazy=plan.lazy and costs.overlap)
+    axes = {name: length for name, length in (("pp", pp), ("tp", tp)) if length > 1}
+    layer = "block" if tp > 1 else "dense"
+    if not replicas_take_the_same_time(replicas, pp * tp, costs.islands):
+        with pytest.raises(RuleError, match=f"machines of {costs.islands} ranks"):
+            both(trained(plan), pp, each, replicas, costs, layer=layer, **axes)
+        return
+    whole, folded = both(trained(plan), pp, each, replicas, costs, layer=layer, **axes)
+    same_rows(whole, folded)
     same_figures(whole, folded)
 
 

@@ -26,9 +26,7 @@ from lib import (
     referee,
     run,
     trace_from_json,
-    trace_from_text,
     trace_to_json,
-    trace_to_text,
 )
 from lib.game.named_costs import COSTS
 from solutions.ddp import ddp
@@ -265,7 +263,6 @@ def test_a_folded_trace_comes_back_as_it_was() -> None:
     _, folded = both(trained(Plan(3)), 2, 2, 3, pp=2, tp=2, layer="block")
     for trace in (folded.trace, folded_fsdp()):
         assert trace_from_json(trace_to_json(trace)) == trace
-        assert trace_from_text(trace_to_text(trace)) == trace
 
 
 def forged(change: Callable[[Op], Op], name: str) -> str:
