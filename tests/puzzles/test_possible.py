@@ -87,7 +87,7 @@ def test_no_message_names_a_bound_and_a_record_that_beats_it() -> None:
         goal, choice = puzzle.goal, random.Random(puzzle.slug)
         trace = Trace(goal.size, ((),) * goal.size.ranks, goal.setting)
         for _ in range(20):
-            found = Recognition(("a pipeline",), "", (), (), PIPELINE, dealt_out(goal.size, choice))
+            found = Recognition(("a pipeline",), "", (), PIPELINE, dealt_out(goal.size, choice))
             text = " ".join(above_possible(trace, found, 0.0, 0, goal.records))
             for whose, number, unit in re.findall(needs, text):
                 seen[f"{unit}s of {whose}"] += 1
