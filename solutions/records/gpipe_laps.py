@@ -29,7 +29,7 @@ FORWARD_FIRST = True
 
 VARIANTS = {
     # The fastest: a forward goes first, because other ranks wait for it.
-    "as_many_batches_as_ranks": {"DEPARTURE": by_ranks, "FORWARD_FIRST": True},
+    "a_batch_per_rank": {"DEPARTURE": by_ranks, "FORWARD_FIRST": True},
     # Less memory: fewer batches are in flight, and a backward goes first, because it frees memory.
     "three_batches": {"DEPARTURE": by_threes, "FORWARD_FIRST": False},
 }

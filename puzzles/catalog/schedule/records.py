@@ -54,7 +54,7 @@ RECORDS: Mapping[tuple[int, int, int], tuple[Record, ...]] = {
     (8, 4, 4): (
         *records(
             PIPELINE,
-            (29.5, 2_359_296, "gpipe_laps", "as_many_batches_as_ranks"),
+            (29.5, 2_359_296, "gpipe_laps", "a_batch_per_rank"),
             (32.9, 2_228_224, "gpipe_recompute_while_waiting"),
             (39.4, 2_097_152, "gpipe_laps", "three_batches"),
             (51.3, 1_966_080, "pipeline_timetable"),

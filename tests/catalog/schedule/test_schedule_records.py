@@ -87,7 +87,9 @@ def test_every_file_of_records_is_in_the_catalog() -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_function_of_a_file_is_a_record_of_its_puzzle(file: str) -> None:
-    solved = {puzzle.slug for record in RECORDS if record.file_and_variant[0] == file for puzzle, _ in solved_by(record)}
+    solved = {
+        puzzle.slug for record in RECORDS if record.file_and_variant[0] == file for puzzle, _ in solved_by(record)
+    }
     assert solved == {slug for slug in PUZZLES if hasattr(module_of(file), slug)}
 
 

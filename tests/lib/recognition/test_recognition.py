@@ -82,7 +82,7 @@ KNOWN = {
     "records.fsdp_gather_once: last_layer": ZERO_3,
     "records.fsdp_one_activation_twice": ZERO_3 + RECOMPUTED,
     "records.fsdp_owners_send: six_layers_four_twice": OWNERS_SEND,
-    "records.gpipe_laps: as_many_batches_as_ranks": "like interleaved 1F1B, but rank 3 runs the forward of microbatch 2 in stage 7 instead of "
+    "records.gpipe_laps: a_batch_per_rank": "like interleaved 1F1B, but rank 3 runs the forward of microbatch 2 in stage 7 instead of "
     "the backward of microbatch 1 in stage 7",
     "records.fsdp_owners_send: eight_layers_seven_twice": OWNERS_SEND,
     "records.fsdp_owners_send: eight_layers_two_gradients_wait": OWNERS_SEND,
