@@ -1,9 +1,9 @@
 """Data parallelism in which the owner of a layer sends its weight to the other ranks, before they need it.
 
-Nothing is sharded: every layer is full on one rank, its owner. A message costs a rank less than a gather, and a layer is
-updated once, not in parts on all ranks. A message that is sent early waits unread, and nobody waits for it. Where memory
-allows it, several reductions come together, because each makes the ranks wait for each other. The order of messages and
-updates was found by a search.
+Nothing is sharded: every layer is full on one rank, its owner. A message costs a rank less than a gather, and a layer
+is updated once, not in parts on all ranks. A message that is sent early waits unread, and nobody waits for it. Where
+memory allows it, several reductions come together, because each makes the ranks wait for each other. The order of
+messages and updates was found by a search.
 """
 
 from lib import Model
@@ -12,7 +12,7 @@ SIZE = (6, 4, 4)
 """The layers, batches and ranks for which the plan is made."""
 
 BACKWARD = "B5 r5 B4 r4 f3 B3 r3 f2 B2 r2 u5 u4 f1 B1 f0 B0 r0 r1 u3 u2 u0 u1"
-"""At that size, after all forwards: f3 fetches the weight of layer 3, B3 is its backward, r3 reduces its gradient, and u3
+"""At that size, after all forwards: f3 fetches the weight of layer 3, B3 is its backward, r3 reduces its gradient, u3
 updates it. All ranks do the same."""
 
 AHEAD = [(5, 5, 5)] * 6 + [(4, 4, 4)] * 4

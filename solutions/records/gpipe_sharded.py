@@ -28,7 +28,7 @@ VARIANTS = {
     "four_inputs_twice": {"FORGOTTEN": {1, 3, 4, 6}, "FORGOTTEN_AGAIN": set(), "GATHERED_AGAIN": {2, 3, 5}},
     # Only the inputs of layers 4 and 7 are kept. It takes seven forwards more: inputs 1 and 5 are dropped twice.
     "five_inputs_again": {"FORGOTTEN": {1, 2, 3, 5, 6}, "FORGOTTEN_AGAIN": {1, 5}, "GATHERED_AGAIN": {*range(7)}},
-    # The minimum memory: a full weight, its input, a gradient and the shards. The forwards grow with layers squared.
+    # The minimum memory where ranks share the model evenly; the number of forwards grows with the layers squared.
     "no_input_kept": {"FORGOTTEN": {*range(1, 7)}, "FORGOTTEN_AGAIN": {*range(1, 7)}, "GATHERED_AGAIN": {*range(7)}},
 }
 

@@ -20,9 +20,9 @@ FORWARD_EVERYWHERE = False
 """Whether every stage computes the way to its own layers itself, so that only gradients travel."""
 
 VARIANTS = {
-    # A stage keeps its own weights full until their backward.
+    # Fewer gathers: a stage keeps its own weights full until their backward.
     "once": {"GATHERS_AGAIN": False, "FORWARD_EVERYWHERE": False},
-    # At the peak, which is a backward, one full weight, its two inputs, a sixteenth of the rest and one gradient shard.
+    # Less memory: at the peak, which is a backward, a stage holds one full weight and its inputs, and shards.
     "twice": {"GATHERS_AGAIN": True, "FORWARD_EVERYWHERE": False},
     # Faster than `once` with the same memory: ranks that would wait compute instead, and a forward costs no message.
     "once_forward_everywhere": {"GATHERS_AGAIN": False, "FORWARD_EVERYWHERE": True},

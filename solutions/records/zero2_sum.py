@@ -11,7 +11,7 @@ SUMS_FIRST = False
 VARIANTS = {
     # The least memory: of each sum a rank keeps its shard only, and every microbatch is reduce-scattered.
     "shards": {"SUMS_FIRST": False},
-    # This is ZeRO-1: one reduce-scatter for each layer, in the last microbatch's backward, and full gradients till then.
+    # ZeRO-1: one reduce-scatter for each layer, in the last microbatch's backward; until then gradients are full.
     "full_gradients": {"SUMS_FIRST": True},
 }
 

@@ -12,8 +12,8 @@ from lib.judging.family import DATA_PARALLEL, ONE_RANK, OWNERS_SEND, PIPELINE, R
 
 
 def records(family: str, *rows: tuple[float, int, str] | tuple[float, int, str, str]) -> tuple[Record, ...]:
-    """Records of one family: timesteps, elements, the name of a file in solutions/records, and one of its variants if it
-    has some."""
+    """Records of one family: timesteps, elements, a file's name in solutions/records, and one of its variants if it has
+    some."""
     return tuple(
         Record(time, memory, ": ".join([f"solutions/records/{name}.py", *variant]), family)
         for time, memory, name, *variant in rows

@@ -77,13 +77,14 @@ KNOWN = {
     "local_sgd": "local SGD",
     "records.basic_batch_by_batch": IN_TURN,
     "records.ddp_sharded: every_layer": f"{ZERO_3}, with every weight gathered once",
-    "records.ddp_sharded: above_the_first": f"like {ZERO_3}, with every weight gathered once, but layer 0 is kept whole",
+    "records.ddp_sharded: above_the_first": f"like {ZERO_3}, with every weight gathered once, but "
+    "layer 0 is kept whole",
     "records.ddp_update_before_next_backward": "data parallelism",
     "records.fsdp_gather_once: last_layer": ZERO_3,
     "records.fsdp_one_activation_twice": ZERO_3 + RECOMPUTED,
     "records.fsdp_owners_send: six_layers_four_twice": OWNERS_SEND,
-    "records.gpipe_laps: a_batch_per_rank": "like interleaved 1F1B, but rank 3 runs the forward of microbatch 2 in stage 7 instead of "
-    "the backward of microbatch 1 in stage 7",
+    "records.gpipe_laps: a_batch_per_rank": "like interleaved 1F1B, but rank 3 runs the forward of microbatch 2 in "
+    "stage 7 instead of the backward of microbatch 1 in stage 7",
     "records.fsdp_owners_send: eight_layers_seven_twice": OWNERS_SEND,
     "records.fsdp_owners_send: eight_layers_two_gradients_wait": OWNERS_SEND,
     "records.fsdp_owners_send: eight_layers_once": OWNERS_SEND,
