@@ -17,7 +17,14 @@ class Record(NamedTuple):
     timesteps: float
     peak_memory: int
     by: str = ""
+    """The file with the schedule, and its variant if it has several: 'records/fsdp.py: twice'. Or a person's name."""
     family: str = ""
+
+    @property
+    def file_and_variant(self) -> tuple[str, str]:
+        """The file, and the key of the variant in its VARIANTS; an empty key for the file as it stands."""
+        file, _, variant = self.by.partition(".py: ")
+        return (f"{file}.py", variant) if variant else (self.by, "")
 
     def is_of(self, family: str) -> bool:
         """True if it is of this family; one whose family is not said counts in all."""

@@ -15,6 +15,7 @@ from puzzles.custom.drafts import PLACEHOLDER
 from puzzles.custom.puzzle_file import OwnPuzzle, shown
 from puzzles.custom.writing import can_be_written
 from puzzles.grading.grader import grade_file
+from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import STATUSES, Verdict
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
@@ -150,21 +151,26 @@ class Check:
 
     def _records(self) -> Iterator[Finding]:
         for record in getattr(getattr(self.own.puzzle, "goal", None), "records", ()):
-            is_here = record.by.endswith(".py") and self.own.path(record.by).is_file()
+            file, variant = record.file_and_variant
+            is_here = file.endswith(".py") and self.own.path(file).is_file()
             if record.by == self.own.reference or not is_here:
                 continue
-            verdict = self._graded(self.own.path(record.by))
+            verdict = self._graded(self.own.path(file), variant=variant)
             said = (record.timesteps, record.peak_memory)
             if isinstance(verdict, str) or (verdict.timesteps, verdict.peak_memory) != said:
                 words = verdict if isinstance(verdict, str) else _figures(verdict.figures) or verdict.message
                 yield Finding(f"records: {record.by} should reach {said[0]:g} and {said[1]:,}: {words}", True)
 
-    def _graded(self, path: Path, game: Puzzle | None = None) -> Verdict | str:
-        """The verdict on a file, as a solution of another game if one is given; a sentence if there is none."""
+    def _graded(self, path: Path, game: Puzzle | None = None, variant: str = "") -> Verdict | str:
+        """The verdict on a file, or on a variant in its VARIANTS, as a solution of another game if one is given; a
+        sentence if there is none."""
         if not path.is_file():
             return f"there is no file {shown(path)}"
+        submission = Submission.read(path)
+        if variant:
+            submission.text += f"\n\nglobals().update(VARIANTS[{variant!r}])\n"
         (verdict,) = grade_file(
-            str(path), [game or self.own.puzzle], self.limits, self.tier, client=self.client
+            str(path), [game or self.own.puzzle], self.limits, self.tier, submission=submission, client=self.client
         ).verdicts
         return verdict if verdict.attempted else f"{shown(path)} has no {self.own.slug}, or only the starter"
 

@@ -166,6 +166,26 @@ def test_records_of_others_stay_where_they_are(file: Path) -> None:
     assert [row["by"] for row in tomllib.loads(file.read_text())["records"]] == ['Ben \\ "', "solutions/relay.py"]
 
 
+def test_a_variant_of_a_file_is_checked_as_a_record(file: Path) -> None:
+    """What the other variants fail with shows that their constants were set."""
+    solutions = file.parent / "solutions"
+    text = (solutions / "relay.py").read_text().replace("async def relay", "async def once")
+    variants = 'TIMES = 1\nVARIANTS = {"once": {"TIMES": 1}, "twice": {"TIMES": 2}}\n'
+    schedule = "async def relay(model):\n    return await once(model) if TIMES == 1 else model.no_such_call()\n"
+    (solutions / "ways.py").write_text(f"{text}\n\n{variants}\n\n{schedule}")
+    row = '[[records]]\ntimesteps = 5.1\npeak_memory = 1_835_008\nby = "solutions/ways.py: {}"\n\n'
+    written = file.read_text()
+    file.write_text(written.replace("# Measured", f"{row.format('once')}# Measured"))
+    checked = check(file.parent)
+    assert checked.exit_code == 0, checked.output
+    for variant, why in (("twice", "no_such_call"), ("thrice", "thrice")):
+        file.write_text(written.replace("# Measured", f"{row.format(variant)}# Measured"))
+        checked = check(file.parent)
+        assert checked.exit_code == 1
+        assert f"records: solutions/ways.py: {variant} should reach 5.1 and 1,835,008" in checked.output
+        assert why in checked.output.partition("1,835,008: ")[2]
+
+
 def test_rows_in_another_form_are_left_alone_and_the_text_to_write_is_shown(file: Path) -> None:
     text = file.read_text().partition("[[reference_at]]")[0]
     row = "{ size = { layers = 3, batches = 4, ranks = 4 }, timesteps = 8, peak_memory = 2_621_440 }"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import pytest
 
 import solutions.checkpoint
 import solutions.zero1
-from lib import Model, Setting, Trace, run
+from lib import Model, Record, Setting, Trace, run
 from lib.recognition import Recognition, recognize, recomputed
 from lib.recognition.names import ZERO_1_OR_2
 from lib.schedules import (
@@ -36,7 +35,7 @@ from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, textbook
-from tests.support.solved import RECORDS
+from tests.support.solved import RECORDS, reference_of, solved_by
 
 WITHOUT = "a pipeline without microbatches"
 RECOMPUTED = ", with activations recomputed"
@@ -78,52 +77,56 @@ KNOWN = {
     "hybrid_shard": "hybrid sharding (HSDP), with every weight gathered twice",
     "local_sgd": "local SGD",
     "records.basic_batch_by_batch": IN_TURN,
-    "records.ddp_sharded": f"{ZERO_3}, with every weight gathered once",
-    "records.ddp_sharded_above_the_first": f"like {ZERO_3}, with every weight gathered once, but layer 0 is kept whole",
+    "records.ddp_sharded: every_layer": f"{ZERO_3}, with every weight gathered once",
+    "records.ddp_sharded: above_the_first": f"like {ZERO_3}, with every weight gathered once, but "
+    "layer 0 is kept whole",
     "records.ddp_update_before_next_backward": "data parallelism",
-    "records.fsdp_last_layer_stays_whole": ZERO_3,
+    "records.fsdp_gather_once: last_layer": ZERO_3,
     "records.fsdp_one_activation_twice": ZERO_3 + RECOMPUTED,
-    "records.fsdp_owners_send": OWNERS_SEND,
-    "records.gpipe_laps": "like interleaved 1F1B, but rank 3 runs the forward of microbatch 2 in stage 7 instead of "
-    "the backward of microbatch 1 in stage 7",
-    "records.gpipe_owners_send": OWNERS_SEND,
-    "records.gpipe_owners_send_and_wait_less": OWNERS_SEND,
-    "records.gpipe_owners_send_once": OWNERS_SEND,
+    "records.fsdp_owners_send: six_layers_four_twice": OWNERS_SEND,
+    "records.gpipe_laps: a_batch_per_rank": "like interleaved 1F1B, but rank 3 runs the forward of microbatch 2 in "
+    "stage 7 instead of the backward of microbatch 1 in stage 7",
+    "records.fsdp_owners_send: eight_layers_seven_twice": OWNERS_SEND,
+    "records.fsdp_owners_send: eight_layers_two_gradients_wait": OWNERS_SEND,
+    "records.fsdp_owners_send: eight_layers_once": OWNERS_SEND,
     "records.gpipe_recompute_while_waiting": "1F1B" + RECOMPUTED,
-    "records.gpipe_sharded_four_inputs_twice": ZERO_3 + RECOMPUTED,
-    "records.gpipe_sharded_one_input_twice": ZERO_3 + RECOMPUTED,
-    "records.gpipe_sharded_three_inputs_twice": ZERO_3 + RECOMPUTED,
-    "records.gpipe_sharded_two_inputs_twice": ZERO_3 + RECOMPUTED,
-    "records.grad_accum_input_twice": IN_TURN,
-    "records.pipeline_fsdp_forward_everywhere": REPEATED,
-    "records.pipeline_fsdp_forward_everywhere_once": REPEATED,
-    "records.pipeline_fsdp_gather_first": f"{WITHOUT} x {ZERO_3}, with every weight gathered once",
-    "records.pipeline_fsdp_gather_twice": f"{WITHOUT} x {ZERO_3}",
+    "records.gpipe_sharded: four_inputs_twice": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded: one_input_twice": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded: three_inputs_twice": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded: two_inputs_twice": ZERO_3 + RECOMPUTED,
+    "records.pipeline_fsdp_gather: twice_forward_everywhere": REPEATED,
+    "records.pipeline_fsdp_gather: once_forward_everywhere": REPEATED,
+    "records.pipeline_fsdp_gather: once": f"{WITHOUT} x {ZERO_3}, with every weight gathered once",
+    "records.pipeline_fsdp_gather: twice": f"{WITHOUT} x {ZERO_3}",
     "records.pipeline_fsdp_owners_send": OWNERS_SEND,
-    "records.pipeline_laps": "an interleaved pipeline",
-    "records.pipeline_sharded_five_inputs_again": ZERO_3 + RECOMPUTED,
-    "records.pipeline_sharded_nothing_kept": ZERO_3 + RECOMPUTED,
+    "records.gpipe_laps: three_batches": "an interleaved pipeline",
+    "records.gpipe_sharded: five_inputs_again": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded: no_input_kept": ZERO_3 + RECOMPUTED,
     "records.pipeline_timetable": "a pipeline",
-    "records.wsdp_cut_each_gradient": SHARDED,
-    "records.wsdp_gather_once": f"{SHARDED}, with every weight gathered once",
-    "records.wsdp_owners_send": OWNERS_SEND,
+    "records.fsdp_gather_once: last_layer_all_reduced": SHARDED,
+    "records.fsdp_gather_once: every_layer_all_reduced": f"{SHARDED}, with every weight gathered once",
+    "records.fsdp_owners_send: six_layers_two_twice": OWNERS_SEND,
     "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, but rank 0 runs the "
     "forward of microbatch 0 in stage 2 instead of the forward of microbatch 2 in stage 0",
-    "records.checkpoint_binomial": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: eight_slots": STANDARD,
+    "records.checkpoint_binomial: seven_slots": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: six_slots": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: five_slots": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: three_slots": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: two_slots": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: one_slot": STANDARD + RECOMPUTED,
     "records.ddp_overlap_update_early": f"data parallelism{OVERLAPPED}",
     "records.expert_parallel_loss_at_the_experts": "expert parallelism",
     "records.expert_parallel_one_after_the_other": "expert parallelism",
-    "records.fsdp_four_layers_stay_whole": ZERO_3,
+    "records.fsdp_gather_once: last_four_layers": ZERO_3,
     "records.fsdp_prefetch_input_again": f"{ZERO_3}, with prefetch and gradients summed during backward",
-    "records.fsdp_prefetch_nothing_ahead": ZERO_3,
-    "records.fsdp_three_layers_stay_whole": ZERO_3,
-    "records.fsdp_two_layers_stay_whole": ZERO_3,
-    "records.hybrid_shard_last_layer_stays_whole": "hybrid sharding (HSDP)",
-    "records.hybrid_shard_over_all_ranks": ZERO_3,
+    "records.fsdp_gather_once: last_three_layers": ZERO_3,
+    "records.fsdp_gather_once: last_two_layers": ZERO_3,
+    "records.hybrid_shard_one_full_weight: within_a_machine": "hybrid sharding (HSDP)",
+    "records.hybrid_shard_one_full_weight: over_all_ranks": ZERO_3,
     "records.interleaved_short_warm_up": "an interleaved pipeline",
     "records.one_f_one_b_input_again": "1F1B",
     "records.sequence_parallel_last_stays_whole": SEQUENCE,
-    "records.sequence_parallel_whole_activations": TENSOR,
     "records.stream_inference_nothing_ahead": f"{INFERENCE}weights fetched from the host",
     "records.tensor_parallel_no_sum_at_the_input": TENSOR,
     "records.wsdp_five_layers_stay_whole": SHARDED,
@@ -131,9 +134,16 @@ KNOWN = {
     "weight gradient of microbatch 0",
     "records.zb_v_timetable": "a pipeline in a V",
     "records.zero1_input_again": ZERO_1_OR_2,
-    "records.zero2_input_again": "ZeRO-2",
-    "records.zero2_sum_first": "ZeRO-1",
+    "records.zero2_sum: shards": "ZeRO-2",
+    "records.zero2_sum: full_gradients": "ZeRO-1",
 }
+
+
+def module_name(record: Record) -> str:
+    """'records.fsdp_gather_once: last_layer': the module below `solutions`, and the variant."""
+    file, variant = record.file_and_variant
+    module = file.removeprefix("solutions/").removesuffix(".py").replace("/", ".")
+    return ": ".join(filter(None, [module, variant]))
 
 
 def recognized(trace: Trace) -> Recognition:
@@ -151,15 +161,13 @@ def known(schedule: Callable[[Model], Any], size: tuple[int, int, int], setting:
 @pytest.mark.sampled(30)
 @pytest.mark.parametrize("module", KNOWN)
 def test_references_and_records_have_their_names(module: str) -> None:
-    solution = import_module(f"solutions.{module}")
-    name = module.rpartition(".")[2]
-    puzzle = max((puzzle for slug, puzzle in PUZZLES.items() if name.startswith(slug)), key=lambda p: len(p.slug))
-    assert known(getattr(solution, puzzle.slug), puzzle.goal.size, puzzle.goal.setting).text == KNOWN[module]
+    played = [solved for record in RECORDS if module_name(record) == module for solved in solved_by(record)]
+    for puzzle, schedule in played or [(PUZZLES[module], reference_of(module))]:
+        assert known(schedule, puzzle.goal.size, puzzle.goal.setting).text == KNOWN[module]
 
 
 def test_every_reference_and_record_is_in_the_table() -> None:
-    modules = {record.by.removeprefix("solutions/").removesuffix(".py").replace("/", ".") for record in RECORDS}
-    assert KNOWN.keys() == PUZZLES.keys() | modules
+    assert KNOWN.keys() == PUZZLES.keys() | {module_name(record) for record in RECORDS}
 
 
 NAMES = dict(
@@ -401,6 +409,6 @@ def test_forwards_of_another_step_are_not_recomputed() -> None:
 
 @pytest.mark.parametrize("slug", ["grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe"])
 def test_a_reference_has_its_name_at_every_size(slug: str) -> None:
-    solution = getattr(import_module(f"solutions.{slug}"), slug)
+    solution = reference_of(slug)
     for size in PUZZLES[slug].other_sizes:
         assert known(solution, size).text == KNOWN[slug]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from importlib import import_module
 from math import gcd
 
 import pytest
@@ -15,6 +14,7 @@ from lib.schedules import Cell, one_f_one_b, pipeline, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.pipeline_solver import Problem, Sizes, solved
 from tests.support.truth import UNIT, costs_of, played
+from tests.support.variants import module_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its bindings, which are generated
@@ -87,7 +87,7 @@ def record_problem(slug: str) -> tuple[Problem, dict[Cell, int]]:
     sizes = Sizes(costs.activation, costs.activation, costs.activation_grad, costs.weight)
     unit, v = gcd(*sizes), layers // ranks
     room = record.peak_memory - v * 2 * costs.weight  # weights and optimizer states
-    schedule = getattr(import_module(record.by.removesuffix(".py").replace("/", ".")), slug)
+    schedule = getattr(module_of(*record.file_and_variant), slug)
     outcome = run(schedule, *goal.size, setting=goal.setting)
     assert outcome.error is None
     assert room % unit == 0

@@ -1,9 +1,19 @@
-"""ZeRO-1 on several microbatches: whole gradients are added up first, so that one reduce-scatter a layer is enough.
+"""ZeRO-2 that drops a microbatch's input after its first forward, and takes it again for its last backward.
 
-The last microbatch's backward scatters the sum of each layer at once, when its own part has just been added.
+Gradients of several microbatches are added up. What is added up, shards or full gradients, decides on time and memory.
 """
 
 from lib import Model
+
+SUMS_FIRST = False
+"""Whether full gradients are added up, and the sum is reduce-scattered, instead of each gradient."""
+
+VARIANTS = {
+    # The least memory: of each sum a rank keeps its shard only, and every microbatch is reduce-scattered.
+    "shards": {"SUMS_FIRST": False},
+    # ZeRO-1: one reduce-scatter for each layer, in the last microbatch's backward; until then gradients are full.
+    "full_gradients": {"SUMS_FIRST": True},
+}
 
 
 async def zero2(model: Model) -> Model:
@@ -31,9 +41,11 @@ async def zero2(model: Model) -> Model:
             del activations[layer], grad_activations[layer + 1]
             if layer == 0:
                 del grad_activations[0]
+            if not SUMS_FIRST:
+                grad = await model.scatterreduce(grad, layer)
             grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
             del grad
-            if batch == batches[-1]:
+            if SUMS_FIRST and batch == batches[-1]:
                 grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)
 
     for layer in range(model.LAYERS):
