@@ -35,7 +35,7 @@ class MpiStream:
         self.max_ahead = MAX_AHEAD * port.size
         self.inputs = 0
         self.hub = getcurrent()
-        source, sink = InputStream(inputs, 1), OutputStream(self._keep)
+        source, sink = InputStream(inputs, 1), OutputStream(port, self._keep)
         self.loop: Any = greenlet(lambda: device.loop(source, self._asks, sink))
         port.stream = self
 
