@@ -80,7 +80,7 @@ def cut(tensor: Array, layout: TensorLayout) -> Pieces:
     Raises:
         LayoutError: the tensor's shape differs from the layout's.
     """
-    refuse_masked(tensor)
+    refuse_masked(tensor, "cut()")
     tensor = np.asarray(tensor)
     if tensor.shape != layout.shape:
         raise LayoutError(f"the tensor has shape {tensor.shape}, the layout is for {layout.shape}")

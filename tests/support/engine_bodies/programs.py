@@ -17,6 +17,7 @@ import numpy as np
 
 from lib import RuleError
 from lib.engine import launch
+from lib.engine.collectives import COLLECTIVES
 from tests.support.collective_arrays import N, difference
 
 from .script import PATIENCE, Script
@@ -276,8 +277,10 @@ def _run(on: str, program: Program) -> tuple[list[list[str]], Any]:
 
 
 def _random_programs(on: str, seeds: range) -> None:
+    made: set[str] = set()
     for seed in seeds:
         program = Program(seed)
+        made.update(*(device.calls for device in program.devices))
         wrong, meters = _run(on, program)
         assert wrong == [[]] * N, (seed, wrong)
         for device, reading in zip(program.devices, meters):
@@ -286,6 +289,7 @@ def _random_programs(on: str, seeds: range) -> None:
             assert reading.calls == dict(device.calls), seed
         if on != "inprocess":
             assert meters == _run("inprocess", program)[1], seed
+    assert made == {*COLLECTIVES, "send", "receive", "send_async", "barrier"}
 
 
 def random_programs(on: str) -> None:
