@@ -294,7 +294,7 @@ def _random_programs(on: str, seeds: range) -> None:
 
 def random_programs(on: str) -> None:
     """All collectives, reductions, dtypes, groups and memory orders; messages, puts, barriers, products."""
-    _random_programs(on, range(10))
+    _random_programs(on, range(6))
 
 
 def many_random_programs(on: str) -> None:

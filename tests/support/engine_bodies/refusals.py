@@ -171,8 +171,9 @@ AFTERWARDS: dict[str, Callable[[Any, Any], Any]] = {
 
 def caught_errors_of_several_devices(on: str) -> None:
     """They end the run, whatever the class does afterwards; no later call returns."""
-    for what, (kind, does) in FATAL.items():
-        for after in AFTERWARDS if kind is MismatchError else ("returns", "meets"):
+    afterwards = list(AFTERWARDS)
+    for number, (what, (kind, does)) in enumerate(FATAL.items()):
+        for after in afterwards if on == "inprocess" else afterwards[number % 6 :: 6 if kind is DeadlockError else 3]:
             went_on = []
 
             def tries(me: Any, x: Any, does: Any = does, after: str = after, went_on: list[str] = went_on) -> None:
