@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 ORDER = """
-lib.errors lib.gc_pause lib.replica_number lib.folding lib.cost_checks lib.costs lib.named_costs lib.setting
+lib.errors lib.masked_arrays lib.gc_pause lib.replica_number lib.folding lib.cost_checks lib.costs lib.named_costs
+lib.setting
 lib.setting_notation lib.values lib.layer_rules lib.tier_rules lib.part_rules lib.folded_rules lib.rules
 lib.collective_rules lib.folded_collectives lib.trace lib.lifetimes lib.meetings lib.mailboxes lib.mesh lib.folded_mesh
 lib.deadlock_text lib.lanes lib.trace_walk lib.goal lib.judging lib.notation
