@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 ORDER = """
-lib.errors lib.game lib.values lib.rules lib.trace lib.communication lib.judging
+lib.errors lib.masked_arrays lib.game lib.values lib.rules lib.trace lib.communication lib.judging
 lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver
 lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.prepared lib.engine.metering
 lib.engine.transports

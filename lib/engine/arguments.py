@@ -13,8 +13,12 @@ from reprlib import repr as short
 from typing import Any
 
 import numpy as np
+from numpy import asarray  # by name: a metered run counts what players make with np.asarray
 
 from lib.errors import RuleError
+from lib.masked_arrays import refuse_masked
+
+from .collectives import Array
 
 MAX_EMPTY_BYTES = 1 << 16
 """The maximum product of an empty array's nonzero axes and its element size."""
@@ -39,6 +43,16 @@ def require_sendable(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
             f"an array of {dtype} {shape} is empty, so only its shape would be sent, which no meter counts; "
             "send numbers as the elements of an array"
         )
+
+
+def plain_array(given: Any) -> Array:
+    """What a player gives, as an ordinary array.
+
+    Raises:
+        RuleError: it is a masked array, or contains one.
+    """
+    refuse_masked(given)
+    return asarray(given)
 
 
 def whole_number(given: Any, what: str) -> int:

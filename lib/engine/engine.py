@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
-from numpy import asarray, ndarray  # by name: a metered run counts what players make with np.asarray
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from lib.engine.metering.arrays import as_metered
@@ -19,7 +19,7 @@ from lib.engine.transports.base import CallableInt, Port, call_place
 from lib.engine.transports.inprocess import single_port
 from lib.errors import PuzzleError, RuleError
 
-from .arguments import checked_group, device_numbers, require_sendable, whole_number
+from .arguments import checked_group, device_numbers, plain_array, require_sendable, whole_number
 from .call import CollectiveCall, collective_call, message_bytes, message_source
 from .collectives import Array
 from .memory_tiers import FileStore, MemoryTier
@@ -51,7 +51,8 @@ class ShardedEngine(ABC):
     which results are joined; None means all.
 
     Raises (every call): MismatchError, if the group's calls differ; DeadlockError, if no device can continue;
-    RuleError, if an argument is invalid.
+    RuleError, if an argument is invalid. The first two end the run, also if the class catches them. After a RuleError,
+    for which nothing was sent, the class may go on.
     """
 
     _port: Port
@@ -76,9 +77,10 @@ class ShardedEngine(ABC):
     def send(self, dest_id: int, arr: ArrayLike) -> None:
         """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes; for an empty array
         its shape, 8 for each dimension."""
-        array = arr if type(arr) is ndarray else asarray(arr)
-        port, dtype = self._port, array.dtype
+        port = self._port
         try:
+            array = arr if type(arr) is ndarray else plain_array(arr)
+            dtype = array.dtype
             dest_id = dest_id if type(dest_id) is int else whole_number(dest_id, "a device")
             if dtype.metadata:  # as in `_collective`
                 require_sendable(array.shape, dtype)
@@ -115,7 +117,7 @@ class ShardedEngine(ABC):
         """Puts `src` into the symmetric buffer of another device, at the same position that `dst`, a view of this
         device's own buffer, has in it. The target sees it after the next `barrier()`; before that it may read the old
         or the new content. Sends S bytes."""
-        self._symmetric().put(asarray(src), asarray(dst), target_device_id)
+        self._symmetric().put(src, dst, target_device_id)
         return Future()
 
     def barrier(self, group: Group = None) -> None:
@@ -154,8 +156,8 @@ class ShardedEngine(ABC):
 
     def _collective(self, name: str, arr: ArrayLike, op: str, axis: int, group: Group) -> Array:
         port = self._port
-        array = arr if type(arr) is ndarray else asarray(arr)
         try:
+            array = arr if type(arr) is ndarray else plain_array(arr)
             members = None if group is None else device_numbers(group)
             axis = axis if type(axis) is int else whole_number(axis, "an axis")
             if array.dtype.metadata:  # it equals the bare dtype, so the cache cannot tell them apart

@@ -11,6 +11,7 @@ from lib.engine.executors.copies import NO_ARGUMENT
 from lib.engine.executors.inprocess import InProcessExecutor
 from lib.engine.metering.meter import Reading
 from lib.errors import RuleError
+from lib.masked_arrays import refuse_masked
 
 from .arguments import device_numbers, whole_number
 from .engine import ShardedEngine
@@ -93,6 +94,7 @@ class Run:
 
     def _call(self, method: str, arguments: Sequence[Any], lent: bool = False) -> list[Any]:
         self._unless_ended()
+        refuse_masked(arguments, f"the input of {method}")
         try:
             return self._executor.call(method, arguments, lent)
         except BaseException as why:

@@ -22,6 +22,7 @@ from lib.engine.metering.arrays import as_metered
 from lib.engine.metering.meter import Meter, unmetered
 from lib.engine.transports.base import Port
 from lib.errors import RuleError
+from lib.masked_arrays import refuse_masked
 
 from .collectives import Array
 
@@ -66,11 +67,12 @@ class MemoryTier:
 
     def put(self, name: str, arr: ArrayLike) -> None:
         """Writes a copy of an array, replacing one of the same name; waits. Writes S bytes."""
+        place = self._place(f"put({name!r})")
+        refuse_masked(arr, place)
         array = asarray(arr)
         if array.dtype.hasobject:
             raise RuleError(
-                "arrays of Python objects cannot be stored; convert them to numbers with astype first",
-                self._place(f"put({name!r})"),
+                "arrays of Python objects cannot be stored; convert them to numbers with astype first", place
             )
         if name in self._store:
             self.drop(name)

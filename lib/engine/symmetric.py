@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy import zeros
+from numpy.typing import ArrayLike
 
 from lib.engine.metering.arrays import as_metered
 from lib.engine.transports.base import Port, Put, call_place
 from lib.errors import RuleError
 
-from .arguments import checked_partner, require_sendable
+from .arguments import checked_partner, plain_array, require_sendable
 from .call import CollectiveCall
 from .collectives import Array
 
@@ -41,10 +42,11 @@ class SymmetricBuffers:
         port.collective(CollectiveCall("symmetric", "", 0, buffer.shape, buffer.dtype.str, everyone), buffer)
         return buffer if port.meter is None else as_metered(buffer, port.meter)
 
-    def put(self, src: Array, dst: Array, target: int) -> None:
-        """Sends `src` to the position on device `target` that corresponds to `dst`."""
+    def put(self, source: ArrayLike, place: ArrayLike, target: int) -> None:
+        """Sends `source` to the position on device `target` that corresponds to `place`."""
         port = self.port
         try:
+            src, dst = plain_array(source), plain_array(place)
             target = checked_partner(target, port.device, port.size)
             buffer, offset = self._find(dst)
             if dst.shape != src.shape or dst.dtype != src.dtype:

@@ -17,6 +17,7 @@ from lib.layout.layouts.mesh import mesh
 from lib.layout.layouts.pieces import Array
 from lib.layout.planning.completion import complete
 from lib.layout.program.tracing import follow, mesh_split, replicate, split
+from lib.masked_arrays import refuse_masked
 
 from .on_engine import run_instruction
 
@@ -75,6 +76,7 @@ class Spmd:
                 raise LayoutError(
                     f"{role} '{name}' is missing; parameters come with load_checkpoint, inputs with forward"
                 )
+            refuse_masked(pieces[name], f"{role} '{name}'")
             if pieces[name].shape != wanted:
                 raise LayoutError(
                     f"by the program's annotations, a device has a piece of shape {wanted} of {role} '{name}'; "

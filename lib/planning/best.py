@@ -106,11 +106,11 @@ def search(job: Job, best: int = 5, front: int = 6, **fixed: Any) -> Search:
 
 
 def _spread(front: list[tuple[int, int, int]], count: int) -> list[tuple[int, int, int]]:
-    """So many of a front: both ends, and those between that are furthest apart in memory."""
+    """At most `count` of a front: the fastest, the smallest, and others that are far apart in memory."""
     if len(front) <= count:
         return front
     high, low = front[0][1], front[-1][1]
-    wanted = [high - (high - low) * k / (count - 1) for k in range(count)]
+    wanted = [high - (high - low) * k / max(count - 1, 1) for k in range(count)]
     return sorted({min(front, key=lambda one: abs(one[1] - at)) for at in wanted})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from functools import partial
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from lib import RuleError
 from lib.engine import launch
 from lib.layout import (
     Graph,
@@ -20,6 +22,7 @@ from lib.layout import (
     Redistribution,
     complete,
     cut,
+    join,
     mesh,
     mesh_split,
     plan,
@@ -246,6 +249,27 @@ def test_what_is_missing_is_refused_before_a_device_starts():
         pytest.raises(LayoutError, match="only runs forward"),
     ):
         run.backward({})
+
+
+def test_masked_arrays_are_refused_wherever_a_tensor_enters():
+    found, move = propagate(configured_ffn()), redistribute(on("x", -1), on(-1, "x"))
+    given = values(found.graph)
+    pieces = cut(np.zeros(move.source.shape), move.source)
+    masked = np.ma.masked_array(pieces[3], pieces[3] == 0)
+    name = next(iter(given))
+    tensors = {**given, name: np.ma.masked_array(given[name], given[name] > 0)}
+    refused = {
+        lambda: cut(tensors[name], found.homes[name]): "cut()",
+        lambda: join({**pieces, 3: masked}, move.source): "the piece of device 3",
+        lambda: move.run({**pieces, 3: masked}): "the piece of device 3",
+        lambda: move.on_engine({**pieces, 3: masked}): "the piece of device 3",
+        lambda: found.graph.run(tensors): f"the value of {found.graph.sources[name]} '{name}'",
+        lambda: found.run(tensors): f"the value of {found.graph.sources[name]} '{name}'",
+        lambda: found.on_engine(tensors): f"the value of {found.graph.sources[name]} '{name}'",
+    }
+    for call, place in refused.items():
+        with pytest.raises(RuleError, match=re.escape(f"{place}: this array is masked, and its mask would be lost; ")):
+            call()
 
 
 def test_planning_loads_no_engine():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib import RuleError
 from lib.engine import ShardedEngine, launch
 from lib.layout import LayoutError, join, mesh
 from lib.layout.spmd import Spmd, mesh_split
@@ -121,6 +122,17 @@ class Returning(ShardedEngine):
 
     def backward(self, grads: Any) -> Any:
         return self.spmd
+
+
+def test_masked_pieces_are_refused() -> None:
+    class Alone(Returning):
+        def forward(self, x: Any) -> Any:
+            return self.spmd.forward({"x": np.ma.masked_less(x, 1)})
+
+    with launch(Alone, 4, [("+", 0, 1)], {0: ("data", None)}, 0) as run:
+        run.load_checkpoint({"w": np.ones((8, 8))})
+        with pytest.raises(RuleError, match="input 'x': this array is masked, and its mask would be lost; pass arr"):
+            run.forward(np.ones(run.backward(0)[0].plan.homes["x"].local_shape))
 
 
 def assert_the_peak_is_measured(*program: Any) -> Spmd:

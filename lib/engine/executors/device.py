@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lib.engine.transports.base import Port
+from lib.masked_arrays import refuse_masked
 
 from .copies import NO_ARGUMENT, LentParameters, copy_out, map_arrays
 from .streams import InputStream, OutputStream
@@ -34,6 +35,7 @@ class Device:
             box[0], lent.tree = lent.tree, None
         function = getattr(self.player, method)
         self.held = function() if box[0] is NO_ARGUMENT else function(box.pop())
+        refuse_masked(self.held, f"device {self.port.device} of {self.port.size}, the result of {method}")
         if lent is not None:
             lent.settle()
         return map_arrays(self.held, copy_out)

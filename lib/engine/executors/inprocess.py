@@ -98,7 +98,7 @@ class InProcessExecutor:
                 f"the output stream, {MAX_UNTAKEN} outputs before another device that has not written",
             )
 
-        self.devices[port.device].loop(source, asks, OutputStream(keep))
+        self.devices[port.device].loop(source, asks, OutputStream(port, keep))
         mine.ended = True
 
     def readings(self) -> tuple[Reading, ...]:

@@ -74,20 +74,22 @@ class MpiExecutor:
 
     def _run_here(self, method: str, work: Callable[[], Any]) -> tuple[str, Any]:
         """Runs this device's work. It ends as "returned" with its result, "failed" with its error, or "stopped"."""
+        state, result = "stopped", None
         try:
             with patched_numpy(self.cls, self.metered):
                 current.run_here()
                 self.port.thread = get_ident()
                 current.meter = self.port.meter
-                return "returned", work()
+                state, result = "returned", work()
         except PeerFailedError:
-            return "stopped", None
+            pass
         except BaseException as why:
             if not isinstance(why, PuzzleError):
                 why.add_note(f"raised on device {self.port.device} of {self.size}, in {method}")
             return "failed", why
         finally:
             current.meter = None
+        return (state, result) if self.port.failure is None else ("failed", self.port.failure)
 
     def _outcome(self, state: str, result: Any) -> tuple[str, Any]:
         """The report to all devices: the state, the result or the pickled error, and the meter's reading."""
@@ -136,7 +138,7 @@ class MpiExecutor:
         state, result = "returned", None
         while state == "returned" and not stream.loop.dead:
             state, result = self._run_here("inference_loop", stream.advance)
-            yield from stream.sink.take()
+            yield from stream.sink.take() if state == "returned" else ()
         stream.end()
         control.announce_end(self._outcome(state, result if state == "failed" else list(self.port.messages.sent)))
         while not control.all_have_ended():

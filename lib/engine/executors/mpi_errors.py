@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 import sys
 import traceback
+from traceback import StackSummary
 from typing import Any
 
 from mpi4py import MPI
 
+from lib.engine.transports.deadlock_text import is_of_player
 from lib.errors import PuzzleError
 
 _must_abort = [False]
@@ -16,8 +18,8 @@ _must_abort = [False]
 
 
 def pickled(error: BaseException) -> bytes:
-    """Pickles an exception for the other devices, with the traceback as a note; or its text if it cannot be pickled."""
-    where = "".join(traceback.format_exception(error))
+    """Pickles an exception for the other devices, with the player's lines of its traceback as a note; or its text if it
+    cannot be pickled."""
     try:
         packed = pickle.dumps(error)
         copy = pickle.loads(packed)
@@ -27,8 +29,14 @@ def pickled(error: BaseException) -> bytes:
         if note not in getattr(copy, "__notes__", []):
             copy.add_note(note)
     if not isinstance(error, PuzzleError):
-        copy.add_note(where)
+        copy.add_note(_player_lines(error))
     return pickle.dumps(copy)
+
+
+def _player_lines(error: BaseException) -> str:
+    """The traceback on the device that raised an error, without the engine's frames."""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_of_player(frame)]
+    return "".join(["Its traceback, most recent call last:\n", *StackSummary.extract(frames).format()]).rstrip()
 
 
 def marked(error: Any, device: int = 0, gave_up: bool = False) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from lib.engine.transports.mpi.control import ControlChannel
+from lib.engine.transports.mpi.control import ControlChannel, PeerFailedError
 from lib.engine.transports.mpi.port import MpiPort
 
 from .device import Device
@@ -35,7 +35,7 @@ class MpiStream:
         self.max_ahead = MAX_AHEAD * port.size
         self.inputs = 0
         self.hub = getcurrent()
-        source, sink = InputStream(inputs, 1), OutputStream(self._keep)
+        source, sink = InputStream(inputs, 1), OutputStream(port, self._keep)
         self.loop: Any = greenlet(lambda: device.loop(source, self._asks, sink))
         port.stream = self
 
@@ -89,6 +89,8 @@ class MpiStream:
             os.sched_yield()
 
     def _keep(self, item: Any) -> None:
+        if self.port.failure is not None:
+            raise PeerFailedError
         self.control.report(("wrote", self.inputs, item))
         if self.is_ready():
             self.hub.switch()

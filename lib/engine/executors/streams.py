@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from lib.engine.transports.base import Port
+from lib.engine.transports.base import Port, call_place
 from lib.errors import RuleError
+from lib.masked_arrays import refuse_masked
 
 from .copies import argument_for, copy_out, map_arrays
 
@@ -52,6 +53,7 @@ class InputStream:
             item, entry[1] = entry[0], entry[1] + 1
             self._forget(number)
             number += 1
+            refuse_masked(item, f"input {number - 1} of the stream")
             mine = self._item_of(port, item, number) if isinstance(item, list | tuple) else item
             yield argument_for(mine, False, port.meter)
             del mine
@@ -148,8 +150,10 @@ class OutputStreams:
 class OutputStream:
     """The output stream of one device. None is not an output, but counts as this device's n-th."""
 
-    def __init__(self, keep: Callable[[Any], object]) -> None:
+    def __init__(self, port: Port, keep: Callable[[Any], object]) -> None:
+        self.port = port
         self.keep = keep
 
     def write(self, item: Any) -> None:
+        refuse_masked(item, call_place(self.port, "write"))
         self.keep(map_arrays(item, copy_out))

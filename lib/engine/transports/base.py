@@ -13,7 +13,13 @@ from typing import Any, NamedTuple, Protocol
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter
-from lib.errors import RuleError
+from lib.errors import DeadlockError, MismatchError, RuleError
+
+ENDING = (MismatchError, DeadlockError)
+"""Errors that concern several devices. They end a run even if a class catches them, because other devices wait."""
+
+ENDED = 0
+"""In place of the thread that may communicate: none may, because one of these errors has ended the run."""
 
 
 class CallableInt(int):

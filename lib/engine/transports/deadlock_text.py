@@ -17,6 +17,13 @@ MACHINERY = ("lib", "drawing", "puzzles", "numpy")
 """Packages whose frames are not a player's."""
 
 
+class PendingReceive(int):
+    """A wait for a message from the device of this number, as shown in messages."""
+
+    def __str__(self) -> str:
+        return f"receive({int(self)})"
+
+
 def deadlock_text(states: Iterable[str]) -> str:
     """The whole message, from the state of each device in order; devices in the same state are named together."""
     alike: dict[str, list[int]] = {}
@@ -51,10 +58,15 @@ def waiting_text(call: object, size: int, line: str) -> str:
 def player_line(frame: FrameType | None) -> str:
     """', line 12 of mine.py' for the innermost frame of the player's code; '' if there is none."""
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in MACHINERY:
+        if is_of_player(frame):
             return f", line {frame.f_lineno} of {os.path.basename(frame.f_code.co_filename)}"
         frame = frame.f_back
     return ""
+
+
+def is_of_player(frame: FrameType) -> bool:
+    """True if a frame is not of the engine or a library."""
+    return frame.f_globals.get("__name__", "").partition(".")[0] not in MACHINERY
 
 
 def current_player_line() -> str:

@@ -17,10 +17,10 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter, current
-from lib.errors import DeadlockError
+from lib.errors import DeadlockError, MismatchError
 
-from .base import CallableInt, Put, require_own_thread
-from .deadlock_text import RETURNED, deadlock_text, player_line, waiting_text
+from .base import ENDED, CallableInt, Put, require_own_thread
+from .deadlock_text import RETURNED, PendingReceive, deadlock_text, player_line, waiting_text
 from .reused_memory import ReusedMemory
 
 
@@ -45,7 +45,7 @@ class GreenletScheduler:
         self.hub: Any = None
         """The greenlet that runs `advance`."""
         self.thread: int | None = None
-        """The thread that does, while it does."""
+        """The thread that does, while it does; ENDED after an error that has ended the run."""
         self.failure: tuple[int, BaseException] | None = None
         self.closed = False
         self.ends_with_its_source: Callable[[int], bool] = lambda device: False
@@ -110,7 +110,7 @@ class GreenletScheduler:
     def _has_lost_its_source(self, port: InProcessPort) -> bool:
         waits_in = port.waits_in
         return (
-            isinstance(waits_in, _PendingReceive)
+            isinstance(waits_in, PendingReceive)
             and not port.task.dead
             and self.ports[waits_in].task.dead
             and self.ends_with_its_source(port.device)
@@ -169,14 +169,11 @@ class InProcessPort:
         except GreenletExit:
             pass
         except BaseException as why:
-            if self.scheduler.failure is None:
+            if self.scheduler.failure is None or self.scheduler.failure[0] == self.device:
                 self.scheduler.failure = (self.device, why)
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
-        return self._meet(call, arr, self._results_of)
-
-    def _results_of(self, call: CollectiveCall, arrays: Sequence[Array]) -> Sequence[Any]:
-        return results_of(call, arrays, self.scheduler.memory)
+        return self._meet(call, arr, lambda _, arrays: results_of(call, arrays, self.scheduler.memory))
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
         arrived: list[Put] = self._meet(call, puts, _deliver)
@@ -194,10 +191,14 @@ class InProcessPort:
     ) -> Any:
         """Waits until the whole group has made the call. The last to arrive combines all contributions."""
         if self.scheduler.thread != get_ident():
-            require_own_thread(self.scheduler.thread, self)
+            self._require_running()
         if len(call.group) == 1:
             return combine(call, [brought])[0]
-        there = self._come(call, brought)
+        try:
+            there = self._come(call, brought)
+        except MismatchError as why:  # which ends the run, even if the class catches it
+            self.scheduler.failure, self.scheduler.thread = (self.device, why), ENDED
+            raise
         if there is None:
             self._wait(call)
         else:
@@ -241,22 +242,31 @@ class InProcessPort:
             if isinstance(other, CollectiveCall) and self.device in other.group:
                 require_same_call((other, call), (member, self.device))
 
+    def _require_running(self) -> None:
+        """Refuses a call in another thread, or after the error that has ended the run."""
+        scheduler = self.scheduler
+        if scheduler.thread != ENDED:
+            return require_own_thread(scheduler.thread, self)
+        if getcurrent() is self.task:
+            scheduler.hub.switch()  # which raises the error
+        raise GreenletExit
+
     def send(self, to: int, arr: Array) -> None:
         scheduler = self.scheduler
         if scheduler.thread != get_ident():
-            require_own_thread(scheduler.thread, self)
+            self._require_running()
         port = scheduler.ports[to]
         port.inbox[self.device].append((scheduler.memory.copy(arr), self.meter.clock if self.meter else 0))
-        if type(port.waits_in) is _PendingReceive and int(port.waits_in) == self.device:
+        if type(port.waits_in) is PendingReceive and int(port.waits_in) == self.device:
             port.waits_in = None
             scheduler.ready.append(port)
 
     def receive(self, source: int) -> Array:
         if self.scheduler.thread != get_ident():
-            require_own_thread(self.scheduler.thread, self)
+            self._require_running()
         box = self.inbox[source]
         if not box:
-            self._wait(_PendingReceive(source))
+            self._wait(PendingReceive(source))
         arr, clock = box.popleft()
         meter = self.meter
         if meter is not None and clock > meter.clock:
@@ -300,13 +310,6 @@ class InProcessPort:
         current.meter = self.meter
         if scheduler.closed:
             raise GreenletExit
-
-
-class _PendingReceive(int):
-    """A wait for a message from the device of this number, as shown in messages."""
-
-    def __str__(self) -> str:
-        return f"receive({int(self)})"
 
 
 def _deliver(call: CollectiveCall, brought: Sequence[Any]) -> list[list[Put]]:

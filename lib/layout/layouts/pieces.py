@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.layout.errors import LayoutError
+from lib.masked_arrays import refuse_masked
 
 from .tensor_layout import TensorLayout, groups
 
@@ -79,6 +80,7 @@ def cut(tensor: Array, layout: TensorLayout) -> Pieces:
     Raises:
         LayoutError: the tensor's shape differs from the layout's.
     """
+    refuse_masked(tensor, "cut()")
     tensor = np.asarray(tensor)
     if tensor.shape != layout.shape:
         raise LayoutError(f"the tensor has shape {tensor.shape}, the layout is for {layout.shape}")
@@ -117,6 +119,7 @@ def check(pieces: Pieces, layout: TensorLayout) -> None:
     if sorted(pieces) != list(range(layout.devices)):
         raise LayoutError(f"the layout has devices 0-{layout.devices - 1}; got pieces for {sorted(pieces)}")
     for device, piece in pieces.items():
+        refuse_masked(piece, f"the piece of device {device}")
         if piece.shape != layout.local_shape:
             raise LayoutError(
                 f"device {device} holds a piece of shape {piece.shape}; the layout requires {layout.local_shape}"

@@ -13,6 +13,7 @@ from lib.layout.layouts.checks import nearest_name, require_int, require_ints, r
 from lib.layout.layouts.common_refinement import prime_factors
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
+from lib.masked_arrays import refuse_masked
 
 from .distributed import distribute, require_even, strategy_of, with_out
 from .operators import Operator
@@ -182,6 +183,7 @@ class Graph(RearrangingBuilder):
         for name in self.sources:
             if values.get(name) is None:
                 raise LayoutError(f"no value was given for {self.sources[name]} '{name}' of shape {self.shapes[name]}")
+            refuse_masked(values[name], f"the value of {self.sources[name]} '{name}'")
             if np.shape(values[name]) != self.shapes[name]:
                 raise LayoutError(
                     f"'{name}' has shape {self.shapes[name]}; the given value has {np.shape(values[name])}"

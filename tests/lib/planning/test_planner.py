@@ -267,6 +267,21 @@ def test_a_search_finds_what_playing_every_split_finds(fixed: dict[str, Any]) ->
     assert min(one.peak for one in found.front) <= smallest / 0.95
 
 
+def test_a_front_has_at_most_so_many_plans_as_asked_for_and_both_ends_if_there_is_room() -> None:
+    job = Job(transformer("llama-3-8b", layers=4), replace(H100, memory=40 * 2**30), 4, 8, 4096)
+
+    def front(count: int) -> list[Split]:
+        return [one.split for one in search(job, best=1, front=count, microbatch=1, zero=1, tp=1).front]
+
+    full = front(99)
+    assert len(full) > 3
+    assert [front(0), front(1), front(2)] == [[], full[:1], [full[0], full[-1]]]
+    for count in range(3, len(full) + 2):
+        some = front(count)
+        assert 2 < len(some) <= min(count, len(full))
+        assert (some[0], some[-1]) == (full[0], full[-1])
+
+
 def test_a_plan_counts_every_byte_of_each_axis() -> None:
     """Messages, a layer's all-gathers and reduce-scatters, gradients and weights: counted by hand."""
     split = Split(dp=4, pp=2, tp=2)

@@ -5,6 +5,7 @@ A body takes `on`, the name of a transport. Run as a program (by mpiexec), this 
 
 from __future__ import annotations
 
-from . import arrays, endings, figures, messages, streams
+from . import arrays, endings, figures, messages, programs, refusals, streams
 
-BODIES = {body.__name__: body for module in (arrays, messages, streams, figures, endings) for body in module.BODIES}
+MODULES = (arrays, messages, streams, figures, endings, refusals, programs)
+BODIES = {body.__name__: body for module in MODULES for body in module.BODIES}

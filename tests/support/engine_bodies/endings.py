@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from lib import RuleError
 from tests.support.collective_arrays import N
 
 from .script import all_equal, on_each, refused
@@ -107,20 +109,55 @@ def calls_of_another_thread(on: str) -> None:
         assert "device 1 of 4 communicates from a thread that its code has started; only the thread" in text, text
 
 
-def a_raise_ends_all(on: str) -> None:
-    def does(me: Any, x: Any) -> Any:
-        if me.device_id == 2:
-            raise ZeroDivisionError("the player's own mistake")
-        return me.receive(3) if me.device_id == 0 else me.barrier()
+class UnpicklableError(Exception):
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
 
-    caught: BaseException | None = None
-    try:
-        on_each(on, does)
-    except ZeroDivisionError as why:
-        caught = why
-    assert str(caught) == "the player's own mistake"
-    notes = " ".join(getattr(caught, "__notes__", []))
-    assert "raised on device 2 of 4, in forward" in notes, notes
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
+    "of Python": (lambda: 1 // 0, "integer division or modulo by zero"),
+    "of the player": (lambda: _raise(KeyError("the player's own")), "the player's own"),
+    "of numpy": (lambda: np.linalg.inv(np.zeros((2, 2))), "Singular matrix"),
+    "of the engine's caller": (lambda: np.ones(2) @ np.ones(3), "mismatch in its core dimension"),
+    "not to be sent": (lambda: _raise(UnpicklableError("a", "b")), "ab"),
+    "a refusal": (lambda: _raise(RuleError("the player's refusal")), "the player's refusal"),
+}
+
+
+def a_raise_ends_all(on: str) -> None:
+    """All processes raise the error; those of other devices are told the player's lines, and none of the engine's."""
+    for metered in (True, False):
+        for what, (mistake, words) in MISTAKES.items():
+
+            def does(me: Any, x: Any, mistake: Callable[[], Any] = mistake) -> Any:
+                if me.device_id == 2:
+                    return mistake()
+                return me.receive(3) if me.device_id == 0 else me.barrier()
+
+            caught: BaseException = AssertionError("this was not raised")
+            try:
+                on_each(on, does, metered=metered)
+            except Exception as why:
+                caught = why
+            assert words in str(caught), (what, caught)
+            first, *others = getattr(caught, "__notes__", []) or ["raised on device 2 of 4, in forward"]
+            assert first == "raised on device 2 of 4, in forward", first
+            is_other = on == "mpi" and _process() != 2 and what != "a refusal"
+            assert len(others) == is_other, (what, others)
+            for note in others:
+                files = re.findall(r'File ".*?(\w+/\w+\.py)"', note)
+                assert set(files) == {"engine_bodies/script.py", "engine_bodies/endings.py"}, note
+                assert "return mistake()" in note
+
+
+def _process() -> int:
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.rank
 
 
 def many_launches(on: str) -> None:

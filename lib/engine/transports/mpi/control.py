@@ -37,7 +37,8 @@ GRACE_SECONDS = 0.8
 
 
 class PeerFailedError(BaseException):
-    """Another device has failed. A BaseException, because players' code may catch every Exception."""
+    """Another device has failed, or this one, and its class has caught the error. A BaseException, because players'
+    code may catch every Exception."""
 
 
 class ControlChannel:

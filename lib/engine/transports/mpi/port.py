@@ -13,16 +13,16 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
-import numpy as np
-from numpy import ascontiguousarray
+from numpy import array, ascontiguousarray, int32  # by name: a metered run counts what players make with np.array
 
 from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter
-from lib.engine.transports.base import CallableInt, Put, require_own_thread
+from lib.engine.transports.base import ENDED, ENDING, CallableInt, Put, require_own_thread
 from lib.engine.transports.reused_memory import ReusedMemory
+from lib.errors import PuzzleError
 
-from .control import ControlChannel
+from .control import ControlChannel, PeerFailedError
 from .handshake import Handshake
 from .large_arrays import LARGE_COLLECTIVES
 from .meeting import Meeting, MessageMeeting, SharedMeeting
@@ -50,6 +50,9 @@ class MpiPort:
         self.size = CallableInt(self.data.size)
         self.meter = meter
         self.thread = get_ident()
+        """The thread that runs the device, or ENDED."""
+        self.failure: PuzzleError | None = None
+        """The error that has ended the run on this device, which the class may have caught."""
         self.apply_put: Callable[[Put], None]
         self.stream: Any = None
         """What runs this device's inference loop, while a stream is open."""
@@ -61,7 +64,7 @@ class MpiPort:
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
         if self.thread != get_ident():
-            require_own_thread(self.thread, self)
+            self._require_running()
         prepared = self._prepared.get(call)
         if prepared is None:
             if len(call.group) == 1:
@@ -94,11 +97,15 @@ class MpiPort:
     def _meet(self, meeting: Meeting, handshake: Handshake) -> None:
         """Synchronizes the group; afterwards the arrays of all members are where the handshake has them."""
         call, meter = handshake.call, self.meter
-        meeting.meet(handshake, 0 if meter is None else meter.clock, self.control)
-        latest = handshake.latest_clock()
-        if latest is None:
-            require_same_call(handshake.calls(), call.group)
-        elif meter is not None and latest > meter.clock:
+        try:
+            meeting.meet(handshake, 0 if meter is None else meter.clock, self.control)
+            latest = handshake.latest_clock()
+            if latest is None:
+                require_same_call(handshake.calls(), call.group)
+        except ENDING as why:
+            self._end(why)
+            raise
+        if latest is not None and meter is not None and latest > meter.clock:
             meter.clock = latest
         if type(meeting) is MessageMeeting and meeting.place() != NOWHERE:
             self._share(meeting, call)
@@ -111,12 +118,12 @@ class MpiPort:
         self._prepared = {known: prepared for known, prepared in self._prepared.items() if known.group != group}
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
-        require_own_thread(self.thread, self)
+        self._require_running()
         if len(call.group) == 1:
             return [put for _, put in puts]
-        counts = np.array([sum(to == target for to, _ in puts) for target in range(self.size)], np.int32)
+        counts = array([sum(to == target for to, _ in puts) for target in range(self.size)], int32)
         for to, put in puts:
-            self.puts.send_owned(to, np.array([put.buffer, put.offset, *put.strides]))
+            self.puts.send_owned(to, array([put.buffer, put.offset, *put.strides]))
             self.puts.send_owned(to, put.content)
         meeting, handshakes = self._prepared.get(call) or self._prepare(call, counts)
         handshake = handshakes[meeting.turn]
@@ -144,22 +151,37 @@ class MpiPort:
 
     def send(self, to: int, arr: Array) -> None:
         if self.thread != get_ident():
-            require_own_thread(self.thread, self)
+            self._require_running()
         clock = self.meter.clock if self.meter is not None else 0
         self.messages.send(to, arr, clock, until_received=self.stream is not None)
 
     def receive(self, source: int) -> Array:
         if self.thread != get_ident():
-            require_own_thread(self.thread, self)
+            self._require_running()
         messages, meter = self.messages, self.meter
-        if self.stream is not None:
-            self.stream.wait_to_receive(source, partial(messages.has_come, source), f"receive({source})")
-        clock, array = messages.receive(source, self.control.wait)
+        try:
+            if self.stream is not None:
+                self.stream.wait_to_receive(source, partial(messages.has_come, source), f"receive({source})")
+            clock, arr = messages.receive(source, self.control.wait)
+        except ENDING as why:
+            self._end(why)
+            raise
         if meter is not None and clock > meter.clock:
             meter.clock = clock
-        return array
+        return arr
+
+    def _end(self, why: PuzzleError) -> None:
+        """Keeps the error that ends the run; this device communicates no more, even if the class catches it."""
+        self.failure, self.thread = why, ENDED
+
+    def _require_running(self) -> None:
+        """Refuses a call in another thread, or after the error that has ended the run."""
+        if self.thread == ENDED:
+            raise PeerFailedError
+        require_own_thread(self.thread, self)
 
     def yield_turn(self) -> None:
+        self._require_running()
         self.control.receive_news(None)
         if self.stream is not None:
             self.stream.yield_turn()

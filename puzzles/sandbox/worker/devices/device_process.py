@@ -15,8 +15,9 @@ from greenlet import GreenletExit
 
 from lib import PuzzleError
 from lib.engine import ShardedEngine
-from lib.engine.executors.copies import NO_ARGUMENT, argument_for, copy_out, map_arrays
+from lib.engine.executors.copies import NO_ARGUMENT, argument_for
 from lib.engine.executors.device import Device
+from lib.engine.executors.streams import OutputStream
 from lib.engine.metering.meter import Meter, current
 from lib.engine.metering.numpy_patch import patched_numpy
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
@@ -118,7 +119,7 @@ class DeviceProcess:
         """Runs the inference loop on the streams that the judge keeps."""
         self.method = "inference_loop"
         with self._metered(), suppress(GreenletExit):
-            self.device.player.inference_loop(self.port.inputs(), Output(self.port))
+            self.device.player.inference_loop(self.port.inputs(), OutputStream(self.port, self.port.output))
         return asdict(self.meter.reading())
 
     def do_end(self) -> str:
@@ -180,16 +181,6 @@ class DeviceProcess:
 
         line = self.timer.line_in(self.given.code.name) or (0 if self.phase else self.given.start)
         return Failure("timeout", too_slow(self.timer.seconds, self.phase), line)
-
-
-class Output:
-    """The output stream of the device's loop."""
-
-    def __init__(self, port: DevicePort) -> None:
-        self.port = port
-
-    def write(self, item: Any) -> None:
-        self.port.output(map_arrays(item, copy_out))
 
 
 class _FailedError(Exception):

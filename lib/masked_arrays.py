@@ -1,0 +1,31 @@
+"""Refuses numpy's masked arrays wherever arrays enter: as ordinary ones they would lose their mask unnoticed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .errors import RuleError
+
+
+def refuse_masked(given: Any, place: str = "") -> None:
+    """Refuses a masked array, also in nested dictionaries, lists and tuples.
+
+    Raises:
+        RuleError: naming the `place`.
+    """
+    masked = sys.modules.get("numpy.ma")  # numpy loads it when it is first used
+    if masked is None:
+        return
+    if isinstance(given, masked.MaskedArray):
+        raise RuleError(
+            "this array is masked, and its mask would be lost; pass arr.filled(0), and the mask as another array if it "
+            "is needed",
+            place,
+        )
+    if isinstance(given, dict):
+        given = given.values()
+    elif not isinstance(given, list | tuple):
+        return
+    for item in given:
+        refuse_masked(item, place)
