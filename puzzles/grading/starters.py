@@ -16,6 +16,9 @@ from puzzles.tracks import TRACKS, track_of
 
 WIDTH = 100
 
+UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What `ast.parse` raises for a text that is not Python."""
+
 
 def starter_file(puzzles: Sequence[Puzzle], path: str) -> str:
     """The Python source of a file with the starters of these puzzles; its docstring names the command to grade it."""
@@ -41,22 +44,31 @@ Write between the marked lines, then see how it does:
 def untouched(puzzle: Puzzle, found: Sketch) -> bool:
     """True if a definition is still the puzzle's starter, or another starter for the same puzzle: it has a placeholder,
     and calls only what starters call."""
-    return found.digest == _starter_sketch(puzzle.starter).digest or (
+    return found.digest in _starter_digests(puzzle) or (
         found.todo is not None
         and _called_in_starters(track_of(puzzle.slug).name, track_of(puzzle.slug).slugs).issuperset(found.todo)
     )
 
 
 @cache
-def _starter_sketch(starter: str) -> Sketch:
-    return sketch(ast.parse(starter).body[0])
+def _tree(starter: str) -> ast.Module:
+    """A starter as Python reads it; empty if it is not Python, which `puzzles check` tells the teacher."""
+    try:
+        return ast.parse(starter)
+    except UNPARSABLE:
+        return ast.Module([], [])
+
+
+def _starter_digests(puzzle: Puzzle) -> set[str]:
+    tree = _tree(puzzle.starter)
+    return {sketch(node).digest for node in tree.body if getattr(node, "name", "") == puzzle.slug}
 
 
 @cache
 def _called_in_starters(track: str, slugs: tuple[str, ...]) -> frozenset[str]:
     """The names that the starters of a track call, and those of Python itself."""
     starters = (TRACKS[track].puzzle(slug).starter for slug in slugs)
-    calls = (node for starter in starters for node in ast.walk(ast.parse(starter)) if isinstance(node, ast.Call))
+    calls = (node for starter in starters for node in ast.walk(_tree(starter)) if isinstance(node, ast.Call))
     return frozenset({*map(called_name, calls), *dir(builtins)})
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from puzzles.catalog.fields import Fields, OwnPuzzleError
@@ -20,7 +21,7 @@ from puzzles.sandbox import visible_files
 from puzzles.tracks import TRACKS, add_chapter, remove_chapter
 
 from .installed import installed_packages
-from .puzzle_file import OwnPuzzle, from_python, shown
+from .puzzle_file import OwnPuzzle, error_text, from_python, shown
 from .toml_file import from_toml
 
 CHAPTER_FILE = "chapter.toml"
@@ -124,6 +125,18 @@ def folders() -> tuple[OwnFolder, ...]:
 def home_of(slug: str) -> OwnFolder | None:
     """The folder that a puzzle is from; None for one that is shipped."""
     return next((folder for folder in _added.values() if slug in folder.puzzles), None)
+
+
+def fault_in(slug: str, error: Exception) -> str:
+    """What is wrong with a teacher's puzzle that made this error: where, and what; empty if no teacher's did."""
+    home = home_of(slug)
+    if isinstance(error, OwnPuzzleError) or home is None:
+        return str(error) if isinstance(error, OwnPuzzleError) else ""
+    frames = [f for f in extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home.path)]
+    where = (
+        f"{shown(Path(frames[-1].filename))}, line {frames[-1].lineno}" if frames else shown(home.puzzles[slug].file)
+    )
+    return f"{where}: {error_text(error)}"
 
 
 def add_installed() -> list[str]:
