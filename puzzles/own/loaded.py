@@ -110,11 +110,12 @@ def remove_folder(path: str | Path) -> None:
 @contextmanager
 def folder_added(path: str | Path, draft: bool = False) -> Iterator[OwnFolder]:
     """The folder is added within the block."""
+    found = add_folder(path, draft)
     try:
-        yield add_folder(path, draft)
+        yield found
     finally:
-        if Path(path).resolve() in _added:
-            remove_folder(path)
+        if found.path in _added:
+            remove_folder(found.path)
 
 
 def folders() -> tuple[OwnFolder, ...]:
@@ -175,10 +176,14 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
     Raises:
         OwnPuzzleError: it cannot be used.
     """
-    folder = Path(path).resolve()
-    if folder.is_file():
+    try:
+        folder = Path(path).resolve()
+        is_file, is_folder = folder.is_file(), folder.is_dir()
+    except (OSError, ValueError) as why:
+        raise OwnPuzzleError(f"{path!s:.80}: this cannot be a folder: {getattr(why, 'strerror', why)}") from None
+    if is_file:
         raise OwnPuzzleError(f"{path}: this is a file; name the folder that it is in, {shown(folder.parent)}")
-    if not folder.is_dir():
+    if not is_folder:
         raise OwnPuzzleError(f"{path}: there is no such folder; 'puzzles new NAME' begins one")
     if visible_files.INSTALL_ROOT.is_relative_to(folder):
         raise OwnPuzzleError(f"{path}: the game itself is in this folder; keep your puzzles in one of their own")

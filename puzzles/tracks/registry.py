@@ -19,6 +19,9 @@ from .schedule.track import Schedules
 MIN_PART, MAX_NEAR = 3, 3
 """Letters of a part of a name by which puzzles are suggested, and how many are."""
 
+MAX_DIGITS = 10
+"""Of a puzzle's number. Python refuses to read numbers of thousands."""
+
 _tracks: dict[str, Track[Any]] = {}
 _by_slug: dict[str, Track[Any]] = {}
 
@@ -119,7 +122,7 @@ def find(name: str) -> Puzzle:
     if track and len(among) > 1:
         raise UnknownPuzzleError(f"there is no track '{track}'; there are {', '.join(TRACKS)}")
     slugs = {slug: one for one in among for slug in one.slugs}
-    if wanted.isdecimal() and int(wanted) < len(among[0].slugs):
+    if wanted.isdecimal() and len(wanted) < MAX_DIGITS and int(wanted) < len(among[0].slugs):
         wanted = among[0].slugs[int(wanted)]
     if wanted not in slugs:
         same = [slug for slug in slugs if _loose(slug) == _loose(wanted)]
