@@ -179,7 +179,10 @@ class Check:
         ).verdicts
         if verdict.reason == UNGRADABLE:
             raise OwnPuzzleError(verdict.message)
-        return verdict if verdict.attempted else f"{shown(path)} has no {self.own.slug}, or only the starter"
+        if verdict.attempted:
+            return verdict
+        absent = f"{shown(path)} has no {self.own.slug}, or only the starter"
+        return f"{shown(path)}: {verdict.message}" if verdict.message else absent
 
 
 def _figures(figures: Mapping[str, Any]) -> str:
