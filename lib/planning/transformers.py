@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 
 from lib.errors import RuleError
 
-
 MOST, MOST_LAYERS = 10**9, 10**4
 """The largest numbers of a model. A run has an event for each layer."""
 

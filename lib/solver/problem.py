@@ -146,7 +146,8 @@ class Problem:
 
 def is_number(value: Any) -> bool:
     """True for a number of a size that people mean."""
-    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) < 1e9
+    number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else float("nan")
+    return bool(-1e9 < number < 1e9)
 
 
 def _exact(value: float) -> Fraction:

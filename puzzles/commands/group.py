@@ -34,7 +34,7 @@ class Commands(click.Group):
         the next file that is opened would get its number."""
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:
-                setattr(sys, name, open(os.devnull, mode))
+                setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for the rest of the process
         try:
             return super().main(*args, **extra)
         except OSError as why:

@@ -11,6 +11,7 @@ from os.path import basename
 from textwrap import wrap
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.text_lines import text_lines
 from puzzles.sandbox.worker.sketch import Sketch, called_name, sketch
 from puzzles.tracks import TRACKS, track_of
 
@@ -75,8 +76,7 @@ def _called_in_starters(track: str, slugs: tuple[str, ...]) -> frozenset[str]:
 def _comment(puzzle: Puzzle) -> str:
     track = track_of(puzzle.slug)
     lines = [track.heading(puzzle), *wrap(f"{track.limits(puzzle)}.", WIDTH), ""]
-    for paragraph in puzzle.statement.strip().split("\n\n"):
-        lines += [*wrap(paragraph, WIDTH), ""]
+    lines += [*text_lines(puzzle.statement, WIDTH), ""]
     if table := track.setting_lines(puzzle):
         lines += [*table, ""]
     return "".join(f"# {line}".rstrip() + "\n" for line in lines[:-1])

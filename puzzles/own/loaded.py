@@ -40,6 +40,7 @@ class OwnChapter:
     title: str
     idea: str
     puzzles: Mapping[str, OwnPuzzle]
+    folder: str = ""
 
     @property
     def slugs(self) -> tuple[str, ...]:
@@ -205,7 +206,7 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
     for track in tracks:
         name = folder.name if len(tracks) == 1 else f"{folder.name}-{track}"
         members = {own.slug: own for own in puzzles if own.track == track}
-        chapters[track] = OwnChapter(name.lower(), title, idea, members)
+        chapters[track] = OwnChapter(name.lower(), title, idea, members, folder.name.lower())
     return OwnFolder(folder, chapters, _digest(folder))
 
 

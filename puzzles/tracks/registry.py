@@ -58,7 +58,7 @@ def add_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
     if track.listing is None:
         raise ValueError(f"the track '{track.name}' takes no chapters")
     _require_free(*chapter.slugs)
-    if find_group(chapter.name) is not None:
+    if chapter.name in {*TRACKS, *(group.name for group in groups())}:
         raise ValueError(f"there is already a chapter or track named '{chapter.name}'")
     track.listing.add(chapter)
     _by_slug.update(dict.fromkeys(chapter.slugs, track))
@@ -135,7 +135,7 @@ def find(name: str) -> Puzzle:
 
 
 def find_several(name: str) -> tuple[str, ...]:
-    """The slugs of a track or of one of its chapters, by its name; of a puzzle, its own.
+    """The slugs of a track, of a chapter, or of a folder of several, by its name; of a puzzle, its own.
 
     Raises:
         UnknownPuzzleError: as `find`.
@@ -145,17 +145,18 @@ def find_several(name: str) -> tuple[str, ...]:
 
 
 def find_group(name: str) -> PuzzleGroup | None:
-    """A track as a whole, or one of its chapters; None if neither has that name."""
+    """A track as a whole, one of its chapters, or all chapters of a folder; None if nothing has that name."""
     wanted = name.strip().lower()
     if wanted in TRACKS:
         track = TRACKS[wanted]
         return PuzzleGroup(track.name, track.title, track.idea, track.slugs)
-    return next((group for group in groups() if group.name == wanted), None)
+    found = [group for group in groups() if wanted and wanted in (group.name, group.folder)]
+    return found[0]._replace(name=wanted, slugs=tuple(slug for one in found for slug in one.slugs)) if found else None
 
 
 def near_group(name: str) -> str:
     """The track or chapter with the most similar name; empty if there is none."""
-    names = [*TRACKS, *(group.name for group in groups())]
+    names = [*TRACKS, *(name for group in groups() for name in (group.name, group.folder) if name)]
     return next(iter(get_close_matches(name.strip().lower(), names, n=1, cutoff=0.7)), "")
 
 

@@ -1,4 +1,4 @@
-"""Files of a teacher that are broken in any way: `check` and `grade` name the file and the fault, and the rest works."""
+"""Files of a teacher that are broken in any way: `check` and `grade` say where and what, and the rest works."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def solutions() -> Iterator[Case]:
             (None, f"there is no file week3/{name}"),
             (SYNTAX, "this is not valid Python"),
             (NESTED, "this is not valid Python"),
-            (f"{RAISES}{DEFINED}", "line 1: ValueError: boom"),
-            (f"{LEAVES}{DEFINED}", "line 1: this called exit"),
+            (f"{RAISES}{DEFINED}", "line 1: while the file is loaded: ValueError: boom"),
+            (f"{LEAVES}{DEFINED}", "line 1: while the file is loaded: this called exit"),
             ("", f"week3/{name} has no relay_schedule"),
             ("relay_schedule = 5\n", "line 1: relay_schedule is of type int, not a function"),
             ("def relay_schedule(): ...\n", f"week3/{name} has no relay_schedule, or only the starter"),

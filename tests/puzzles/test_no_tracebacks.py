@@ -133,7 +133,8 @@ def test_a_shell_closes_streams(closed: str, code: int, files: None) -> None:
 
 @pytest.mark.parametrize("command", ["list", "costs", "show basic"])
 def test_a_full_disk_is_an_error_in_words(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open("/dev/full", "w") as full, pytest.raises(SystemExit) as ended:
+    with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        main.main(command.split())
+        with pytest.raises(SystemExit) as ended:
+            main.main(command.split())
     assert ended.value.code == 2
