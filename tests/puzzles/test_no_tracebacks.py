@@ -103,7 +103,7 @@ def test_edges_in_every_option_and_argument(name: str, files: None) -> None:
         require_an_answer(*words)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
 @pytest.mark.parametrize("name", WORKING)
 def test_a_closed_stream(name: str, stream: str, files: None, monkeypatch: pytest.MonkeyPatch) -> None:
