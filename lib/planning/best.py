@@ -64,11 +64,14 @@ def search(job: Job, best: int = 5, front: int = 6, **fixed: Any) -> Search:
     States go to the host only if that is asked for, or if nothing fits otherwise.
 
     Raises:
-        RuleError: no split divides, or none fits; the text says what would.
+        RuleError: no split divides, or none fits; the text says what would. Or `best` or `front` is no count.
     """
     for name in fixed:
         if name not in Split.__dataclass_fields__:
             raise RuleError(f"a split has no {name!r}; it has {', '.join(Split.__dataclass_fields__)}")
+    for name, count in (("best", best), ("front", front)):
+        if type(count) is not int or count < 1:
+            raise RuleError(f"{name} is how many plans to find, a whole number from 1 on; got {count!r:.40}")
     bounds = sorted((lower_bound(job, split) for split in splits(job, fixed)), key=lambda bound: bound[:2])
     if not bounds:
         refuse_all(job, fixed)

@@ -38,8 +38,9 @@ class Gpu:
     def __post_init__(self) -> None:
         for field in fields(self):
             number = getattr(self, field.name)
-            if isinstance(number, int | float) and (number < 0 or (number == 0 and field.name not in MAY_BE_ZERO)):
-                raise RuleError(f"gpu.{field.name} must be more than 0; got {number!r}")
+            least = 0 if field.name in MAY_BE_ZERO else LEAST
+            if field.type in ("int", "float") and not (type(number) in (int, float) and least <= number <= MOST):
+                raise RuleError(f"gpu.{field.name} must be more than 0, and at most {MOST:g}; got {number!r:.40}")
         if self.efficiency > 1:
             raise RuleError(f"gpu.efficiency is a share, at most 1; got {self.efficiency!r}")
         if not isinstance(self.machine, int):
@@ -73,3 +74,5 @@ class Gpu:
 
 
 MAY_BE_ZERO = ("flops8", "reserved")
+LEAST, MOST = 1e-3, 1e24
+"""Of a number of a GPU; far beyond any, and times are still finite."""

@@ -11,6 +11,9 @@ from .transformers import Transformer
 
 GIB = 2**30
 
+MOST, MOST_TRIED = 10**9, 2**20
+"""The largest numbers of a job; of GPUs and sequences, whose divisors are tried and which are played, it is less."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -34,11 +37,15 @@ class Job:
     state: int = 12
 
     def __post_init__(self) -> None:
+        for name, kind in (("model", Transformer), ("gpu", Gpu), ("flash", bool), ("fp8", bool), ("overlap", bool)):
+            if not isinstance(getattr(self, name), kind):
+                raise RuleError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r:.40}")
         object.__setattr__(self, "sequence", self.sequence or self.model.sequence)
         for name in ("gpus", "batch", "sequence", "weight", "gradient", "state"):
             number = getattr(self, name)
-            if type(number) is not int or not 1 <= number <= 10**9:
-                raise RuleError(f"{name} must be a whole number from 1 on; got {number!r}")
+            most = MOST_TRIED if name in ("gpus", "batch") else MOST
+            if type(number) is not int or not 1 <= number <= most:
+                raise RuleError(f"{name} must be a whole number from 1 to {most:,}; got {number!r:.40}")
         if self.fp8 and not self.gpu.flops8:
             raise RuleError(f"{self.gpu.name} has no matrix products in 8 bits; leave out fp8, or set gpu.flops8")
 

@@ -91,6 +91,9 @@ def problems(job: Job, split: Split) -> Iterator[str]:
         if getattr(split, name) not in known:
             yield f"there is no {name} {getattr(split, name)!r:.40}; there are {', '.join(known)}"
             return
+    if type(split.sp) is not bool:
+        yield f"sp must be True or False; got {split.sp!r:.40}"
+        return
     if split.zero not in (0, 1, 2, 3):
         yield f"ZeRO has the stages 0 to 3; got {split.zero!r:.40}"
         return

@@ -6,6 +6,9 @@ from dataclasses import dataclass, fields
 
 from lib.errors import RuleError
 
+MOST, MOST_LAYERS = 10**9, 10**4
+"""The largest numbers of a model. A run has an event for each layer."""
+
 
 @dataclass(frozen=True)
 class Transformer:
@@ -41,8 +44,9 @@ class Transformer:
         optional = {"experts", "top_k", "expert_ffn", "shared_ffn", "dense_layers", "attention"}
         for field in fields(self):
             number, least = getattr(self, field.name), 0 if field.name in optional else 1
-            if field.type == "int" and (not isinstance(number, int) or number < least):
-                raise RuleError(f"model.{field.name} is a whole number from {least} on; got {number!r}")
+            most = MOST_LAYERS if field.name == "layers" else MOST
+            if field.type == "int" and (type(number) is not int or not least <= number <= most):
+                raise RuleError(f"model.{field.name} is a whole number from {least} to {most:,}; got {number!r:.40}")
         if self.heads % self.kv_heads:
             raise RuleError(f"model.kv_heads must divide the {self.heads} heads; got {self.kv_heads}")
         if bool(self.experts) != bool(self.top_k and self.expert_ffn) or self.top_k > max(self.experts, 0):

@@ -82,7 +82,8 @@ def _work_in(problem: Problem, room: int, pieces: int) -> Fraction:
     m_b, m_w, _ = problem.weights
     most = Fraction(pieces * (i + w))
     densities = [(i + w, m_b), *([] if problem.whole else [(w, m_w)])]
-    return min(most, *(Fraction(room * work, held) for work, held in [max(densities, key=_density)] if held))
+    work, held = max(densities, key=_density)
+    return min(most, Fraction(room * work, held)) if held else most
 
 
 def _density(pair: tuple[int, int]) -> Fraction:

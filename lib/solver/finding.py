@@ -8,13 +8,14 @@ from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
 
 from .exact import proven
-from .problem import Problem
+from .problem import Problem, is_number
 from .search import EFFORT, TRIALS, Candidate, best
 from .solution import Figures, Solution, figures, solution
 from .textbook import cells, orders
 from .timing import timed
 
 PROOF_SECONDS = 20.0
+MOST_SECONDS = 10**6
 
 
 def solve(
@@ -35,8 +36,9 @@ def solve(
     except TypeError as why:
         unknown = str(why).rpartition(" ")[2]
         raise RuleError(f"a problem has no {unknown}; it has {', '.join(Problem.__match_args__)}") from None
-    if not 0 <= effort <= 100:
-        raise RuleError(f"effort must be from 0 to 100; got {effort!r:.40}")
+    for name, number, most in (("effort", effort, 100), ("proof_seconds", proof_seconds, MOST_SECONDS)):
+        if not is_number(number) or not 0 <= number <= most:
+            raise RuleError(f"{name} must be from 0 to {most:,}; got {number!r:.40}")
     found = _found(problem, effort)
     if found.is_optimal or proof_seconds <= 0:
         return found

@@ -79,7 +79,7 @@ class Problem:
         for name, least in (("forward", 1), ("backward_input", 1), ("backward_weight", 0), ("send", 0)):
             object.__setattr__(self, name, _time(name, getattr(self, name), least))
         for name in ("m_b", "m_w") + (("memory",) if self.memory is not None else ()):
-            if not _is_number(getattr(self, name)) or getattr(self, name) < 0:
+            if not is_number(getattr(self, name)) or getattr(self, name) < 0:
                 raise RuleError(f"{name} must be a number from 0 on; got {getattr(self, name)!r:.40}")
         if self.memory is not None and self.memory < self.least_memory:
             raise RuleError(
@@ -144,8 +144,10 @@ class Problem:
         return ticks / self.unit
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and abs(float(value)) < 1e9
+def is_number(value: Any) -> bool:
+    """True for a number of a size that people mean."""
+    number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else float("nan")
+    return bool(-1e9 < number < 1e9)
 
 
 def _exact(value: float) -> Fraction:
@@ -155,7 +157,7 @@ def _exact(value: float) -> Fraction:
 
 def _time(name: str, value: Any, least: int) -> float:
     shown = name.replace("_", "-")
-    if not _is_number(value) or not least / FINEST <= value <= MOST_TIME:
+    if not is_number(value) or not least / FINEST <= value <= MOST_TIME:
         raise RuleError(f"{shown} must be a time from {least / FINEST:g} to {MOST_TIME:,}; got {value!r:.40}")
     if _exact(value) * FINEST % 1:
         raise RuleError(f"{shown} has at most three decimals, as {round(float(value), 3):g}; got {value!r:.40}")

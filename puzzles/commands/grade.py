@@ -20,6 +20,7 @@ from puzzles.sandbox.visible_files import INSTALL_ROOT
 from .free_grade import grade_freely, require_free
 from .shared.colour_option import colour_option, require_picture
 from .shared.game_options import FIELDS, free_games, game_options, puzzle_slugs
+from .shared.group import abandon_output
 from .shared.params import Bytes, Seconds, SlugText, terminal
 
 if TYPE_CHECKING:
@@ -224,8 +225,7 @@ def _shown(show: Callable[[], None]) -> str:
     try:
         show()
     except (Exception, SystemExit) as why:
-        with suppress(OSError, ValueError):  # what is left in the buffer would fail again at the end of the interpreter
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon_output()
         if not isinstance(why, BrokenPipeError | SystemExit):
             return f"cannot show the results: {plain(getattr(why, 'strerror', '') or f'{type(why).__name__}: {why}')}"
     return ""  # also where the reader of a pipe has seen enough, of which rich makes a SystemExit

@@ -24,7 +24,7 @@ def hint(puzzle: Puzzle, number: int) -> None:
     """Show a hint."""
     from puzzles.grading.progress import remember_hint
 
-    if not 1 <= number <= len(puzzle.hints):
+    if puzzle.hints and not 1 <= number <= len(puzzle.hints):
         raise click.UsageError(f"{puzzle.slug} has hints 1 to {len(puzzle.hints)}; there is no hint {number}")
     show_hint(terminal(), puzzle, number)
     remember_hint(puzzle.slug, number)
@@ -33,6 +33,8 @@ def hint(puzzle: Puzzle, number: int) -> None:
 def show_hint(console: Console, puzzle: Puzzle, number: int, again: str = "") -> None:
     """Prints one hint, and how to get the next: `again`, or the command."""
     hints = puzzle.hints
+    if not hints:
+        return say(console, f"{puzzle.slug} has no hints.")
     say(console, f"{puzzle.title}, hint {number} of {len(hints)}", "bold")
     print_paragraphs(console, hints[number - 1], lead=False)
     following = f"'{next_command('hint', puzzle.slug, '-n', str(number + 1))}'"

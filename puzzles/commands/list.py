@@ -71,11 +71,13 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
     if is_track and len(track.groups) > 1:
         _show_chapters(console, track, entries)
         return
-    overview = track.overview(group.slugs)
-    if overview is not None:
-        _show_overview(console, overview)
-    for slug in group.slugs if overview is None else ():
-        _show_limits(console, track, slug, entries[slug])
+    for track in dict.fromkeys(map(track_of, group.slugs)):
+        slugs = [slug for slug in group.slugs if track_of(slug) is track]
+        overview = track.overview(slugs)
+        if overview is not None:
+            _show_overview(console, overview)
+        for slug in slugs if overview is None else ():
+            _show_limits(console, track, slug, entries[slug])
     first = group.slugs[0]
     show, start = next_command("show", first), next_command("start", group.name)
     say(console, f"'{show}' shows the first, '{start}' starts all.")

@@ -23,13 +23,13 @@ def notebook(folder: Path, solved: bool, force: bool) -> None:
     except MissingPackageError as why:
         raise click.ClickException(str(why)) from None
     paths = {folder / book.file: book.text for book in made}
-    there = [str(path) for path in paths if path.exists()]
-    if there and not force:
-        raise click.UsageError(
-            f"{' and '.join(there)} {'exists' if len(there) == 1 else 'exist'} already, maybe with your work in it; "
-            "name another folder, or overwrite with --force"
-        )
     try:
+        there = [str(path) for path in paths if path.exists()]
+        if there and not force:
+            raise click.UsageError(
+                f"{' and '.join(there)} {'exists' if len(there) == 1 else 'exist'} already, maybe with your work in "
+                "it; name another folder, or overwrite with --force"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in paths.items():
             path.write_text(text, encoding="utf-8", newline="\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isinf
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,7 +33,9 @@ class Amount(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         if not isinstance(value, str):
             return value
         try:
-            return amount(value)
+            if number := amount(value):
+                return number
+            self.fail("this must be more than 0", param, ctx)
         except ValueError:
             self.fail(f"'{value}' is not a number; write 4096, 4M, 80GiB or 312e12", param, ctx)
 
@@ -48,6 +51,8 @@ def amount(text: str) -> int | float:
         raise ValueError(text)
     power = " kmgtp".index(found[2].lower() or " ")
     number = float(found[1]) * (1024 if found[3] else 1000) ** power
+    if isinf(number):
+        raise ValueError(text)
     return int(number) if number == int(number) else number
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.text_lines import MAX_WIDTH, text_lines
 from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import say
 from puzzles.tracks import track_of
@@ -74,16 +75,11 @@ def _heading(console: Console, text: str) -> None:
 
 
 def print_paragraphs(console: Console, text: str, lead: bool = True) -> None:
-    """Prints paragraphs of plain Markdown, with an empty line before each; `lead` is for the one before the first."""
+    """Prints a text in plain Markdown, with an empty line before it if there is a `lead`."""
     from rich.text import Text
 
-    for i, paragraph in enumerate(text.strip().split("\n\n")):
-        if lead or i:
-            console.print()
-        if paragraph.startswith("    "):  # code
-            console.print(Text(paragraph), soft_wrap=True)
-        else:
-            say(console, paragraph)
+    for line in [""] * lead + text_lines(text, min(console.width, MAX_WIDTH)):
+        console.print(Text(line), soft_wrap=True)
 
 
 def _code(console: Console, source: str) -> None:

@@ -14,7 +14,10 @@ from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
 from puzzles.custom.drafts import PLACEHOLDER
 from puzzles.custom.puzzle_file import OwnPuzzle, shown
 from puzzles.custom.writing import can_be_written
+from puzzles.failure import of_source
 from puzzles.grading.grader import grade_file
+from puzzles.grading.judge import UNGRADABLE
+from puzzles.grading.starters import UNPARSABLE
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import STATUSES, Verdict
 from puzzles.sandbox.client import Client
@@ -50,9 +53,12 @@ class Check:
         """Everything that can be said, the texts first."""
         yield from self._texts()
         yield from self._starter()
-        yield from self._reference()
-        yield from self._wrong()
-        yield from self._records()
+        try:
+            yield from self._reference()
+            yield from self._wrong()
+            yield from self._records()
+        except OwnPuzzleError as why:
+            yield Finding(str(why), True)
 
     def _texts(self) -> Iterator[Finding]:
         puzzle = self.own.puzzle
@@ -69,8 +75,8 @@ class Check:
         puzzle = self.own.puzzle
         try:
             defined = [getattr(node, "name", "") for node in ast.parse(puzzle.starter).body]
-        except SyntaxError as why:
-            yield Finding(f"starter: line {why.lineno}: {why.msg}", True)
+        except UNPARSABLE as why:
+            yield Finding(f"starter: {of_source(why).message}", True)
             return
         if puzzle.slug not in defined:
             yield Finding(f"starter: it does not define {puzzle.slug}", True)
@@ -163,7 +169,11 @@ class Check:
 
     def _graded(self, path: Path, game: Puzzle | None = None, variant: str = "") -> Verdict | str:
         """The verdict on a file, or on a variant in its VARIANTS, as a solution of another game if one is given; a
-        sentence if there is none."""
+        sentence if there is none.
+
+        Raises:
+            OwnPuzzleError: the puzzle cannot be graded.
+        """
         if not path.is_file():
             return f"there is no file {shown(path)}"
         submission = Submission.read(path)
@@ -172,7 +182,12 @@ class Check:
         (verdict,) = grade_file(
             str(path), [game or self.own.puzzle], self.limits, self.tier, submission=submission, client=self.client
         ).verdicts
-        return verdict if verdict.attempted else f"{shown(path)} has no {self.own.slug}, or only the starter"
+        if verdict.reason == UNGRADABLE:
+            raise OwnPuzzleError(verdict.message)
+        if verdict.attempted:
+            return verdict
+        absent = f"{shown(path)} has no {self.own.slug}, or only the starter"
+        return f"{shown(path)}: {verdict.message}" if verdict.message else absent
 
 
 def _figures(figures: Mapping[str, Any]) -> str:

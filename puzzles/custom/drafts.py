@@ -28,10 +28,10 @@ def begin(name: str, track: str, folder: Path) -> list[Path]:
         kind, _, rest = draft.removeprefix(f"{track}_").removesuffix(".txt").partition("_")
         place = {"reference": "solutions", "wrong": "wrong", "trials": "trials"}[kind]
         wanted[folder / place / f"{'_'.join(filter(None, (name, rest)))}.py"] = draft
-    for path in wanted:
-        if path.exists():
-            raise OwnPuzzleError(f"{path} exists already; choose another name, or another folder with -o")
     try:
+        for path in wanted:
+            if path.exists():
+                raise OwnPuzzleError(f"{path} exists already; choose another name, or another folder with -o")
         for path, draft in wanted.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             text = (drafts / draft).read_text(encoding="utf-8").replace("NAME", name)

@@ -12,6 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from puzzles.catalog.fields import Fields, OwnPuzzleError
@@ -20,7 +21,7 @@ from puzzles.sandbox import visible_files
 from puzzles.tracks import TRACKS, add_chapter, remove_chapter
 
 from .installed import installed_packages
-from .puzzle_file import OwnPuzzle, from_python, shown
+from .puzzle_file import OwnPuzzle, error_text, from_python, shown
 from .toml_file import from_toml
 
 CHAPTER_FILE = "chapter.toml"
@@ -39,6 +40,7 @@ class OwnChapter:
     title: str
     idea: str
     puzzles: Mapping[str, OwnPuzzle]
+    folder: str = ""
 
     @property
     def slugs(self) -> tuple[str, ...]:
@@ -109,11 +111,12 @@ def remove_folder(path: str | Path) -> None:
 @contextmanager
 def folder_added(path: str | Path, draft: bool = False) -> Iterator[OwnFolder]:
     """The folder is added within the block."""
+    found = add_folder(path, draft)
     try:
-        yield add_folder(path, draft)
+        yield found
     finally:
-        if Path(path).resolve() in _added:
-            remove_folder(path)
+        if found.path in _added:
+            remove_folder(found.path)
 
 
 def folders() -> tuple[OwnFolder, ...]:
@@ -124,6 +127,18 @@ def folders() -> tuple[OwnFolder, ...]:
 def home_of(slug: str) -> OwnFolder | None:
     """The folder that a puzzle is from; None for one that is shipped."""
     return next((folder for folder in _added.values() if slug in folder.puzzles), None)
+
+
+def fault_in(slug: str, error: Exception) -> str:
+    """What is wrong with a teacher's puzzle that made this error: where, and what; empty if no teacher's did."""
+    home = home_of(slug)
+    if isinstance(error, OwnPuzzleError) or home is None:
+        return str(error) if isinstance(error, OwnPuzzleError) else ""
+    frames = [f for f in extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home.path)]
+    where = (
+        f"{shown(Path(frames[-1].filename))}, line {frames[-1].lineno}" if frames else shown(home.puzzles[slug].file)
+    )
+    return f"{where}: {error_text(error)}"
 
 
 def add_installed() -> list[str]:
@@ -162,10 +177,14 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
     Raises:
         OwnPuzzleError: it cannot be used.
     """
-    folder = Path(path).resolve()
-    if folder.is_file():
+    try:
+        folder = Path(path).resolve()
+        is_file, is_folder = folder.is_file(), folder.is_dir()
+    except (OSError, ValueError) as why:
+        raise OwnPuzzleError(f"{path!s:.80}: this cannot be a folder: {getattr(why, 'strerror', why)}") from None
+    if is_file:
         raise OwnPuzzleError(f"{path}: this is a file; name the folder that it is in, {shown(folder.parent)}")
-    if not folder.is_dir():
+    if not is_folder:
         raise OwnPuzzleError(f"{path}: there is no such folder; 'puzzles new NAME' begins one")
     if visible_files.INSTALL_ROOT.is_relative_to(folder):
         raise OwnPuzzleError(f"{path}: the game itself is in this folder; keep your puzzles in one of their own")
@@ -187,7 +206,7 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
     for track in tracks:
         name = folder.name if len(tracks) == 1 else f"{folder.name}-{track}"
         members = {own.slug: own for own in puzzles if own.track == track}
-        chapters[track] = OwnChapter(name.lower(), title, idea, members)
+        chapters[track] = OwnChapter(name.lower(), title, idea, members, folder.name.lower())
     return OwnFolder(folder, chapters, _digest(folder))
 
 

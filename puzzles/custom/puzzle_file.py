@@ -6,12 +6,14 @@ import ast
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from puzzles.catalog.fields import OwnPuzzleError
+from puzzles.catalog.paper import Paper
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import plain
 from puzzles.tracks import TRACKS
@@ -61,9 +63,14 @@ def module_at(path: Path) -> ModuleType:
     module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as why:
-        raise OwnPuzzleError(f"{shown(path)}: {type(why).__name__}: {plain(str(why))[:300]}") from None
+    except (Exception, SystemExit) as why:
+        raise OwnPuzzleError(f"{shown(path)}: {error_text(why)}") from None
     return module
+
+
+def error_text(error: BaseException) -> str:
+    """An exception in a line."""
+    return f"{type(error).__name__}: {plain(str(error))[:300]}"
 
 
 def trials_at(path: Path) -> tuple[Any, ...]:
@@ -72,7 +79,11 @@ def trials_at(path: Path) -> tuple[Any, ...]:
     Raises:
         OwnPuzzleError: it has none.
     """
-    trials = getattr(module_at(path), "TRIALS", None)
+    return _trials_in(module_at(path), path)
+
+
+def _trials_in(module: ModuleType, path: Path) -> tuple[Any, ...]:
+    trials = getattr(module, "TRIALS", None)
     if not isinstance(trials, tuple | list) or not trials or not all(map(callable, trials)):
         raise OwnPuzzleError(
             f"{shown(path)}: it defines no TRIALS, a tuple of functions, each of which returns a Trial"
@@ -95,9 +106,34 @@ def from_python(path: Path) -> OwnPuzzle:
         )
     if puzzle.slug != path.stem:
         raise OwnPuzzleError(f"{shown(path)}: it defines the puzzle '{puzzle.slug}'; call the file {puzzle.slug}.py")
-    wrong = dict(getattr(module, "WRONG", {}))
-    trials = (lambda: tuple(module.TRIALS)) if hasattr(module, "TRIALS") else tuple
-    return OwnPuzzle(puzzle, track_named(puzzle), path, getattr(module, "REFERENCE", ""), wrong, trials)
+    reference, wrong = getattr(module, "REFERENCE", ""), getattr(module, "WRONG", {})
+    if not isinstance(reference, str):
+        raise OwnPuzzleError(f"{shown(path)}: REFERENCE is the path of a file; got {reference!r:.80}")
+    if not isinstance(wrong, Mapping) or not all(isinstance(text, str) for row in wrong.items() for text in row):
+        raise OwnPuzzleError(
+            f"{shown(path)}: WRONG is a dictionary of paths, each with the status or reason to get; got {wrong!r:.80}"
+        )
+    _require_texts(puzzle, path)
+    track = track_named(puzzle)
+    try:
+        TRACKS[track].limits(puzzle), TRACKS[track].targets(puzzle)
+    except Exception as why:
+        raise OwnPuzzleError(f"{shown(path)}: PUZZLE has a field of a wrong type: {error_text(why)}") from None
+    return OwnPuzzle(puzzle, track, path, reference, dict(wrong), partial(_trials_in, module, path))
+
+
+def _require_texts(puzzle: Puzzle, path: Path) -> None:
+    """Refuses a puzzle in Python with something else where a text belongs.
+
+    Raises:
+        OwnPuzzleError: naming the field.
+    """
+    for name, wanted in Puzzle.__annotations__.items():
+        given = getattr(puzzle, name)
+        if wanted == "str" and not isinstance(given, str):
+            raise OwnPuzzleError(f"{shown(path)}: '{name}' is a text; got {given!r:.80}")
+        if wanted != "str" and not (isinstance(given, tuple) and all(isinstance(one, str | Paper) for one in given)):
+            raise OwnPuzzleError(f"{shown(path)}: '{name}' is a tuple of texts; got {given!r:.80}")
 
 
 def _require_puzzle(path: Path) -> None:
@@ -109,8 +145,8 @@ def _require_puzzle(path: Path) -> None:
     """
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError) as why:
-        raise OwnPuzzleError(f"{shown(path)}: {why}") from None
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as why:
+        raise OwnPuzzleError(f"{shown(path)}: {error_text(why)}") from None
     names = {getattr(node, "id", getattr(node, "asname", None) or getattr(node, "name", "")) for node in ast.walk(tree)}
     if "PUZZLE" not in names:
         raise OwnPuzzleError(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.custom import fault_in
 from puzzles.failure import Failure, plain
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import track_of
@@ -20,6 +21,9 @@ from .starters import untouched
 from .verdict import Verdict
 
 Judging = Generator[RunRequest, RunOutcome, Verdict]
+
+UNGRADABLE = "ungradable"
+"""Reason if a teacher's puzzle is at fault: a file of it is missing here, or broken."""
 
 MAX_LINE, MAX_LINES = 200, 10
 """Characters of a line and lines of a run's output that a verdict keeps."""
@@ -79,6 +83,20 @@ def judge(
     """
     track = track_of(puzzle.slug)
     blank = Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
+    try:
+        return (yield from _judged(blank, puzzle, definition, strict, keep, only_shown))
+    except Exception as why:
+        fault = fault_in(puzzle.slug, why)
+        if not fault:
+            raise
+        words = f"this puzzle cannot be graded here: {fault}; whoever made it can fix or grade it"
+        return _failed(blank, definition, Failure(UNGRADABLE, words), definition.exists)
+
+
+def _judged(
+    blank: Verdict, puzzle: Puzzle, definition: Definition, strict: bool, keep: bool, only_shown: bool
+) -> Judging:
+    track = track_of(puzzle.slug)
     if definition.problem is not None:
         return _failed(blank, definition, definition.problem, definition.exists)
     if untouched(puzzle, definition.sketch):

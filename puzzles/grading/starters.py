@@ -11,10 +11,14 @@ from os.path import basename
 from textwrap import wrap
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.text_lines import text_lines
 from puzzles.sandbox.worker.sketch import Sketch, called_name, sketch
 from puzzles.tracks import TRACKS, track_of
 
 WIDTH = 100
+
+UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What `ast.parse` raises for a text that is not Python."""
 
 
 def starter_file(puzzles: Sequence[Puzzle], path: str) -> str:
@@ -41,30 +45,38 @@ Write between the marked lines, then see how it does:
 def untouched(puzzle: Puzzle, found: Sketch) -> bool:
     """True if a definition is still the puzzle's starter, or another starter for the same puzzle: it has a placeholder,
     and calls only what starters call."""
-    return found.digest == _starter_sketch(puzzle.starter).digest or (
+    return found.digest in _starter_digests(puzzle) or (
         found.todo is not None
         and _called_in_starters(track_of(puzzle.slug).name, track_of(puzzle.slug).slugs).issuperset(found.todo)
     )
 
 
 @cache
-def _starter_sketch(starter: str) -> Sketch:
-    return sketch(ast.parse(starter).body[0])
+def _tree(starter: str) -> ast.Module:
+    """A starter as Python reads it; empty if it is not Python, which `puzzles check` tells the teacher."""
+    try:
+        return ast.parse(starter)
+    except UNPARSABLE:
+        return ast.Module([], [])
+
+
+def _starter_digests(puzzle: Puzzle) -> set[str]:
+    tree = _tree(puzzle.starter)
+    return {sketch(node).digest for node in tree.body if getattr(node, "name", "") == puzzle.slug}
 
 
 @cache
 def _called_in_starters(track: str, slugs: tuple[str, ...]) -> frozenset[str]:
     """The names that the starters of a track call, and those of Python itself."""
     starters = (TRACKS[track].puzzle(slug).starter for slug in slugs)
-    calls = (node for starter in starters for node in ast.walk(ast.parse(starter)) if isinstance(node, ast.Call))
+    calls = (node for starter in starters for node in ast.walk(_tree(starter)) if isinstance(node, ast.Call))
     return frozenset({*map(called_name, calls), *dir(builtins)})
 
 
 def _comment(puzzle: Puzzle) -> str:
     track = track_of(puzzle.slug)
     lines = [track.heading(puzzle), *wrap(f"{track.limits(puzzle)}.", WIDTH), ""]
-    for paragraph in puzzle.statement.strip().split("\n\n"):
-        lines += [*wrap(paragraph, WIDTH), ""]
+    lines += [*text_lines(puzzle.statement, WIDTH), ""]
     if table := track.setting_lines(puzzle):
         lines += [*table, ""]
     return "".join(f"# {line}".rstrip() + "\n" for line in lines[:-1])

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def text_html(text: str) -> str:
-    """The text of a puzzle: CommonMark, with HTML escaped."""
+    """The text of a puzzle: CommonMark and tables, with HTML escaped."""
     return str(_whole().render(text))
 
 
@@ -23,7 +23,7 @@ def message_html(text: str) -> str:
 def _whole() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False})
+    return MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 @cache

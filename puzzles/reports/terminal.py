@@ -16,6 +16,7 @@ from rich.text import Text
 
 from puzzles.custom import folders
 from puzzles.failure import plain
+from puzzles.grading.judge import UNGRADABLE
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.protection import protection
@@ -244,7 +245,7 @@ def _next(graded: Graded) -> Iterator[str]:
         if verdict.status == "passed":
             said = story(verdict) if len(attempted) == 1 else [achieved(verdict)]
             yield from (f"{verdict.puzzle}: {said[0]}", *said[1:])
-    open_ones = [verdict for verdict in attempted if verdict.status != "passed"]
+    open_ones = [verdict for verdict in attempted if verdict.status != "passed" and verdict.reason != UNGRADABLE]
     if open_ones:
         yield _way_on(graded.path, open_ones[0])
         return

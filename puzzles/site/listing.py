@@ -7,13 +7,14 @@ from typing import Any
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
+from puzzles.reports.markdown import text_html
 from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
 from puzzles.version import VERSION
 
 from .custom import PLAYED
 from .pictures import picture_of
-from .prose import inline, prose
+from .prose import inline
 
 BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v")
 """Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""
@@ -60,16 +61,16 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "called": capitalized(track.called(puzzle)),
         "heading": track.heading(puzzle),
         "limits": track.limits(puzzle),
-        "statement": prose(puzzle.statement),
+        "statement": text_html(puzzle.statement),
         "setting": setting_of(puzzle),
         "sections": [
             {"title": section.title, "lines": [[line, inline(meaning)] for line, meaning in section.lines]}
             for section in track.sections(puzzle)
         ],
-        "hints": list(map(prose, puzzle.hints)),
+        "hints": list(map(text_html, puzzle.hints)),
         "starter": f"{head}\n\n{puzzle.starter}" if head else puzzle.starter,
         "background": [
-            [title, prose(text)]
+            [title, text_html(text)]
             for title, text in (
                 ("The idea", puzzle.concept),
                 ("In practice", puzzle.in_practice),

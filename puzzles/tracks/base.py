@@ -32,6 +32,8 @@ class PuzzleGroup(NamedTuple):
     title: str
     idea: str
     slugs: tuple[str, ...]
+    folder: str = ""
+    """The folder of a teacher's chapter, which may have chapters for several tracks; by its name all are found."""
 
 
 class Section(NamedTuple):
@@ -114,7 +116,7 @@ class Track(OpenTrack[P], ABC):
     def groups(self) -> Sequence[PuzzleGroup]:
         """The chapters; together all puzzles in the order in which they are best played."""
         chapters = self._listed.chapters
-        return [PuzzleGroup(one.name, one.title, one.idea, one.slugs) for one in chapters]
+        return [PuzzleGroup(one.name, one.title, one.idea, one.slugs, getattr(one, "folder", "")) for one in chapters]
 
     @property
     def slugs(self) -> tuple[str, ...]:

@@ -19,6 +19,9 @@ from .schedule.track import Schedules
 MIN_PART, MAX_NEAR = 3, 3
 """Letters of a part of a name by which puzzles are suggested, and how many are."""
 
+MAX_DIGITS = 10
+"""Of a puzzle's number. Python refuses to read numbers of thousands."""
+
 _tracks: dict[str, Track[Any]] = {}
 _by_slug: dict[str, Track[Any]] = {}
 
@@ -55,7 +58,7 @@ def add_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
     if track.listing is None:
         raise ValueError(f"the track '{track.name}' takes no chapters")
     _require_free(*chapter.slugs)
-    if find_group(chapter.name) is not None:
+    if chapter.name in {*TRACKS, *(group.name for group in groups())}:
         raise ValueError(f"there is already a chapter or track named '{chapter.name}'")
     track.listing.add(chapter)
     _by_slug.update(dict.fromkeys(chapter.slugs, track))
@@ -119,7 +122,7 @@ def find(name: str) -> Puzzle:
     if track and len(among) > 1:
         raise UnknownPuzzleError(f"there is no track '{track}'; there are {', '.join(TRACKS)}")
     slugs = {slug: one for one in among for slug in one.slugs}
-    if wanted.isdecimal() and int(wanted) < len(among[0].slugs):
+    if wanted.isdecimal() and len(wanted) < MAX_DIGITS and int(wanted) < len(among[0].slugs):
         wanted = among[0].slugs[int(wanted)]
     if wanted not in slugs:
         same = [slug for slug in slugs if _loose(slug) == _loose(wanted)]
@@ -132,7 +135,7 @@ def find(name: str) -> Puzzle:
 
 
 def find_several(name: str) -> tuple[str, ...]:
-    """The slugs of a track or of one of its chapters, by its name; of a puzzle, its own.
+    """The slugs of a track, of a chapter, or of a folder of several, by its name; of a puzzle, its own.
 
     Raises:
         UnknownPuzzleError: as `find`.
@@ -142,17 +145,18 @@ def find_several(name: str) -> tuple[str, ...]:
 
 
 def find_group(name: str) -> PuzzleGroup | None:
-    """A track as a whole, or one of its chapters; None if neither has that name."""
+    """A track as a whole, one of its chapters, or all chapters of a folder; None if nothing has that name."""
     wanted = name.strip().lower()
     if wanted in TRACKS:
         track = TRACKS[wanted]
         return PuzzleGroup(track.name, track.title, track.idea, track.slugs)
-    return next((group for group in groups() if group.name == wanted), None)
+    found = [group for group in groups() if wanted and wanted in (group.name, group.folder)]
+    return found[0]._replace(name=wanted, slugs=tuple(slug for one in found for slug in one.slugs)) if found else None
 
 
 def near_group(name: str) -> str:
     """The track or chapter with the most similar name; empty if there is none."""
-    names = [*TRACKS, *(group.name for group in groups())]
+    names = [*TRACKS, *(name for group in groups() for name in (group.name, group.folder) if name)]
     return next(iter(get_close_matches(name.strip().lower(), names, n=1, cutoff=0.7)), "")
 
 

@@ -33,14 +33,7 @@ from puzzles.grading.job import Job
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import best
 from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of
-from tests.support.relay import measured_rows
-
-TRACKS = ("schedule", "engine", "layout")
-TARGETS = {
-    "schedule": "\n[targets]\ntime = 5\nmemory = 1_800_000\n" + measured_rows("relay_schedule"),
-    "engine": "\n[targets]\nsent = 6_144\npeak = 9_216\n",
-    "layout": "\n[targets]\nbytes = 0\nmemory = 9_280\n",
-}
+from tests.support.relay import TARGETS, TRACKS, finished_folder
 
 
 def puzzles(*words: object) -> Result:
@@ -50,11 +43,7 @@ def puzzles(*words: object) -> Result:
 @pytest.fixture
 def week(tmp_path: Path) -> Iterator[Path]:
     """A folder with a finished puzzle of each track: relay_schedule, relay_engine, relay_layout."""
-    folder = tmp_path / "week3"
-    for track in TRACKS:
-        file, *_ = begin(f"relay_{track}", track, folder)
-        file.write_text(file.read_text().replace("TODO: ", "Done. ") + TARGETS[track])
-    yield folder
+    yield finished_folder(tmp_path / "week3")
     for one in folders():
         remove_folder(one.path)
 

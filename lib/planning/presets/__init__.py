@@ -45,7 +45,7 @@ def _made(kind: type[P], of: str, name: str, changed: Mapping[str, Any]) -> P:
         nearest(key, known, f"number of a {thing}")
         if isinstance(given, bool) != (known[key].type == "bool") or not isinstance(given, int | float):
             raise RuleError(f"{thing}.{key} must be {_wanted(known[key].type)}; got {given!r:.60}")
-    whole = {key: int(n) if known[key].type == "int" and n == int(n) else n for key, n in changed.items()}
+    whole = {key: int(n) if known[key].type == "int" and n % 1 == 0 else n for key, n in changed.items()}
     return kind(**{"name": name.lower(), **row, **whole})
 
 

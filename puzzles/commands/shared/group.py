@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from itertools import chain
 from types import MappingProxyType
+from typing import Any
 
 import click
 
 from puzzles.tracks import ALL
+
+
+def abandon_output() -> None:
+    """Lets standard output lead nowhere: what is left in its buffer would fail again at the end of the interpreter."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Commands(click.Group):
@@ -18,6 +28,21 @@ class Commands(click.Group):
 
     play: Sequence[click.Command] = ()
     others: Mapping[str, Sequence[click.Command]] = MappingProxyType({})
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Click's entry. A standard stream that is closed becomes one that leads nowhere: Python has None for it, and
+        the next file that is opened would get its number."""
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for the rest of the process
+        try:
+            return super().main(*args, **extra)
+        except OSError as why:
+            if why.filename is not None:  # the streams have no names
+                raise
+            abandon_output()
+            click.echo(f"Error: cannot show the results: {why.strerror or why}", err=True)
+            sys.exit(2)
 
     def add_commands(self, play: Sequence[click.Command], others: Mapping[str, Sequence[click.Command]]) -> None:
         """Adds commands, in the order of the help."""

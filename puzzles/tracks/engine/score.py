@@ -9,6 +9,7 @@ from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.least import below
 from puzzles.catalog.engine.records import RECORDS
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, plain
 from puzzles.sandbox.plain_data import pack
 from puzzles.tracks.outcomes import Row, RunRequest, Score, listed
@@ -33,6 +34,9 @@ def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
     shown = None
     for make in trials_of(puzzle):
         trial = make()
+        if not isinstance(trial, Trial):
+            name = getattr(make, "__name__", repr(make))
+            raise OwnPuzzleError(f"{puzzle.slug}: {name} in TRIALS returns a Trial; got {trial!r:.80}")
         shown = shown or trial
         data = {"trial": pack(asked(trial)), "devices": trial.devices}
         yield RunRequest(size_of(trial, shown), data, _scorer(puzzle, trial), trial.hidden)

@@ -81,7 +81,8 @@ def charged(trace: Trace) -> tuple[int, int, int, Charged]:
                 found[str(value), value.memory(trace.costs), stored, held, fate] += 1
             total = sum(size * n for (_, size, *_), n in found.items())
             if total > best[0]:
-                before = [op.end for op in ops[:at] if op.name in TIMED and not beside_computation(trace, op)]
+                timed = [op for op in ops[:at] if op.name in TIMED or op.name == "await"]
+                before = [op.end for op in timed if not beside_computation(trace, op)]
                 if at == len(ops):
                     tick = max((op.end for op in ops if op.name in TIMED), default=0)
                 else:

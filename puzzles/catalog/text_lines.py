@@ -1,0 +1,98 @@
+"""Plain Markdown as lines of text, for a terminal and for comments: paragraphs, code, lists, tables. Lines end between
+words, and never inside a call, a command or a path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from textwrap import TextWrapper
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markdown_it.tree import SyntaxTreeNode
+
+MAX_WIDTH = 88
+"""Columns of running text: wider is harder to read."""
+
+WHOLE = re.compile(r"`[^`\n]+`|'puzzles [^'\n]+'|< \S+")
+"""What stays in one piece: code in backquotes, commands in quotes, limits such as '< 34'."""
+
+GLUE = "\0"
+"""Replaces a space at which no line may end."""
+
+
+def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None) -> str:
+    """Text in lines of at most `width` columns, unless one word or piece of code is wider. The first line begins with
+    `indent`, all others with `hanging`, which is the same unless it is given."""
+    hanging = indent if hanging is None else hanging
+    room = width - max(len(indent), len(hanging))
+    wrapper = TextWrapper(
+        width,
+        initial_indent=indent,
+        subsequent_indent=hanging,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    glued = WHOLE.sub(lambda found: found[0].replace(" ", GLUE) if len(found[0]) <= room else found[0], text)
+    return "\n".join(line.replace(GLUE, " ").rstrip() for line in wrapper.wrap(" ".join(glued.split())))
+
+
+def text_lines(text: str, width: int) -> list[str]:
+    """The lines of a text: running text in at most `width` columns, code and wide words as they are.
+    What is within a line stays as it was written, with its backquotes."""
+    from markdown_it import MarkdownIt
+    from markdown_it.tree import SyntaxTreeNode
+
+    tree = SyntaxTreeNode(MarkdownIt("commonmark").enable("table").parse(text))
+    return list(_blocks(tree.children, width))
+
+
+def _blocks(nodes: Sequence[SyntaxTreeNode], width: int, is_tight: bool = False) -> Iterator[str]:
+    """The lines of blocks, with an empty line between two unless they are in a tight list."""
+    for number, node in enumerate(nodes):
+        if number and not is_tight:
+            yield ""
+        match node.type:
+            case "bullet_list" | "ordered_list":
+                yield from _list(node, width)
+            case "table":
+                yield from _table(node, width)
+            case "code_block" | "fence":
+                yield from (f"    {line}".rstrip() for line in node.content.splitlines())
+            case "blockquote":
+                yield from (f"> {line}" for line in _blocks(node.children, width - 2))
+            case "paragraph" | "heading":
+                yield from wrapped(node.children[0].content, width).splitlines()
+            case _:
+                yield from node.content.splitlines()
+
+
+def _list(node: SyntaxTreeNode, width: int) -> Iterator[str]:
+    is_tight = any(block.type == "paragraph" and block.hidden for item in node.children for block in item.children)
+    for number, item in enumerate(node.children):
+        mark = "- " if node.type == "bullet_list" else f"{int(node.attrs.get('start', 1)) + number}. "
+        if number and not is_tight:
+            yield ""
+        for line in _blocks(item.children, width - len(mark), is_tight):
+            yield f"{mark}{line}".rstrip()
+            mark = " " * len(mark)
+
+
+def _table(node: SyntaxTreeNode, width: int) -> list[str]:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    head, *rows = [row.children for part in node.children for row in part.children]
+    for cell in head:
+        is_right = "right" in str(cell.attrs.get("style", ""))
+        table.add_column(Text(cell.children[0].content), justify="right" if is_right else "left")
+    for row in rows:
+        table.add_row(*(Text(cell.children[0].content) for cell in row))
+    console = Console(file=StringIO(), width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines()]
