@@ -64,14 +64,16 @@ class Exchanges(Training):
         yield from self._used(self.together("allgather", group, uses, lambda i, _: Piece("weight"), layer=layer))
 
     def _messages(self) -> Task[None]:
-        """Some messages in a row from one rank to another, of no value or of several."""
+        """Some messages in a row from one rank to another, of no value or of several, behind reductions that may hold up
+        their lane."""
+        exchanges = [self._zeros() for _ in range(self.choice.randrange(3))]
         if self.ranks > 1:
             source, to = self.choice.sample(range(self.ranks), 2)
             tag = self.choice.choice((None, self.first_tag, 2))
-            for _ in range(self.choice.randint(1, 4)):
-                message = self._message(source, to, tag)
-                next(message)
-                self.tasks.append(message)
+            exchanges += [self._message(source, to, tag) for _ in range(self.choice.randint(1, 4))]
+        for exchange in exchanges:
+            next(exchange, None)
+            self.tasks.append(exchange)
         yield
 
     def _message(self, source: int, to: int, tag: int | None) -> Task[None]:

@@ -238,6 +238,10 @@ class Simulation:
 
     # --- Memory ---
 
+    def events(self, rank: int) -> list[int]:
+        """The indices of the acts that are events."""
+        return [at for at, act in enumerate(self.acts[rank]) if act.name in EVENTS]
+
     def memory(self, rank: int, tier: str = "") -> list[int]:
         """Elements on a rank, or on its tier, when each event starts and at the end of the program.
 
@@ -261,5 +265,5 @@ class Simulation:
             until[number] = len(acts)
         sizes = [self.prices.elements(piece) if piece.tier == tier else 0 for piece in self.pieces[rank]]
         spans = [*zip(self._maker[rank], until, sizes)]
-        moments = [at for at, act in enumerate(acts) if act.name in EVENTS]
-        return [sum(size for made, last, size in spans if made < at <= last) for at in [*moments, len(acts)]]
+        moments = [*self.events(rank), len(acts)]
+        return [sum(size for made, last, size in spans if made < at <= last) for at in moments]
