@@ -145,8 +145,8 @@ class LiveRun:
                 self._hand_over(receiver, source)
 
     def _hand_over(self, receiver: Receiving, source: int) -> None:
-        """Gives a rank that waits the first message from another. It is woken before there is room for the next message,
-        which is for its next receive."""
+        """Gives a waiting rank the first message from `source`. It is woken before there is room for the next message,
+        which belongs to its next receive."""
         message = self.mailboxes.take(source, receiver.rank, receiver.tag)
         self._wake(receiver, (source, message))
         self._refill(source, receiver.rank, receiver.tag)

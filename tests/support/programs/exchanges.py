@@ -29,7 +29,9 @@ class Exchanges(Training):
     def _zeros(self) -> Task[None]:
         """A reduction of zeros, in a bucket or not, and a gather after a scatter."""
         group = self._group()
-        layers = self.choice.sample(range(self.layers), self.choice.randint(1, self.layers) if self.prices.overlap else 1)
+        layers = self.choice.sample(
+            range(self.layers), self.choice.randint(1, self.layers) if self.prices.overlap else 1
+        )
         whose = tuple(layers) if len(layers) > 1 else ()
         uses = {}
         for rank in group:
@@ -64,8 +66,7 @@ class Exchanges(Training):
         yield from self._used(self.together("allgather", group, uses, lambda i, _: Piece("weight"), layer=layer))
 
     def _messages(self) -> Task[None]:
-        """Some messages in a row from one rank to another, of no value or of several, behind reductions that may hold up
-        their lane."""
+        """Messages in a row from one rank to another, behind reductions that may hold up their lane."""
         exchanges = [self._zeros() for _ in range(self.choice.randrange(3))]
         if self.ranks > 1:
             source, to = self.choice.sample(range(self.ranks), 2)
@@ -77,19 +78,18 @@ class Exchanges(Training):
         yield
 
     def _message(self, source: int, to: int, tag: int | None) -> Task[None]:
+        """A message of no value or of several."""
         values = [self._input(source) for _ in range(self.choice.choice((0, 1, 1, 3)))]
         for number in (yield from self.sent(source, to, values, tag)):
             self.keep(to, number)
             yield
             self.drop(to, number)
 
-    def _input(self, rank: int, most: int = 4) -> int:
-        batches = self._some_batches(most)
+    def _input(self, rank: int) -> int:
+        """A value of any size."""
+        batches = tuple(range(self.choice.randint(1, self.batches)))
         (made,) = self.do(rank, "get_activation", makes=[Piece("act", len(batches))], batches=batches)
         return self.keep(rank, made)
-
-    def _some_batches(self, most: int) -> tuple[int, ...]:
-        return tuple(range(self.choice.randint(1, min(most, self.batches))))
 
     def _to_any(self) -> None:
         """One message from each of some ranks, for receives that name none."""

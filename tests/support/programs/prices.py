@@ -16,7 +16,7 @@ EVENTS = (*PRODUCTS, *LANES, "loss", "update", "receive")
 
 
 class Piece(NamedTuple):
-    """How large a value is: its kind ("weight", "state", "wgrad", "act" or "grad"), its batches if it has any, and which
+    """How large a value is: its kind ("weight", "state", "wgrad", "act" or "grad"), how many batches it has, and which
     shards of how many are here; of activations, shares of the tokens. On a tier it takes nothing of the device."""
 
     kind: str

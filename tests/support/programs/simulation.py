@@ -21,7 +21,7 @@ Lane = tuple[int, str, tuple[int, ...]]
 
 
 class Act(NamedTuple):
-    """One operation of a rank. `uses` numbers the values that this rank has made or received, `makes` says what it makes.
+    """One operation of a rank. `uses` numbers the values that this rank has made or received, `makes` is what it makes.
 
     `peer` is the other rank of a message (None: from any), `call` the index of the act that `await` joins, `place` a
     dictionary and a key in it, `shard` a number and of how many; `whose` are the layers of a bucket.

@@ -1,7 +1,7 @@
 """Writes random legal programs: each microbatch, reduction and further exchange is a task, which others interrupt.
 
-Chance picks whose turn it is, so each rank gets its acts in another order every time. A collective is written for all of
-its group at once, and a rank waits only for what has happened in the simulation: so every program runs to its end.
+Chance picks whose turn it is, so each rank gets its acts in another order every time. A collective is written for all
+of its group at once, and a rank waits only for what has happened in the simulation: so every program runs to its end.
 """
 
 from __future__ import annotations
