@@ -109,7 +109,9 @@ class LiveRun:
             for source, message in self.mailboxes.unread(wait.rank, wait.tag):
                 self._offers.add(wait, source, message)
         elif self.mailboxes.first(wait.source, wait.rank, wait.tag) is not None:
-            return wait.source, self._take(wait.source, wait.rank, wait.tag)
+            message = self.mailboxes.take(wait.source, wait.rank, wait.tag)
+            self._refill(wait.source, wait.rank, wait.tag)
+            return wait.source, message
         return None
 
     def ended(self, wait: Awaiting) -> bool | None:
@@ -140,25 +142,30 @@ class LiveRun:
             if receiver.source is None:
                 self._offers.add(receiver, source, message)
             elif receiver.source == source:
-                self._wake(receiver, (source, self._take(source, to, message.tag)))
+                self._hand_over(receiver, source)
 
-    def _take(self, source: int, to: int, tag: int) -> Message:
-        message = self.mailboxes.take(source, to, tag)
+    def _hand_over(self, receiver: Receiving, source: int) -> None:
+        """Gives a waiting rank the first message from `source`. It is woken before there is room for the next message,
+        which belongs to its next receive."""
+        message = self.mailboxes.take(source, receiver.rank, receiver.tag)
+        self._wake(receiver, (source, message))
+        self._refill(source, receiver.rank, receiver.tag)
+
+    def _refill(self, source: int, to: int, tag: int) -> None:
+        """Lets the sender go on that waits for room in a mailbox."""
         queued = self._posting.pop((source, to, tag), None)
         if queued is not None:
             self.deliver(source, to, queued.message)
             self._wake(queued, True)
         if self.lanes is not None:
             self.lanes.retry(source)
-        return message
 
     def _hand_over_earliest(self) -> bool:
         """Gives the earliest message to the open receive that waits for it, if there is one."""
         offer = self._offers.earliest(self._is_open)
         if offer is None:
             return False
-        receiver, source = offer
-        self._wake(receiver, (source, self._take(source, receiver.rank, receiver.tag)))
+        self._hand_over(*offer)
         return True
 
     def _is_open(self, receiver: Receiving, source: int, message: Message) -> bool:

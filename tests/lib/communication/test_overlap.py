@@ -245,6 +245,20 @@ def test_a_full_mailbox_holds_up_the_lane() -> None:
         assert calls(outcome.trace) == [(0, 4), (4, 8), (8, 12)]  # as ever, room costs no time
 
 
+def test_messages_that_a_lane_holds_up_come_in_order() -> None:
+    async def schedule(model: Model) -> None:
+        handles: list[Any] = [model.allreduce(zero(model), 0)]
+        if model.rank == 0:
+            handles += [model.pass_to(1, n) for n in range(2)]
+        elif model.rank == 1:
+            assert [await model.receive(0) for _ in range(2)] == [0, 1]
+        for handle in handles:
+            await handle
+
+    for order in itertools.permutations(range(3)):
+        assert run(schedule, 1, 3, 3, order, setting=OVERLAP).error is None
+
+
 def test_a_bucket_is_one_call_of_several_values() -> None:
     async def schedule(model: Model) -> None:
         first, second = await model.allreduce([zero(model, 1), zero(model, 0)], [1, 0])
