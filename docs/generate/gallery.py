@@ -23,6 +23,8 @@ from lib.layout.examples import one_matmul
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 
+from . import architecture
+
 FOLDER = Path(__file__).parents[1] / "pictures"
 
 
@@ -122,6 +124,7 @@ def pictures() -> Iterator[tuple[str, Picture]]:
     """Every picture with its file's name."""
     for slug, puzzle in PUZZLES.items():
         yield slug, draw(solved(slug), puzzle.title, goal=puzzle.goal)
+    yield "architecture", architecture.picture()
     gpipe, fsdp = PUZZLES["gpipe"], PUZZLES["fsdp"]
     yield "critical", draw(solved("gpipe"), "The critical path of GPipe", critical=True, goal=gpipe.goal)
     yield "dark", draw(solved("fsdp"), fsdp.title, goal=fsdp.goal, dark=True)
