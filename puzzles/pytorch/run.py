@@ -24,8 +24,9 @@ TRIED = "2.13"
 ROOT = str(Path(__file__).resolve().parents[2])
 """The folder that holds this `puzzles`."""
 
-START = f"import sys; sys.path.insert(0, {ROOT!r}); from puzzles.pytorch.worker import main; main(sys.argv[1])"
-"""The program of the worker. With -P a `torch.py` of the player's folder is not what is imported."""
+OURS = "from puzzles.search_path import find_our_packages; find_our_packages()"
+START = f"import sys; sys.path.insert(0, {ROOT!r}); {OURS}; from puzzles.pytorch.worker import main; main(sys.argv[1])"
+"""The program of the worker. A `torch.py` of the player's folder is not what is imported."""
 
 INSTALL = "pip install 'training-puzzles[torch]'"
 

@@ -113,7 +113,8 @@ def _probe() -> subprocess.Popen[str]:
 def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[str]:
     """Returns the command that starts a Python program in a tier."""
     path = f"sys.path.insert(0, {str(INSTALL_ROOT)!r}); sys.path.append({str(IMPORT_PACKAGE.parent)!r})"
-    start = f"import sys; {path}; {program}"
+    ours = "from puzzles.search_path import find_our_packages; find_our_packages()"
+    start = f"import sys; {path}; {ours}; {program}"
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]
     if not tier.is_sandbox:
         return python
