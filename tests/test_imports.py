@@ -31,7 +31,8 @@ drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_te
 drawing.layouts drawing.export
 drawing
 puzzles.search_path puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.own
-puzzles.grading puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.gradescope puzzles.board puzzles.commands
+puzzles.grading puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.gradescope puzzles.board
+puzzles.commands
 puzzles puzzles.__main__
 puzzles.package.training_puzzles
 """.split()

@@ -108,7 +108,9 @@ MIB = 1 << 20
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Files graded at once  [default: one for each core]")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
 @click.option("--dask", metavar="ADDRESS", help="Grade on a dask cluster.")
-@click.option("--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... python -P -m mpi4py.futures).")
+@click.option(
+    "--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... python -P -m mpi4py.futures)."
+)
 @click.pass_context
 def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...], **options: Any) -> None:
     """Grade files, notebooks, or whole folders of them.

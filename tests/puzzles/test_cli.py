@@ -172,6 +172,7 @@ def test_json_is_exactly_as_promised():
                         "makespan": 20.4,
                         "peak_memory": 2359296,
                         "target": {"time": 20, "memory": 2300000},
+                        "limits": {"timesteps": {"below": 21}, "peak_memory": {"below": 2400000}},
                         "message": "",
                         "notes": [],
                     }
@@ -181,7 +182,8 @@ def test_json_is_exactly_as_promised():
     }
     assert '"timesteps": 19.9,' in result.stdout
     assert list(json.loads(result.stdout)["files"][0]["results"][0]) == [
-        *("puzzle", "status", "reason", "stars", "timesteps", "makespan", "peak_memory", "target", "message", "notes")
+        *("puzzle", "status", "reason", "stars", "timesteps", "makespan", "peak_memory"),
+        *("target", "limits", "message", "notes"),
     ]
 
 
@@ -201,6 +203,7 @@ def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
         "makespan": None,
         "peak_memory": None,
         "target": {"time": 20, "memory": 2300000},
+        "limits": {"timesteps": {"below": 21}, "peak_memory": {"below": 2400000}},
         "message": results["fsdp"]["message"],
         "notes": [],
     }
@@ -213,6 +216,7 @@ def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
         "makespan": None,
         "peak_memory": None,
         "target": {"time": 5, "memory": 1800000},
+        "limits": {"timesteps": {"below": 6}, "peak_memory": {"below": 1900000}},
         "message": "",
         "notes": [],
     }
