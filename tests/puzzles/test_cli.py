@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from puzzles.catalog.chapter import Chapter
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
+from puzzles.grading import progress
 from puzzles.version import VERSION
 from tests.support.tiers import any_tier  # noqa: F401  # a fixture
 
@@ -334,6 +335,7 @@ def test_only_what_is_attempted_has_a_row():
 
 def test_grade_play_list_and_status_name_the_same_next_puzzle():
     Path("mine.py").write_text(solution("wsdp"))
+    progress.add_own_file("mine.py")
     said = {words(puzzles(*command).stdout).partition("Next: ")[2].partition("'.")[0]
             for command in (["grade", "mine.py"], ["list"], ["status"])}  # fmt: skip
     assert said == {"puzzle 4, Fully sharded data parallel: 'puzzles show fsdp"}

@@ -277,6 +277,7 @@ def test_it_is_graded_in_a_worker(fourth: Path) -> None:
 
 def test_reports_and_progress_know_it(fourth: Path) -> None:
     fourth.write_text(RIGHT)
+    progress.add_own_file(fourth)
     names = ("junit", "gradescope", "csv", "html")
     options = [word for name in names for word in (f"--{name}", f"out.{name}")]
     page = puzzles("grade", "--tier", "process", "--traces", "traces", *options, str(fourth))
