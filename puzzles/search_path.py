@@ -17,8 +17,8 @@ OURS = ("lib", "drawing", "puzzles", "solutions")
 class _OurPackages(FileFinder):
     """Finds our packages in ROOT, and no other file of it."""
 
-    def find_spec(self, fullname, target=None):  # type: ignore[no-untyped-def]  # without `typing`
-        return super().find_spec(fullname, target) if fullname in OURS else None
+    def find_spec(self, fullname, *_):  # type: ignore[no-untyped-def]  # called for a path, and for all paths
+        return super().find_spec(fullname) if fullname in OURS else None
 
 
 def leave_out_current_folder() -> None:
@@ -35,9 +35,22 @@ def leave_out_current_folder() -> None:
 
 
 def find_our_packages() -> None:
-    """Makes ROOT the first place to look for our packages, and none for other modules."""
-    sys.path[:] = [ROOT, *(entry for entry in sys.path if _real(entry) != ROOT)]
-    sys.path_importer_cache[ROOT] = _OurPackages(ROOT, (SourceFileLoader, SOURCE_SUFFIXES))
+    """Makes ROOT the first place to look for our packages, and none for other modules.
+
+    It is the last on `sys.path`, for processes that multiprocessing starts: they inherit that, but not the finder.
+    """
+    finder = _OurPackages(ROOT, (SourceFileLoader, SOURCE_SUFFIXES))
+    sys.path[:] = [*(entry for entry in sys.path if _real(entry) != ROOT), ROOT]
+    sys.path_importer_cache[ROOT] = finder
+    sys.meta_path.insert(0, finder)
+
+
+def begin_process(module: str, function: str) -> None:
+    """Calls a function of ours, as the first one in a process that multiprocessing has started."""
+    find_our_packages()
+    from importlib import import_module
+
+    getattr(import_module(module), function)()
 
 
 def _real(entry: str) -> str:

@@ -26,6 +26,13 @@ SCRIPT = "import re\nimport sys\nfrom training_puzzles.__main__ import main\nif 
 BY_SITE = {"sitecustomize", "usercustomize"}
 """Modules that Python itself looks for before it runs a program."""
 
+SPAWN = """
+import multiprocessing
+of = multiprocessing.get_context
+multiprocessing.get_context = lambda method: of("spawn")
+"""
+"""As `sitecustomize`, makes multiprocessing start processes as it does on macOS and Windows."""
+
 RECORDED = """
 import runpy, sys
 module = sys.argv.pop(1)
@@ -42,7 +49,7 @@ finally:
 
 
 class Entry(NamedTuple):
-    """A way to start the command. `{root}` and `{package}` stand for the clone's folders."""
+    """A way to start the command. `{root}` and `{package}` stand for the clone's folders, `{spawn}` for one with SPAWN."""
 
     words: tuple[str, ...]
     path: str = "{root}:{package}"
@@ -63,6 +70,7 @@ SLOW = {
     "PYTHONSAFEPATH": Entry(M, safe="1"),
     "PYTHONSAFEPATH, relative path": Entry(M, "sub:.:{root}", safe="1"),
     "in the clone, relative path": Entry(("-m", "training_puzzles"), "puzzles/package", here=True),
+    "spawned processes, in the clone": Entry(M, "{spawn}", arguments=ALL, here=True),
     "processes of MPI": Entry(M, arguments=("run", "class/basic.py", "basic", "--on", "mpi")),
     "a wheel is built": Entry(M, arguments=("gradescope", "--puzzle", "basic", "-o", "autograder.zip")),
     "-m puzzles.site": Entry(("-m", "puzzles.site"), arguments=("--help",)),
@@ -77,7 +85,8 @@ ENTRIES = {
 
 def ran(entry: Entry, folder: Path) -> subprocess.CompletedProcess[str]:
     clone = folder if entry.here else ROOT
-    path = entry.path.format(root=clone, package=clone / "puzzles" / "package").replace(":", os.pathsep)
+    names = {"root": clone, "package": clone / "puzzles" / "package", "spawn": folder.parent / "spawn"}
+    path = entry.path.format(**names).replace(":", os.pathsep)
     env = {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": entry.safe}
     command = [sys.executable, *entry.words, *entry.arguments]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
@@ -133,6 +142,8 @@ def test_no_module_comes_from_the_current_folder(name: str, a_class: Path, tmp_p
         for part in ("lib", "drawing", "puzzles", "solutions"):
             copytree(ROOT / part, folder / part)
     copytree(a_class / "class", folder / "class")
+    (tmp_path / "spawn").mkdir()
+    (tmp_path / "spawn" / "sitecustomize.py").write_text(SPAWN)
     before = {*started_with(entry, folder), *BY_SITE, entry.words[-1].partition(".")[0]}
     ours = {"lib", "drawing", "puzzles", "solutions"} if entry.here else set()
     names = imported("puzzles.site" if "puzzles.site" in entry.words else "puzzles", entry.arguments, a_class)
