@@ -13,6 +13,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 OURS = ("lib", "drawing", "puzzles", "solutions")
 
+START = (
+    f"import sys; sys.path.insert(0, {ROOT!r}); from puzzles.search_path import find_our_packages; find_our_packages()"
+)
+"""Begins a program in a process of its own, which then finds our packages."""
+
 
 class _OurPackages(FileFinder):
     """Finds our packages in ROOT, and no other file of it."""
@@ -35,22 +40,11 @@ def leave_out_current_folder() -> None:
 
 
 def find_our_packages() -> None:
-    """Makes ROOT the first place to look for our packages, and none for other modules.
-
-    It is the last on `sys.path`, for processes that multiprocessing starts: they inherit that, but not the finder.
-    """
+    """Makes ROOT the first place to look for our packages, and none for other modules."""
     finder = _OurPackages(ROOT, (SourceFileLoader, SOURCE_SUFFIXES))
-    sys.path[:] = [*(entry for entry in sys.path if _real(entry) != ROOT), ROOT]
-    sys.path_importer_cache[ROOT] = finder
+    sys.path[:] = [entry for entry in sys.path if _real(entry) != ROOT]
     sys.meta_path.insert(0, finder)
-
-
-def begin_process(module: str, function: str) -> None:
-    """Calls a function of ours, as the first one in a process that multiprocessing has started."""
-    find_our_packages()
-    from importlib import import_module
-
-    getattr(import_module(module), function)()
+    sys.path_importer_cache[ROOT] = finder  # `training_puzzles` puts ROOT on `sys.path`
 
 
 def _real(entry: str) -> str:

@@ -15,10 +15,12 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
 
+from puzzles.search_path import START
+
 from .bubblewrap import SERVER_FOLDER, bubblewrap, bubblewrap_command
 from .limits import Limits
 from .protocol import RUN_FOLDER
-from .visible_files import IMPORT_PACKAGE, INSTALL_ROOT
+from .visible_files import IMPORT_PACKAGE
 
 START_SECONDS = 10.0
 """Seconds that a server has to start, beyond any limit of the player's."""
@@ -112,9 +114,7 @@ def _probe() -> subprocess.Popen[str]:
 
 def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[str]:
     """Returns the command that starts a Python program in a tier."""
-    path = f"sys.path.insert(0, {str(INSTALL_ROOT)!r}); sys.path.append({str(IMPORT_PACKAGE.parent)!r})"
-    ours = "from puzzles.search_path import find_our_packages; find_our_packages()"
-    start = f"import sys; {path}; {ours}; {program}"
+    start = f"{START}; sys.path.append({str(IMPORT_PACKAGE.parent)!r}); {program}"
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]
     if not tier.is_sandbox:
         return python

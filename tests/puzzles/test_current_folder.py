@@ -49,7 +49,7 @@ finally:
 
 
 class Entry(NamedTuple):
-    """A way to start the command. `{root}` and `{package}` stand for the clone's folders, `{spawn}` for one with SPAWN."""
+    """A way to start the command. In `path`, names stand for the clone, its `package`, and a folder with SPAWN."""
 
     words: tuple[str, ...]
     path: str = "{root}:{package}"
