@@ -31,8 +31,9 @@ lib.layout.planning lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_text drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
-puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.own puzzles.grading
-puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.gradescope puzzles.board puzzles.commands
+puzzles.search_path puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.own
+puzzles.grading puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.gradescope puzzles.board
+puzzles.commands
 puzzles puzzles.__main__
 puzzles.package.training_puzzles
 """.split()

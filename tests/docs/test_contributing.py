@@ -26,6 +26,7 @@ ANSWERS = {
     "puzzles/catalog/schedule/records.py": "solutions/records",
     "puzzles/sandbox/worker/seccomp.py": "unshare",
     "puzzles/grading/source_file.py": "O_NOFOLLOW",
+    "puzzles/search_path.py": "def leave_out_current_folder",
     "puzzles/sandbox/channel.py": "class Channel",
     "puzzles/own/installed.py": "def installed_packages",
     "puzzles/sandbox/worker/kept_statements.py": "pure",
