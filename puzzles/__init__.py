@@ -4,12 +4,15 @@ from puzzles import play
 """
 
 from os.path import dirname, join, realpath
-from typing import Any
+
+TYPE_CHECKING = False  # `typing` is not imported; see `search_path`
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["play"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """`play` is loaded when it is asked for, so that importing one module of the package loads only that."""
     if name == "play":
         _require_our_lib()

@@ -1,13 +1,12 @@
-"""`python -m puzzles` is the command `puzzles`; a `lib.py` in the current folder does not come before ours."""
+"""`python -m puzzles` is the command `puzzles`."""
 
 import gc
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from puzzles.search_path import leave_out_current_folder
 
+leave_out_current_folder()
 gc.disable()  # modules are no garbage, and looking for some takes a tenth of the start
-from puzzles.commands.main import main  # noqa: E402  # from the folder that is first only now
+from puzzles.commands.main import main  # noqa: E402  # from the folders that are left
 
 gc.freeze()
 gc.enable()

@@ -27,8 +27,8 @@ lib.layout.planning lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_text drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
-puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.custom puzzles.grading
-puzzles.custom.check puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.gradescope
+puzzles.search_path puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.custom
+puzzles.grading puzzles.custom.check puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.gradescope
 puzzles.leaderboard puzzles.commands puzzles.own puzzles puzzles.__main__
 puzzles.package.training_puzzles
 """.split()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import floor
 from typing import NamedTuple
 
 from .costs import Costs
@@ -38,10 +39,10 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Goal:
-    """The targets of one puzzle: `time` in whole steps, `memory` in elements, stated to 100,000.
+    """The targets of one puzzle: `time` in steps, whole or in tenths, `memory` in elements, stated to 100,000.
 
-    They are compared at that precision, as in the original puzzles, so what counts are the limits: a `time` of 33 is
-    met below 34 steps, a `memory` of 4,100,000 below 4.2M elements.
+    They are compared at the precision in which they are stated, as in the original puzzles, so what counts are the
+    limits: a `time` of 33 is met below 34 steps, one of 33.5 below 33.6, a `memory` of 4,100,000 below 4.2M elements.
 
     `records` are the best schedules known at this size, of every family; `family` is the one that the puzzle is about.
     `host`, where that is limited, is in elements parked on the tier of this name.
@@ -50,7 +51,7 @@ class Goal:
 
     slug: str
     size: Size
-    time: int
+    time: float
     memory: int
     records: tuple[Record, ...] = ()
     setting: Setting = CLASSIC_SETTING
@@ -75,9 +76,9 @@ class Goal:
         return tuple(r for r in self.records if not any(s.dominates(r.timesteps, r.peak_memory) for s in self.records))
 
     @property
-    def time_limit(self) -> int:
+    def time_limit(self) -> float:
         """The least number of steps that is too many."""
-        return self.time + 1
+        return self.time + 1 if isinstance(self.time, int) else (floor(round(self.time * 10, 6)) + 1) / 10
 
     @property
     def memory_limit(self) -> int:

@@ -109,7 +109,9 @@ MIB = 1 << 20
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Files graded at once  [default: one for each core]")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
 @click.option("--dask", metavar="ADDRESS", help="Grade on a dask cluster.")
-@click.option("--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... -m mpi4py.futures).")
+@click.option(
+    "--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... python -P -m mpi4py.futures)."
+)
 @click.pass_context
 def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...], **options: Any) -> None:
     """Grade files, notebooks, or whole folders of them.
@@ -172,7 +174,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         same = " and ".join(map(plain, names))
         click.echo(f"Warning: {same} are one file under several names (hard links); it was graded for each.", err=True)
     if alone:
-        _remember(graded)
+        _remember(graded[0], tell=not options["as_json"] and not any(options[name] for name in FORMATS))
     for problem in filter(None, problems):
         click.echo(f"Error: {problem}", err=True)
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
@@ -283,8 +285,13 @@ def _is_own_work(folder: Path) -> bool:
     return not hasattr(os, "getuid") or all(os.lstat(file.path).st_uid == os.getuid() for file in files)
 
 
-def _remember(graded: list[Graded]) -> None:
-    from puzzles.grading.progress import remember
+def _remember(graded: Graded, tell: bool) -> None:
+    """Adds the verdicts on one file to the player's progress; with `tell`, says so if the file does not count."""
+    from puzzles.grading.progress import is_own_file, remember
+    from puzzles.reports.next_command import next_command
+    from puzzles.reports.paragraphs import say
 
-    if not Path(os.path.realpath(graded[0].path)).is_relative_to(INSTALL_ROOT / "solutions"):
-        remember(graded[0])
+    remember(graded)
+    if tell and graded.attempted and not is_own_file(graded.path):
+        status, watch = next_command("status"), next_command("watch", graded.path)
+        say(terminal(), f"'{status}' does not count this file as yours. '{watch}' makes it count.")

@@ -16,6 +16,7 @@ def notebook(folder: Path, solved: bool, force: bool) -> None:
 
     They go to DIR, by default the current folder. Existing files are kept, unless you say --force.
     """
+    from puzzles.grading.progress import add_own_file
     from puzzles.notebook.authoring.build import MissingPackageError, books
 
     try:
@@ -33,6 +34,8 @@ def notebook(folder: Path, solved: bool, force: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in paths.items():
             path.write_text(text, encoding="utf-8", newline="\n")
+            if not solved:
+                add_own_file(path)
     except OSError as why:
         raise click.UsageError(f"cannot write {why.filename}: {why.strerror}") from None
     click.echo(f"Wrote {' and '.join(map(str, paths))}. Open them with: jupyter lab {folder}")

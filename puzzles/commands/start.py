@@ -20,6 +20,7 @@ def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) 
 
     It has the starter of one puzzle, or of all in a track or chapter; by default of the classic schedules.
     """
+    from puzzles.grading.progress import add_own_file
     from puzzles.grading.starters import starter_file
 
     if wanted is None:
@@ -37,4 +38,5 @@ def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) 
         ) from None
     except OSError as why:
         raise click.UsageError(f"cannot write {path}: {why.strerror}") from None
+    add_own_file(path)
     click.echo(f"Wrote {path}. Write your solution between the two marks, then: {next_command('grade', path)}")

@@ -93,7 +93,10 @@ class Game:
         self._seen: dict[str, str] | None = None
 
     def begin(self) -> None:
-        """Grades the whole file, and shows the puzzle where the player left off."""
+        """Grades the whole file, which counts as the player's own, and shows the puzzle where the player left off."""
+        from puzzles.grading.progress import add_own_file
+
+        add_own_file(self.path)
         self._grade_changes()
         self.current = self._left_off()
         self.statement()

@@ -19,6 +19,7 @@ from multiprocessing.util import Finalize
 
 import click
 
+from puzzles.search_path import START
 from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Checkpoint
@@ -135,7 +136,8 @@ def _missing(option: str, package: str, extra: str) -> str:
 def pool(processes: int) -> Executor:
     """Executor with local processes. They are forked where that is safe: on Linux, before this process has threads."""
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    return ProcessPoolExecutor(processes, context, initializer=_begin_process)
+    begin = f"{START}; from {__name__} import _begin_process; _begin_process()"  # the first that a spawned one imports
+    return ProcessPoolExecutor(processes, context, initializer=exec, initargs=(begin,))
 
 
 def _begin_process() -> None:

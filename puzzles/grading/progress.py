@@ -1,4 +1,7 @@
-"""Keeps a player's progress: attempts, best scores, hints; in the platform's folder for such data."""
+"""Keeps a player's progress: attempts, best scores, hints; in the platform's folder for such data.
+
+Only the player's own files count. These are the files that the game wrote to start from, and those that were watched.
+"""
 
 from __future__ import annotations
 
@@ -78,9 +81,27 @@ def save(entries: dict[str, PuzzleProgress]) -> None:
         beside.replace(path)
 
 
+def add_own_file(path: str | Path) -> None:
+    """Counts a file as the player's own from now on."""
+    with suppress(OSError):
+        if not is_own_file(path):
+            data_folder().mkdir(parents=True, exist_ok=True)
+            with _own_files().open("a", encoding="utf-8") as file:
+                file.write(f"\n{json.dumps(os.path.realpath(path))}")
+
+
+def is_own_file(path: str | Path) -> bool:
+    """True if a file counts as the player's own."""
+    try:
+        known = _own_files().read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return False
+    return json.dumps(os.path.realpath(path)) in known
+
+
 def remember(graded: Graded) -> None:
-    """Adds the verdicts on a player's file."""
-    if graded.attempted:
+    """Adds the verdicts on a file, if it is the player's own."""
+    if graded.attempted and is_own_file(graded.path):
         entries = load()
         turn = 1 + max(entry.turn for entry in entries.values())
         for verdict in graded.attempted:
@@ -127,6 +148,10 @@ def forget(slugs: Iterable[str] = ()) -> None:
     for name in tuple(slugs) or ALL:
         entries[name] = PuzzleProgress()
     save(entries)
+
+
+def _own_files() -> Path:
+    return data_folder() / "own_files"
 
 
 def _path() -> Path:

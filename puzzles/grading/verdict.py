@@ -31,7 +31,7 @@ class Verdict:
     puzzle: str
     track: str
     status: str
-    targets: Mapping[str, int]
+    targets: Mapping[str, float]
     reason: str | None = None
     stars: int = 0
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -76,10 +76,15 @@ class Verdict:
         return self.figures.get("peak_memory")
 
     def as_json(self, why: bool = False) -> dict[str, Any]:
-        """The fields that the grade command's JSON promises, in its order; `why` adds the explanation's lines."""
+        """The fields that the grade command's JSON promises, in its order; `why` adds the explanation's lines.
+
+        `docs/teaching.md` says what each means.
+        """
         head = {"puzzle": self.puzzle, "status": self.status, "reason": self.reason, "stars": self.stars}
-        figures = TRACKS[self.track].figures_json(self.figures)
-        row = {**head, **figures, "target": dict(self.targets), "message": self.message, "notes": list(self.notes)}
+        track = TRACKS[self.track]
+        figures, limits = track.figures_json(self.figures), track.limits_json(track.puzzle(self.puzzle))
+        compared = {"target": dict(self.targets), "limits": limits}
+        row = {**head, **figures, **compared, "message": self.message, "notes": list(self.notes)}
         return {**row, "why": list(self.why)} if why else row
 
 

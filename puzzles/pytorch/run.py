@@ -17,15 +17,13 @@ from typing import Any
 
 from lib import PuzzleError, Trace
 from lib.torch_csv import Pipeline, write_csv
+from puzzles.search_path import START
 
 TRIED = "2.13"
 """The version of PyTorch that was tried: what loads a CSV there is not public, and may change."""
 
-ROOT = str(Path(__file__).resolve().parents[2])
-"""The folder that holds this `puzzles`."""
-
-START = f"import sys; sys.path.insert(0, {ROOT!r}); from puzzles.pytorch.worker import main; main(sys.argv[1])"
-"""The program of the worker. With -P a `torch.py` of the player's folder is not what is imported."""
+PROGRAM = f"{START}; from puzzles.pytorch.worker import main; main(sys.argv[1])"
+"""The program of the worker. A `torch.py` of the player's folder is not what is imported."""
 
 INSTALL = "pip install 'training-puzzles[torch]'"
 
@@ -123,7 +121,7 @@ def run_all(schedules: Sequence[Scheduled], seconds: float, width: int = WIDTH) 
 def _work(folder: Path, seconds: float) -> None:
     """Runs the worker to its end; nothing of it is left behind."""
     worker = subprocess.Popen(
-        [sys.executable, "-P", "-c", START, str(folder)],
+        [sys.executable, "-P", "-c", PROGRAM, str(folder)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         cwd=folder,

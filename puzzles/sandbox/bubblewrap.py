@@ -6,6 +6,7 @@ Prior art: Flatpak starts applications with bubblewrap in the same way.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -31,6 +32,14 @@ KEPT_CAPABILITIES = ("SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNE
 """Capabilities that the server keeps when root grades: with them it gives each run a user that owns nothing."""
 
 
+@cache
+def bubblewrap() -> str:
+    """The command's path: sandboxes are started with another PATH and in another folder than ours. Empty if there is
+    none."""
+    found = shutil.which("bwrap")
+    return os.path.abspath(found) if found else ""
+
+
 def bubblewrap_command(limits: Limits, environment: Mapping[str, str]) -> list[str]:
     """The start of a command: bubblewrap with its options. The sandboxed program and its arguments follow."""
     return [*_namespaces(environment), *_mounts(limits)]
@@ -38,7 +47,7 @@ def bubblewrap_command(limits: Limits, environment: Mapping[str, str]) -> list[s
 
 def _namespaces(environment: Mapping[str, str]) -> list[str]:
     """Options of bubblewrap on processes, network, users, capabilities and variables."""
-    words = ["bwrap", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
+    words = [bubblewrap(), "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
     if os.getuid() == 0:
         words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
         words += ["--cap-drop", "ALL"]
@@ -56,7 +65,7 @@ def _without_nested_users() -> list[str]:
     """Options that deny further user namespaces, since bubblewrap 0.8 and where the system allows it. Elsewhere the
     system call filter denies them."""
     options = ["--unshare-user", "--disable-userns"]
-    probe = ["bwrap", "--unshare-all", *options, "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    probe = [bubblewrap(), "--unshare-all", *options, "--ro-bind", "/", "/", "--proc", "/proc", "true"]
     try:
         done = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -90,7 +90,7 @@ class SandboxClient:
         """Opens a submission and lets a worker read it: how that ended, with the survey of its definitions.
 
         Raises:
-            SandboxLostError: the sandbox was lost twice.
+            SandboxLostError: the sandbox was lost twice, or could not be started.
         """
         self._given, self._seconds = given, seconds
         return self._twice(self._open)
@@ -160,15 +160,20 @@ class SandboxClient:
                 os.chmod(self._folder, 0o711)  # or the run's user could not pass through
         self._group = cgroup.make(self.limits)
         words = command(self.tier, self.limits)
-        self._server = subprocess.Popen(
-            self._group.enter(words) if self.tier.is_sandbox else words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=self._folder or "/",
-            env={**environment(os.path.join(self._folder, RUN_FOLDER)), MARK: self._mark},
-            start_new_session=True,
-        )
+        try:
+            self._server = subprocess.Popen(
+                self._group.enter(words) if self.tier.is_sandbox else words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=self._folder or "/",
+                env={**environment(os.path.join(self._folder, RUN_FOLDER)), MARK: self._mark},
+                start_new_session=True,
+            )
+        except OSError as why:  # no further process, or bubblewrap has gone: the next file may have one
+            self._group.remove()
+            self.close()
+            raise _LostError(f"not started ({why.strerror})") from None
         self._finalizer = weakref.finalize(self, _end, self._server, self._group)
         if not self.tier.is_sandbox:  # which starts a process of its own at once
             self._group.add(self._server.pid)  # while Python starts: the kernel takes its time for that

@@ -7,7 +7,6 @@ a hook of Python's does.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -16,10 +15,12 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
 
-from .bubblewrap import SERVER_FOLDER, bubblewrap_command
+from puzzles.search_path import START
+
+from .bubblewrap import SERVER_FOLDER, bubblewrap, bubblewrap_command
 from .limits import Limits
 from .protocol import RUN_FOLDER
-from .visible_files import IMPORT_PACKAGE, INSTALL_ROOT
+from .visible_files import IMPORT_PACKAGE
 
 START_SECONDS = 10.0
 """Seconds that a server has to start, beyond any limit of the player's."""
@@ -79,7 +80,7 @@ def _why_no_bubblewrap() -> str:
 
 
 def _may_have_bubblewrap() -> bool:
-    return sys.platform == "linux" and shutil.which("bwrap") is not None
+    return sys.platform == "linux" and bubblewrap() != ""
 
 
 def _ended(probe: subprocess.Popen[str]) -> tuple[str, str]:
@@ -99,17 +100,21 @@ def begin_to_look(wanted: str = "auto") -> None:
 
 @cache
 def _probe() -> subprocess.Popen[str]:
-    """Python in bubblewrap, just started."""
-    words = command(Tier("bubblewrap"), Limits(), "pass")
+    """Python in bubblewrap, just started as a server is: in the same folder, with the same variables."""
     return subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command(Tier("bubblewrap"), Limits(), "pass"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd="/",
+        env=environment(""),
     )
 
 
 def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[str]:
     """Returns the command that starts a Python program in a tier."""
-    path = f"sys.path.insert(0, {str(INSTALL_ROOT)!r}); sys.path.append({str(IMPORT_PACKAGE.parent)!r})"
-    start = f"import sys; {path}; {program}"
+    start = f"{START}; sys.path.append({str(IMPORT_PACKAGE.parent)!r}); {program}"
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]
     if not tier.is_sandbox:
         return python

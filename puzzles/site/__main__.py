@@ -1,15 +1,16 @@
 """`python -m puzzles.site [FOLDER]`: builds the site, in `site` unless another folder is named."""
 
-from __future__ import annotations
+from puzzles.search_path import leave_out_current_folder
 
-from pathlib import Path
+leave_out_current_folder()
+from pathlib import Path  # noqa: E402  # from the folders that are left
 
-import click
+import click  # noqa: E402
 
-from puzzles.custom import add_installed
+from puzzles.custom import add_installed  # noqa: E402
 
-from .build import build
-from .npm import SiteError
+from .build import build  # noqa: E402
+from .npm import SiteError  # noqa: E402
 
 
 @click.command()

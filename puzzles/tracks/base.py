@@ -139,8 +139,8 @@ class Track(OpenTrack[P], ABC):
     # --- Grading ---
 
     @abstractmethod
-    def targets(self, puzzle: P) -> Mapping[str, int]:
-        """Upper limits by name."""
+    def targets(self, puzzle: P) -> Mapping[str, float]:
+        """The targets by name, as the puzzle states them."""
 
     @abstractmethod
     def requests(self, puzzle: P) -> Iterator[RunRequest]:
@@ -166,6 +166,10 @@ class Track(OpenTrack[P], ABC):
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
         """The fields of a result in JSON that hold its figures."""
         return {"track": self.name, "figures": dict(figures)}
+
+    def limits_json(self, puzzle: P) -> dict[str, dict[str, float]]:
+        """By the name of a figure in JSON: the number that it may be `at_most`, or has to be `below`."""
+        return {name: {"at_most": target} for name, target in self.targets(puzzle).items()}
 
     # --- Kept runs ---
 

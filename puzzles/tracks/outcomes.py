@@ -87,17 +87,17 @@ class Measure(NamedTuple):
 
     words: str
     value: float | None
-    target: int
+    target: float
     met: bool = False
     below: str = ""
 
     @classmethod
-    def at_most(cls, words: str, value: float | None, target: int) -> Measure:
+    def at_most(cls, words: str, value: float | None, target: float) -> Measure:
         """A figure that meets its target at or below it."""
         return cls(words, value, target, value is not None and value <= target)
 
     @classmethod
-    def below_limit(cls, words: str, value: float | None, limit: int, shown: str) -> Measure:
+    def below_limit(cls, words: str, value: float | None, limit: float, shown: str) -> Measure:
         """A figure that meets its target only below the limit, which is shown as in '< 34'."""
         return cls(words, value, limit, value is not None and value < limit, shown)
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from puzzles.catalog.chapter import Chapter
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
+from puzzles.grading import progress
 from puzzles.version import VERSION
 from tests.support.tiers import any_tier  # noqa: F401  # a fixture
 
@@ -172,6 +173,7 @@ def test_json_is_exactly_as_promised():
                         "makespan": 20.4,
                         "peak_memory": 2359296,
                         "target": {"time": 20, "memory": 2300000},
+                        "limits": {"timesteps": {"below": 21}, "peak_memory": {"below": 2400000}},
                         "message": "",
                         "notes": [],
                     }
@@ -181,7 +183,8 @@ def test_json_is_exactly_as_promised():
     }
     assert '"timesteps": 19.9,' in result.stdout
     assert list(json.loads(result.stdout)["files"][0]["results"][0]) == [
-        *("puzzle", "status", "reason", "stars", "timesteps", "makespan", "peak_memory", "target", "message", "notes")
+        *("puzzle", "status", "reason", "stars", "timesteps", "makespan", "peak_memory"),
+        *("target", "limits", "message", "notes"),
     ]
 
 
@@ -201,6 +204,7 @@ def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
         "makespan": None,
         "peak_memory": None,
         "target": {"time": 20, "memory": 2300000},
+        "limits": {"timesteps": {"below": 21}, "peak_memory": {"below": 2400000}},
         "message": results["fsdp"]["message"],
         "notes": [],
     }
@@ -213,6 +217,7 @@ def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
         "makespan": None,
         "peak_memory": None,
         "target": {"time": 5, "memory": 1800000},
+        "limits": {"timesteps": {"below": 6}, "peak_memory": {"below": 1900000}},
         "message": "",
         "notes": [],
     }
@@ -330,6 +335,7 @@ def test_only_what_is_attempted_has_a_row():
 
 def test_grade_play_list_and_status_name_the_same_next_puzzle():
     Path("mine.py").write_text(solution("wsdp"))
+    progress.add_own_file("mine.py")
     said = {words(puzzles(*command).stdout).partition("Next: ")[2].partition("'.")[0]
             for command in (["grade", "mine.py"], ["list"], ["status"])}  # fmt: skip
     assert said == {"puzzle 4, Fully sharded data parallel: 'puzzles show fsdp"}

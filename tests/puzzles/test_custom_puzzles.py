@@ -265,6 +265,20 @@ def test_a_layout_may_allow_uneven_splits(week: Path):
     assert propagate(graph).operators["out"].output.padded_shape == (64, 64)
 
 
+@pytest.mark.parametrize(("time", "shown", "status"), [
+    ("5", "< 6", "passed"),
+    ("5.0", "< 5.1", "over_target"), ("5.1", "< 5.2", "passed"), ("4.9", "< 5.0", "over_target"),
+])  # fmt: skip
+def test_a_time_is_compared_at_the_precision_in_which_it_is_stated(week: Path, time: str, shown: str, status: str):
+    """The reference takes 5.1 steps. Text and JSON of a verdict say the same limit."""
+    change(week / "relay_schedule.toml", "time = 5\n", f"time = {time}\n")
+    words = ("grade", week / "solutions" / "relay_schedule.py", "--puzzles", week, "--puzzle", "relay_schedule")
+    assert f"5.1 ({shown})" in puzzles(*words).output
+    (row,) = json.loads(puzzles(*words, "--json").output)["files"][0]["results"]
+    assert (row["status"], row["target"]["time"], row["timesteps"]) == (status, float(time), 5.1)
+    assert row["limits"]["timesteps"] == {"below": float(shown.removeprefix("< "))}
+
+
 def _edited(name: str, old: str, new: str) -> Callable[[Path], object]:
     return lambda week: change(week / name, old, new)
 
@@ -284,6 +298,11 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         _edited("relay_schedule.toml", "[targets]", '[setting]\ncosts = "clasic"\n[targets]'), ("clasic", "classic")),
     "both lists": (_edited("relay_schedule.toml", "forbidden", 'allowed = ["loss"]\nforbidden'), ("either",)),
     "unknown figure": (_edited("relay_engine.toml", "sent =", "sents ="), ("'sents'", "did you mean 'sent'")),
+    **{
+        f"time = {time}": (_edited("relay_schedule.toml", "time = 5", f"time = {time}"),
+                           ("[targets]", "'time' is a number of steps", "5 is met below 6", "5.5 is met below 5.6"))
+        for time in ("5.25", "0", "0.0", "-1", "true", '"5"', "nan", "inf", "1e300")
+    },
     "no trials": (_edited("relay_engine.toml", "trials =", "# trials ="), ("'trials' is missing", "Python file that",
                   "TOML cannot say", "puzzles new NAME --track engine")),
     "trials in TOML": (_edited("relay_engine.toml", 'trials = "trials/relay_engine.py"', "trials = [{ seed = 1 }]"),

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
-from puzzles.grading.progress import PuzzleProgress, save
+from puzzles.grading.progress import PuzzleProgress, add_own_file, save
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.paragraphs import WHOLE, wrapped
 from puzzles.reports.terminal import report
@@ -95,6 +95,7 @@ def test_a_list_has_no_hanging_indents() -> None:
 @pytest.mark.parametrize("with_bubblewrap", [True, False])
 def test_a_verdict_on_a_terminal(with_bubblewrap: bool, environment: Mapping[str, str], tmp_path: Path) -> None:
     Path("mine.py").write_text(solution("fsdp"))
+    add_own_file("mine.py")
     lines = screen(
         ["grade", "mine.py"], 80, 24, environment if with_bubblewrap else environment | {"PATH": str(tmp_path)}
     )

@@ -10,12 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.sandbox import tiers
+from puzzles.grading.grader import grade_file
+from puzzles.sandbox import bubblewrap as options
+from puzzles.sandbox import cgroup, tiers
+from puzzles.sandbox.bubblewrap import bubblewrap
 from puzzles.sandbox.worker import server
+from puzzles.tracks import find
+from tests.support.tiers import require_tier
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
 
-CACHED: tuple[Callable[..., object], ...] = (tiers.best, tiers._why_no_bubblewrap, tiers._probe)
+BASIC = (Path(__file__).parents[2] / "solutions" / "basic.py").read_text(encoding="utf-8")
+
+CACHED: tuple[Callable[..., object], ...] = (
+    *(tiers.best, tiers._why_no_bubblewrap, tiers._probe),
+    *(bubblewrap, options._without_nested_users),
+)
 
 
 @pytest.fixture
@@ -49,7 +59,7 @@ def test_looking_early_changes_no_answer(
     monkeypatch.setenv("PATH", str(tmp_path))
     if script:
         command(tmp_path, script)
-    monkeypatch.setattr(tiers, "bubblewrap_command", lambda *_: ["bwrap"])
+    monkeypatch.setattr(tiers, "bubblewrap_command", lambda *_: [bubblewrap()])
     tiers.begin_to_look()
     assert why in tiers.best().why_not
     assert tiers.best().name == "process"
@@ -60,11 +70,61 @@ def test_looking_early_changes_no_answer(
 @pytest.mark.usefixtures("unknown")
 def test_a_probe_that_works_is_started_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(tiers, "bubblewrap_command", lambda *_: ["bwrap", str(tmp_path / "started")])
+    monkeypatch.setattr(tiers, "bubblewrap_command", lambda *_: [bubblewrap(), str(tmp_path / "started")])
     command(tmp_path, 'echo x >> "$1"')
     tiers.begin_to_look()
     assert tiers.best().name == tiers.best("bubblewrap").name == "bubblewrap"
     assert (tmp_path / "started").read_text() == "x\n"
+
+
+@pytest.fixture
+def elsewhere(unknown: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Bubblewrap, in a folder that the system does not search by default, with a file to grade in the current one."""
+    require_tier("bubblewrap")
+    found = bubblewrap()
+    for function in CACHED:
+        function.cache_clear()  # type: ignore[attr-defined]
+    for name in ("bin", "no_commands"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bin" / "bwrap").symlink_to(found)
+    (tmp_path / "mine.py").write_text(BASIC)
+    monkeypatch.setattr(os, "defpath", str(tmp_path / "no_commands"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "bin" / "bwrap"
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("entry", "grouped"), [("{}/bin", False), ("bin", False), ("{}/bin", True), ("./bin/", True)])
+def test_bubblewrap_is_started_where_it_was_found(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, entry: str, grouped: bool
+) -> None:
+    group = cgroup.Group((str(elsewhere.parent),) if grouped else ())  # whose processes a shell starts
+    monkeypatch.setattr(cgroup, "make", lambda _: group)
+    monkeypatch.setenv("PATH", f"{entry.format(Path.cwd())}{os.pathsep}{os.environ['PATH']}")
+    assert tiers.best().is_sandbox
+    (verdict,) = grade_file("mine.py", [find("basic")], tier=tiers.best()).verdicts
+    assert verdict.status == "passed", verdict.message
+
+
+def test_a_bubblewrap_that_cannot_be_started_as_servers_are_is_not_used(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(elsewhere.parent))
+    monkeypatch.setattr(options, "bubblewrap", lambda: "bwrap")
+    assert "bwrap" in tiers.best().why_not
+
+
+def test_a_sandbox_that_cannot_be_started_loses_its_files_and_does_not_end_the_class(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(elsewhere.parent))
+    monkeypatch.setattr(cgroup, "make", lambda _: cgroup.Group())
+    tier = tiers.best("bubblewrap")
+    elsewhere.unlink()
+    (verdict,) = grade_file("mine.py", [find("basic")], tier=tier).verdicts
+    assert (verdict.status, verdict.reason) == ("failed", "lost")
+    for fact in ("not started", "No such file or directory", "grade it again"):
+        assert fact in verdict.message
 
 
 @pytest.mark.usefixtures("unknown")

@@ -144,7 +144,7 @@ class Answers(Track[AnswerPuzzle]):
     name = "answers"
     title = "Answers"
     idea = "one function of a number"
-    stage = "tests.support.answer_stage"
+    stage = "answer_stage"
     reasons = ("silence",)
     columns = (("returned", "returned"),)
 
@@ -195,7 +195,10 @@ WRONG = "def answer(n):\n    print('hm')\n    return n // 0\n"
 
 @pytest.fixture
 def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The fourth track, in an empty folder; in bubblewrap its stage would have to be an installed package."""
+    """The fourth track, in an empty folder; its stage is found as if it were an installed package."""
+    installed = str(Path(__file__).parents[1] / "support")
+    monkeypatch.syspath_prepend(installed)
+    monkeypatch.setattr("puzzles.grading.session.SITE_PACKAGES", installed)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr("puzzles.grading.session.best", lambda: Tier("process", "the stage is in the tests"))
@@ -256,6 +259,7 @@ def test_it_is_graded_in_a_worker(fourth: Path) -> None:
         "track": "answers",
         "figures": {"returned": 42},
         "target": {"returned": 42},
+        "limits": {"returned": {"at_most": 42}},
         "message": "",
         "notes": [],
     }
@@ -273,6 +277,7 @@ def test_it_is_graded_in_a_worker(fourth: Path) -> None:
 
 def test_reports_and_progress_know_it(fourth: Path) -> None:
     fourth.write_text(RIGHT)
+    progress.add_own_file(fourth)
     names = ("junit", "gradescope", "csv", "html")
     options = [word for name in names for word in (f"--{name}", f"out.{name}")]
     page = puzzles("grade", "--tier", "process", "--traces", "traces", *options, str(fourth))

@@ -142,6 +142,7 @@ def test_a_class_has_no_picture_and_a_layout_only_one() -> None:
 def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
     solutions = [ROOT / "solutions" / name for name in ("engine/fsdp.py", "layout/ffn.py")]
     Path("mine.py").write_text("\n\n".join(path.read_text(encoding="utf-8") for path in solutions))
+    progress.add_own_file("mine.py")
     assert puzzles("grade", "mine.py").exit_code == 0
     puzzles("hint", "FSDP", "-n", "2")
     page = " ".join(puzzles("status").stdout.split())

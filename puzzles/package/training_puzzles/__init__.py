@@ -8,16 +8,15 @@ clone. It extends `sys.path` instead of adding an import hook, because processes
 dask inherit `sys.path`. Every module has one identity: `training_puzzles.lib` is the same object as `lib`.
 """
 
-import pickle
 import sys
-from collections.abc import Sequence
-from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
 from os.path import dirname, isdir, join, realpath
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False  # modules that are not part of the interpreter are imported later; see `puzzles.search_path`
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
 
 NAMES = ("lib", "drawing", "puzzles")
 """The packages that players import by these names, after `import training_puzzles`."""
@@ -61,35 +60,43 @@ def _require_ours(name: str) -> None:
         )
 
 
-class _Alias(MetaPathFinder, Loader):
+class _Alias:
     """Resolves `training_puzzles.lib` and its submodules to the existing modules, so that no class exists twice."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+    def find_spec(self, fullname: str, path: "Sequence[str] | None", target: "ModuleType | None" = None) -> "Any":
         package, _, name = fullname.partition(".")
         if package != __name__ or name.partition(".")[0] not in FOLDERS:
             return None
-        return spec_from_loader(fullname, self)
+        from importlib.machinery import ModuleSpec
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return ModuleSpec(fullname, self)  # type: ignore[arg-type]  # a loader by what it does
+
+    def create_module(self, spec: "ModuleSpec") -> "ModuleType":
+        from importlib import import_module
+
         name = spec.name.partition(".")[2]
         _require_ours(name.partition(".")[0])
         module = import_module(name)
         spec.loader_state = module.__spec__
         return module
 
-    def exec_module(self, module: ModuleType) -> None:
+    def exec_module(self, module: "ModuleType") -> None:
         """Restores the spec of a module that has already run; the import system has just replaced it."""
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state
 
 
-def run_pickled(job: bytes, *given: Any) -> Any:
+def run_pickled(job: bytes, *given: "Any") -> "Any":
     """Calls a pickled function of ours, in a process that finds it by importing this module, such as a dask worker."""
+    import pickle
+
     return pickle.loads(job)(*given)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """The packages as attributes, and `__version__`, loaded on first access."""
+    from importlib import import_module
+
     if name in FOLDERS:
         return import_module(name)
     if name == "__version__":

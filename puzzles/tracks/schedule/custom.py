@@ -37,7 +37,7 @@ def read_puzzle(slug: str, fields: Fields) -> SchedulePuzzle:
     goal = Goal(
         slug,
         _size(fields.table("size")),
-        targets.number("time"),
+        _time(targets),
         targets.number("memory"),
         tuple(_record(row) for row in fields.tables("records")),
         setting,
@@ -68,6 +68,19 @@ def _setting(fields: Fields) -> Setting:
         return setting_from_json(given)
     except PuzzleError as why:
         raise OwnPuzzleError(f"{table.where}: {str(why).replace('this trace has ', '')}") from None
+
+
+def _time(targets: Fields) -> float:
+    """The target in steps: a whole number, or a number with one decimal, such as 5.5."""
+
+    def is_time(given: Any) -> bool:
+        if type(given) is float:
+            return 0 < given < NO_LIMIT and given == round(given, 1)
+        return type(given) is int and given >= 1
+
+    wanted = "a number of steps: whole (5 is met below 6), or in tenths (5.5 is met below 5.6)"
+    content: float = targets.take("time", wanted, is_time)
+    return content
 
 
 def _size(fields: Fields) -> Size:

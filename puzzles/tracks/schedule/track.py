@@ -104,7 +104,7 @@ class Schedules(Track[SchedulePuzzle]):
 
     # --- Grading ---
 
-    def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, int]:
+    def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, float]:
         goal = puzzle.goal
         return {"time": goal.time, "memory": goal.memory} | ({} if goal.host is None else {"host": goal.host})
 
@@ -138,6 +138,11 @@ class Schedules(Track[SchedulePuzzle]):
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
         others = {name: figures[name] for name in ("lasting_peak", "host_memory") if name in figures}
         return {**{name: figures.get(name) for name in FIGURES}, **others}
+
+    def limits_json(self, puzzle: SchedulePuzzle) -> dict[str, dict[str, float]]:
+        goal = puzzle.goal
+        limits = {"timesteps": goal.time_limit, "peak_memory": goal.memory_limit, "host_memory": goal.host_limit}
+        return {name: {"below": limit} for name, limit in limits.items() if limit is not None}
 
     # --- Kept runs ---
 

@@ -209,6 +209,7 @@ def test_a_file_may_hold_schedules_classes_and_layouts(tmp_path: Path) -> None:
         "track": "engine",
         "figures": FIGURES["TensorParallel"],
         "target": dict(ENGINE_PUZZLES["TensorParallel"].targets),
+        "limits": {name: {"at_most": most} for name, most in ENGINE_PUZZLES["TensorParallel"].targets.items()},
         "message": "",
         "notes": [],
     }

@@ -15,8 +15,19 @@ from lib.errors import PuzzleError, RuleError
 ROOT = str(Path(__file__).resolve().parents[4])
 """The folder that holds this `lib`."""
 
-START = f"import sys; sys.path.insert(0, {ROOT!r}); from {__name__} import main; main(*sys.argv[1:])"
-"""The program of each process: not `-m`, which would find a `lib.py` in the current folder first."""
+START = f"""
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+spec = PathFinder.find_spec("lib", [{ROOT!r}])
+sys.modules["lib"] = module_from_spec(spec)
+spec.loader.exec_module(sys.modules["lib"])
+sys.path.append({ROOT!r})
+from {__name__} import main
+main(*sys.argv[1:])
+"""
+"""The program of each process. Its `lib` is that of ROOT; other modules are looked for there last, because in a clone
+it may be the player's folder."""
 
 
 def mpiexec() -> list[str]:
@@ -42,7 +53,7 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
     with TemporaryDirectory() as folder:
         asked, answered = Path(folder, "request"), Path(folder, "answer")
         asked.write_text(request, encoding="utf-8")
-        program = [sys.executable, "-c", START, module, str(asked), str(answered)]
+        program = [sys.executable, "-P", "-c", START, module, str(asked), str(answered)]
         command = [*mpiexec(), "-n", str(processes), *program]
         ended = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
         if answered.exists():
