@@ -161,25 +161,3 @@ def _results(folder: Path, ranks: int, schedules: int) -> list[Measured]:
         cells = [{cell: (start - first, end - first) for cell, start, end in run["times"]} for run in runs]
         found.append(Measured(max(run["error"] for run in runs), cells))
     return found
-
-
-def event_times(schedule: Scheduled, measured: Measured) -> list[list[tuple[float, float]]]:
-    """By rank, the start and end of each event of the trace: the operations of a cell share its time equally, and what
-    has no cell, such as a message, takes none."""
-    found = []
-    for work, cells, seen in zip(schedule.pipeline.works, schedule.pipeline.cells, measured.cells):
-        spans: dict[int, tuple[float, float]] = {}
-        for cell, ats in cells.items():
-            start, end = seen[str(cell)]
-            each = (end - start) / len(ats)
-            spans.update({at: (start + n * each, start + (n + 1) * each) for n, at in enumerate(ats)})
-        now = 0.0
-        rank = []
-        timed = {id(op) for op in schedule.trace.events(work.rank)}
-        for at, op in enumerate(work.ops):
-            if id(op) in timed:
-                span = spans.get(at, (now, now))
-                now = max(now, span[1])
-                rank.append(span)
-        found.append(rank)
-    return found
