@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from lib import PuzzleError, Trace
+from lib.mesh import Mesh
 from lib.torch_csv import Pipeline, write_csv
 
 TRIED = "2.13"
@@ -57,10 +58,20 @@ class Scheduled:
         pipeline = Pipeline.of(trace)
         if pipeline.replicas > 1:
             raise PuzzleError(
-                f"this run has {pipeline.replicas} replicas of a pipeline, and here PyTorch runs one; take a mesh "
-                "without the axis of replicas"
+                f"this run has {pipeline.replicas} replicas of a pipeline, and here PyTorch runs one; play one with "
+                f"{_one_replica(trace, pipeline)}"
             )
         return cls(name, trace, pipeline, communication)
+
+
+def _one_replica(trace: Trace, pipeline: Pipeline) -> str:
+    """The option of a game with one of the replicas: without their axes, or where there is no mesh, of its size."""
+    axes, ranks = trace.setting.mesh, [work.rank for work in pipeline.works]
+    if not axes:
+        return f"--size {trace.size.layers},{len(pipeline.batches)},{len(ranks)}"
+    mesh = Mesh(axes, trace.size.ranks)
+    lengths = ((axis, len({mesh.index(rank, axis) for rank in ranks})) for axis, _ in axes)
+    return "--mesh " + ",".join(f"{axis}={length}" for axis, length in lengths)
 
 
 @dataclass(frozen=True)
@@ -140,8 +151,17 @@ def _work(folder: Path, seconds: float) -> None:
                 os.killpg(worker.pid, signal.SIGKILL)
             worker.communicate()
     if worker.returncode and not list(folder.glob("rank-*.json")):
-        last = errors.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
-        raise PuzzleError(f"PyTorch failed: {last[0][:300]}")
+        last = errors.decode(errors="replace").strip().splitlines()[-1:]
+        raise PuzzleError(f"PyTorch failed: {last[0][:300] if last else how_it_ended(worker.returncode)}")
+
+
+def how_it_ended(code: int) -> str:
+    """How a process ended that said nothing, given its exit code."""
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
+    how = f"{name} ended its process" if code < 0 else f"its process ended with exit code {code}"
+    if -code == signal.SIGKILL:
+        return f"{how}, as the system does when memory runs out; free some memory, or play fewer ranks with --size"
+    return f"{how}, without a message; run it again"
 
 
 def _results(folder: Path, ranks: int, schedules: int) -> list[Measured]:
@@ -149,7 +169,9 @@ def _results(folder: Path, ranks: int, schedules: int) -> list[Measured]:
     for rank in range(ranks):
         file = folder / f"rank-{rank}.json"
         results.append(json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
-    for rank, result in enumerate(results):
+    for rank, result in sorted(enumerate(results), key=lambda pair: "ended" not in pair[1]):  # the others fail for it
+        if "ended" in result:
+            raise PuzzleError(f"PyTorch failed on rank {rank}: {how_it_ended(result['ended'])}")
         if "error" in result:
             raise PuzzleError(f"PyTorch failed on rank {rank}: {' '.join(result['error'].split())[:300]}")
     if not all(results):
