@@ -36,9 +36,17 @@ class Transfer(NamedTuple):
         """From the stage that sends to the stage that receives."""
         return 1 if self.kind == "F" else -1
 
+    @property
+    def other(self) -> Transfer:
+        """What the other rank does."""
+        return Transfer(self.stage + (self.step if self.sends else -self.step), not self.sends, self.kind, self.batch)
+
 
 Row = Sequence[Slot | Transfer]
 """The cells and messages of a rank, in order."""
+
+Places = Mapping[Transfer, tuple[int, int]]
+"""The rank and the index of each."""
 
 
 def message_text(message: Message) -> str:
@@ -67,15 +75,15 @@ def require_messages(rows: Sequence[Row], table: Timetable) -> None:
             if isinstance(action, Transfer):
                 _require_needed(rank, action, needed, places)
                 places[action] = rank, at
-    for message, planned_one in needed.items():
-        _require_place(message, planned_one, rows, places)
+    for message, one in needed.items():
+        send = Transfer(one.made.stage, True, message[0], message[2])
+        for action in (send, send.other):
+            _require_place(action, one, rows, places, needed)
     _require_order(needed, places)
     _require_end(rows, table)
 
 
-def _require_needed(
-    rank: int, action: Transfer, needed: Mapping[Message, planned.Message], places: Mapping[Transfer, object]
-) -> None:
+def _require_needed(rank: int, action: Transfer, needed: Mapping[Message, planned.Message], places: Places) -> None:
     found = needed.get(action.message)
     if found is None:
         raise RuleError(
@@ -90,27 +98,46 @@ def _require_needed(
 
 
 def _require_place(
-    message: Message, planned_one: planned.Message, rows: Sequence[Row], places: Mapping[Transfer, tuple[int, int]]
+    action: Transfer,
+    one: planned.Message,
+    rows: Sequence[Row],
+    places: Places,
+    needed: Mapping[Message, planned.Message],
 ) -> None:
     """A message is sent after the cell that makes it, and received before the cell that uses it."""
-    kind, _, batch = message
-    source, to, made, used = planned_one
-    for action, rank, other, cell in (
-        (Transfer(made.stage, True, kind, batch), source, to, made),
-        (Transfer(used.stage, False, kind, batch), to, source, used),
-    ):
-        does, theirs, side = ("send", "needs", "after") if action.sends else ("receive", "sends", "before")
-        if action not in places:
-            raise RuleError(
-                f"rank {rank} does not {does} {message_text(message)}, which rank {other} {theirs}; add {action} to "
-                f"row {rank + 1}, {side} {cell}{WITHOUT}"
-            )
-        at = next(at for at, slot in enumerate(rows[rank]) if not isinstance(slot, Transfer) and cell in slot)
-        if (places[action][1] > at) != action.sends:
-            raise RuleError(f"rank {rank} has {action} on the wrong side of {cell}; put it {side} {cell}{WITHOUT}")
+    rank, cell = (one.source, one.made) if action.sends else (one.to, one.used)
+    at = next(at for at, slot in enumerate(rows[rank]) if not isinstance(slot, Transfer) and cell in slot)
+    if action not in places:
+        does = f"send {message_text(action.message)}, which rank {one.to} needs"
+        if not action.sends:
+            does = f"receive {message_text(action.message)}, which rank {one.source} sends"
+        side, there = _gap(action, at, places, needed)
+        beside = cell if there == at else rows[rank][there]
+        raise RuleError(f"rank {rank} does not {does}; add {action} to row {rank + 1}, {side} {beside}{WITHOUT}")
+    if (places[action][1] > at) != action.sends:
+        side = "after" if action.sends else "before"
+        raise RuleError(f"rank {rank} has {action} on the wrong side of {cell}; put it {side} {cell}{WITHOUT}")
 
 
-def _require_order(needed: Mapping[Message, planned.Message], places: Mapping[Transfer, tuple[int, int]]) -> None:
+def _gap(action: Transfer, cell: int, places: Places, needed: Mapping[Message, planned.Message]) -> tuple[str, int]:
+    """Where a missing message belongs, after or before an index: beside its cell, in the order of the other rank."""
+
+    def mine(theirs: Sequence[Transfer]) -> list[int]:
+        return [places[one.other][1] for one in theirs if one.other in places]
+
+    pair = needed[action.message][:2]
+    line = [one for one in places if one.sends != action.sends and needed[one.message][:2] == pair]
+    line.sort(key=places.__getitem__)
+    turn = line.index(action.other) if action.other in places else len(line)
+    earlier, later = (mine(line[:turn]), mine(line[turn + 1 :])) if turn < len(line) else ([], [])
+    if action.sends:
+        return "after", max([cell, *earlier])
+    if earlier and max(earlier) < cell:
+        return "after", max(earlier)
+    return "before", min([cell, *later])
+
+
+def _require_order(needed: Mapping[Message, planned.Message], places: Places) -> None:
     """PyTorch has no tags: a receive takes the next message of its sender."""
     ordered = sorted(places, key=places.__getitem__)
     for source, to in sorted({(one.source, one.to) for one in needed.values()}):

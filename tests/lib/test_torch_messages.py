@@ -99,12 +99,31 @@ def test_a_message_that_is_missing_is_named_with_where_to_put_it(name: str) -> N
             thing = "activation" if kind == "F" else "gradient"
             assert f"rank {rank} does not {'send' if way == 'SEND' else 'receive'}" in said
             assert f"the {thing} of microbatch {batch} from stage {source}" in said
-            _, advised, number, side, cell = re.search(  # type: ignore[union-attr]
-                r"(add) (\w+) to row (\d+), (after|before) (\w+);", said
-            ).groups()
-            mine = wrong[int(number) - 1]
-            mine.insert(mine.index(cell) + (side == "after"), advised)
+            assert not refusal(as_advised(wrong, said))
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_so_is_one_that_is_neither_sent_nor_received(name: str) -> None:
+    rows = with_messages(ORDERS[name])
+    for row in rows:
+        for action in filter(MESSAGE.fullmatch, row):
+            stage, way, kind, batch = MESSAGE.fullmatch(action).groups()  # type: ignore[union-attr]
+            there = int(stage) + (1 if kind == "F" else -1) * (1 if way == "SEND" else -1)
+            both = {action, f"{there}{'RECV' if way == 'SEND' else 'SEND'}_{kind}{batch}"}
+            wrong = [[each for each in other if each not in both] for other in rows]
+            for _ in both:
+                wrong = as_advised(wrong, refusal(wrong))
             assert not refusal(wrong)
+
+
+def as_advised(rows: Rows, said: str) -> Rows:
+    """The rows after what a refusal says to do."""
+    found = re.search(r"; add (\w+) to row (\d+), (after|before) (\w+);", said)
+    assert found is not None, said
+    made = [list(row) for row in rows]
+    row = made[int(found[2]) - 1]
+    row.insert(row.index(found[4]) + (found[3] == "after"), found[1])
+    return made
 
 
 @pytest.mark.parametrize("name", ORDERS)
