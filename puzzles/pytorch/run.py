@@ -65,13 +65,12 @@ class Scheduled:
 
 
 def _one_replica(trace: Trace, pipeline: Pipeline) -> str:
-    """The option of a game with one of the replicas: without their axes, or where there is no mesh, of its size."""
+    """The options of a game with one of the replicas: of its size, and on its part of the mesh."""
     axes, ranks = trace.setting.mesh, [work.rank for work in pipeline.works]
-    if not axes:
-        return f"--size {trace.size.layers},{len(pipeline.batches)},{len(ranks)}"
+    size = f"--size {trace.size.layers},{len(pipeline.batches)},{len(ranks)}"
     mesh = Mesh(axes, trace.size.ranks)
-    lengths = ((axis, len({mesh.index(rank, axis) for rank in ranks})) for axis, _ in axes)
-    return "--mesh " + ",".join(f"{axis}={length}" for axis, length in lengths)
+    lengths = (f"{axis}={len({mesh.index(rank, axis) for rank in ranks})}" for axis, _ in axes)
+    return f"{size} --mesh {','.join(lengths)}" if axes else size
 
 
 @dataclass(frozen=True)
