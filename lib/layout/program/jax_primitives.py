@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.layout.errors import LayoutError
 
-from .jax_patterns import is_same_row, mean_of, softmax_of
+from .jax_patterns import behind, is_same_row, mean_of, softmax_of
 from .jax_values import Importer, Known, Tensor, Value
 from .on_arrays import RELATIONS
 
@@ -29,6 +29,8 @@ SAME_ANYWHERE = ("copy", "copy_p", "optimization_barrier", "sharding_constraint"
 """Primitives whose result is their input."""
 
 OUTSIDE = "compute it outside and give the function the result as an argument"
+RANDOM = "draw the random numbers outside and give them to the function as an argument"
+PARTS = "keep the real and the imaginary parts in arrays of their own"
 UNROLL = "write the loop in Python, so that its steps are traced one by one"
 NEXT: Mapping[str, str] = {
     "": f"{OUTSIDE}, or write it with matmul, einsum, softmax and elementwise functions",
@@ -41,6 +43,14 @@ NEXT: Mapping[str, str] = {
     ),
 }
 """What to do instead, by primitive; '' for all others."""
+REAL = "a graph has real numbers only"
+
+
+def instead(name: str, dtype: Any = None) -> str:
+    """What to do instead of a primitive, or of one that makes values of a type."""
+    kinds = {"key": RANDOM, "com": PARTS}
+    return kinds.get(str(dtype)[:3]) or NEXT.get(name, NEXT[""])
+
 
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 """Primitives that compare, in the order of RELATIONS."""
@@ -141,7 +151,8 @@ def _convert(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
 
 def _stop(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     """The maximum that a softmax subtracts has no gradient here either; any other use would be lost."""
-    op = importer.operator(inputs[0])
+    name = inputs[0].name if isinstance(inputs[0], Tensor) else ""
+    op = behind(importer, name, "reshape", "transpose")  # which vmap puts between
     if op is None or op.kind != "reduce_max":
         raise LayoutError("a graph cannot stop gradients, except that of the maximum in a softmax; leave it out")
     return inputs[0]
