@@ -40,12 +40,6 @@ class ImportedGraph(Graph):
         return {**dict(zip(self.arguments, map(np.asarray, leaves))), **self.constants}
 
 
-def is_real(dtype: Any) -> bool:
-    """False for complex numbers, keys of random numbers, and what is no array."""
-    numpy = jax_here().numpy
-    return dtype is not None and any(numpy.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
-
-
 def jax_here() -> Any:
     """The package jax, imported when it is first needed.
 
