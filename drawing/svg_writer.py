@@ -22,7 +22,11 @@ from .pen import Label
 
 Offset = tuple[float, float]
 
-FONT = "'Helvetica Neue',Helvetica,Arial,'Liberation Sans',sans-serif"
+FONT = "Helvetica,'Helvetica Neue',Arial,'Liberation Sans',sans-serif"
+"""CairoSVG takes the first of them only; Helvetica is what systems have a substitute for."""
+FIT = ' style="max-width:100%;block-size:auto"'
+"""A narrow page shows a picture smaller, in its shape. For that `height:auto` would do too, but CairoSVG reads it as a
+height of 0, and does not know `block-size`."""
 BASELINE = 0.35
 """Distance of the baseline below the middle of a line of text, relative to its font size."""
 LEGIBLE = 8.0
@@ -57,7 +61,7 @@ def compact_svg(
     scale = max(scale, smallest_scale(content))
     size = f'width="{round(width * scale)}" height="{round(height * scale)}"'
     # Pictures up to notebook width shrink with it; wider ones stay legible and scroll.
-    fit = ' style="max-width:100%;height:auto"' if width <= 1400 else ""
+    fit = FIT if width <= 1400 else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}"{fit} role="img" '
         f'aria-label="{clean(title)}" font-family="{FONT}" text-anchor="middle">'
@@ -117,11 +121,15 @@ class SvgWriter(DiagramVisitor[Any, Any]):
         more = "" if shape.anchor == "middle" else f' text-anchor="{shape.anchor}"'
         if shape.bold:
             more += ' font-weight="bold"'
-        if shape.halo:
-            more += f' stroke="{self.tone(shape.halo)}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
-        place = f'x="{number(left)}" y="{number(base)}" font-size="{size:g}"'
-        colour = f'fill="{hex_of(style.fill_color_, self.tone)}"'
-        return f"<text {place} {colour}{more}>{tip}{clean(shape.text)}</text>\n"
+        words = clean(shape.text)
+        place = f'<text x="{number(left)}" y="{number(base)}" font-size="{size:g}"'
+        halo = ""
+        if shape.halo:  # a broad outline below the text; CairoSVG does not know `paint-order`
+            colour = self.tone(shape.halo)
+            halo = (
+                f'{place} fill="none"{more} stroke="{colour}" stroke-width="3" stroke-linejoin="round">{words}</text>\n'
+            )
+        return f'{halo}{place} fill="{hex_of(style.fill_color_, self.tone)}"{more}>{tip}{words}</text>\n'
 
     def _look(self, style: Style, shape: Path) -> str:
         closed = shape.loc_trails[0].trail.closed

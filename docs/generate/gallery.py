@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from docs.generate import architecture
 from drawing import Attempt, Picture, draw, draw_compare, draw_group, draw_network, draw_pareto, save, svg
 from drawing.layouts.graph import draw_plan
 from drawing.layouts.holders import draw_holders
@@ -22,8 +23,6 @@ from lib.layout import distribute, mesh, mesh_split, propagate, redistribute
 from lib.layout.examples import one_matmul
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
-
-from . import architecture
 
 FOLDER = Path(__file__).parents[1] / "pictures"
 

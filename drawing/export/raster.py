@@ -1,8 +1,4 @@
-"""Pictures as PNG and PDF: SVG converted by CairoSVG where it is installed, otherwise by a Chromium browser.
-
-CairoSVG (https://cairosvg.org) draws text with the first font of a list, and knows neither `paint-order`, which our
-labels use for their halos, nor a height of "auto"; `for_cairo` writes these in a way that it does know.
-"""
+"""Pictures as PNG and PDF: converted by CairoSVG (https://cairosvg.org) if it is here, otherwise by a browser."""
 
 from __future__ import annotations
 
@@ -30,9 +26,6 @@ OPTIONS = "--headless --disable-gpu --hide-scrollbars --no-first-run --no-sandbo
 
 PAGE = """<!doctype html><meta charset="utf-8"><style>@page {{ size: {width}px {height}px; margin: 0 }}
 body {{ margin: 0 }} svg {{ display: block }}</style>{svg}"""
-
-HALO = re.compile(r'(<text [^>]*?)( stroke="[^"]*" stroke-width="3" stroke-linejoin="round") paint-order="stroke">(.*)')
-"""A label that is drawn over a broad outline of itself, as the SVG writer has it."""
 
 
 def converted(svg: str, ending: str) -> bytes:
@@ -74,18 +67,11 @@ def cairo() -> ModuleType | None:
 def by_cairo(svg: str, ending: str) -> bytes:
     library = cairo()
     assert library is not None
-    source = for_cairo(svg).encode()
+    source = svg.encode()
     data: bytes = (
         library.svg2pdf(bytestring=source) if ending == ".pdf" else library.svg2png(bytestring=source, scale=SCALE)
     )
     return data
-
-
-def for_cairo(svg: str) -> str:
-    """The same picture without what CairoSVG does not know: each halo is a text of its own, below the text."""
-    svg = re.sub(r"font-family=\"[^\"]*\"", 'font-family="Helvetica"', svg, count=1)
-    svg = svg.replace(' style="max-width:100%;height:auto"', "", 1)
-    return HALO.sub(r"\1\2>\3\n\1>\3", svg)
 
 
 def by_browser(svg: str, ending: str, browser: str) -> bytes:

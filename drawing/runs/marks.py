@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
@@ -105,6 +106,11 @@ class MemorySpan(NamedTuple):
     memory: int
 
 
+def in_time(marks: Iterable[Mark]) -> list[Mark]:
+    """In order of time; measured, an early receive may be of a message that is used late."""
+    return sorted(marks, key=lambda mark: mark.start)
+
+
 class Lane(NamedTuple):
     """One rank's part: its operations in program order, where it is idle, and its memory."""
 
@@ -115,7 +121,7 @@ class Lane(NamedTuple):
 
     def on(self, stream: int) -> list[Mark]:
         """The operations of one stream, in order of time."""
-        return [mark for mark in self.marks if mark.stream == stream]
+        return in_time(mark for mark in self.marks if mark.stream == stream)
 
     def bands(self, stream: int, end: float) -> list[Band]:
         """The training steps of one stream, in order of time, up to the `end`; none in a run of one step.

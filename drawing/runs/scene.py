@@ -30,7 +30,7 @@ from lib.recognition import recognize, recomputed
 from .colouring import Colouring, require_colour
 from .connections import links_between, ties_between
 from .lanes import COMPUTE, streams_of
-from .marks import Gap, Lane, Link, Mark, MemorySpan, Tie
+from .marks import Gap, Lane, Link, Mark, MemorySpan, Tie, in_time
 from .rows import Rows, rows_of
 
 MOST_OPERATIONS = 20_000
@@ -201,9 +201,7 @@ def awaited_before(ops: Sequence[Op], marks: Iterable[Mark]) -> dict[int, Mark]:
 def idle_between(marks: Sequence[Mark], end: float, awaited: Mapping[int, Mark] | None = None) -> Iterator[Gap]:
     """The gaps before, between and after the computations of one rank."""
     clock = 0.0
-    for mark in marks:
-        if mark.stream:
-            continue
+    for mark in in_time(mark for mark in marks if not mark.stream):
         if mark.start > clock:
             yield Gap(clock, mark.start, mark, (awaited or {}).get(mark.place))
         clock = max(clock, mark.end)

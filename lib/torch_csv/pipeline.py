@@ -74,13 +74,13 @@ class Pipeline:
 
 
 def _require_expressible(setting: Setting) -> None:
+    if setting.task != "train":
+        raise RuleError(f"PyTorch's cells are for training, and this run is for the task {setting.task!r}")
     if setting.steps > 1:
         raise RuleError(
             f"this run has {setting.steps} steps, and microbatches of different steps have no place in a file of one "
-            "step; export a run with steps=1"
+            "step; play one step, with --steps 1 or Setting(steps=1)"
         )
-    if setting.task != "train":
-        raise RuleError(f"PyTorch's cells are for training, and this run is for the task {setting.task!r}")
     if setting.fold:
         raise RuleError("a folded run stands for many replicas; export one that is not folded")
 

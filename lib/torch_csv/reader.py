@@ -9,21 +9,25 @@ from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
 from lib.schedules.cells import Slot
 
+from .messages import Transfer, require_messages
+
 CELL = re.compile(r"(\d{1,6})([FIWB])(\d{1,6})")
-COMMUNICATION = re.compile(r"\d{1,6}(?:(?:SEND|RECV)_[FB]\d{1,6}|UNSHARD|RESHARD|REDUCE_GRAD\d{0,6})")
+TRANSFER = re.compile(r"(\d{1,6})(SEND|RECV)_([FB])(\d{1,6})")
+WEIGHTS = re.compile(r"\d{1,6}(?:UNSHARD|RESHARD|REDUCE_GRAD\d{0,6})")
 TOGETHER = re.compile(r"\(([^()]*)\)OVERLAP_F_B")
 BUBBLES = ("", "None")
 
 
 def read_csv(text: str) -> Timetable:
-    """The order of a file, with or without communication, which follows from the order and is left out. Cells that are
-    empty or `None` are bubbles.
+    """The order of a file, with or without communication. Messages are checked and left out, because they follow from
+    the order. Cells that are empty or `None` are bubbles.
 
     Raises:
-        RuleError: naming the row, the column and what is no action; or the actions are not one training step.
-        DeadlockError: they wait for each other.
+        RuleError: naming the row, the column and what is no action; or the actions are not one training step; or the
+            messages are not what the cells need.
+        DeadlockError: cells wait for each other.
     """
-    lines = text.splitlines()
+    lines = text.removeprefix("\ufeff").splitlines()
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
@@ -33,15 +37,23 @@ def read_csv(text: str) -> Timetable:
     except csv.Error as why:
         raise RuleError(f"this file is no CSV: {why}") from None
     found = [
-        [slot for column, word in enumerate(row, 1) if (slot := _slot(word.strip(), number, column))]
+        [action for column, word in enumerate(row, 1) if (action := _action(word.strip(), number, column)) is not None]
         for number, row in enumerate(rows, 1)
     ]
-    return Timetable.of(found)
+    table = Timetable.of([slot for slot in row if slot and not isinstance(slot, Transfer)] for row in found)
+    if any(not slot or isinstance(slot, Transfer) for row in found for slot in row):
+        require_messages([[slot for slot in row if slot] for row in found], table)
+    return table
 
 
-def _slot(word: str, row: int, column: int) -> Slot | None:
-    if word in BUBBLES or COMMUNICATION.fullmatch(word):
+def _action(word: str, row: int, column: int) -> Slot | Transfer | None:
+    """The cells, or the message; nothing of what gathers weights and scatters gradients; None for a bubble."""
+    if word in BUBBLES:
         return None
+    if WEIGHTS.fullmatch(word):
+        return ()
+    if message := TRANSFER.fullmatch(word):
+        return Transfer(int(message[1]), message[2] == "SEND", message[3], int(message[4]))
     together = TOGETHER.fullmatch(word)
     cells = [CELL.fullmatch(name.strip()) for name in (together[1].split(";") if together else [word])]
     if None in cells:

@@ -11,15 +11,11 @@ from lib.schedules.cells import Slot
 from lib.trace.ops import Trace
 from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
 
+from .messages import WITHOUT, Message, message_text, messages_of
 from .pipeline import Pipeline
-
-Message = tuple[str, int, int]
-"""F (an activation) or B (a gradient), the stage that sends it, and the microbatch."""
 
 Action = tuple[int, int, int, str]
 """An action of a rank, after what sorts it: the index of its operation, then two numbers within that operation."""
-
-WITHOUT = "; or leave out the communication, and PyTorch adds its own"
 
 
 def write_csv(trace: Trace, communication: bool = False) -> str:
@@ -89,7 +85,7 @@ class _Communication:
             for number in op.made if op.name == "receive" else ():
                 message = self.message(place, op.args[0], work.state.values[number], sends=False)
                 if message in self.received:
-                    raise RuleError(f"{_named(message)} is received twice{WITHOUT}")
+                    raise RuleError(f"{message_text(message)} is received twice{WITHOUT}")
                 self.received[message] = at
         yield from self.weights(place)
 
@@ -116,16 +112,14 @@ class _Communication:
 
     def require_all_messages(self) -> None:
         """Each message once, as the cells need it."""
-        wanted: Counter[Message] = Counter()
-        for row in self.found.table.rows:
-            for slot in row:
-                for made in (message.made for message in self.needs.sent(slot)):
-                    wanted["F" if made.op == "F" else "B", made.stage, made.batch] += 1
+        wanted = Counter([*messages_of(self.found.table)])
         sent = Counter(message for messages in self.sent.values() for message in messages)
         for words, has in (("sent", sent), ("received", Counter(list(self.received)))):
             for message in sorted(wanted.keys() | has.keys()):
                 if has[message] != wanted[message]:
-                    raise RuleError(f"{_named(message)} is {words} {has[message]} times, and needed once{WITHOUT}")
+                    raise RuleError(
+                        f"{message_text(message)} is {words} {has[message]} times, and needed once{WITHOUT}"
+                    )
 
     def weights(self, place: int) -> Iterator[Action]:
         """UNSHARD where the last weight of a stage is gathered, RESHARD after the last use of what was gathered, and
@@ -155,8 +149,3 @@ class _Communication:
                         yield at, 3, 1, f"{stage}REDUCE_GRAD"
         for (stage, _), at in last_use.items():
             yield at, 3, 0, f"{stage}RESHARD"
-
-
-def _named(message: Message) -> str:
-    kind, stage, batch = message
-    return f"the {'activation' if kind == 'F' else 'gradient'} of microbatch {batch} from stage {stage}"

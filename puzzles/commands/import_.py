@@ -35,8 +35,9 @@ MAX_FILE = 8 << 20
 def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colour: str | None) -> None:
     """Play a pipeline that PyTorch has written, and judge it.
 
-    The file may be PyTorch's own, of _dump_csv, with communication or without. Each rank runs its cells in order,
-    receives before the first use of a value, and sends after it is made.
+    The file may be PyTorch's own, of _dump_csv, with communication or without. Messages in it are checked: each is sent
+    and received once, and no rank waits for ever. Here each rank runs its cells in order, receives before the first use
+    of a value, and sends after it is made.
     """
     from lib import PuzzleError, Setting, Size
     from lib import referee as judged

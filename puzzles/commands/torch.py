@@ -75,7 +75,7 @@ def _lines(scheduled: Scheduled, measured: Measured) -> list[str]:
 def _draw(output: str, title: str, lines: list[str], scheduled: Scheduled, measured: Measured, colour: str) -> None:
     import drawing
     from lib import PuzzleError
-    from puzzles.pytorch.run import event_times
+    from puzzles.pytorch.event_times import event_times
 
     times = event_times(scheduled, measured)
     try:

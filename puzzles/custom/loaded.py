@@ -231,7 +231,7 @@ def _chapter_fields(folder: Path) -> tuple[str, str, tuple[str, ...]]:
     """The title, the question and the order of play, as chapter.toml says them."""
     file = folder / CHAPTER_FILE
     try:
-        given = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        given = tomllib.loads(file.read_text(encoding="utf-8-sig")) if file.exists() else {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
         raise OwnPuzzleError(f"{shown(file)}: {why}") from None
     fields = Fields(shown(file), given)

@@ -29,7 +29,7 @@ def from_toml(path: Path, draft: bool = False) -> OwnPuzzle:
     """
     where = shown(path)
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
         raise OwnPuzzleError(f"{where}: {why}") from None
     fields = Fields(where, given)

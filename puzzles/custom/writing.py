@@ -125,7 +125,7 @@ def _read(own: OwnPuzzle) -> str:
         OwnPuzzleError: the file cannot be read.
     """
     try:
-        return own.file.read_text(encoding="utf-8")
+        return own.file.read_text(encoding="utf-8-sig")
     except OSError as why:
         raise OwnPuzzleError(f"{shown(own.file)}: {why.strerror}") from None
 

@@ -19,7 +19,7 @@ def judge_saved(puzzle: Puzzle, data: bytes, keep: bool = False) -> Verdict:
     try:
         if len(data) > MAX_FILE_SIZE:
             raise ValueError(f"it has more than {MAX_FILE_SIZE:,} bytes")
-        outcome = RunOutcome(track_of(puzzle.slug).row_of_saved(data.decode()))
+        outcome = RunOutcome(track_of(puzzle.slug).row_of_saved(data.decode("utf-8-sig")))
     except ValueError as why:
         outcome = RunOutcome(failure=Failure("rule", plain(f"this file cannot be judged: {why}")))
     verdict = drive(judge(puzzle, Definition(), keep=keep, only_shown=True), lambda request: outcome)

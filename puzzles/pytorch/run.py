@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from lib import PuzzleError, Trace
+from lib.communication.mesh import Mesh
 from lib.torch_csv import Pipeline, write_csv
 from puzzles.search_path import START
 
@@ -55,10 +56,19 @@ class Scheduled:
         pipeline = Pipeline.of(trace)
         if pipeline.replicas > 1:
             raise PuzzleError(
-                f"this run has {pipeline.replicas} replicas of a pipeline, and here PyTorch runs one; take a mesh "
-                "without the axis of replicas"
+                f"this run has {pipeline.replicas} replicas of a pipeline, and here PyTorch runs one; play one with "
+                f"{_one_replica(trace, pipeline)}"
             )
         return cls(name, trace, pipeline, communication)
+
+
+def _one_replica(trace: Trace, pipeline: Pipeline) -> str:
+    """The options of a game with one of the replicas: of its size, and on its part of the mesh."""
+    axes, ranks = trace.setting.mesh, [work.rank for work in pipeline.works]
+    size = f"--size {trace.size.layers},{len(pipeline.batches)},{len(ranks)}"
+    mesh = Mesh(axes, trace.size.ranks)
+    lengths = (f"{axis}={len({mesh.index(rank, axis) for rank in ranks})}" for axis, _ in axes)
+    return f"{size} --mesh {','.join(lengths)}" if axes else size
 
 
 @dataclass(frozen=True)
@@ -138,8 +148,17 @@ def _work(folder: Path, seconds: float) -> None:
                 os.killpg(worker.pid, signal.SIGKILL)
             worker.communicate()
     if worker.returncode and not list(folder.glob("rank-*.json")):
-        last = errors.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
-        raise PuzzleError(f"PyTorch failed: {last[0][:300]}")
+        last = errors.decode(errors="replace").strip().splitlines()[-1:]
+        raise PuzzleError(f"PyTorch failed: {last[0][:300] if last else how_it_ended(worker.returncode)}")
+
+
+def how_it_ended(code: int) -> str:
+    """How a process ended that said nothing, given its exit code."""
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
+    how = f"{name} ended its process" if code < 0 else f"its process ended with exit code {code}"
+    if -code == signal.SIGKILL:
+        return f"{how}, as the system does when memory runs out; free some memory, or play fewer ranks with --size"
+    return f"{how}, without a message; run it again"
 
 
 def _results(folder: Path, ranks: int, schedules: int) -> list[Measured]:
@@ -147,7 +166,9 @@ def _results(folder: Path, ranks: int, schedules: int) -> list[Measured]:
     for rank in range(ranks):
         file = folder / f"rank-{rank}.json"
         results.append(json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
-    for rank, result in enumerate(results):
+    for rank, result in sorted(enumerate(results), key=lambda pair: "ended" not in pair[1]):  # the others fail for it
+        if "ended" in result:
+            raise PuzzleError(f"PyTorch failed on rank {rank}: {how_it_ended(result['ended'])}")
         if "error" in result:
             raise PuzzleError(f"PyTorch failed on rank {rank}: {' '.join(result['error'].split())[:300]}")
     if not all(results):
@@ -158,26 +179,4 @@ def _results(folder: Path, ranks: int, schedules: int) -> list[Measured]:
         first = min(start for run in runs for _, start, _ in run["times"])
         cells = [{cell: (start - first, end - first) for cell, start, end in run["times"]} for run in runs]
         found.append(Measured(max(run["error"] for run in runs), cells))
-    return found
-
-
-def event_times(schedule: Scheduled, measured: Measured) -> list[list[tuple[float, float]]]:
-    """By rank, the start and end of each event of the trace: the operations of a cell share its time equally, and what
-    has no cell, such as a message, takes none."""
-    found = []
-    for work, cells, seen in zip(schedule.pipeline.works, schedule.pipeline.cells, measured.cells):
-        spans: dict[int, tuple[float, float]] = {}
-        for cell, ats in cells.items():
-            start, end = seen[str(cell)]
-            each = (end - start) / len(ats)
-            spans.update({at: (start + n * each, start + (n + 1) * each) for n, at in enumerate(ats)})
-        now = 0.0
-        rank = []
-        timed = {id(op) for op in schedule.trace.events(work.rank)}
-        for at, op in enumerate(work.ops):
-            if id(op) in timed:
-                span = spans.get(at, (now, now))
-                now = max(now, span[1])
-                rank.append(span)
-        found.append(rank)
     return found

@@ -30,7 +30,8 @@ def main(name: str) -> None:
     folder = Path(name)
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     leave, hold = os.pipe()
-    processes, done = [], []
+    processes: list[int] = []
+    waiting: dict[int, int] = {}  # by pipe, the rank that will write to it
     for rank in range(request["ranks"]):
         told, tell = os.pipe()
         process = os.fork()
@@ -42,17 +43,29 @@ def main(name: str) -> None:
             os._exit(0)
         os.close(tell)
         processes.append(process)
-        done.append(told)
-    while done:
-        ready, _, _ = select(done, (), ())
-        if any(os.read(pipe, 1) != b"+" for pipe in ready):  # the others would wait for it forever
-            for process in processes:
-                os.kill(process, SIGKILL)
+        waiting[told] = rank
+    while waiting:
+        ready, _, _ = select(waiting, (), ())
+        words = {waiting.pop(pipe): os.read(pipe, 1) for pipe in ready}
+        if set(words.values()) != {b"+"}:  # the others would wait for it forever
+            for rank, word in words.items():
+                if not word:
+                    code = os.waitstatus_to_exitcode(os.waitpid(processes[rank], 0)[1])
+                    _write(folder, rank, {"ended": code})
+            for rank, process in enumerate(processes):
+                if words.get(rank) != b"":
+                    os.kill(process, SIGKILL)
             sys.exit(1)
-        done = [pipe for pipe in done if pipe not in ready]
     os.close(hold)
     for process in processes:
         os.waitpid(process, 0)
+
+
+def _write(folder: Path, rank: int, result: dict[str, Any]) -> None:
+    """Writes a rank's results at once: who is killed while writing leaves no half."""
+    part = folder / f"part-{rank}.json"
+    part.write_text(json.dumps(result), encoding="utf-8")
+    part.replace(folder / f"rank-{rank}.json")
 
 
 def _rank(folder: Path, rank: int, request: dict[str, Any]) -> bool:
@@ -61,7 +74,7 @@ def _rank(folder: Path, rank: int, request: dict[str, Any]) -> bool:
         result: dict[str, Any] = {"runs": _runs(folder, rank, request)}
     except BaseException as why:
         result = {"error": f"{type(why).__name__}: {why}"}
-    (folder / f"rank-{rank}.json").write_text(json.dumps(result), encoding="utf-8")
+    _write(folder, rank, result)
     return "error" not in result
 
 

@@ -18,7 +18,7 @@ def packed() -> bytes:
 
     found = {
         folder.path.name: {
-            own.file.name: own.file.read_text(encoding="utf-8")
+            own.file.name: own.file.read_text(encoding="utf-8-sig")
             for own in folder.puzzles.values()
             if own.track == PLAYED and own.file.suffix == ".toml"
         }

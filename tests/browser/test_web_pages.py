@@ -10,6 +10,7 @@ import pytest
 
 from docs.generate import gallery
 from drawing import Timeline, draw, save
+from drawing.export.raster import size_of
 from lib import Setting, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.chromium import IS_HERE, complaints, open_browser
@@ -252,3 +253,20 @@ def test_every_picture_opens_without_a_complaint(browser: Any, path: Path) -> No
     assert browser.execute_script("return document.documentElement.tagName") == "svg"
     assert browser.execute_script("return document.getElementsByTagName('script').length") == 0
     assert complaints(browser) == []
+
+
+@pytest.mark.parametrize("tag", ["inline", "img"])
+@pytest.mark.parametrize("name", ["gpipe", "many_ranks", "one_layer", "values"])
+def test_a_picture_becomes_as_wide_as_its_page_in_its_shape(browser: Any, tmp_path: Path, name: str, tag: str) -> None:
+    """Inline as in Jupyter, or as an image as in a README."""
+    path = gallery.FOLDER / f"{name}.svg"
+    source = path.read_text(encoding="utf-8")
+    shown = source if tag == "inline" else f'<img src="{path.as_uri()}" style="max-width:100%">'
+    (tmp_path / "page.html").write_text(f'<!doctype html><div style="width:600px">{shown}</div>', encoding="utf-8")
+    browser.get((tmp_path / "page.html").as_uri())
+    size = "const box = document.querySelector('svg, img').getBoundingClientRect(); return [box.width, box.height]"
+    WebDriverWait(browser, PATIENCE, 0.02).until(lambda _: browser.execute_script(size)[0] > 100)
+    width, height = browser.execute_script(size)
+    across, down = size_of(source)
+    assert width == pytest.approx(600, abs=0.1)
+    assert height == pytest.approx(600 * down / across, abs=1)

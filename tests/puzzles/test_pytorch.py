@@ -14,7 +14,8 @@ from lib.schedules import interleaved, one_f_one_b, pipeline, zb_h1, zb_v
 from lib.torch_csv import Pipeline, read_csv
 from puzzles.commands.main import main
 from puzzles.pytorch import run as running
-from puzzles.pytorch.run import CLOSE, Measured, Scheduled, event_times, missing, run_all
+from puzzles.pytorch.event_times import event_times
+from puzzles.pytorch.run import CLOSE, Measured, Scheduled, missing, run_all
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import played
 from tests.test_imports import ROOT

@@ -18,7 +18,8 @@ from lib.layout.layouts.device_matrix import DeviceMatrix
 
 from .graph import Graph
 from .imported_graph import ImportedGraph, jax_here
-from .jax_primitives import CALLS, HANDLERS, NEXT, SAME_ANYWHERE
+from .jax_primitives import CALLS, HANDLERS, SAME_ANYWHERE
+from .jax_refusals import REAL, instead, is_real
 from .jax_values import Importer, Known, Tensor, Value
 
 SCOPE = re.compile(r"(?<![^/])[\w-]+(?![^/])")
@@ -67,7 +68,7 @@ def from_jax(
     importer = Importer(graph)
     importer.where = _name(function)
     given: list[Value] = [Tensor.whole(name, graph.shapes[name]) for name in names]
-    results = _follow(importer, closed.jaxpr, [Known(np.asarray(c)) for c in closed.consts], given, "")
+    results = _follow(importer, closed.jaxpr, _constants(importer, closed), given, "")
     _finish(graph, [importer.plain(value) for value in results])
     return graph
 
@@ -100,8 +101,11 @@ def _equation(importer: Importer, eqn: Any, inputs: list[Value], scope: str) -> 
 def _made(importer: Importer, name: str, eqn: Any, inputs: list[Value]) -> list[Value]:
     if name in CALLS:
         inner = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
-        consts = [Known(np.asarray(c)) for c in getattr(inner, "consts", ())]
-        return _follow(importer, getattr(inner, "jaxpr", inner), consts, inputs, importer.scope)
+        return _follow(importer, getattr(inner, "jaxpr", inner), _constants(importer, inner), inputs, importer.scope)
+    for aval in (var.aval for var in eqn.outvars):
+        if not is_real(dtype := getattr(aval, "dtype", None)):
+            what = f"jax's '{name}' makes {aval.str_short()}"
+            raise LayoutError(f"{importer.where}: {what}, and {REAL}; {instead(name, dtype)}")
     is_known = all(isinstance(value, Known) for value in inputs)
     if is_known and not eqn.effects and name != "broadcast_in_dim":
         # evaluated by jax itself, whatever the primitive is: scales, masks, positions
@@ -111,12 +115,30 @@ def _made(importer: Importer, name: str, eqn: Any, inputs: list[Value]) -> list[
         return inputs
     handler = HANDLERS.get(name)
     if handler is None:
-        raise LayoutError(f"{importer.where}: no operator stands for jax's '{name}'; {NEXT.get(name, NEXT[''])}")
+        raise LayoutError(f"{importer.where}: no operator stands for jax's '{name}'; {instead(name)}")
     try:
-        made = handler(importer, dict(eqn.params), inputs)
+        made = handler(importer, {key: _plain(value) for key, value in eqn.params.items()}, inputs)
     except LayoutError as why:
         raise why.at(f"{importer.where}: jax's '{name}'") from None
     return made if isinstance(made, list) else [made]
+
+
+def _constants(importer: Importer, closed: Any) -> list[Value]:
+    """The constants of a jaxpr, which a function has from outside."""
+    found = list(getattr(closed, "consts", ()))
+    for array in found:
+        if not is_real(getattr(array, "dtype", None)):
+            raise LayoutError(
+                f"{importer.where}: a constant has the type {array.dtype}, and {REAL}; {instead('', array.dtype)}"
+            )
+    return [Known(np.asarray(array)) for array in found]
+
+
+def _plain(setting: Any) -> Any:
+    """A setting with Python's integers: where vmap has moved an axis, jax gives numpy's."""
+    if type(setting) in (tuple, list):
+        return type(setting)(map(_plain, setting))
+    return int(setting) if isinstance(setting, np.integer) else setting
 
 
 def _finish(graph: ImportedGraph, results: Sequence[str]) -> None:
@@ -164,6 +186,8 @@ def _structs(jax: Any, given: Any, where: str) -> Any:
     if isinstance(given, tuple) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in given):
         return jax.ShapeDtypeStruct(given, np.float32)
     if hasattr(given, "shape") and hasattr(given, "dtype"):
+        if not is_real(given.dtype):
+            raise LayoutError(f"{where} has the type {given.dtype}, and {REAL}; {instead('', given.dtype)}")
         return jax.ShapeDtypeStruct(given.shape, given.dtype)
     raise LayoutError(
         f"{where}: a shape is a tuple of positive whole numbers, or has a shape and a dtype; got {given!r:.60}"

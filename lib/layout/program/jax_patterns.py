@@ -32,7 +32,7 @@ def softmax_of(importer: Importer, raised: Value, total: Value) -> Value | None:
     if less is None or less.kind != "subtract":
         return None
     x, most = less.inputs
-    highest = _behind_reshapes(importer, most)
+    highest = behind(importer, most, "reshape")
     wanted = tuple(1 if dim == axis else n for dim, n in enumerate(exp.output_shape))
     lead = (1,) * (len(wanted) - len(importer.graph.shapes[most]))
     if highest is None or highest.kind != "reduce_max" or lead + importer.graph.shapes[most] != wanted:
@@ -57,8 +57,9 @@ def is_same_row(importer: Importer, mask: Value, rows: Value, wrapped: Value) ->
     return is_whole and not zero.any() and below.inputs[0] == added.inputs[0] == rows.name
 
 
-def _behind_reshapes(importer: Importer, name: str) -> Operator | None:
+def behind(importer: Importer, name: str, *kinds: str) -> Operator | None:
+    """The operator whose result is only seen in another way, by operators of these kinds."""
     op = importer.graph.operators.get(name)
-    while op is not None and op.kind == "reshape":
+    while op is not None and op.kind in kinds:
         op = importer.graph.operators.get(op.inputs[0])
     return op

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.layout.errors import LayoutError
 
-from .jax_patterns import is_same_row, mean_of, softmax_of
+from .jax_patterns import behind, is_same_row, mean_of, softmax_of
 from .jax_values import Importer, Known, Tensor, Value
 from .on_arrays import RELATIONS
 
@@ -27,20 +27,6 @@ CALLS = (
 
 SAME_ANYWHERE = ("copy", "copy_p", "optimization_barrier", "sharding_constraint", "reduce_precision")
 """Primitives whose result is their input."""
-
-OUTSIDE = "compute it outside and give the function the result as an argument"
-UNROLL = "write the loop in Python, so that its steps are traced one by one"
-NEXT: Mapping[str, str] = {
-    "": f"{OUTSIDE}, or write it with matmul, einsum, softmax and elementwise functions",
-    **dict.fromkeys(("scan", "while"), UNROLL),
-    "cond": "choose the branch in Python, or compute both and use jnp.where",
-    **dict.fromkeys(("sort", "top_k", "argmax", "argmin", "approx_top_k"), OUTSIDE),
-    **dict.fromkeys(
-        ("psum", "all_gather", "psum_scatter", "ppermute", "all_to_all", "shard_map", "axis_index"),
-        "import the function for one device, without collectives: the plan adds them",
-    ),
-}
-"""What to do instead, by primitive; '' for all others."""
 
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 """Primitives that compare, in the order of RELATIONS."""
@@ -141,7 +127,8 @@ def _convert(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
 
 def _stop(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     """The maximum that a softmax subtracts has no gradient here either; any other use would be lost."""
-    op = importer.operator(inputs[0])
+    name = inputs[0].name if isinstance(inputs[0], Tensor) else ""
+    op = behind(importer, name, "reshape", "transpose")  # which vmap puts between
     if op is None or op.kind != "reduce_max":
         raise LayoutError("a graph cannot stop gradients, except that of the maximum in a softmax; leave it out")
     return inputs[0]

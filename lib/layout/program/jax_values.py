@@ -147,7 +147,7 @@ class Importer:
             if (stride == 0 or is_same) and small.shape[dim] > 1:
                 small = np.take(small, [0], axis=dim)
         kind = "i" if small.dtype.kind in "iu" else "f"
-        kept = np.array(small, dtype=f"{kind}{self.graph.itemsize if kind == 'f' else 4}")
+        kept = np.array(small, dtype=f"{kind}{max(2, self.graph.itemsize) if kind == 'f' else 4}")  # numpy has no f1
         lead = 0
         while lead < kept.ndim - 1 and kept.shape[lead] == 1:
             lead += 1

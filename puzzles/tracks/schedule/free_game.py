@@ -103,7 +103,7 @@ def judged_saved(name: str, saved: bytes) -> tuple[FreeGame, tuple[Trace, Report
         PuzzleError: it holds no trace, or one of an impossible size.
     """
     try:
-        trace = parse_trace(saved.decode())
+        trace = parse_trace(saved.decode("utf-8-sig"))
     except (RecursionError, MemoryError, ValueError, TypeError) as why:
         raise PuzzleError(str(why)) from None
     game = FreeGame(name, require_size(trace.size, trace.setting.replicas), trace.setting)

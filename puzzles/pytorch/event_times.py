@@ -1,0 +1,69 @@
+"""When PyTorch did what a trace says: the measured times of cells, for each event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lib.communication.walk import Cursor, Walk
+from lib.trace.ops import Op
+
+from .run import Measured, Scheduled
+
+Span = tuple[float, float]
+
+
+def event_times(schedule: Scheduled, measured: Measured) -> list[list[Span]]:
+    """By rank, the start and end of each event of the trace. The operations of a cell share its time equally, and what
+    has no cell takes none: a message is sent at the end of the cell that made it, and received at the start of the cell
+    that uses it."""
+    ranks = [_Rank(schedule, measured, place) for place in range(len(measured.cells))]
+    _Times(ranks, buffered=True).walk()
+    found = []
+    for rank in ranks:
+        timed = {id(op) for op in schedule.trace.events(rank.rank)}
+        found.append([rank.spans[at] for at, op in enumerate(rank.ops) if id(op) in timed])
+    return found
+
+
+class _Rank(Cursor):
+    """A rank with what is known of its times: `spans` by operation; by value, the start of the first cell that `uses`
+    it, and when it is `there`: made by a cell, or received."""
+
+    def __init__(self, schedule: Scheduled, measured: Measured, place: int) -> None:
+        work = schedule.pipeline.works[place]
+        super().__init__(work.rank, work.ops)
+        self.now = 0.0
+        self.spans: dict[int, Span] = {}
+        self.uses: dict[int, float] = {}
+        self.there: dict[int, float] = {}
+        for cell, ats in schedule.pipeline.cells[place].items():
+            start, end = measured.cells[place][str(cell)]
+            each = (end - start) / len(ats)
+            for n, at in enumerate(ats):
+                self.spans[at] = start + n * each, start + (n + 1) * each
+                for value in work.ops[at].used:
+                    self.uses[value] = min(start, self.uses.get(value, start))
+                self.there.update(dict.fromkeys(work.ops[at].made, end))
+
+
+class _Times(Walk[_Rank]):
+    """Gives every operation a time, a send before its receive."""
+
+    def alone(self, cursor: _Rank, op: Op) -> None:
+        _, cursor.now = cursor.spans.setdefault(cursor.at, (cursor.now, cursor.now))
+
+    def meet(self, cursors: Sequence[_Rank]) -> Sequence[None]:
+        return [None] * len(cursors)
+
+    def met(self, cursor: _Rank, op: Op, result: None) -> None:
+        self.alone(cursor, op)
+
+    def sent(self, cursor: _Rank, op: Op) -> None:
+        time = max((cursor.there.get(value, cursor.now) for value in op.used), default=cursor.now)
+        cursor.spans[cursor.at] = time, time
+
+    def received(self, cursor: _Rank, op: Op, sender: _Rank, sent_at: int) -> None:
+        sent = sender.spans[sent_at][1]
+        time = max(sent, min((cursor.uses[value] for value in op.made if value in cursor.uses), default=sent))
+        cursor.spans[cursor.at] = time, time
+        cursor.there.update(dict.fromkeys(op.made, time))

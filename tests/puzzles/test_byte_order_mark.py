@@ -1,0 +1,129 @@
+"""Editors on Windows begin files with a byte order mark: every command reads such a file like any other."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from docs.generate import gallery
+from lib import trace_to_json
+from lib.game.named_costs import costs_named
+from lib.game.setting_notation import record_to_json
+from lib.schedules import one_f_one_b
+from lib.torch_csv import write_table
+from puzzles.commands.main import main
+from puzzles.custom.drafts import begin
+from tests.test_imports import ROOT
+
+CHAPTER = 'title = "Week 1"\nidea = "A course."\n'
+
+
+def solution() -> str:
+    return (ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
+
+
+def notebook() -> str:
+    cell = {"cell_type": "code", "source": solution(), "metadata": {}, "outputs": [], "execution_count": None}
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]})
+
+
+def trace() -> str:
+    return trace_to_json(gallery.solved("basic").trace)
+
+
+def entry() -> str:
+    done = CliRunner().invoke(main, ["submit", written("basic.json", trace()), "--name", "Ann", "-o", "entries"])
+    assert done.exit_code == 0, done.output
+    (file,) = Path("entries", "basic").iterdir()
+    return file.read_text(encoding="utf-8")
+
+
+def written(name: str, text: str, mark: bytes = b"") -> str:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(mark + text.encode())
+    return name
+
+
+FILES: dict[str, tuple[Callable[[], str], list[list[str]]]] = {
+    "basic.py": (
+        solution,
+        [["grade", "FILE"], ["draw", "FILE", "basic", "--text"], ["share", "FILE", "basic"],
+         ["submit", "FILE", "--name", "Ann"]],
+    ),
+    "basic.ipynb": (notebook, [["grade", "FILE"]]),
+    "basic.json": (
+        trace,
+        [["verify", "FILE"], ["verify", "FILE", "--puzzle", "basic"], ["submit", "FILE", "--name", "Ann"]],
+    ),
+    "order.csv": (lambda: write_table(one_f_one_b(2, 3)), [["import", "FILE"]]),
+    "costs.json": (
+        lambda: json.dumps(record_to_json(costs_named("parts"))),
+        [["grade", str(ROOT / "solutions" / "zb_h1.py"), "--puzzle", "zb_h1", "--size", "2,2,2", "--costs", "FILE"]],
+    ),
+    "board/ann.json": (entry, [["leaderboard", "board", "-o", "made"]]),
+    "week/chapter.toml": (lambda: CHAPTER, [["check", "week"]]),
+    "week/relay.toml": (lambda: Path("week/relay.toml").read_text(encoding="utf-8"), [["check", "week"]]),
+}  # fmt: skip
+"""By name of a file that players and teachers hand in: its text, and the commands that read it."""
+
+SAME_READER = {
+    "run": "draw",
+    "export": "draw",
+    "torch": "draw",
+    "watch": "grade",
+    "reset": "list",
+    "gradescope": "check",
+    "record": "submit",
+}
+"""Commands that read what another one does, in the same way."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name.startswith("week/") else []) for name in FILES]
+)
+def test_it_changes_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if name.startswith("week/"):
+        begin("relay", "schedule", Path("week"))
+    make, commands = FILES[name]
+    text = make()
+    for command in commands:
+        seen = []
+        for mark in (b"", codecs.BOM_UTF8):
+            file = written(name, text, mark)
+            done = CliRunner().invoke(main, [file if word == "FILE" else word for word in command])
+            assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+            seen.append((done.exit_code, re.sub(r"\d+\.\d+ (ms|s|µs)\b", "", done.output)))
+        assert seen[0] == seen[1], command
+        assert seen[0][0] in (0, 1), seen[0][1]
+
+
+def test_a_target_that_is_written_into_such_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    begin("relay", "schedule", Path("week"))
+    file = Path("week/relay.toml")
+    file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())
+    CliRunner().invoke(main, ["check", "week", "--write"])
+    assert "[targets]" in file.read_text(encoding="utf-8-sig")
+    assert "\ufeff" not in file.read_text(encoding="utf-8-sig")
+
+
+def test_every_command_that_reads_a_file_is_here() -> None:
+    commands = {
+        command for _, calls in FILES.values() for call in calls for command in call if command in main.commands
+    }
+    reading = {
+        name
+        for name in main.list_commands(click.Context(main))
+        for param in main.get_command(click.Context(main), name).params  # type: ignore[union-attr]
+        if isinstance(param, click.Argument) and isinstance(param.type, click.Path)
+    }
+    assert reading - commands - {*SAME_READER} == {"notebook"}, "it only writes"

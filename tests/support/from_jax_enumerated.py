@@ -1,0 +1,143 @@
+"""Functions of JAX under vmap over each axis, all functions of jax.lax, jax.numpy and jax.nn, all types of elements: a
+graph computes what JAX does, or one sentence says what it cannot and what to do.
+
+Run as `from_jax_checks.py` is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from lib.layout import LayoutError, from_jax
+from tests.support.from_jax_checks import NETWORKS, SMALL, X, arguments, assert_close, expected
+
+jnp, nn, lax = jax.numpy, jax.nn, jax.lax
+
+MAPPED = {**SMALL, **{name: NETWORKS[name] for name in ("mlp", "layer norm", "swiglu", "embedding")}}
+ROWS = {"row numbers", "embedding"}
+"""They take rows of a table, which is their first argument; a table for each is refused."""
+
+
+def wider(shape: Any, axis: int | None) -> Any:
+    """A shape with one more axis, of size 3."""
+    if axis is None:
+        return shape
+    known = getattr(shape, "shape", shape)
+    more = (*known[:axis], 3, *known[axis:])
+    return jax.ShapeDtypeStruct(more, shape.dtype) if hasattr(shape, "dtype") else more
+
+
+def axes(shapes: tuple[Any, ...]) -> Iterator[tuple[int | None, ...]]:
+    """Each axis of each argument alone, and the first and the last of all."""
+    ranks = [len(getattr(shape, "shape", shape)) for shape in shapes]
+    for which, rank in enumerate(ranks):
+        yield from (tuple(axis if i == which else None for i in range(len(ranks))) for axis in range(rank + 1))
+    if len(ranks) > 1:
+        yield (0,) * len(ranks)
+        yield tuple(ranks)
+
+
+CASES = [(name, over) for name, (_, shapes) in MAPPED.items() for over in axes(shapes)]
+
+
+@pytest.mark.parametrize(("name", "over"), CASES)
+def test_under_vmap_a_graph_computes_what_jax_does(name: str, over: tuple[int | None, ...]) -> None:
+    function, shapes = MAPPED[name]
+    mapped = jax.vmap(function, in_axes=over)
+    more = tuple(map(wider, shapes, over))
+    if name in ROWS and over[0] is not None:
+        with pytest.raises(
+            LayoutError, match=r"jax's 'gather': only whole rows of a two-dimensional table.*reshape it"
+        ):
+            from_jax(mapped, *more, devices=2)
+        return
+    graph, given = from_jax(mapped, *more, devices=2), arguments(more)
+    done = graph.run(graph.values(*given))
+    assert_close([done[result] for result in graph.results], expected(mapped, given))
+
+
+def public() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for module in (lax, jnp, nn):
+        for name in dir(module):
+            found = getattr(module, name)
+            if not name.startswith("_") and callable(found) and not isinstance(found, type):
+                yield f"{module.__name__}.{name}", found
+
+
+@pytest.mark.filterwarnings("ignore")  # what JAX warns of, for what it is asked here
+@pytest.mark.parametrize(("name", "function"), [*public()], ids=lambda value: value if isinstance(value, str) else "")
+def test_every_function_of_jax_is_computed_or_refused(name: str, function: Callable[..., Any]) -> None:
+    for shapes, called in (
+        ((X,), lambda x: function(x)),
+        ((X, X), lambda x, y: function(x, y)),
+        (((3, *X),), jax.vmap(lambda x: function(x))),
+        (((*X, 3),), jax.vmap(lambda x: function(x), in_axes=2)),
+    ):
+        given = arguments(shapes)
+        try:
+            jax.make_jaxpr(called)(*given)
+        except Exception:
+            continue  # it takes other arguments
+        try:
+            graph = from_jax(called, *shapes, devices=2)
+        except LayoutError as why:
+            said = str(why)
+        else:
+            done = graph.run(graph.values(*given))
+            assert_close([done[result] for result in graph.results], expected(called, given))
+            continue
+        assert "jax's '" in said
+        assert ";" in said, "it says what to do"
+
+
+TYPES = [
+    *"bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split(),
+    *"float8_e4m3fn float8_e5m2 complex64 complex128 key".split(),
+]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_type_is_computed_or_refused(name: str) -> None:
+    is_key = name == "key"
+    dtype = jax.random.key(0).dtype if is_key else jnp.dtype(name)
+    for function in (lambda x: x + x, lambda x: x * 2, lambda x: x.sum(0), lambda x: x.max(1)):
+        if is_key or name.startswith("complex"):
+            with pytest.raises(
+                LayoutError, match=f"argument 0 has the type {'key' if is_key else name}.*; (draw|keep)"
+            ):
+                from_jax(function, jax.ShapeDtypeStruct(X, dtype), devices=2)
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # without 64 bits, JAX takes 32
+            graph = from_jax(function, jax.ShapeDtypeStruct(X, dtype), devices=2)
+            given = (np.arange(32).reshape(X) % 3).astype(dtype)
+            (wanted,) = expected(function, [given])
+        found = graph.run(graph.values(given))[graph.results[0]]
+        np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
+
+
+KEY = jax.random.key(0)
+NOT_REAL = {
+    "key": (lambda x: x + jax.random.normal(jax.random.key(0), X), "'random_seed' makes key<fry>; draw the random"),
+    "old key": (lambda x: x + jax.random.normal(jax.random.PRNGKey(0), X), "'random_seed' makes key<fry>; draw"),
+    "key from outside": (lambda x: x + jax.random.normal(KEY, X), "a constant has the type key<fry>; draw"),
+    "key within": (lambda x: x * jax.jit(lambda: jax.random.uniform(KEY))(), "constant has the type key<fry>; draw"),
+    "complex": (lambda x: x * 1j, "'convert_element_type' makes complex64; keep the real"),
+    "chosen": (lambda x: jnp.where(x > 0, 1j, 2j).real, "'broadcast_in_dim' makes complex64; keep the real"),
+    "fft": (lambda x: jnp.fft.fft(x).real, "makes complex64; keep the real"),
+    "token": (lambda x: lax.create_token(x), "'create_token' makes Tok; compute it outside"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_REAL)
+def test_what_is_no_real_number_is_refused(name: str) -> None:
+    function, facts = NOT_REAL[name]
+    with pytest.raises(LayoutError) as why:
+        from_jax(function, X, devices=2)
+    assert [fact for fact in facts.split("; ") if fact not in str(why.value)] == []
