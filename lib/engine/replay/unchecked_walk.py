@@ -19,12 +19,10 @@ from lib.trace.ops import Op, Trace, group_of
 
 @dataclass(slots=True, eq=False)
 class UncheckedCursor(Cursor):
-    """A rank's place; `too_early` is a call that was not awaited, though the next operation uses what it makes."""
-
-    too_early: Call | None = None
+    """A rank's place."""
 
     def waits_for(self, call: Call) -> bool:
-        return self.too_early is call or Cursor.waits_for(self, call)
+        return not self.ended  # it may be anything that uses what the call makes
 
 
 C = TypeVar("C", bound=UncheckedCursor)
@@ -40,30 +38,35 @@ class UncheckedWalk(Walk[C], Generic[C]):
         super().__init__(Game.of(trace.size, trace.setting), cursors, buffered=True)  # as the engine's sends are
 
     def visit(self, cursor: C, op: Op) -> bool:
-        if cursor.pending and op.name != "await" and op.name not in self.on_lanes:
-            calls = map(cursor.pending.get, op.used)
-            cursor.too_early = next((call for call in calls if call is not None and not call.settled), None)
-            if cursor.too_early is not None:
-                return False
-        return super().visit(cursor, op)
+        return not self._too_early(cursor, op) and super().visit(cursor, op)
+
+    def _too_early(self, cursor: C, op: Op) -> bool:
+        """True if an operation uses what no call has made yet: in a refused trace, whose rank has not awaited it."""
+        pending = cursor.pending
+        if not pending or op.name == "await" or op.name in self.on_lanes:
+            return False
+        return any(number in pending and not pending[number].settled for number in op.used)
 
     def on_call(self, cursor: C, op: Op) -> Call:
-        inputs = [None if number in cursor.pending else self.value(cursor, number) for number in op.used]
-        return self.call(cursor, op, group_of(op) if op.name in COLLECTIVES else None, inputs)
-
-    def value(self, cursor: C, number: int) -> Any:
-        """What stands for a value that a call uses."""
+        group = group_of(op) if op.name in COLLECTIVES else None
+        return self.call(cursor, op, group, self._inputs(cursor, op) if self.on_lanes else ())
 
     def on_collective(self, calls: Sequence[Call]) -> Sequence[Call]:
         for call in calls:
-            call.ready()
+            call.values = self._inputs(self.cursors[call.rank], call.op)
+        start = max(call.clock for call in calls)
         made = self.perform(calls)
         assert made is not None
-        start = max(call.clock for call in calls)
         end = start + self.ticks(calls, made)
         for call, outputs in zip(calls, made):
             call.start, call.end, call.made = start, end, outputs
         return calls
+
+    def _inputs(self, cursor: C, op: Op) -> tuple[Any, ...]:
+        return tuple([None if number in cursor.pending else self.value(cursor, number) for number in op.used])
+
+    def value(self, cursor: C, number: int) -> Any:
+        """What stands for a value that a call uses."""
 
     def on_result(self, cursor: C, op: Op, result: Call) -> None:
         self.on_end(cursor, result)

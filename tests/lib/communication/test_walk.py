@@ -50,6 +50,9 @@ class Diary(Walk[Cursor]):
     def on_local(self, cursor: Cursor, op: Op) -> None:
         self.note(cursor)
 
+    def on_call(self, cursor: Cursor, op: Op) -> Call:
+        return self.call(cursor, op, None, ())
+
     def on_collective(self, calls: Sequence[Call]) -> Sequence[str]:
         self.met_with.append([call.rank for call in calls])
         return [f"for rank {call.rank}" for call in calls]
