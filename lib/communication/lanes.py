@@ -24,18 +24,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lib.errors import PuzzleError
 from lib.game.costs import COPYING, Costs
 from lib.game.setting import Game
-from lib.rules import memory_tiers
+from lib.rules import memory_tiers, operations
 from lib.rules.collectives import COLLECTIVES, Group, contribute
 from lib.trace.ops import Op
 from lib.values.algebra import named
 from lib.values.base import Value
 
-from .meetings import Meetings, in_group, message_ticks, ticks
+from .meetings import Meetings, in_group, message_ticks, results
+from .meetings import ticks as collective_ticks
 
 LANES: Mapping[str, str] = {
     **dict.fromkeys(COLLECTIVES, "network"),
@@ -61,7 +62,7 @@ class Made(NamedTuple):
 
 
 def layer_of(part: Value | Made) -> int:
-    """The layer of what a call brings: a call makes values of the layers that it brings."""
+    """The layer of an input. Outputs have the layers of the inputs."""
     return layer_of(part.call.brought[part.n]) if isinstance(part, Made) else part.layer
 
 
@@ -111,7 +112,7 @@ class Call:
         return self.end >= 0
 
     def ready(self) -> bool:
-        """Looks up what it brings; False if some of it has not been made."""
+        """Resolves the inputs; False while one of them is pending."""
         if not self.values:
             values = []
             for part in self.brought:
@@ -159,22 +160,17 @@ def clocks(ops: Iterable[Op], costs: Costs) -> Iterator[int]:
 
 
 class Lanes:
-    """The calls under way on the lanes of all ranks. Subclasses say what a call does, and what follows from it."""
+    """The calls under way on the lanes of all ranks. Subclasses say what follows when a call is settled or refused."""
 
-    def __init__(self, game: Game) -> None:
+    def __init__(self, game: Game, ranks: int) -> None:
         self.game = game
         self.costs = game.setting.costs
-        self.world = range(game.classes)
-        self.meetings: Meetings[Call] = Meetings(game.classes)
-        self._lanes: list[dict[tuple[str, Group | None], Lane]] = [{} for _ in self.world]
+        self.meetings: Meetings[Any] = Meetings(ranks)
+        self._lanes: list[dict[tuple[str, Group | None], Lane]] = [{} for _ in range(ranks)]
         """For each rank its lanes by their kind, and by the group that they are of where groups have their own."""
 
-    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
-        """What each of some calls that belong together makes; None if a call must wait.
-
-        Raises:
-            PuzzleError: the calls do not fit together.
-        """
+    def full(self, call: Call) -> bool:
+        """True while a `pass_to` must wait until the message before it is read."""
         raise NotImplementedError
 
     def settle(self, call: Call) -> None:
@@ -191,11 +187,11 @@ class Lanes:
         lane = call.lane = lanes.get(which) or lanes.setdefault(which, Lane())
         lane.calls.append(call)
         if lane.calls[0] is call:
-            self._advance([call])
+            self._settle_from([call])
 
     def retry(self, rank: int) -> None:
         """Settles what can be settled now that a waiting call of a rank can go on."""
-        self._advance(self._heads(rank))
+        self._settle_from(self._heads(rank))
 
     def _which(self, call: Call) -> tuple[str, Group | None]:
         """The kind of a call's lane, and the group that the lane is of."""
@@ -204,7 +200,7 @@ class Lanes:
     def _heads(self, rank: int) -> list[Call]:
         return [lane.calls[0] for lane in self._lanes[rank].values() if lane.calls]
 
-    def _advance(self, heads: list[Call]) -> None:
+    def _settle_from(self, heads: list[Call]) -> None:
         for call in heads:  # which become more
             if call.end >= 0 or call.refusal is not None or not call.ready():
                 continue
@@ -226,10 +222,27 @@ class Lanes:
         """The calls that a call starts with, if they are all at the head of their lanes."""
         if call.op.name not in COLLECTIVES:
             return [call]
+        self.require_inputs(call)
+        return self.meetings.of(call.group).come(call.rank, call) or ()
+
+    def require_inputs(self, call: Call) -> None:
+        """Refuses a collective that is first on its lane, if what an earlier call has made may not take part."""
         for part, value in zip(call.brought, call.values):
             if type(part) is Made:
                 contribute(self.game, call.name, value)
-        return self.meetings.of(call.group).come(call.rank, call) or ()
+
+    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
+        """What each of some calls that belong together makes; None if a call must wait.
+
+        Raises:
+            PuzzleError: the calls do not fit together.
+        """
+        first = calls[0]
+        if first.name in COLLECTIVES:
+            return results(calls, self.game)
+        if first.name == "pass_to":
+            return None if self.full(first) else [()]
+        return [operations.LOCAL_RULES[first.name](self.game, first.op, first.values)]
 
     def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> None:
         start, cause = self._ready_at(calls[0])
@@ -237,7 +250,7 @@ class Lanes:
             ready, by = self._ready_at(call)
             if ready > start:
                 start, cause = ready, by
-        end = start + self._ticks(calls, made)
+        end = start + self.ticks(calls, made)
         for call, values in zip(calls, made):
             call.start, call.end, call.cause, call.made = start, end, cause, values
             lane, call.lane = call.lane, None
@@ -257,12 +270,13 @@ class Lanes:
                 ready, by = part.call.end, part.call.place
         return ready, by
 
-    def _ticks(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> int:
+    def ticks(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> int:
+        """How long calls take that belong together."""
         first = calls[0]
         if first.name in COPYING:
             return memory_tiers.ticks(self.costs, first.name, made[0], first.values)
         if first.name in COLLECTIVES:
-            return ticks(calls, self.game)
+            return collective_ticks(calls, self.game)
         return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))
 
     def blockage(self, call: Call) -> tuple[str, tuple[int, ...], str]:

@@ -1,4 +1,4 @@
-"""Collects the calls of a collective until every rank of its group has come, and settles what comes of it.
+"""Matches the calls of a collective: once every rank of the group has called, computes the results and the start.
 
 Shared by the live run and the referee, so that both have one rule for when a collective is complete, when it starts
 and whose results it gives. Each keeps meetings of its own: the referee takes over no figure of the run.
@@ -18,7 +18,7 @@ from lib.trace.ops import call_text
 from lib.values.base import Value
 
 
-class Arrival(Protocol):
+class PendingCall(Protocol):
     """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file,
     `batches` are those that it asks for."""
 
@@ -94,14 +94,14 @@ class Meetings(Generic[C]):
         return iter(sorted(begun, key=lambda meeting: min(meeting.present())))
 
 
-def settle(calls: Sequence[Arrival], game: Game) -> tuple[list[tuple[Value, ...]], int]:
+def settle(calls: Sequence[PendingCall], game: Game) -> tuple[list[tuple[Value, ...]], int]:
     """The results of each member of a complete meeting, and the tick at which the collective starts: that of the last
     to come.
     """
     return results(calls, game), max([call.clock for call in calls])
 
 
-def results(calls: Sequence[Arrival], game: Game) -> list[tuple[Value, ...]]:
+def results(calls: Sequence[PendingCall], game: Game) -> list[tuple[Value, ...]]:
     """What each member of a complete meeting gets for what it brings.
 
     Raises:
@@ -117,7 +117,7 @@ def results(calls: Sequence[Arrival], game: Game) -> list[tuple[Value, ...]]:
     return list(zip(*columns))
 
 
-def ticks(calls: Sequence[Arrival], game: Game) -> int:
+def ticks(calls: Sequence[PendingCall], game: Game) -> int:
     """How long a collective takes for which these calls have met."""
     first, costs = calls[0], game.setting.costs
     items = max(map(_batches, calls)) if first.name in rules.ALL_TO_ALL else len(first.values)
@@ -134,7 +134,7 @@ def reach(game: Game, group: Group | None) -> Sequence[int]:
     return game.fold.ranks(group[1:]) if game.fold is not None and spans(group) else group
 
 
-def _batches(call: Arrival) -> int:
+def _batches(call: PendingCall) -> int:
     """The batches of its own that a rank brings to an all-to-all, or asks for."""
     return len(call.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
 
@@ -145,7 +145,7 @@ def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tup
     return costs.transfer(name, max(1, len(values)), elements, between)
 
 
-def agree(calls: Sequence[Arrival]) -> None:
+def agree(calls: Sequence[PendingCall]) -> None:
     """Refuses calls of one meeting that differ; also before all members have come.
 
     Raises:
@@ -154,12 +154,12 @@ def agree(calls: Sequence[Arrival]) -> None:
     rules.agree([(call.name, _layers(call)) for call in calls], lambda i: _described(calls[i]))
 
 
-def _layers(call: Arrival) -> tuple[int, ...]:
+def _layers(call: PendingCall) -> tuple[int, ...]:
     values = call.values
     return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values])
 
 
-def _described(call: Arrival) -> str:
+def _described(call: PendingCall) -> str:
     layers = _layers(call)
     called = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
     return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.line}"

@@ -1,4 +1,4 @@
-"""Checks of the records of calls that meet other ranks: group, label and tag are as a run writes them."""
+"""Checks that the group, label and tag of a recorded call are in canonical form."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lib.errors import PuzzleError
 from lib.game.setting import Setting
 from lib.judging import family as families
-from lib.judging.recompute import Retrace
+from lib.judging.recompute import Recomputation
 from lib.rules.collectives import ALL_TO_ALL
 from lib.trace.gc_pause import no_collection
 from lib.trace.ops import Trace
@@ -57,13 +57,13 @@ def recognize(trace: Trace) -> Recognition | None:
     Only the operations count, in their order on each rank: no names, and no times.
     """
     with no_collection():
-        retrace = Retrace(trace)
+        recomputation = Recomputation(trace)
         try:
-            retrace.run()
+            recomputation.run()
         except PuzzleError:
             return None
-        ranks = [work for work in map(RankWork, retrace.ranks) if work.parts]
-        family = families.family_of(retrace.ranks)
+        ranks = [work for work in map(RankWork, recomputation.ranks) if work.parts]
+        family = families.family_of(recomputation.ranks)
         return _recognized(ranks, family, trace.setting) if ranks else None
 
 

@@ -9,11 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import TraceError
+from lib.communication.lanes import Call
 from lib.communication.walk import Cursor, Walk
+from lib.game.setting import Game
 from lib.trace.ops import Op
 from tests.support.examples import examples
 
 RANKS = 3
+
+GAME = Game(layers=1, batches=1, ranks=RANKS)
 
 Step = tuple[str, int, int]
 """A moment of an imagined run: "alone" of a rank, "meet" of all, "pass_to" or "receive" from one rank to another."""
@@ -33,7 +37,7 @@ class Diary(Walk[Cursor]):
     """Notes every visit: the rank and the index there; of a receive, also those of its message."""
 
     def __init__(self, ranks: Sequence[Sequence[Op]], buffered: bool = False) -> None:
-        super().__init__([Cursor(rank, ops) for rank, ops in enumerate(ranks)], buffered)
+        super().__init__(GAME, [Cursor(rank, ops) for rank, ops in enumerate(ranks)], buffered)
         self.visits: list[tuple[int, int]] = []
         self.messages: dict[tuple[int, int], tuple[int, int]] = {}
         """By rank and index of a receive: those of the `pass_to`."""
@@ -43,21 +47,24 @@ class Diary(Walk[Cursor]):
     def note(self, cursor: Cursor) -> None:
         self.visits.append((cursor.rank, cursor.at))
 
-    def alone(self, cursor: Cursor, op: Op) -> None:
+    def on_local(self, cursor: Cursor, op: Op) -> None:
         self.note(cursor)
 
-    def meet(self, cursors: Sequence[Cursor]) -> Sequence[str]:
-        self.met_with.append([cursor.rank for cursor in cursors])
-        return [f"for rank {cursor.rank}" for cursor in cursors]
+    def on_call(self, cursor: Cursor, op: Op) -> Call:
+        return self.call(cursor, op, None, ())
 
-    def met(self, cursor: Cursor, op: Op, result: str) -> None:
+    def on_collective(self, calls: Sequence[Call]) -> Sequence[str]:
+        self.met_with.append([call.rank for call in calls])
+        return [f"for rank {call.rank}" for call in calls]
+
+    def on_result(self, cursor: Cursor, op: Op, result: str) -> None:
         assert (op, result) == (cursor.op, f"for rank {cursor.rank}")
         self.note(cursor)
 
-    def sent(self, cursor: Cursor, op: Op) -> None:
+    def on_send(self, cursor: Cursor, op: Op) -> None:
         self.note(cursor)
 
-    def received(self, cursor: Cursor, op: Op, sender: Cursor, sent_at: int) -> None:
+    def on_receive(self, cursor: Cursor, op: Op, sender: Cursor, sent_at: int) -> None:
         assert (sender.rank, sent_at) in self.visits
         self.messages[cursor.rank, cursor.at] = (sender.rank, sent_at)
         self.note(cursor)

@@ -37,7 +37,7 @@ from lib import (
 from lib.game.named_costs import COSTS
 from lib.game.replica_number import replica_number, stride_of
 from lib.game.setting import Game
-from lib.judging.recompute import Retrace
+from lib.judging.recompute import Recomputation
 from lib.values import algebra
 from lib.values.base import Sharded
 from solutions.ddp import ddp
@@ -202,16 +202,16 @@ def test_a_fold_on_any_machines_is_refused_or_is_a_run_of_all_ranks(
 
 def same_labels(whole: Outcome, folded: Outcome) -> None:
     """Every value of replica d is what the label of replica 0 says of it."""
-    retraces = [Retrace(outcome.trace) for outcome in (whole, folded)]
-    for retrace in retraces:
+    recomputations = [Recomputation(outcome.trace) for outcome in (whole, folded)]
+    for recomputation in recomputations:
         with suppress(IncompleteError):
-            retrace.run()
+            recomputation.run()
     size, replicas = whole.trace.size, whole.trace.setting.mesh[0][1]
     classes = size.ranks // replicas
-    for rank, state in enumerate(retraces[0].ranks):
+    for rank, state in enumerate(recomputations[0].ranks):
         d, c = divmod(rank, classes)
         for number, value in state.values.items():
-            label = retraces[1].ranks[c].values[number]
+            label = recomputations[1].ranks[c].values[number]
             assert elements_of(value, size, 0, 1) == elements_of(label, size, d, replicas)
             assert value.memory() == label.memory() or (262_144 % replicas and isinstance(value, Sharded))
 

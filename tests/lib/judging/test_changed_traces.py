@@ -15,7 +15,7 @@ import pytest
 
 from lib import Model, PuzzleError, Trace, TraceError, referee, run
 from lib.engine.replay.replay import replay
-from lib.judging.recompute import Retrace
+from lib.judging.recompute import Recomputation
 from lib.trace.ops import Op
 from tests.lib.judging.test_numbers import Choices
 from tests.support import CLASSICS
@@ -128,13 +128,13 @@ def mutated(trace: Trace, draw: Random) -> Trace:
     if name in COLLECTIVE and (change is again or (change is collective and draw.random() < 0.5)):
         nth = sum(op.name in COLLECTIVE for op in trace.ranks[rank][:at])
         where = {r: [i for i, op in enumerate(ops) if op.name in COLLECTIVE][nth] for r, ops in enumerate(trace.ranks)}
-    retrace = Retrace(trace)
-    retrace.run()
+    recomputation = Recomputation(trace)
+    recomputation.run()
     ranks = list(trace.ranks)
     alike = draw.random()
     for r, i in where.items():
         ops = list(ranks[r])
-        ops[i : i + 1] = change(Random(alike), ops, i, retrace.ranks[r].values)
+        ops[i : i + 1] = change(Random(alike), ops, i, recomputation.ranks[r].values)
         ranks[r] = renumbered(ops)
     return changed(trace, ranks=tuple(ranks))
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lib import COSTS, Op, Setting, Trace, referee, run, trace_to_json
-from lib.judging.recompute import Retrace
+from lib.judging.recompute import Recomputation
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from tests.lib.judging.test_changed_traces import renumbered
 from tests.lib.values.test_extended_labels import ALL, GAMES, Chaos, labels_are_true
@@ -103,8 +103,8 @@ CHANGES: tuple[Callable[[Random, Op, dict[int, Any]], Op], ...] = (
 
 def altered(trace: Trace, draw: Random) -> Trace:
     """One row changed, dropped or written twice, on one rank or on all; with new times."""
-    retrace = Retrace(trace)
-    retrace.run()
+    recomputation = Recomputation(trace)
+    recomputation.run()
     kind, only = draw.random(), draw.choice([None, draw.randrange(len(trace.ranks))])
     shortest = min(trace.ranks, key=len)
     at = draw.choice([i for i, op in enumerate(shortest) if op.name not in ("store", "delete")])
@@ -118,7 +118,7 @@ def altered(trace: Trace, draw: Random) -> Trace:
             if kind < 0.1:
                 new = []
             elif kind >= 0.15 and (op.used or change is not other_operand):
-                new = [change(Random(seed), op, retrace.ranks[rank].values)]
+                new = [change(Random(seed), op, recomputation.ranks[rank].values)]
             ranks[rank] = renumbered([*ops[:at], *new, *ops[at + 1 :]])
     changed = replace(trace, ranks=tuple(ranks))
     try:

@@ -26,7 +26,7 @@ from lib import (
     run,
 )
 from lib.errors import IncompleteError
-from lib.judging.recompute import Retrace
+from lib.judging.recompute import Recomputation
 from lib.rules.collectives import COLLECTIVES
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from lib.trace.ops import Op
@@ -47,12 +47,12 @@ Charged = Counter[tuple[str, int, bool, bool, str]]
 
 def charged(trace: Trace) -> tuple[int, int, int, Charged]:
     """The peak by definition, moment by moment: elements, rank, tick, and its values."""
-    retrace = Retrace(trace)
+    recomputation = Recomputation(trace)
     with suppress(IncompleteError):
-        retrace.run()
+        recomputation.run()
     best: Any = (-1, 0, 0, Counter())
     for rank, ops in enumerate(trace.ranks):
-        values = retrace.ranks[rank].values
+        values = recomputation.ranks[rank].values
         for at in [*(i for i, op in enumerate(ops) if op.name in TIMED), len(ops)]:
             places: dict[Any, int] = {}
             for op in ops[:at]:

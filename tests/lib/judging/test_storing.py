@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import COSTS, Op, PuzzleError, Setting, Trace, Weight, referee, run
-from lib.judging.recompute import Retrace
+from lib.judging.recompute import Recomputation
 from lib.trace.ops import NO_BATCHES
 from tests.support import CLASSICS
 from tests.support.examples import examples
@@ -160,15 +160,19 @@ def altered(trace: Trace, draw: Random) -> Trace:
 
 def outcome(trace: Trace, in_order: bool) -> tuple[str, list[int], list[Any]]:
     """What is refused, how far each rank has come, and what it has stored by then."""
-    retrace = Retrace(trace)
+    recomputation = Recomputation(trace)
     if in_order:
-        retrace._begin(in_order=True)
+        recomputation._begin(in_order=True)
     refused = ""
     try:
-        retrace.run()
+        recomputation.run()
     except PuzzleError as why:
         refused = f"{type(why).__name__} {why}"
-    return refused, [rank.at for rank in retrace.ranks], [rank.liveness.lifetimes() for rank in retrace.ranks]
+    return (
+        refused,
+        [rank.at for rank in recomputation.ranks],
+        [rank.liveness.lifetimes() for rank in recomputation.ranks],
+    )
 
 
 @examples(400)

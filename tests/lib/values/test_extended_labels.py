@@ -34,7 +34,7 @@ from lib import (
     trace_to_json,
 )
 from lib.game.costs import CLASSIC, Tier
-from lib.judging.recompute import Retrace
+from lib.judging.recompute import Recomputation
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from lib.values.kinds import Parked
 from tests.lib.values.test_labels import attempt
@@ -53,12 +53,12 @@ ALL = Costs(
 
 def labels_are_true(trace: Trace) -> set[str]:
     """Compares every value of a trace with its label. Returns the kinds of labels that were there, in words."""
-    retrace = Retrace(trace)
+    recomputation = Recomputation(trace)
     with suppress(IncompleteError):
-        retrace.run()
+        recomputation.run()
     truth, executed = Truth(trace), execute(trace)
     seen: set[str] = set()
-    for rank, numbers in zip(retrace.ranks, executed):
+    for rank, numbers in zip(recomputation.ranks, executed):
         assert rank.at == len(rank.ops)
         for number, value in rank.values.items():
             claimed = truth.of(value)

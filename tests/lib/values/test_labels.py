@@ -34,7 +34,7 @@ from lib import (
     run,
     trace_to_json,
 )
-from lib.judging.recompute import Retrace
+from lib.judging.recompute import Recomputation
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
 from tests.support.tensor_interpreter import HIDDEN, Data, backward, execute, forward, update
@@ -87,12 +87,12 @@ class Truth:
 
 def labels_are_true(trace: Trace) -> int:
     """Compares every value of a trace with its label; returns how many there are."""
-    retrace = Retrace(trace)
+    recomputation = Recomputation(trace)
     with suppress(IncompleteError):
-        retrace.run()
+        recomputation.run()
     truth, (values, _) = Truth(trace.size), execute(trace)
     compared = 0
-    for part, numbers in zip(retrace.ranks, values):
+    for part, numbers in zip(recomputation.ranks, values):
         assert part.at == len(part.ops)
         for number, value in part.values.items():
             claimed = truth.of(value)
@@ -297,10 +297,10 @@ def test_random_programs_with_overlap_get_somewhere() -> None:
 
 def executed(trace: Trace) -> list[list[Value]]:
     """All values of a trace, by rank."""
-    retrace = Retrace(trace)
+    recomputation = Recomputation(trace)
     with suppress(IncompleteError):
-        retrace.run()
-    return [[*rank.values.values()] for rank in retrace.ranks]
+        recomputation.run()
+    return [[*rank.values.values()] for rank in recomputation.ranks]
 
 
 @pytest.mark.slow
