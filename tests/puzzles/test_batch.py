@@ -507,6 +507,7 @@ def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatc
     assert "pids: not used: not on this system" in shown
     assert "not memory, files or processes" in shown
     assert "read and change what you can" in shown
+    assert "share data that no meter counts" in shown
     assert "--trust" in shown
 
 

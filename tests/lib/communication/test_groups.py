@@ -34,6 +34,7 @@ from lib.trace.ops import Op
 from lib.values.algebra import coarsest
 from tests.support import refusal
 from tests.support.examples import examples
+from tests.support.refusals import Refusals, require_refusal
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
 
 CUBE = Setting(mesh=(("dp", 2), ("pp", 2), ("tp", 2)))
@@ -87,17 +88,7 @@ def test_a_mesh_that_cannot_be(mesh: Any, says: list[str]) -> None:
 
 # --- Refusals ---
 
-CASES: dict[str, tuple[Any, Setting, list[str]]] = {}
-
-
-def refused(*says: str, setting: Setting = SQUARE) -> Callable[[Any], Any]:
-    """Registers a schedule of four ranks that must be refused with a message that says all of `says`."""
-
-    def register(schedule: Any) -> Any:
-        CASES[schedule.__name__] = (schedule, setting, list(says))
-        return schedule
-
-    return register
+refused = Refusals(SQUARE)
 
 
 def zero(model: Model, layer: int = 0) -> WeightGrad:
@@ -207,17 +198,15 @@ async def a_scatter_of_a_shard_over_the_world(model: Model) -> None:
     await model.scatterreduce(zero(model).shard(0, 2), 0, group=("dp", "tp"))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", refused)
 def test_is_refused_in_words_that_help(name: str) -> None:
-    schedule, setting, says = CASES[name]
-    error = refusal(schedule, 1, 4, 4, setting)
-    assert isinstance(error, PuzzleError), f"not refused: {error!r}"
-    assert [part for part in says if part not in str(error)] == [], str(error)
+    schedule, setting, says = refused[name]
+    require_refusal(refusal(schedule, 1, 4, 4, setting), *says)
 
 
 @pytest.mark.parametrize("name", ["different_collectives_in_a_group", "one_of_a_group_is_missing"])
 def test_the_referee_says_what_the_run_says(name: str) -> None:
-    schedule, setting, says = CASES[name]
+    schedule, setting, says = refused[name]
     outcome = run(schedule, 1, 4, 4, setting=setting)
     rows = []
     for rank, ops in enumerate(outcome.trace.ranks):
@@ -341,9 +330,7 @@ def test_a_group_that_no_run_writes(group: Any, says: str) -> None:
 
 
 def test_groups_in_a_trace_without_a_mesh() -> None:
-    error = forged(lambda rank, op: op, replace(ISLANDS, mesh=()))
-    assert isinstance(error, RuleError)
-    assert "needs a mesh" in str(error)
+    require_refusal(forged(lambda rank, op: op, replace(ISLANDS, mesh=())), "needs a mesh", kind=RuleError)
 
 
 def test_a_mesh_of_other_ranks_in_a_trace() -> None:
@@ -360,8 +347,7 @@ def test_a_label_that_no_run_writes(label: Any) -> None:
 
 def test_a_layer_that_is_not_that_of_the_value() -> None:
     error = forged(lambda rank, op: op._replace(layer=3 - (op.layer or 0)))
-    assert isinstance(error, TraceError)
-    assert "it is of layer 0" in str(error)
+    require_refusal(error, "it is of layer 0", kind=TraceError)
 
 
 def both_ways(trace: Trace) -> None:
@@ -394,10 +380,8 @@ def test_ranks_that_mean_different_layers_by_one_label() -> None:
     async def schedule(model: Model) -> None:
         await model.allgather(model.load_weights(model.rank, model.rank, 2)[0], 0)
 
-    error = run(schedule, 2, 2, 2).error
-    assert isinstance(error, MismatchError)
-    assert "rank 0 calls allgather(layer=0)" in str(error)
-    assert "rank 1 calls allgather(layer=1)" in str(error)
+    facts = ("rank 0 calls allgather(layer=0)", "rank 1 calls allgather(layer=1)")
+    require_refusal(run(schedule, 2, 2, 2).error, *facts, kind=MismatchError)
 
 
 def test_ranks_that_label_one_layer_differently() -> None:
@@ -436,10 +420,7 @@ def test_streams_with_tags_do_not_block_each_other(order: Any) -> None:
 
 
 def test_tags_are_not_part_of_the_classic_game() -> None:
-    error = refusal(two_streams, 1, 1, 2)
-    assert isinstance(error, RuleError)
-    assert "have no tags" in str(error)
-    assert "pass_to(1, tag=1)" in str(error)
+    require_refusal(refusal(two_streams, 1, 1, 2), "have no tags", "pass_to(1, tag=1)", kind=RuleError)
 
 
 def test_a_trace_of_the_classic_game_has_no_tags() -> None:

@@ -26,6 +26,7 @@ from lib import (
 from lib.trace.ops import FORMS
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
+from tests.support.refusals import edited
 
 TRACES = {classic.slug: run(classic.solution, *classic.size).trace for classic in CLASSICS}
 REPORTS = {slug: referee(trace) for slug, trace in TRACES.items()}
@@ -66,13 +67,7 @@ def scored(report: Report) -> Any:
 
 
 def without(trace: Trace, rank: int, i: int) -> Trace:
-    return edited(trace, rank, lambda ops: [*ops[:i], *ops[i + 1 :]])
-
-
-def edited(trace: Trace, rank: int, edit: Callable[[tuple[Op, ...]], Any]) -> Trace:
-    ranks = list(trace.ranks)
-    ranks[rank] = tuple(edit(ranks[rank]))
-    return Trace(trace.size, tuple(ranks), trace.setting)
+    return edited(trace, lambda ops: [*ops[:i], *ops[i + 1 :]], rank)
 
 
 def noticed(slug: str, changed: Trace) -> bool:
@@ -108,7 +103,7 @@ def test_an_operation_before_what_it_needs_is_refused(slug: str, seed: int) -> N
     rank, i = draw.choice([(r, i) for r, i in operations(TRACES[slug]) if TRACES[slug].ranks[r][i].used])
     ops = TRACES[slug].ranks[rank]
     source = next(j for j, op in enumerate(ops) if set(op.made) & set(ops[i].used))
-    moved = edited(TRACES[slug], rank, lambda ops: [*ops[:source], ops[i], *ops[source:i], *ops[i + 1 :]])
+    moved = edited(TRACES[slug], lambda ops: [*ops[:source], ops[i], *ops[source:i], *ops[i + 1 :]], rank)
     assert referee(moved).error is not None
 
 
@@ -139,7 +134,7 @@ def test_a_number_that_is_altered_is_noticed(slug: str, seed: int) -> None:
     rank, i = draw.choice(operations(TRACES[slug]))
     values = sum(len(op.made) for op in TRACES[slug].ranks[rank])
     changed = altered(TRACES[slug].ranks[rank][i], draw, values)
-    forged = edited(TRACES[slug], rank, lambda ops: [*ops[:i], changed, *ops[i + 1 :]])
+    forged = edited(TRACES[slug], lambda ops: [*ops[:i], changed, *ops[i + 1 :]], rank)
     assert noticed(slug, forged), (TRACES[slug].ranks[rank][i], changed)
 
 
@@ -153,7 +148,7 @@ def test_a_column_of_the_wrong_type_is_refused_on_its_own_rank(
 ) -> None:
     rank, i = random.Random(seed).choice([(r, i) for r, ops in enumerate(TRACES[slug].ranks) for i in range(len(ops))])
     changed = TRACES[slug].ranks[rank][i]._replace(**{column: nonsense})
-    error = referee(edited(TRACES[slug], rank, lambda ops: [*ops[:i], changed, *ops[i + 1 :]])).error
+    error = referee(edited(TRACES[slug], lambda ops: [*ops[:i], changed, *ops[i + 1 :]], rank)).error
     assert error is not None, changed
     assert error.place.startswith(f"rank {rank}, "), error
 

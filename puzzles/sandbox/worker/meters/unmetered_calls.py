@@ -1,39 +1,18 @@
-"""Isolates simulated devices from each other: each loads the player's file as a module of its own.
-
-In one process, module globals and class attributes would be a channel between devices that no meter counts.
-"""
+"""Refuses devices the calls of the engine in which no meter counts: `launch` and `unmetered`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from itertools import count
 from typing import Any
 
 import lib.engine
 from lib import RuleError
-from lib.engine import ShardedEngine
 from lib.engine.metering import meter
 
 _launch, _unmetered = lib.engine.launch, lib.engine.unmetered
 _loading = [False]
-
-
-def class_per_device(load: Callable[[int], type]) -> type:
-    """Returns a class whose instances are of the player's class, from a new module for each device.
-
-    Arrays in such a module are charged to its device.
-    """
-    numbers = count()
-
-    class IsolatedDevice(ShardedEngine):
-        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            with while_loading():
-                mine = load(next(numbers))
-            return mine.__new__(mine, *args, **kwargs)
-
-    return IsolatedDevice
 
 
 @contextmanager
