@@ -17,9 +17,8 @@ from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier, UnknownTierError, begin_to_look, best
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-from .free_grade import grade_freely, require_free
 from .shared.colour_option import colour_option, require_picture
-from .shared.game_options import FIELDS, free_games, game_options, puzzle_slugs
+from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
 from .shared.params import Bytes, Seconds, SlugText, terminal
 
@@ -33,6 +32,15 @@ VISIBILITIES = ("visible", "hidden", "after_due_date", "after_published")
 MIB = 1 << 20
 
 
+def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Click's callback of the options of free play, which `grade` has no more."""
+    if value is not None:
+        raise click.UsageError(
+            "a puzzle is graded at its own size and in its own setting; for another, type 'puzzles run FILE NAME "
+            "--size L,B,R'"
+        )
+
+
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True))
 @click.option(
@@ -44,7 +52,9 @@ MIB = 1 << 20
     help="Grade only this puzzle, or those of a track or chapter; may be repeated.  "
     "[default: all that a file attempts]",
 )
-@game_options
+@click.option(
+    "--size", "--costs", "--mesh", "--steps", "--layer", "--task", hidden=True, expose_value=False, callback=_no_size
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
 @click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
@@ -115,9 +125,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     """Grade files, notebooks, or whole folders of them.
 
     Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.
-
-    With --size or --costs: any function of a file, at any size, without targets; name it with --puzzle.
-    """  # fmt: skip
+    """
     begin_to_look(options["tier"])
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
@@ -128,11 +136,6 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
 
     require_picture(options["colour"], options["html"], "--html")
     tier = _tier(options["tier"], options["trust"], paths)
-    if any(options.get(field) is not None for field in FIELDS):
-        require_free(options)
-        games = free_games(wanted, options)
-        found = [file.path for file in submissions(paths)]
-        ctx.exit(0 if grade_freely(found, games, _limits(options), tier, options["traces"], options["as_json"]) else 1)
     points = parse_points(options["points"])
     files = submissions(paths)
     if options["gradescope"] and not files:
