@@ -54,7 +54,7 @@ def gradescope(
     options = [word for slug in slugs for word in ("--puzzle", slug)]
     options += ["--points", ",".join(f"{slug}={by_slug[slug]:g}" for slug in slugs)]
     options += ["--partial", f"{partial:g}", "--visibility", visibility]
-    options += ["--time-limit", f"{time_limit:g}"] if time_limit else []
+    options += ["--limit", f"time={time_limit:g}s"] if time_limit else []
     if wheel and not is_our_wheel(wheel):
         raise click.UsageError(
             f"{wheel} is no wheel of the game, training_puzzles-*.whl; leave out --wheel to build one"

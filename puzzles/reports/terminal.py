@@ -275,4 +275,4 @@ def _summary(files: Sequence[Graded]) -> Iterator[str]:
         solutions, puzzles = counted(len(attempted), "solution"), counted(len({v.puzzle for v in attempted}), "puzzle")
         yield f"{solutions} of {puzzles} in {counted(len(files), 'file')}: {passed} passed."
         if len(files) > MAX_EXPLAINED:
-            yield "Messages are left out for so many files; --html, --csv, --junit and --json have them."
+            yield "Messages are left out for so many files; -o out/, -o table.csv and --json have them."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -124,21 +124,6 @@ def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
         return game_of(slug, given)
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
-
-
-def free_games(names: Sequence[str], options: Mapping[str, Any]) -> list[FreeGame]:
-    """The games of several names, all without targets.
-
-    Raises:
-        click.UsageError: as `chosen`; or there is no name, or a game is a puzzle's own.
-    """
-    if not names:
-        raise click.UsageError("name the schedule to run with --puzzle NAME; it may be any function of the file")
-    games = [chosen(name, options) for name in names]
-    for game in games:
-        if isinstance(game, Puzzle):
-            raise click.UsageError(f"this is the puzzle {game.slug} as it is; leave out --size and --costs to grade it")
-    return [game for game in games if not isinstance(game, Puzzle)]
 
 
 def puzzle_slugs(name: str) -> tuple[str, ...]:

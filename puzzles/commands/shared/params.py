@@ -135,13 +135,13 @@ class SolutionPath(click.Path):
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # as above
-    """A positive number of seconds."""
+    """A positive number of seconds: 10, 0.5s."""
 
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            seconds = float(value)
+            seconds = float(str(value).removesuffix("s"))
         except ValueError:
             seconds = 0.0
         if not (isfinite(seconds) and 0 < seconds <= 10**6):
