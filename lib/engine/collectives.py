@@ -57,20 +57,11 @@ def reduced(arrays: Sequence[Array], op: str) -> Array:
     float64."""
     first, dtype = arrays[0], reduced_dtype(op, arrays[0].dtype)
     if first.nbytes <= BLOCK_BYTES and len(arrays) > 1 and first.ndim and dtype is first.dtype and dtype.isnative:
-        return reduced_to_new(arrays, op)
+        total: Array = _UFUNCS[op](first, arrays[1], order="C")  # faster than into an array that is made before
+        _reduce_others(total, arrays, op)
+        return total
     total = empty(first.shape, dtype)
     reduce_into(total, arrays, op)
-    return total
-
-
-def reduced_to_new(arrays: Sequence[Array], op: str) -> Array:
-    """The same for at least two small arrays, not 0-d and in native byte order, whose dtype is kept."""
-    function = _UFUNCS[op]
-    total: Array = function(arrays[0], arrays[1], order="C")
-    for array in arrays[2:]:
-        function(total, array, out=total)
-    if op == "avg":
-        np.divide(total, _scalar(len(arrays), total.dtype), out=total)
     return total
 
 
@@ -86,15 +77,19 @@ def reduce_into(total: Array, arrays: Sequence[Array], op: str) -> None:
 
 
 def _reduce(total: Array, arrays: Sequence[Array], op: str) -> None:
-    function = _UFUNCS[op]
     if len(arrays) == 1:
         total[...] = arrays[0]
     elif total.dtype == arrays[0].dtype:
-        function(arrays[0], arrays[1], out=total)
+        _UFUNCS[op](arrays[0], arrays[1], out=total)
     else:
-        function(arrays[0], arrays[1], out=total, dtype=total.dtype.type)  # an average of int8 cannot wrap
+        _UFUNCS[op](arrays[0], arrays[1], out=total, dtype=total.dtype.type)  # an average of int8 cannot wrap
+    _reduce_others(total, arrays, op)
+
+
+def _reduce_others(total: Array, arrays: Sequence[Array], op: str) -> None:
+    """Reduces the third array and all later ones into `total`, which is the reduction of the first two."""
     for array in arrays[2:]:
-        function(total, array, out=total)
+        _UFUNCS[op](total, array, out=total)
     if op == "avg":
         np.divide(total, _scalar(len(arrays), total.dtype), out=total)
 

@@ -39,7 +39,6 @@ class Meetings:
         row = dumps((mine, clock, content))
         latest, contents = clock, {device: content}
         missing = [member for member in call.group if member != device]
-        self._sending.count()
         for member in missing:
             self._sending.add(self.comm.Isend([row, MPI.BYTE], member, self.tag))
 

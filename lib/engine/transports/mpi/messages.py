@@ -37,6 +37,7 @@ class Sending:
 
     def add(self, request: Any) -> None:
         """Adds a request. Most small ones have completed at once, and are not kept."""
+        self.count()
         if not request.Test():
             self._requests.append(request)
 
@@ -71,10 +72,8 @@ class Messages:
         content = arr.tobytes() if arr.nbytes <= MAX_SMALL_BYTES else None
         header = dumps((note, arr.shape, arr.dtype.str, content))
         start = self.comm.Issend if until_received else self.comm.Isend
-        self.unreceived()
         self._headers.add(start([header, MPI.BYTE], to, self.tag))
         if content is None:
-            self._bodies.count()
             self._bodies.add(self.comm.Isend([as_bytes(arr), MPI.BYTE], to, self.tag + 1))
         self.sent[to] += 1
 
