@@ -66,7 +66,7 @@ FILES: dict[str, tuple[Callable[[], str], list[list[str]]]] = {
     "order.csv": (lambda: write_table(one_f_one_b(2, 3)), [["import", "FILE"]]),
     "costs.json": (
         lambda: json.dumps(record_to_json(costs_named("parts"))),
-        [["grade", str(ROOT / "solutions" / "zb_h1.py"), "--puzzle", "zb_h1", "--size", "2,2,2", "--costs", "FILE"]],
+        [["run", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--size", "2,2,2", "--costs", "FILE", "--no-tensors"]],
     ),
     "board/ann.json": (entry, [["leaderboard", "board", "-o", "made"]]),
     "week/chapter.toml": (lambda: CHAPTER, [["check", "week"]]),
