@@ -50,10 +50,10 @@ check: $(VENV)/.check  ## check format, lint and types
 	$(BIN)/mypy
 
 docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, list the papers, measure docs/truth.md and, with jax, docs/xla.md
-	PYTHONPATH=. $(BIN)/python docs/gallery.py
-	PYTHONPATH=. $(BIN)/python docs/papers.py
-	PYTHONPATH=. $(BIN)/python docs/truth.py
-	PYTHONPATH=. $(BIN)/python docs/xla.py
+	PYTHONPATH=. $(BIN)/python docs/generate/gallery.py
+	PYTHONPATH=. $(BIN)/python docs/generate/papers.py
+	PYTHONPATH=. $(BIN)/python docs/generate/truth.py
+	PYTHONPATH=. $(BIN)/python docs/generate/xla.py
 
 docs-site: $(VENV)/.with-docs  ## build the documentation site in build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet -f docs/site/mkdocs.yml

@@ -12,14 +12,14 @@ from lib.runtime.runner import Outcome, run, run_async
 from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
-from .collective_rules import COLLECTIVES
-from .costs import COMPUTING, HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
+from .communication.lanes import LANES, clocks, computing
+from .communication.meetings import in_group
 from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
-from .lanes import LANES, clocks, computing
-from .meetings import in_group
-from .named_costs import COSTS
-from .setting import CLASSIC_SETTING, Setting, Size
-from .trace import TIMED, Event, Op, Trace, group_of
+from .game.costs import COMPUTING, HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
+from .game.named_costs import COSTS
+from .game.setting import CLASSIC_SETTING, Setting, Size
+from .rules.collectives import COLLECTIVES
+from .trace.ops import TIMED, Event, Op, Trace, group_of
 
 if TYPE_CHECKING:
     from lib.judging.event_steps import event_steps
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from lib.judging.peak_text import peak_lines
     from lib.judging.referee import Report, referee
 
-    from .goal import Goal, Record
-    from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
+    from .game.goal import Goal, Record
+    from .trace.notation import trace_from_json, trace_to_json
 
 __all__ = [
     "CLASSIC_SETTING",
@@ -82,10 +82,8 @@ __all__ = [
     "run_async",
     "steps",
     "trace_from_json",
-    "trace_from_text",
     "trace_of",
     "trace_to_json",
-    "trace_to_text",
 ]
 
 LOADED_LATER = {
@@ -98,12 +96,10 @@ LOADED_LATER = {
     "peak_lines": "lib.judging.peak_text",
     "Report": "lib.judging.referee",
     "referee": "lib.judging.referee",
-    "Goal": "lib.goal",
-    "Record": "lib.goal",
-    "trace_from_json": "lib.notation",
-    "trace_from_text": "lib.notation",
-    "trace_to_json": "lib.notation",
-    "trace_to_text": "lib.notation",
+    "Goal": "lib.game.goal",
+    "Record": "lib.game.goal",
+    "trace_from_json": "lib.trace.notation",
+    "trace_to_json": "lib.trace.notation",
 }
 """Exported names by their module, which is loaded when they are first asked for: a run needs none of them."""
 

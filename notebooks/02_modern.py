@@ -35,6 +35,7 @@ from lib.schedules import (
     zero3,
 )
 from puzzles import play
+from puzzles.catalog.schedule_papers import with_papers
 
 # %% [markdown]
 # `lib.schedules` has the textbook schedules for any size. An *order* such as `one_f_one_b` says what each rank
@@ -49,7 +50,7 @@ async def measure(order, layers=4, batches=8, ranks=4, costs="stages", steps=1, 
     trace = (await run_async(pipeline(order, **sizes), layers, batches, ranks, setting=setting)).trace
     report, found = referee(trace), recognize(trace)
     best = pipeline_time_bound(trace.size, setting, found.stages).least
-    print(f"This is {found.with_papers}.")
+    print(f"This is {with_papers(found)}.")
     print(f"{report.timesteps:g} steps; no pipeline with these stages needs less than {best:g}.")
     print(f"{report.bubble:.1%} of the time is idle. In flight on each rank: {inflight(trace, chunk=1)}")
     return trace

@@ -84,7 +84,7 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
     if isinstance(error, ModuleNotFoundError):
         text += "; the file is run alone: put what it needs into it"
     if isinstance(error, BlockingIOError) or "can't start new thread" in text:
-        text += "; a run may start few processes and threads, and needs none; see --process-limit"
+        text += "; a run may start few processes and threads, and needs none; see --limit processes=9"
     return Failure("crash", where + (text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 3] + "..."), line)
 
 

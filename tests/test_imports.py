@@ -14,14 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 ORDER = """
-lib.errors lib.masked_arrays lib.gc_pause lib.replica_number lib.folding lib.cost_checks lib.costs lib.named_costs
-lib.setting
-lib.setting_notation lib.values lib.layer_rules lib.tier_rules lib.part_rules lib.folded_rules lib.rules
-lib.collective_rules lib.folded_collectives lib.trace lib.lifetimes lib.meetings lib.mailboxes lib.mesh lib.folded_mesh
-lib.deadlock_text lib.lanes lib.trace_walk lib.goal lib.judging lib.notation
+lib.errors lib.masked_arrays lib.game lib.values lib.rules lib.trace lib.communication lib.judging
 lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver
-lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.prepared lib.engine.metering
-lib.engine.transports
+lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.metering lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
 lib.engine.executors lib.engine.launcher lib.engine lib.engine.replay
 lib.layout.errors lib.layout.layouts lib.layout.redistribution.exchange lib.layout.redistribution.sum_exchange
@@ -31,10 +26,9 @@ lib.layout.planning lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_text drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
-puzzles.search_path puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.own
-puzzles.grading puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.gradescope puzzles.board
-puzzles.commands
-puzzles puzzles.__main__
+puzzles.search_path puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.custom
+puzzles.grading puzzles.custom.check puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.gradescope
+puzzles.leaderboard puzzles.commands puzzles.own puzzles puzzles.__main__
 puzzles.package.training_puzzles
 """.split()
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""

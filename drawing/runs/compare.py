@@ -11,11 +11,11 @@ from lib import Goal, Report
 
 from .axis import Scale
 from .captions import describe_run, error_text, name_of, summary
-from .lanes import draw_lanes
 from .legend import draw_legend
 from .memory import draw_memory, highest
 from .scene import RunLike, scene_of, trace_from
 from .timeline import draw_header
+from .timeline_rows import draw_lanes
 
 
 def draw_compare(

@@ -1,161 +1,36 @@
-"""The upper half of a timeline: a lane per rank, links for messages, ties for collectives."""
+"""Streams of a rank: computation, and beside it communication and copies where they overlap with it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from lib import LANES, Op, Trace, computing, group_of
 
-from chalk.types import Diagram
+COMPUTE = "compute"
+KINDS = tuple(dict.fromkeys(LANES.values()))
 
-from drawing.palette import CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, UNDER_WAY, WIRE
-from drawing.pen import Point, box, hatch, label, lines, look, panel, polygons, text_width, tip
-
-from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_row_label
-from .captions import describe, describe_gap, short_reason
-from .glyphs import Frame, draw_mark
-from .marks import Lane, Link, Mark, Tie
-from .rows import Row
-from .scene import Scene
-from .step_bands import draw_bands, draw_borders
-
-WAIT_SIZE = 9.5
+Key = tuple[str, tuple[int, ...] | None]
+"""A kind of stream, and the group that it belongs to where each group has its own."""
 
 
-def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
-    """All ranks on a common time axis, with the critical path if requested."""
-    height = scale.axis_height + scale.rows * scale.pitch
-    back = [
-        *draw_bands(scene, scale),
-        *draw_axis(scale, AXIS_HEIGHT),
-        *draw_grid(scale, AXIS_HEIGHT, height),
-        label(scale.width, AXIS_HEIGHT - 8, "busy", 10, SOFT, "end"),
-        *draw_ties(scene.rows.ties(scene.ties), scale),
+def streams_of(trace: Trace) -> tuple[tuple[str, ...], list[list[int]]]:
+    """The streams that occur, computation first ('compute', 'network', and 'network 2' where groups have their own);
+    and for each rank, the number of every operation's stream among them."""
+    rows = [[_key(op, trace) for op in ops] for ops in trace.ranks]
+    used = [{kind: _of_kind(kind, row) for kind in KINDS} for row in rows]
+    most = {kind: max(len(keys[kind]) for keys in used) for kind in KINDS}
+    names = (COMPUTE, *(f"{kind} {n + 1}" if n else kind for kind in KINDS for n in range(most[kind])))
+    numbers = [
+        {key: names.index(kind) + n for kind, keys in by_kind.items() for n, key in enumerate(keys)} for by_kind in used
     ]
-    if not any(lane.marks for lane in scene.lanes):
-        middle = (scale.axis_height + height) / 2
-        back.append(label((LEFT + scale.right) / 2, middle, "nothing has happened yet", 13, SOFT))
-    rows = [part for row in scene.rows.every for part in draw_row(row, scene, scale)]
-    links = draw_links(scene.rows.links(scene.links), scale)
-    path = draw_critical(scene, scale) if critical else []
-    return panel(scale.width, height, [*back, *rows, draw_borders(scene, scale), *links, *path])
+    return names, [[number[key] if key else 0 for key in row] for row, number in zip(rows, numbers, strict=True)]
 
 
-def top_of(rank: int, scale: Scale) -> float:
-    return scale.axis_height + scale.places[rank] * scale.pitch + (scale.pitch - scale.lane) / 2
+def _key(op: Op, trace: Trace) -> Key | None:
+    """The stream of an operation; None for computation."""
+    if computing(op, trace.costs):
+        return None
+    return LANES[op.name], group_of(op) if trace.costs.lanes == "group" and op.name != "pass_to" else None
 
 
-def draw_row(row: Row, scene: Scene, scale: Scale) -> Iterator[Diagram]:
-    """One row: its label, where its ranks wait, what they do, and how busy they are."""
-    lane = row.lane
-    y0, y1 = row_of(lane.rank, 0, scale)
-    yield from draw_row_label(scale, row, (y0 + y1) / 2)
-    yield from draw_streams(lane, scene.streams, scale)
-    yield from draw_gaps(row, scene, scale, y0, y1)
-    # What takes no time is drawn last, on top of its neighbors.
-    for mark in sorted(lane.marks, key=lambda mark: mark.end == mark.start):
-        shape, *text = draw_mark(mark, frame_of(mark, scene, scale), scene.colouring)
-        yield tip(shape, describe(mark, row.first))
-        yield from text
-    if scale.is_labelled(row):
-        busy = f"{100 * scene.report.ranks[lane.rank].busy:.0f}%"
-        size = min(11.0, max(8.0, scale.compute_pitch * 0.45))
-        yield label(scale.width, (y0 + y1) / 2, busy, size, SOFT, "end")
-
-
-def row_of(rank: int, stream: int, scale: Scale) -> tuple[float, float]:
-    """Top and bottom of the boxes of one stream of a rank."""
-    top, (y0, y1) = top_of(rank, scale), scale.row(stream)
-    return top + y0, top + y1
-
-
-def draw_streams(lane: Lane, streams: Sequence[str], scale: Scale) -> Iterator[Diagram]:
-    """Names of the streams beside computation, and their calls while they are under way but do not run: from when
-    they are made, and until they are awaited."""
-    for stream, name in enumerate(streams[1:], 1):
-        y0, y1 = row_of(lane.rank, stream, scale)
-        middle = (y0 + y1) / 2
-        if y1 - y0 >= 8:
-            yield label(LEFT - 8, middle, name, min(9.5, (y1 - y0) * 0.8), SOFT, "end")
-        waiting = [
-            [(scale.x(start), middle), (scale.x(end), middle)]
-            for mark in lane.on(stream)
-            for start, end in ((mark.called, mark.start), (mark.end, mark.awaited))
-            if start is not None and end is not None and end > start
-        ]
-        yield lines(waiting, look(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
-
-
-def frame_of(mark: Mark, scene: Scene, scale: Scale) -> Frame:
-    y0, y1 = row_of(mark.rank, mark.stream, scale)
-    above = scene.rows.is_above(mark.partner, mark.rank)
-    return Frame(scale.x(mark.start), y0, scale.x(mark.end), y1, -1 if above else 1, 0.5 if mark.stream else 1.0)
-
-
-def draw_gaps(row: Row, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
-    """Idle time, pale and hatched so that it is visible, with what the rank waited for."""
-    gaps = [gap for gap in row.lane.gaps if scale.x(gap.end) - scale.x(gap.start) >= 0.1]
-    strokes = [stroke for gap in gaps for stroke in hatch(scale.x(gap.start), y0, scale.x(gap.end), y1, gap=9.0)]
-    yield lines(strokes, look(None, IDLE_HATCH, 0.9))
-    for gap in gaps:
-        # On top of its hatching, so that the tooltip shows everywhere.
-        pane = box(scale.x(gap.start), y0, scale.x(gap.end), y1, look(IDLE, opacity=0.5))
-        yield tip(pane, describe_gap(gap, row.first, scene))
-        words = short_reason(gap, scene)
-        if scale.compute_pitch >= 25 and text_width(words, WAIT_SIZE) + 16 < scale.x(gap.end) - scale.x(gap.start):
-            middle = (scale.x(gap.start) + scale.x(gap.end)) / 2
-            yield label(middle, (y0 + y1) / 2, words, WAIT_SIZE, SOFT, halo=IDLE)
-
-
-def draw_ties(ties: tuple[Tie, ...], scale: Scale) -> list[Diagram]:
-    """Each collective: one vertical line through all its lanes."""
-    uprights = []
-    for tie in ties:
-        x = scale.x((tie.start + tie.end) / 2) + aside(tie)
-        first, last = (row_of(mark.rank, mark.stream, scale) for mark in (tie.members[0], tie.members[-1]))
-        uprights.append([(x, first[0]), (x, last[1])])
-    return [lines(uprights, look(None, WIRE, 2.0))]
-
-
-def aside(tie: Tie) -> float:
-    """Pixels that keep apart the uprights of groups that lie between each other, such as {0, 4} and {1, 5}."""
-    first, last = tie.members[0].rank, tie.members[-1].rank
-    return 0.0 if last - first == len(tie.members) - 1 else 3.0 * (first % 4) - 4.5
-
-
-def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
-    """Each message: from the tip of its send to the notch of its receive; dashed if it was never read."""
-    received = [link_line(link, scale) for link in links if link.received is not None]
-    lost = [link_line(link, scale) for link in links if link.received is None]
-    heads = [arrowhead(*line) for line in received]
-    return [
-        lines(received, look(None, INK, 1.2)),
-        lines(lost, look(None, INK, 1.2, dash=(3, 3))),
-        polygons(heads, look(INK)),
-    ]
-
-
-def link_line(link: Link, scale: Scale) -> tuple[Point, Point]:
-    """Both ends of a message; straight up or down if it was never read."""
-    x0 = scale.x(link.sent)
-    x1 = scale.x(link.received) if link.received is not None else x0
-    top, bottom = row_of(link.source, link.send.stream, scale)
-    far_top, far_bottom = row_of(link.target, 0, scale)
-    if scale.places[link.target] > scale.places[link.source]:
-        return (x0, bottom), (x1, far_top)
-    return (x0, top), (x1, far_bottom)
-
-
-def arrowhead(start: Point, end: Point) -> list[Point]:
-    """A small head at the end of a line, in its direction."""
-    (x0, y0), (x1, y1) = start, end
-    length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5 or 1.0
-    ux, uy = (x1 - x0) / length * 5, (y1 - y0) / length * 5
-    return [(x1, y1), (x1 - ux - uy / 2, y1 - uy + ux / 2), (x1 - ux + uy / 2, y1 - uy - ux / 2)]
-
-
-def draw_critical(scene: Scene, scale: Scale) -> list[Diagram]:
-    """The critical path: one line below the operations that the end of the run waited for, from lane to lane."""
-    points: list[Point] = []
-    for mark in scene.critical:
-        y = row_of(mark.rank, mark.stream, scale)[1] + 1
-        points += [(scale.x(mark.start), y), (scale.x(mark.end), y)]
-    return [lines([points], look(None, PAPER, 5.5)), lines([points], look(None, CRITICAL, 3.0))] if points else []
+def _of_kind(kind: str, row: list[Key | None]) -> list[Key]:
+    """The streams of a kind, each once; by text, since a group of a folded run begins with the name of an axis."""
+    return sorted({key for key in row if key is not None and key[0] == kind}, key=str)

@@ -48,9 +48,10 @@ class Spot(NamedTuple):
 
 
 def _record_name(record: Record, goal: Goal) -> str:
-    """The name of a record, from its file: 'laps' for '.../gpipe_laps.py'."""
-    stem = PurePosixPath(record.by).stem.removeprefix(f"{goal.slug}_")
-    return stem.replace("_", " ") or "record"
+    """The name of a record, from its file and variant: 'laps, three batches' for '.../gpipe_laps.py: three_batches'."""
+    file, variant = record.file_and_variant
+    stem = PurePosixPath(file).stem.removeprefix(f"{goal.slug}_")
+    return ", ".join(filter(None, [stem, variant])).replace("_", " ") or "record"
 
 
 def _name_and_kind(record: Record, goal: Goal) -> tuple[str, str]:

@@ -13,11 +13,11 @@ from lib import Trace
 
 from .axis import Scale
 from .captions import name_of
-from .lanes import draw_lanes
 from .legend import draw_legend
 from .marks import Lane, Link, Mark, Tie
 from .scene import Scene, awaited_before, idle_between, scene_of
 from .timeline import draw_header
+from .timeline_rows import draw_lanes
 
 Times = Sequence[Sequence[Sequence[float | None]]]
 """For each rank, the start and the end of each of its events, in seconds; of a call beside computation also when it was

@@ -29,9 +29,9 @@ from lib.recognition import recognize, recomputed
 
 from .colouring import Colouring, require_colour
 from .connections import links_between, ties_between
+from .lanes import COMPUTE, streams_of
 from .marks import Gap, Lane, Link, Mark, MemorySpan, Tie, in_time
 from .rows import Rows, rows_of
-from .streams import COMPUTE, streams_of
 
 MOST_OPERATIONS = 20_000
 """Of a longer run the picture does not say what schedule it is, which would take longer than to draw it."""

@@ -15,11 +15,11 @@ from lib import Goal
 
 from .axis import Scale
 from .captions import describe_run, error_text, name_of, summary
-from .lanes import draw_lanes
 from .legend import draw_legend
 from .memory import draw_memory
 from .scene import RunLike, Scene, scene_of, trace_from
 from .text import text_of
+from .timeline_rows import draw_lanes
 
 
 class Timeline(Picture):

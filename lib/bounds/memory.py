@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lib.setting import Setting, Size
+from lib.game.setting import Setting, Size
 
 from .prices import Prices
 from .timesteps import Bound

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import ceil
 
 from lib.errors import RuleError
-from lib.setting import Setting, Size
+from lib.game.setting import Setting, Size
 from lib.values.algebra import named
 
 from .prices import Prices

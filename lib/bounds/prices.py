@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil
 
-from lib.costs import COMPUTING
 from lib.errors import RuleError
-from lib.setting import Setting, Size
+from lib.game.costs import COMPUTING
+from lib.game.setting import Setting, Size
 
 NEVER = Fraction(10**12)
 """Ticks of an operation that does not exist in a game."""

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
-from lib.setting import Setting, Size
+from lib.game.setting import Setting, Size
 
 from .prices import Prices
 

@@ -13,7 +13,7 @@ from lib.errors import MismatchError, RuleError
 
 from . import collectives
 from .arguments import checked_group, checked_partner, require_sendable
-from .collectives import NEW, Array, Devices, Memory
+from .collectives import Array, Devices
 
 
 class CollectiveCall(NamedTuple):
@@ -114,19 +114,17 @@ def _checked_axis(name: str, shape: tuple[int, ...], axis: int, parts: int) -> i
     return axis
 
 
-def results_of(
-    call: CollectiveCall, arrays: Sequence[Array], memory: Memory = NEW, only: Devices = None
-) -> Sequence[Any]:
+def results_of(call: CollectiveCall, arrays: Sequence[Array], only: Devices = None) -> Sequence[Any]:
     """Every member's result, from the arrays of all members in the group's order; or `only` those at some positions."""
     match call.name:
         case "all_reduce":
-            return collectives.all_reduce(arrays, call.op, memory, only)
+            return collectives.all_reduce(arrays, call.op, only)
         case "all_gather":
-            return collectives.all_gather(arrays, call.axis, memory, only)
+            return collectives.all_gather(arrays, call.axis, only)
         case "reduce_scatter":
-            return collectives.reduce_scatter(arrays, call.op, call.axis, memory, only)
+            return collectives.reduce_scatter(arrays, call.op, call.axis, only)
         case "all_to_all":
-            return collectives.all_to_all(arrays, call.axis, memory, only)
+            return collectives.all_to_all(arrays, call.axis, only)
     return [None] * len(arrays if only is None else only)
 
 

@@ -10,8 +10,8 @@ for clusters of workstations", section 3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy import ascontiguousarray, concatenate, empty  # by name: a metered run counts what players make with np.empty
@@ -42,67 +42,26 @@ SPREAD_BYTES = 1 << 18
 """Bytes of an array that are copied to all devices before the next ones; they fit into a processor's cache."""
 
 
-class Memory(Protocol):
-    """Where results are made."""
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """A new array in C order, with any content."""
-        ...
-
-    def copy(self, array: Array) -> Array:
-        """A copy in C order."""
-        ...
-
-    def moved(self, move: Callable[[int], Any], items: Sequence[int], nbytes: int) -> list[Any]:
-        """The results of `move` for each item, at the same time if `nbytes`, those of an item or of all, are many."""
-        ...
-
-
-class NewMemory:
-    """numpy's own memory."""
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        return empty(shape, dtype)
-
-    def copy(self, array: Array) -> Array:
-        return array.copy()
-
-    def moved(self, move: Callable[[int], Any], items: Sequence[int], nbytes: int) -> list[Any]:
-        return [move(item) for item in items]
-
-
-NEW = NewMemory()
-
-
-def all_reduce(arrays: Sequence[Array], op: str = "sum", memory: Memory = NEW, only: Devices = None) -> list[Array]:
+def all_reduce(arrays: Sequence[Array], op: str = "sum", only: Devices = None) -> list[Array]:
     """Gives every device the reduction of all arrays, with the same shape. Sends 2(n-1)/n S bytes."""
-    total = reduced(arrays, op, memory)
-    return [total, *(memory.copy(total) for _ in _positions(arrays, only)[1:])]
+    total = reduced(arrays, op)
+    return [total, *(total.copy() for _ in _positions(arrays, only)[1:])]
 
 
 def _positions(arrays: Sequence[Array], only: Devices) -> Sequence[int]:
     return range(len(arrays)) if only is None else only
 
 
-def reduced(arrays: Sequence[Array], op: str, memory: Memory = NEW) -> Array:
+def reduced(arrays: Sequence[Array], op: str) -> Array:
     """The reduction of the arrays, in their order. Keeps the dtype, except that the average of whole numbers is
     float64."""
     first, dtype = arrays[0], reduced_dtype(op, arrays[0].dtype)
     if first.nbytes <= BLOCK_BYTES and len(arrays) > 1 and first.ndim and dtype is first.dtype and dtype.isnative:
-        return reduced_to_new(arrays, op)
-    total = memory.empty(first.shape, dtype)
+        total: Array = _UFUNCS[op](first, arrays[1], order="C")  # faster than into an array that is made before
+        _reduce_others(total, arrays, op)
+        return total
+    total = empty(first.shape, dtype)
     reduce_into(total, arrays, op)
-    return total
-
-
-def reduced_to_new(arrays: Sequence[Array], op: str) -> Array:
-    """The same for at least two small arrays, not 0-d and in native byte order, whose dtype is kept."""
-    function = _UFUNCS[op]
-    total: Array = function(arrays[0], arrays[1], order="C")
-    for array in arrays[2:]:
-        function(total, array, out=total)
-    if op == "avg":
-        np.divide(total, _scalar(len(arrays), total.dtype), out=total)
     return total
 
 
@@ -118,15 +77,19 @@ def reduce_into(total: Array, arrays: Sequence[Array], op: str) -> None:
 
 
 def _reduce(total: Array, arrays: Sequence[Array], op: str) -> None:
-    function = _UFUNCS[op]
     if len(arrays) == 1:
         total[...] = arrays[0]
     elif total.dtype == arrays[0].dtype:
-        function(arrays[0], arrays[1], out=total)
+        _UFUNCS[op](arrays[0], arrays[1], out=total)
     else:
-        function(arrays[0], arrays[1], out=total, dtype=total.dtype.type)  # an average of int8 cannot wrap
+        _UFUNCS[op](arrays[0], arrays[1], out=total, dtype=total.dtype.type)  # an average of int8 cannot wrap
+    _reduce_others(total, arrays, op)
+
+
+def _reduce_others(total: Array, arrays: Sequence[Array], op: str) -> None:
+    """Reduces the third array and all later ones into `total`, which is the reduction of the first two."""
     for array in arrays[2:]:
-        function(total, array, out=total)
+        _UFUNCS[op](total, array, out=total)
     if op == "avg":
         np.divide(total, _scalar(len(arrays), total.dtype), out=total)
 
@@ -141,18 +104,19 @@ def _scalar(n: int, dtype: np.dtype[Any]) -> Any:
     return dtype.type(n) if dtype.kind in "fc" else n
 
 
-def all_gather(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, only: Devices = None) -> list[Array]:
+def all_gather(arrays: Sequence[Array], axis: int = 0, only: Devices = None) -> list[Array]:
     """Gives every device all arrays joined along `axis`, n times as long there; scalars become a vector of n.
     Sends (n-1) S bytes."""
     devices = _positions(arrays, only)
     if arrays[0].nbytes <= BLOCK_BYTES:
-        whole = joined(arrays, axis, memory)
-        return [whole, *(memory.copy(whole) for _ in devices[1:])]
+        whole = joined(arrays, axis)
+        return [whole, *(whole.copy() for _ in devices[1:])]
     shape = list(arrays[0].shape)
     shape[axis] *= len(arrays)
-    wholes = [memory.empty(tuple(shape), arrays[0].dtype) for _ in devices]
+    wholes = [empty(tuple(shape), arrays[0].dtype) for _ in devices]
     places = [cut(whole, len(arrays), axis) for whole in wholes]
-    memory.moved(lambda i: _spread(arrays[i], [place[i] for place in places]), range(len(arrays)), arrays[0].nbytes)
+    for i, array in enumerate(arrays):
+        _spread(array, [place[i] for place in places])
     return wholes
 
 
@@ -165,7 +129,7 @@ def _spread(array: Array, places: Sequence[Array]) -> None:
             place[block] = array[block]
 
 
-def joined(arrays: Sequence[Array], axis: int, memory: Memory = NEW) -> Array:
+def joined(arrays: Sequence[Array], axis: int) -> Array:
     """The arrays one after another along `axis`; scalars as a vector. Keeps the byte order, which `concatenate` alone
     would not."""
     parts = [a[None] for a in arrays] if arrays[0].ndim == 0 else arrays
@@ -173,7 +137,7 @@ def joined(arrays: Sequence[Array], axis: int, memory: Memory = NEW) -> Array:
         return ascontiguousarray(concatenate(parts, axis))  # which keeps the memory order that all parts have
     shape = list(parts[0].shape)
     shape[axis] *= len(parts)
-    return concatenate(parts, axis, out=memory.empty(tuple(shape), parts[0].dtype))
+    return concatenate(parts, axis, out=empty(tuple(shape), parts[0].dtype))
 
 
 def cut(array: Array, n: int, axis: int) -> Array:
@@ -186,9 +150,7 @@ def cut(array: Array, n: int, axis: int) -> Array:
     return parts.transpose(axis, *range(axis), *range(axis + 1, parts.ndim)) if axis else parts
 
 
-def reduce_scatter(
-    arrays: Sequence[Array], op: str = "sum", axis: int = 0, memory: Memory = NEW, only: Devices = None
-) -> list[Array]:
+def reduce_scatter(arrays: Sequence[Array], op: str = "sum", axis: int = 0, only: Devices = None) -> list[Array]:
     """Reduces all arrays and gives the i-th device the i-th of n equal parts along `axis`.
     Sends (n-1)/n S bytes."""
     n = len(arrays)
@@ -197,20 +159,20 @@ def reduce_scatter(
         parts = cut(reduced(arrays, op), n, axis)
         return [parts[i].copy() for i in devices]
     pieces = [cut(array, n, axis) for array in arrays]
-    return [reduced([parts[i] for parts in pieces], op, memory) for i in devices]
+    return [reduced([parts[i] for parts in pieces], op) for i in devices]
 
 
-def all_to_all(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, only: Devices = None) -> list[Array]:
+def all_to_all(arrays: Sequence[Array], axis: int = 0, only: Devices = None) -> list[Array]:
     """Exchanges parts: each device cuts its array into n equal parts along `axis` and sends the i-th to the i-th
     device, which joins the parts it gets in device order: the same shape. Sends (n-1)/n S bytes."""
     n, shape, axis = len(arrays), arrays[0].shape, axis % arrays[0].ndim
     devices = _positions(arrays, only)
     if arrays[0].nbytes <= BLOCK_BYTES:  # one array of all parts and n copies take less time than n * n parts
-        by_sender = joined(arrays, axis, memory).reshape(*shape[:axis], n, n, shape[axis] // n, *shape[axis + 1 :])
+        by_sender = joined(arrays, axis).reshape(*shape[:axis], n, n, shape[axis] // n, *shape[axis + 1 :])
         to: Any = (slice(None),) * (axis + 1)
         return [ascontiguousarray(by_sender[*to, i].reshape(shape)) for i in devices]
     pieces = [cut(array, n, axis) for array in arrays]
-    return memory.moved(lambda i: joined([parts[i] for parts in pieces], axis, memory), devices, arrays[0].nbytes)
+    return [joined([parts[i] for parts in pieces], axis) for i in devices]
 
 
 def payload_bytes(array: Array) -> int:

@@ -1,15 +1,15 @@
-"""Checks of the records of calls that meet other ranks: group, label and tag are as a run writes them."""
+"""Checks that the group, label and tag of a recorded call are in canonical form."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lib import rules
-from lib.collective_rules import Group
+from lib.communication.mesh import Mesh
 from lib.errors import TraceError
-from lib.mesh import Mesh
-from lib.setting import Game
-from lib.trace import Op, group_of, shortest
+from lib.game.setting import Game
+from lib.rules import operations
+from lib.rules.collectives import Group
+from lib.trace.ops import Op, group_of, shortest
 from lib.values.base import Value
 
 
@@ -36,5 +36,5 @@ def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group
 
 def require_tag(game: Game, op: Op) -> None:
     """Refuses a message whose record has a tag that cannot be."""
-    if len(op.args) > 1 and (type(op.args[1]) is not int or not rules.tag(game, op.args[1])):
+    if len(op.args) > 1 and (type(op.args[1]) is not int or not operations.tag(game, op.args[1])):
         raise TraceError(f"a record leaves out arguments that have their default; this one is {op}")

@@ -6,13 +6,13 @@ from contextlib import suppress
 from typing import Any
 
 from lib.errors import PuzzleError
-from lib.gc_pause import no_collection
-from lib.trace import Op, Trace
+from lib.trace.gc_pause import no_collection
+from lib.trace.ops import Op, Trace
 from lib.values.base import Value
 from lib.values.kinds import OptState, Parked, Weight
 
 from .rank_state import RankState
-from .recompute import Retrace
+from .recompute import Recomputation
 
 
 def event_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
@@ -22,11 +22,11 @@ def event_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
     weights; an average of replicas, and what comes after the last update, to the step that has just ended.
     """
     with no_collection():
-        retrace = Retrace(trace)
+        recomputation = Recomputation(trace)
         with suppress(PuzzleError):  # the referee reports it
-            retrace.run()
+            recomputation.run()
         last = trace.setting.steps - 1
-        return tuple(tuple(min(last, _step(op, rank)) for op in rank.done) for rank in retrace.ranks)
+        return tuple(tuple(min(last, _step(op, rank)) for op in rank.done) for rank in recomputation.ranks)
 
 
 def _step(op: Op, rank: RankState) -> int:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from lib.collective_rules import ALL_TO_ALL, COLLECTIVES
-from lib.costs import COMPUTING
+from lib.game.costs import COMPUTING
+from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES
 from lib.values.base import Batched, Value
 from lib.values.kinds import Weight
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lib.trace import Op, Trace
+from lib.trace.ops import Op, Trace
 
 Piece = tuple[tuple[int, ...], int]
 """A chunk, which is a run of layers that follow each other, and a microbatch."""

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from lib.errors import PuzzleError
-from lib.gc_pause import no_collection
-from lib.trace import Trace
+from lib.trace.gc_pause import no_collection
+from lib.trace.ops import Trace
 from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
 from .rank_state import RankState
-from .recompute import Retrace
+from .recompute import Recomputation
 
 
 class Share(NamedTuple):
@@ -46,10 +46,10 @@ SHARE_OF: Mapping[type[Value], int] = {
 def memory_by_kind(trace: Trace) -> tuple[tuple[Sample, ...], ...]:
     """For each rank, a sample at each event and one at the end of the run; as far as the trace is legal."""
     with no_collection():
-        retrace = Retrace(trace)
+        recomputation = Recomputation(trace)
         with suppress(PuzzleError):  # the referee reports it; what came before it is measured all the same
-            retrace.run()
-        return tuple(_samples(rank, trace) for rank in retrace.ranks)
+            recomputation.run()
+        return tuple(_samples(rank, trace) for rank in recomputation.ranks)
 
 
 def _samples(rank: RankState, trace: Trace) -> tuple[Sample, ...]:

@@ -6,10 +6,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from lib.costs import Costs
-from lib.lanes import clocks
-from lib.lifetimes import Lifetimes, Span
-from lib.trace import Op
+from lib.communication.lanes import clocks
+from lib.game.costs import Costs
+from lib.trace.lifetimes import Lifetimes, Span
+from lib.trace.ops import Op
 
 
 class Profile(NamedTuple):

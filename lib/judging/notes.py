@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lib.collective_rules import COLLECTIVES
-from lib.setting import Game
-from lib.trace import Op
+from lib.game.setting import Game
+from lib.rules.collectives import COLLECTIVES
+from lib.trace.ops import Op
 from lib.values.algebra import named
 
 from .memory import Profile, lasting_peak
 from .peak import PeakContents
 from .peak_text import layers_text, noun, unstored_text
 from .rank_state import RankState
-from .recompute import Retrace
+from .recompute import Recomputation
 from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
 
 
@@ -28,24 +28,26 @@ class Note(NamedTuple):
 
 
 def notes_on(
-    retrace: Retrace, lasting: Sequence[int], profiles: Sequence[Profile], peak: PeakContents
+    recomputation: Recomputation, lasting: Sequence[int], profiles: Sequence[Profile], peak: PeakContents
 ) -> tuple[Note, ...]:
     """All remarks on a run; one on several ranks names them all. `lasting` has each rank's lasting peak."""
-    ranks = retrace.ranks
+    ranks = recomputation.ranks
     by_note: dict[Note, list[int]] = {}
     for state, elements, prof in zip(ranks, lasting, profiles):
-        for note in _on_rank(state, elements, prof, peak.memory, retrace.game):
+        for note in _on_rank(state, elements, prof, peak.memory, recomputation.game):
             by_note.setdefault(note, []).append(state.rank)
     notes = [note._replace(text=f"{named('rank', noted)} {note.text}") for note, noted in by_note.items()]
-    if lost := lost_states(ranks, profiles, retrace.game.steps):
+    if lost := lost_states(ranks, profiles, recomputation.game.steps):
         layers = named("layer", lost)
         text = f"the updated optimizer state of {layers} is not complete at the end, but the next step needs it"
         notes.append(Note(text, costs_a_star=True))
-    if retrace.made_up:
-        more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
-        notes.append(Note(f"this run uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
+    if recomputation.made_up:
+        more = f", and {len(recomputation.made_up) - 1} more like it" if len(recomputation.made_up) > 1 else ""
+        notes.append(
+            Note(f"this run uses {recomputation.made_up[0]}{more}: fine for exploring, refused in a puzzle", True)
+        )
     if outside := unstored_text(peak):
-        at = f"rank {peak.rank} at t={retrace.costs.text(peak.tick)}"
+        at = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
         notes.append(Note(f"the peak, on {at}, counts values that are in no dictionary then: {outside}"))
     return tuple(notes)
 

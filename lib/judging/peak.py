@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lib.costs import Costs
-from lib.lanes import clocks, computing
-from lib.setting import Setting
-from lib.trace import Op
+from lib.communication.lanes import clocks, computing
+from lib.game.costs import Costs
+from lib.game.setting import Setting
+from lib.trace.ops import Op
 from lib.values.base import Value
 from lib.values.kinds import OptState
 

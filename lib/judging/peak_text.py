@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lib.lanes import computing
+from lib.communication.lanes import computing
 from lib.values.algebra import named
 from lib.values.base import Batched, Sharded, Value
 from lib.values.kinds import Activation, OptState, Weight

@@ -1,4 +1,4 @@
-"""One rank of a trace as far as it has been executed again, and what is checked of every record."""
+"""The state of one rank during recomputation, and the checks that every record passes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from lib.collective_rules import Group
-from lib.costs import CLASSIC, Costs
+from lib.communication.lanes import Place, beside
+from lib.communication.walk import Cursor
 from lib.errors import PuzzleError, TraceError
-from lib.lanes import Call, Place, beside
-from lib.lifetimes import Liveness
-from lib.trace import NO_BATCHES, TIMED, Op, place_text
-from lib.trace_walk import Cursor
+from lib.game.costs import CLASSIC, Costs
+from lib.rules.collectives import Group
+from lib.trace.lifetimes import Liveness
+from lib.trace.ops import NO_BATCHES, TIMED, Op, place_text
 from lib.values.base import Value
 from lib.values.kinds import Activation, Parked, Weight
 
@@ -28,17 +28,16 @@ class RankState(Cursor):
     costs: Costs = CLASSIC
     strict: bool = False
     """Refuses to use values that no operation made."""
-    clock: int = 0
     values: dict[int, Value] = field(default_factory=dict)
     liveness: Liveness = field(init=False)
     """What is stored, and until when values are needed; it follows later, when that is asked for."""
     final: list[Weight] = field(default_factory=list)
     outputs: list[Activation] = field(default_factory=list)
-    given: set[int] = field(default_factory=set)
+    handmade: set[int] = field(default_factory=set)
     """Numbers of the values that were made by hand or by a model of another Dist."""
     read: dict[int, int] = field(default_factory=dict)
     """By index of a pass_to: the tick at which its message is received."""
-    held_up: dict[int, Place] = field(default_factory=dict)
+    waited_for: dict[int, Place] = field(default_factory=dict)
     """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
     causes: dict[int, Place | None] = field(default_factory=dict)
     """By index of an event: the event whose end its start waited for, where that is not the computation before it."""
@@ -46,13 +45,6 @@ class RankState(Cursor):
     """The event that set the clock, where that is not the computation before."""
     computed: int = -1
     """The index of the event that kept this rank busy last."""
-    calls: dict[int, Call] = field(default_factory=dict)
-    """The calls that were not awaited yet, by index."""
-    under_way: dict[int, Call] = field(default_factory=dict)
-    """By number of a value: the call that makes it, which was not awaited yet. Until it is settled, what the call
-    brings stands in for the value."""
-    arrival: Arrival | None = None
-    """The collective that this rank came to last."""
     messages: int = 0
     elements: int = 0
     """Elements sent, in messages and collectives (ring-optimal)."""
@@ -91,16 +83,11 @@ class RankState(Cursor):
         numbers = {number for (where, _), number in self.liveness.kept.items() if where == "parked"}
         return [value for value in map(self.values.__getitem__, sorted(numbers)) if isinstance(value, Parked)]
 
-    def came_from(self) -> Place | None:
+    def last_event(self) -> Place | None:
         """The event that set the clock."""
         if self.cause is not None or self.computed < 0:
             return self.cause
         return self.rank, self.computed
-
-    def awaits(self, call: int) -> bool:
-        """True if the next operation joins a call."""
-        op = self.ops[self.at] if self.at < len(self.ops) else None
-        return op is not None and op.name == "await" and op.args == (call,)
 
     def place(self, call: str) -> str:
         """The place of a refusal on this rank, now."""
@@ -144,7 +131,7 @@ def confirm(
         rank.clock = end
 
 
-class Arrival(NamedTuple):
+class BlockingCall(NamedTuple):
     """A rank's call of a collective, with the clock and the value that were recomputed."""
 
     rank: int
@@ -156,6 +143,6 @@ class Arrival(NamedTuple):
     batches: frozenset[int]
 
 
-def arrived(*fields: object) -> Arrival:
+def blocking_call(*fields: object) -> BlockingCall:
     """What the constructor does, in half of its time."""
-    return tuple.__new__(Arrival, fields)
+    return tuple.__new__(BlockingCall, fields)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
-from lib.costs import Costs
+from lib.communication.lanes import Place, beside, clocks, computing
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.gc_pause import no_collection
-from lib.goal import Goal
-from lib.lanes import Place, beside, clocks, computing
-from lib.trace import TIMED, Op, Trace
+from lib.game.costs import Costs
+from lib.game.goal import Goal
+from lib.trace.gc_pause import no_collection
+from lib.trace.ops import TIMED, Op, Trace
 from lib.values.kinds import Parked
 
 from .family import family_of
@@ -20,7 +20,7 @@ from .memory import Profile, profile
 from .notes import Note, lasting_of, notes_on
 from .peak import PeakContents, peak_contents
 from .rank_state import RankState
-from .recompute import Retrace
+from .recompute import Recomputation
 
 BYTES_PER_ELEMENT = 4
 
@@ -133,9 +133,9 @@ def referee(trace: Trace, goal: Goal | None = None) -> Report:
 
 
 def _judge(trace: Trace, goal: Goal | None) -> Report:
-    retrace = Retrace(trace, strict=goal is not None)
-    error = _first_error(retrace, goal)
-    ranks, costs = retrace.ranks, trace.costs
+    recomputation = Recomputation(trace, strict=goal is not None)
+    error = _first_error(recomputation, goal)
+    ranks, costs = recomputation.ranks, trace.costs
     sizes = [[value.memory(costs) for value in state.values.values()] for state in ranks]  # by number: in that order
     profiles = [profile(state.liveness.lifetimes(), size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
@@ -158,8 +158,8 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         ),
         copies=_copies(ranks, trace.size.layers, trace.setting.replicas),
         critical_path=_critical_path(ranks, makespan, costs),
-        notes=notes_on(retrace, lasting, profiles, contents) if any(state.at for state in ranks) else (),
-        waits=tuple(state.held_up for state in ranks),
+        notes=notes_on(recomputation, lasting, profiles, contents) if any(state.at for state in ranks) else (),
+        waits=tuple(state.waited_for for state in ranks),
         span=costs.steps(max((end - first for first, _, end in spans), default=0)),
         peaks=peaks,
         contents=contents,
@@ -185,12 +185,12 @@ def _working(events: Sequence[Op], costs: Costs) -> int:
     return ticks
 
 
-def _first_error(retrace: Retrace, goal: Goal | None) -> PuzzleError | None:
+def _first_error(recomputation: Recomputation, goal: Goal | None) -> PuzzleError | None:
     """Executes the trace again, if it is of the goal's size and costs; the first thing against the rules."""
     try:
         if goal is not None:
-            _require_setting(retrace.trace, goal)
-        retrace.run()
+            _require_setting(recomputation.trace, goal)
+        recomputation.run()
     except PuzzleError as why:
         return why
     return None

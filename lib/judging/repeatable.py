@@ -8,9 +8,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TypeVar
 
-from lib.folding import Own
 from lib.values.base import Sharded, Value, with_fields
 from lib.values.kinds import OptState, Parked, Weight
+from lib.values.replica_shards import Own
 
 from .memory import Profile
 from .rank_state import RankState

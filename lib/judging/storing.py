@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lib.errors import RuleError, TraceError
-from lib.trace import NO_BATCHES, Op
+from lib.trace.ops import NO_BATCHES, Op
 from lib.values.kinds import HOLDS
 
 from .rank_state import RankState
@@ -38,19 +38,19 @@ def _explain(rank: RankState, op: Op) -> None:
         raise TraceError(f"it stores value {number}, which this rank has not made")
     if HOLDS.get(where) is not type(value):
         raise RuleError(f"{where} does not hold {value.kind}")
-    refuse_under_way(rank, op.used)
-    refuse_given(rank, op)
+    refuse_pending(rank, op.used)
+    refuse_handmade(rank, op)
 
 
-def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:
+def refuse_pending(rank: RankState, numbers: Iterable[int]) -> None:
     """Refuses to use what a call makes before that call has been awaited."""
-    if under_way := rank.under_way.keys() & {*numbers}:
-        raise RuleError(f"the {rank.values[min(under_way)]} is still under way; await it first")
+    if pending := rank.pending.keys() & {*numbers}:
+        raise RuleError(f"the {rank.values[min(pending)]} is still under way; await it first")
 
 
-def refuse_given(rank: RankState, op: Op) -> None:
+def refuse_handmade(rank: RankState, op: Op) -> None:
     """Refuses to use what no operation made."""
-    for number in rank.given.intersection(op.used):
+    for number in rank.handmade.intersection(op.used):
         raise RuleError(
             f"the {rank.values[number]} was made by hand or by a model of another Dist; "
             "in a puzzle, get it from this model's own operations"

@@ -201,9 +201,9 @@ def _measured(axis: str, piece: PieceSchedule, size: tuple[int, int, int], setti
 
         await piece(model, done)
 
-    retrace = executed(played(schedule, size, setting).trace, whole=False)
+    recomputation = executed(played(schedule, size, setting).trace, whole=False)
     sent = [0, 0, 0]
-    for one in sent_by(retrace, retrace.ranks[0]):
+    for one in sent_by(recomputation, recomputation.ranks[0]):
         sent[bisect_right(ends[:2], one.start)] += width * one.elements
     forward, back_input, back_weight = ends
     seconds = (forward / TICKS, (back_input - forward) / TICKS, (back_weight - back_input) / TICKS)

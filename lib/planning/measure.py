@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from lib import Trace
-from lib.gc_pause import no_collection
 from lib.judging.rank_state import RankState
-from lib.judging.recompute import Retrace
+from lib.judging.recompute import Recomputation
+from lib.trace.gc_pause import no_collection
 from lib.values.base import Sharded, Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
@@ -52,18 +52,18 @@ def measured(trace: Trace, job: Job, prices: Prices, program: Program) -> Measur
         PuzzleError: the run is against the rules, or not complete.
     """
     with no_collection():
-        retrace = executed(trace)
-        memories = [_memory(rank, job, prices, program) for rank in retrace.ranks]
+        recomputation = executed(trace)
+        memories = [_memory(rank, job, prices, program) for rank in recomputation.ranks]
         fullest = max(range(len(memories)), key=lambda rank: sum(memories[rank].values()))
-        totals = [_sent(retrace, rank, job, prices) for rank in retrace.ranks]
+        totals = [_sent(recomputation, rank, job, prices) for rank in recomputation.ranks]
         working = ("forward", "backward", "backward_input", "backward_weight", "loss", "update")
-        busy = tuple(sum(op.end - op.start for op in rank.done if op.name in working) for rank in retrace.ranks)
-        end = max(op.end for rank in retrace.ranks for op in rank.done)
+        busy = tuple(sum(op.end - op.start for op in rank.done if op.name in working) for rank in recomputation.ranks)
+        end = max(op.end for rank in recomputation.ranks for op in rank.done)
     most = max(totals, key=lambda sent: sum(sent.values()))
     return Measured(end, busy, memories[fullest], fullest, most)
 
 
-def _sent(retrace: Retrace, rank: RankState, job: Job, prices: Prices) -> dict[str, int]:
+def _sent(recomputation: Recomputation, rank: RankState, job: Job, prices: Prices) -> dict[str, int]:
     """Bytes that a rank sends in the step, by what they are."""
     totals: dict[str, Fraction] = dict.fromkeys(SENT, Fraction())
     widths: dict[str, tuple[str, Fraction | int]] = {
@@ -72,7 +72,7 @@ def _sent(retrace: Retrace, rank: RankState, job: Job, prices: Prices) -> dict[s
         **dict.fromkeys(("allreduce", "scatterreduce"), ("gradients", job.gradient)),
         **dict.fromkeys(("offload", "fetch"), ("host", job.state * prices.shard)),
     }
-    for one in sent_by(retrace, rank):
+    for one in sent_by(recomputation, rank):
         kind, width = widths[one.operation]
         totals[kind] += one.elements * width
     return {kind: round(total) for kind, total in totals.items()}

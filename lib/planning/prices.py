@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 
 from lib import Costs, Setting
-from lib.costs import Tier
+from lib.game.costs import Tier
 
 from .gpus import LATENCY, REACHED
 from .job import Job

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from lib import Trace
-from lib.collective_rules import COLLECTIVES
-from lib.costs import elements_sent
+from lib.communication.meetings import reach
 from lib.errors import IncompleteError
+from lib.game.costs import elements_sent
 from lib.judging.rank_state import RankState
-from lib.judging.recompute import Retrace
-from lib.meetings import reach
-from lib.trace import group_of
+from lib.judging.recompute import Recomputation
+from lib.rules.collectives import COLLECTIVES
+from lib.trace.ops import group_of
 
 
 class Sent(NamedTuple):
@@ -27,27 +27,27 @@ class Sent(NamedTuple):
 COPIES = ("offload", "fetch")
 
 
-def executed(trace: Trace, whole: bool = True) -> Retrace:
+def executed(trace: Trace, whole: bool = True) -> Recomputation:
     """A trace, executed again. It must end with everything that its task asks for, unless it is not `whole`.
 
     Raises:
         PuzzleError: something in it is against the rules.
     """
-    retrace = Retrace(trace)
+    recomputation = Recomputation(trace)
     if whole:
-        retrace.run()
+        recomputation.run()
     else:
         with suppress(IncompleteError):
-            retrace.run()
-    return retrace
+            recomputation.run()
+    return recomputation
 
 
-def sent_by(retrace: Retrace, rank: RankState) -> Iterator[Sent]:
+def sent_by(recomputation: Recomputation, rank: RankState) -> Iterator[Sent]:
     """What a rank sends to other ranks, or copies to and from another memory, in the order of its program."""
-    costs = retrace.costs
+    costs = recomputation.costs
     for op in rank.done:
         if op.name in COLLECTIVES:
-            members = len(reach(retrace.game, group_of(op)))
+            members = len(reach(recomputation.game, group_of(op)))
             elements = sum(rank.values[number].memory(costs) for number in op.used)
             yield Sent(op.name, op.start, elements_sent(op.name, elements, members))
         elif op.name == "pass_to":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lib.collective_rules import COLLECTIVES, REDUCING
-from lib.costs import COMPUTING
-from lib.trace import Op
+from lib.game.costs import COMPUTING
+from lib.rules.collectives import COLLECTIVES, REDUCING
+from lib.trace.ops import Op
 from lib.values.kinds import OptState, Parked, Weight, WeightGrad
 
 from .holdings import gathers

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from lib.collective_rules import COLLECTIVES
+from lib.rules.collectives import COLLECTIVES
 from lib.values.base import Sharded
 from lib.values.kinds import OptState, Weight, WeightGrad
 
-from . import papers
+from . import names
 from .work import RankWork
 
 OTHERWISE = "data parallelism of another kind"
@@ -47,16 +47,16 @@ def name_of(holding: Holding) -> str:
         return OTHERWISE
     scattered = "scatterreduce" in holding.summed
     if holding.whole and not holding.gathered and not holding.state_cut:
-        return papers.DATA if holding.summed == {"allreduce"} else OTHERWISE
+        return names.DATA if holding.summed == {"allreduce"} else OTHERWISE
     if not holding.state_cut:
         return OTHERWISE
     if holding.whole:
         if holding.scatters > 1:
-            return papers.ZERO_2
-        return papers.ZERO_1_OR_2 if holding.at_once else papers.ZERO_1
+            return names.ZERO_2
+        return names.ZERO_1_OR_2 if holding.at_once else names.ZERO_1
     if holding.summed == {"scatterreduce", "allreduce"}:
-        return papers.HYBRID
-    return papers.ZERO_3 if scattered else papers.WEIGHT_SHARDED
+        return names.HYBRID
+    return names.ZERO_3 if scattered else names.WEIGHT_SHARDED
 
 
 class _Reader:
@@ -162,13 +162,13 @@ def data_parallel(ranks: Sequence[RankWork]) -> tuple[str, str]:
 
 HELD: Mapping[str, str] = {
     OTHERWISE: "exchanged in another way",
-    papers.DATA: "kept whole",
-    papers.ZERO_1: "kept whole, and only its state in shards",
-    papers.ZERO_1_OR_2: "kept whole, and only its state in shards",
-    papers.ZERO_2: "kept whole, and only its state and gradient in shards",
-    papers.WEIGHT_SHARDED: "kept in shards, but its gradient is summed whole",
-    papers.ZERO_3: "kept in shards, and each rank gets its shard of the gradient",
-    papers.HYBRID: "kept in shards in each of several groups of ranks",
+    names.DATA: "kept whole",
+    names.ZERO_1: "kept whole, and only its state in shards",
+    names.ZERO_1_OR_2: "kept whole, and only its state in shards",
+    names.ZERO_2: "kept whole, and only its state and gradient in shards",
+    names.WEIGHT_SHARDED: "kept in shards, but its gradient is summed whole",
+    names.ZERO_3: "kept in shards, and each rank gets its shard of the gradient",
+    names.HYBRID: "kept in shards in each of several groups of ranks",
 }
 """How one layer is held that belongs to another kind of data parallelism than the others."""
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from lib.errors import PuzzleError, RuleError
 
-from . import papers
+from . import names
 from .rows import Cell, Pipeline, Row
 
 Rows = Sequence[Sequence[Cell]]
 """For each place of a pipeline the cells of its rank."""
 
-IN_BLOCKS = (papers.GPIPE, papers.BREADTH_FIRST)
+IN_BLOCKS = (names.GPIPE, names.BREADTH_FIRST)
 """Orders in which microbatches may be taken in any order within a block, such as all forwards of a stage."""
 
 MOST_CELLS = 4000
@@ -27,13 +27,13 @@ LEAST_ALIKE = 0.8
 
 ORDERS: Mapping[str, Mapping[str, str]] = {
     "contiguous": {
-        papers.GPIPE: "gpipe",
-        papers.ONE_F_ONE_B: "one_f_one_b",
-        papers.ZB_H1: "zb_h1",
-        papers.ZB_H2: "zb_h2",
+        names.GPIPE: "gpipe",
+        names.ONE_F_ONE_B: "one_f_one_b",
+        names.ZB_H1: "zb_h1",
+        names.ZB_H2: "zb_h2",
     },
-    "looped": {papers.BREADTH_FIRST: "breadth_first", papers.INTERLEAVED: "interleaved"},
-    "V": {papers.ZB_V: "zb_v", papers.DUALPIPE_V: "dualpipev"},
+    "looped": {names.BREADTH_FIRST: "breadth_first", names.INTERLEAVED: "interleaved"},
+    "V": {names.ZB_V: "zb_v", names.DUALPIPE_V: "dualpipev"},
 }
 """By kind of placement: the orders of `lib.schedules`. Of two that are the same at a size, the first gives the name."""
 

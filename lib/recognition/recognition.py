@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from lib.collective_rules import ALL_TO_ALL
 from lib.errors import PuzzleError
-from lib.gc_pause import no_collection
+from lib.game.setting import Setting
 from lib.judging import family as families
-from lib.judging.recompute import Retrace
-from lib.setting import Setting
-from lib.trace import Trace
+from lib.judging.recompute import Recomputation
+from lib.rules.collectives import ALL_TO_ALL
+from lib.trace.gc_pause import no_collection
+from lib.trace.ops import Trace
 from lib.values.base import Batched
 
-from . import papers
+from . import names as known
 from .extras import extras_of
 from .holdings import data_parallel
 from .orders import match
@@ -27,14 +27,13 @@ from .work import Grid, RankWork, grid_of
 @dataclass(frozen=True)
 class Recognition:
     """What a correct schedule is. `names` has one for each axis along which ranks share the work: '1F1B',
-    'tensor parallelism'. With a `difference` it is only like that. `extras` follow the names, `papers` are where they
-    were published, and `family` is what the referee compares it with. `stages` are those of a pipeline: the layers of
-    each, and how many ranks share them."""
+    'tensor parallelism'. With a `difference` it is only like that. `extras` follow the names,
+    and `family` is what the referee compares it with. `stages` are those of a pipeline: the layers of each, and how
+    many ranks share them."""
 
     names: tuple[str, ...]
     difference: str
     extras: tuple[str, ...]
-    papers: tuple[str, ...]
     family: str
     stages: tuple[tuple[frozenset[int], int], ...] = ()
 
@@ -51,11 +50,6 @@ class Recognition:
         but = f", but {self.difference}" if self.difference else ""
         return f"{'like ' if but else ''}{self.name}{extras}{but}"
 
-    @property
-    def with_papers(self) -> str:
-        """The same, with where it was published."""
-        return f"{self.text} ({'; '.join(self.papers)})" if self.papers else self.text
-
 
 def recognize(trace: Trace) -> Recognition | None:
     """What schedule a trace is of; None if it is not correct, or nobody computes anything.
@@ -63,13 +57,13 @@ def recognize(trace: Trace) -> Recognition | None:
     Only the operations count, in their order on each rank: no names, and no times.
     """
     with no_collection():
-        retrace = Retrace(trace)
+        recomputation = Recomputation(trace)
         try:
-            retrace.run()
+            recomputation.run()
         except PuzzleError:
             return None
-        ranks = [work for work in map(RankWork, retrace.ranks) if work.parts]
-        family = families.family_of(retrace.ranks)
+        ranks = [work for work in map(RankWork, recomputation.ranks) if work.parts]
+        family = families.family_of(recomputation.ranks)
         return _recognized(ranks, family, trace.setting) if ranks else None
 
 
@@ -80,15 +74,14 @@ def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Rec
     stages = tuple(grid.shares(setting.replicas)) if grid is not None and len(grid.stages) > 1 else ()
     names = tuple(axis.name for axis in axes)
     extras = tuple(extras_of(ranks, not GATHERING.isdisjoint(names)))
-    sources = dict.fromkeys(papers.PAPERS[name] for name in names if name in papers.PAPERS)
     difference = "; ".join(axis.difference for axis in axes if axis.difference)
-    return Recognition(names, difference, extras, tuple(sources), family, stages)
+    return Recognition(names, difference, extras, family, stages)
 
 
 ALONE = (families.ONE_RANK, families.LOCAL_SGD, families.MIXED, families.REPEATED, families.OWNERS_SEND)
 """Families in which ranks do not share the work along axes."""
 
-GATHERING = frozenset((papers.ZERO_3, papers.WEIGHT_SHARDED, papers.HYBRID))
+GATHERING = frozenset((known.ZERO_3, known.WEIGHT_SHARDED, known.HYBRID))
 """Where weights are gathered for each use."""
 
 
@@ -105,7 +98,7 @@ def _of_family(ranks: Sequence[RankWork], family: str, task: str) -> str:
         case families.ONE_RANK:
             return _one_rank(ranks[0], task)
         case families.LOCAL_SGD:
-            return papers.LOCAL_SGD
+            return known.LOCAL_SGD
     return family
 
 
@@ -153,14 +146,14 @@ def _tensor(grid: Grid) -> str:
     """How the ranks of a stage share its microbatches: by tokens for experts, or by parts of the weights."""
     names = {op.name for work in grid.ranks for op in work.ops}
     if not names.isdisjoint(ALL_TO_ALL):
-        return papers.EXPERT
+        return known.EXPERT
     shared = any(
         isinstance(work.state.values[number], Batched)
         for work in grid.ranks
         for op in work.named("scatterreduce")
         for number in op.used
     )
-    return papers.SEQUENCE if shared else papers.TENSOR
+    return known.SEQUENCE if shared else known.TENSOR
 
 
 def _one_rank(work: RankWork, task: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lib.trace import Op
+from lib.trace.ops import Op
 
 BACKWARD = frozenset(("backward", "backward_input", "backward_weight"))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lib.costs import COMPUTING
+from lib.game.costs import COMPUTING
 from lib.judging.rank_state import RankState
-from lib.trace import Op
+from lib.trace.ops import Op
 from lib.values.kinds import Weight
 
 from .repeated import recomputed

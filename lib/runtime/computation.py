@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from lib import layer_rules, rules
-from lib.folded_rules import require_own_batches
-from lib.setting import Game
+from lib.game.setting import Game
+from lib.rules import layers, operations
+from lib.rules.folded_numbers import require_own_batches
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
 from .rank import RankOperations
@@ -24,7 +24,7 @@ class Computation(RankOperations):
 
         With a `tier`, such as "host", they are parked there.
         """
-        return self._source("load_weights", rules.load_weights, layer, shard, total, tier)
+        return self._source("load_weights", operations.load_weights, layer, shard, total, tier)
 
     def get_activation(self, batches: Any, step: int = 0) -> Activation:
         """The model's input for some microbatches, such as [0] or range(4). Takes no time.
@@ -45,12 +45,12 @@ class Computation(RankOperations):
         Of a block, shards of the weight yield parts of a sum, in as much less time. Each of the experts takes its
         own tokens.
         """
-        made: tuple[Activation] = self._compute("forward", layer_rules.forward, layer, inp, weight)
+        made: tuple[Activation] = self._compute("forward", layers.forward, layer, inp, weight)
         return made[0]
 
     def loss(self, inp: Activation) -> ActivationGrad:
         """The gradient of the loss at the last layer's output, labelled LAYERS - 1. Takes no time."""
-        made: tuple[ActivationGrad] = self._compute("loss", layer_rules.loss, None, inp)
+        made: tuple[ActivationGrad] = self._compute("loss", layers.loss, None, inp)
         return made[0]
 
     def backward(
@@ -61,7 +61,7 @@ class Computation(RankOperations):
         Of a block, shards take as much less time, and the gradient for backward(layer - 1) is a part of a sum.
         """
         made: tuple[WeightGrad, ActivationGrad]
-        made = self._compute("backward", layer_rules.backward, layer, inp, grad, weight)
+        made = self._compute("backward", layers.backward, layer, inp, grad, weight)
         return made
 
     def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
@@ -70,7 +70,7 @@ class Computation(RankOperations):
         Only where the costs price it.
         """
         made: tuple[ActivationGrad]
-        made = self._compute("backward_input", layer_rules.backward_input, layer, inp, grad, weight)
+        made = self._compute("backward_input", layers.backward_input, layer, inp, grad, weight)
         return made[0]
 
     def backward_weight(
@@ -81,7 +81,7 @@ class Computation(RankOperations):
         Of a block it needs the weight too.
         """
         used = (inp, grad) if weight is None else (inp, grad, weight)
-        made: tuple[WeightGrad] = self._compute("backward_weight", layer_rules.backward_weight, layer, *used)
+        made: tuple[WeightGrad] = self._compute("backward_weight", layers.backward_weight, layer, *used)
         return made[0]
 
     def update(
@@ -92,14 +92,14 @@ class Computation(RankOperations):
         `shard` is accepted for schedules of the original game, and ignored: the values have their own shards.
         """
         made: tuple[Weight, OptState]
-        made = self._compute("update", rules.update, layer, weight_grad, weight, opt_state)
+        made = self._compute("update", operations.update, layer, weight_grad, weight, opt_state)
         return made
 
 
 def _activation(game: Game, batches: object, step: object) -> Activation:
     """The rule for batches that a player names."""
-    return rules.get_activation(game, require_own_batches(game, batches), step)
+    return operations.get_activation(game, require_own_batches(game, batches), step)
 
 
 def _gradient(game: Game, layer: int, batches: object, step: object) -> WeightGrad:
-    return rules.fake_grad(game, layer, require_own_batches(game, batches), step)
+    return operations.fake_grad(game, layer, require_own_batches(game, batches), step)

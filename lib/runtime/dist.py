@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lib.communication.mesh import axes_of
 from lib.errors import RuleError
-from lib.mesh import axes_of
-from lib.setting import CLASSIC_SETTING, Setting, Size
+from lib.game.setting import CLASSIC_SETTING, Setting, Size
 from lib.values import algebra
 
 from .live_run import LiveRun

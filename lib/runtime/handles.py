@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NoReturn, Protocol
 
+from lib.communication.lanes import Call, Made
 from lib.errors import RuleError
-from lib.lanes import Call, Made
 
 from .recorder import player_line
 
@@ -21,7 +21,7 @@ class Handle:
     """A call that has been made and may not have ended: `await` it once, on the rank that made it, for its result.
 
     As `work = dist.all_gather(..., async_op=True)`, with `await handle` for `work.wait()`. In place of a value it may
-    be given to another call, which then runs after it (`lib.lanes` says why).
+    be given to another call, which then runs after it (`lib.communication.lanes` says why).
     """
 
     __slots__ = ("awaited_on", "call", "listed", "owner")

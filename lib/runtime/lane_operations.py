@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from lib.collective_rules import Group, contribute
+from lib.communication.lanes import Call, Made, layer_of
 from lib.errors import PuzzleError, RuleError
-from lib.lanes import Call, Made, layer_of
-from lib.setting import Game
-from lib.trace import FORMS, NO_BATCHES, shortest
+from lib.game.setting import Game
+from lib.rules.collectives import Group, contribute
+from lib.trace.ops import FORMS, NO_BATCHES, shortest
 from lib.values import algebra
 from lib.values.base import Value, object_text
 

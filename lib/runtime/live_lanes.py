@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from lib import rules
-from lib.collective_rules import COLLECTIVES
+from lib.communication.lanes import Call, Lanes
+from lib.communication.mailboxes import Mailboxes
 from lib.errors import PuzzleError
-from lib.lanes import Call, Lanes
-from lib.mailboxes import Mailboxes
-from lib.meetings import results
-from lib.setting import Game
-from lib.values.base import Value, unrecorded
+from lib.game.setting import Game
+from lib.values.base import unrecorded
 
 from .recorder import RankRecorder
 from .waits import Message
@@ -34,7 +31,7 @@ class LiveLanes(Lanes):
     """The calls under way of all ranks of a run."""
 
     def __init__(self, host: Host) -> None:
-        super().__init__(host.game)
+        super().__init__(host.game, host.game.classes)
         self._host = host
         self._payloads: dict[Call, Any] = {}
 
@@ -43,13 +40,8 @@ class LiveLanes(Lanes):
         self._payloads[call] = payload
         self.issue(call)
 
-    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
-        first = calls[0]
-        if first.name in COLLECTIVES:
-            return results(calls, self.game)
-        if first.name == "pass_to":
-            return None if self._host.mailboxes.full(first.rank, *first.op.args) else [()]
-        return [rules.LOCAL_RULES[first.name](self.game, first.op, first.values)]
+    def full(self, call: Call) -> bool:
+        return self._host.mailboxes.full(call.rank, *call.op.args)
 
     def settle(self, call: Call) -> None:
         call.made = tuple([unrecorded(value) for value in call.made])

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lib.deadlock_text import deadlock_text
+from lib.communication.deadlock_text import deadlock_text
+from lib.communication.folded_mesh import mesh_of
+from lib.communication.lanes import Call
+from lib.communication.mailboxes import Mailboxes
+from lib.communication.meetings import Meetings, agree, settle, ticks
 from lib.errors import DeadlockError, MismatchError, PuzzleError
-from lib.folded_mesh import mesh_of
-from lib.lanes import Call
-from lib.mailboxes import Mailboxes
-from lib.meetings import Meetings, agree, settle, ticks
-from lib.setting import CLASSIC_SETTING, Game, Setting, Size
-from lib.trace import Trace
+from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
+from lib.trace.ops import Trace
 
 from .any_source import Offers
 from .deadlock_detection import StandstillDetector

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from lib import rules
+from lib.communication.meetings import message_ticks
 from lib.errors import PuzzleError, RuleError
-from lib.meetings import message_ticks
-from lib.trace import Event, Trace, address, as_event, message_text
+from lib.rules import operations
+from lib.trace.ops import Event, Trace, address, as_event, message_text
 from lib.values import algebra
 from lib.values.base import Value, copy_of, join_shards, object_text
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
@@ -133,7 +133,7 @@ class Model(TierOperations):
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Declares `weight` to be the result for its layer, or a part of the result. Takes no time."""
-        self._compute("set_final_weight", rules.set_final_weight, layer, weight)
+        self._compute("set_final_weight", operations.set_final_weight, layer, weight)
         before = self._final.get(index(layer))
         if before is not None and before.total == weight.total and not before.shards & weight.shards:
             weight = join_shards((before, weight))
@@ -141,7 +141,7 @@ class Model(TierOperations):
 
     def set_output(self, output: Activation) -> None:
         """Declares the last layer's activation to be a result of inference. Takes no time."""
-        self._compute("set_output", rules.set_output, None, output)
+        self._compute("set_output", operations.set_output, None, output)
 
     # --- What ranks do together ---
 
@@ -190,7 +190,7 @@ class Model(TierOperations):
         copies: list[Value] = []
 
         def take(value: Value) -> Value:
-            rules.message((value,))
+            operations.message((value,))
             numbers.append(recorder.claim(value))
             copies.append(copy_of(value))
             return copies[-1]
@@ -200,8 +200,8 @@ class Model(TierOperations):
             if isinstance(rank, Value):
                 raise RuleError("the rank comes first: pass_to(rank, value)")
             self._costs.require_priced("pass_to")
-            to = rules.partner(self._game, self._rank, self.run.mesh.partner(rank))
-            tag = rules.tag(self._game, tag)
+            to = operations.partner(self._game, self._rank, self.run.mesh.partner(rank))
+            tag = operations.tag(self._game, tag)
             if hasattr(v, "__await__"):
                 raise RuleError(f"cannot send {object_text(v)}")
             payload = map_values(take, v)
@@ -230,7 +230,7 @@ class Model(TierOperations):
             self._costs.require_priced("receive")
             if source is not None:
                 source = algebra.number(self.run.mesh.partner(source), self.RANKS, "rank")
-            tag = rules.tag(self._game, tag)
+            tag = operations.tag(self._game, tag)
             if source is None and tag:
                 raise RuleError(f"a message with a tag needs its source; write receive(0, tag={tag})")
         except PuzzleError as why:

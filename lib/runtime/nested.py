@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lib.setting import CLASSIC_SETTING, Setting
+from lib.game.setting import CLASSIC_SETTING, Setting
 
 from .runner import Outcome, Schedule, run_on
 

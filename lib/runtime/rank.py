@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from operator import index
 from typing import Any
 
-from lib import rules, tier_rules
-from lib.collective_rules import asked, contribute
+from lib.communication.meetings import message_ticks
 from lib.errors import PuzzleError, RuleError
-from lib.folded_rules import require_own_batches
-from lib.meetings import message_ticks
-from lib.replica_number import stride_of
-from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
+from lib.game.replica_number import stride_of
+from lib.rules import memory_tiers, operations
+from lib.rules.collectives import asked, contribute
+from lib.rules.folded_numbers import require_own_batches
+from lib.trace.ops import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
 from lib.values.base import Value, unrecorded
 from lib.values.kinds import Parked
@@ -41,7 +41,7 @@ class RankOperations(LaneOperations):
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
         layer = None if layer is None else made[0].layer
-        if name in rules.BATCHED:
+        if name in operations.BATCHED:
             more = (made[0].step,) if made[0].step else ()
             return recorder.write(name, made, line, (), layer, made[0].batches, more)
         plain = [part if part is None or isinstance(part, str) else index(part) for part in args]
@@ -51,7 +51,7 @@ class RankOperations(LaneOperations):
         """Refuses to park more on a tier than fits."""
         if type(made[0]) is Parked:
             held = {id(value): value for value in self.parked.values()}
-            tier_rules.require_room(self.run.costs, held.values(), made)
+            memory_tiers.require_room(self.run.costs, held.values(), made)
 
     def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
         """Performs an operation on this rank's values."""
@@ -68,8 +68,8 @@ class RankOperations(LaneOperations):
                 made = rule(game, layer, *used)
             if type(made) is not tuple:
                 made = (made,)
-            batches: frozenset[int] = made[0].batches if name in rules.BATCHED else NO_BATCHES
-            ticks = rules.ticks(game, name, len(batches) or 1, used, made) if name in TIMED else None
+            batches: frozenset[int] = made[0].batches if name in operations.BATCHED else NO_BATCHES
+            ticks = operations.ticks(game, name, len(batches) or 1, used, made) if name in TIMED else None
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None

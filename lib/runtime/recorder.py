@@ -8,12 +8,12 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any, Protocol
 
+from lib.communication.lanes import Call
 from lib.errors import PuzzleError, RuleError
-from lib.lanes import Call
-from lib.lifetimes import lifetimes
-from lib.rules import require_cuttable
-from lib.setting import Game
-from lib.trace import NO_BATCHES, Op, call_text, place_text
+from lib.game.setting import Game
+from lib.rules.operations import require_cuttable
+from lib.trace.lifetimes import lifetimes
+from lib.trace.ops import NO_BATCHES, Op, call_text, place_text
 from lib.values.base import V, Value, copy_of, object_text, set_number, set_recorder
 from lib.values.kinds import Parked
 

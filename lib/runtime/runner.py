@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lib.errors import DeadlockError, PuzzleError
-from lib.gc_pause import no_collection
-from lib.setting import CLASSIC_SETTING, Setting
-from lib.trace import Trace
+from lib.game.setting import CLASSIC_SETTING, Setting
+from lib.trace.gc_pause import no_collection
+from lib.trace.ops import Trace
 
 from .dist import Dist
 from .live_run import LiveRun

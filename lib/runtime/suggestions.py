@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lib.errors import RuleError
-from lib.trace import TIMED
+from lib.trace.ops import TIMED
 
 OTHER_NAMES = {
     "allreduce": ("reduce", "sum"),

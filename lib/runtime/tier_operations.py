@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from lib import rules
+from lib.communication.lanes import Made
 from lib.errors import PuzzleError, RuleError
-from lib.lanes import Made
-from lib.trace import NO_BATCHES, Op, call_text
+from lib.rules import operations
+from lib.trace.ops import NO_BATCHES, Op, call_text
 from lib.values.base import Value, copy_of, object_text
 
 from .computation import Computation
@@ -58,6 +58,6 @@ class TierOperations(Computation):
 
     def _copied(self, name: str, value: Value, args: tuple[str, ...]) -> tuple[tuple[Value, ...], int]:
         """What a copy makes, and its ticks, if it is allowed and there is room."""
-        made = rules.LOCAL_RULES[name](self._game, Op(name, 0, 0, args=args), (value,))
+        made = operations.LOCAL_RULES[name](self._game, Op(name, 0, 0, args=args), (value,))
         self._require_room(made)
-        return made, rules.ticks(self._game, name, 1, (value,), made)
+        return made, operations.ticks(self._game, name, 1, (value,), made)

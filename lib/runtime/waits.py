@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lib.collective_rules import Group
-from lib.deadlock_text import WaitingRank
-from lib.lanes import Call, Lanes
-from lib.meetings import Meetings, in_group
-from lib.trace import call_text, message_text
+from lib.communication.deadlock_text import WaitingRank
+from lib.communication.lanes import Call, Lanes
+from lib.communication.meetings import Meetings, in_group
+from lib.rules.collectives import Group
+from lib.trace.ops import call_text, message_text
 from lib.values.base import Value
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lib.errors import RuleError
-from lib.setting import CLASSIC_SETTING, Setting, Size
+from lib.game.setting import CLASSIC_SETTING, Setting, Size
 
 from .playable import by_stream, untagged
 from .timetable import Timetable

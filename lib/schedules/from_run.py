@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lib.errors import RuleError
-from lib.trace import Op, Trace
+from lib.trace.ops import Op, Trace
 
 from .cells import Cell
 from .timetable import Timetable

@@ -8,8 +8,8 @@ from math import gcd
 from numbers import Real
 from typing import Any
 
-from lib.costs import FINEST
 from lib.errors import RuleError
+from lib.game.costs import FINEST
 
 PLACEMENTS = ("contiguous", "looped", "V")
 """A stage on each rank; stages dealt out in turn, `chunks` to a rank; two on each rank, dealt out there and back."""

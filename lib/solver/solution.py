@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib import Costs, Model, Setting, Size, Trace
-from lib.named_costs import COSTS
+from lib.game.named_costs import COSTS
 from lib.schedules import Cell, Timetable, pipeline
 
 from .bounds import Least, bound

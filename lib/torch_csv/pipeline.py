@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lib.errors import PuzzleError, RuleError
-from lib.judging.recompute import Retrace
+from lib.game.setting import Setting
+from lib.judging.recompute import Recomputation
 from lib.recognition.rows import placement_of
 from lib.recognition.work import Grid, Part, RankWork, grid_of
 from lib.schedules import Cell, Timetable
-from lib.setting import Setting
-from lib.trace import Trace
+from lib.trace.ops import Trace
 
 Cells = Mapping[Cell, Sequence[int]]
 """The cells of a rank in their order, each with the indices of its operations on that rank, ascending."""
@@ -47,12 +47,12 @@ class Pipeline:
             RuleError: it is not correct, or cannot be said in PyTorch's cells; the text says why.
         """
         _require_expressible(trace.setting)
-        retrace = Retrace(trace)
+        recomputation = Recomputation(trace)
         try:
-            retrace.run()
+            recomputation.run()
         except PuzzleError as why:
             raise RuleError(f"only a correct run can be exported: {why}") from None
-        works = [RankWork(state) for state in retrace.ranks]
+        works = [RankWork(state) for state in recomputation.ranks]
         for rank in (work.rank for work in works if not work.parts):
             raise RuleError(f"rank {rank} computes nothing; in a pipeline of PyTorch each rank has a stage")
         for work in works:

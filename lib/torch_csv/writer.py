@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
 from lib.schedules.cells import Slot
-from lib.trace import Trace
+from lib.trace.ops import Trace
 from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
 
 from .messages import WITHOUT, Message, message_text, messages_of

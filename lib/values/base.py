@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from lib.costs import CLASSIC, Costs
 from lib.errors import RuleError
-from lib.folding import Own, checked_own, own_of
-from lib.replica_number import stride_of
+from lib.game.costs import CLASSIC, Costs
+from lib.game.replica_number import stride_of
 
 from . import algebra
 from .algebra import Who, operand
 from .label_text import order_hint
-from .own_shards import covers
+from .replica_shards import Own, checked_own, covers, own_of
 from .replicas import Copy, checked_copy
 
 V = TypeVar("V", bound="Value")

@@ -11,15 +11,15 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from lib.costs import CLASSIC, Costs
 from lib.errors import RuleError
-from lib.folding import Own
+from lib.game.costs import CLASSIC, Costs
 
 from . import algebra
 from .algebra import Who, operand
 from .base import Batched, Sharded, Value, copy_of, require_alike, require_kind, with_fields
 from .label_text import batches_text, more_text, shards_text, share_text, step_text
 from .making import constructors
+from .replica_shards import Own
 from .replicas import Copy, checked_copy
 
 

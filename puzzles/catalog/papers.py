@@ -5,27 +5,7 @@ A puzzle cites them by these constants; docs/papers.md lists each with the puzzl
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Paper(NamedTuple):
-    """A publication: its authors (abridged), year, title, and venue or address."""
-
-    authors: str
-    year: int
-    title: str
-    where: str
-    note: str = ""
-    """Why one puzzle cites it; empty in the table below."""
-
-    def __str__(self) -> str:
-        note = f" ({self.note})" if self.note else ""
-        return f"{self.authors} ({self.year}). {self.title}. {self.where}{note}"
-
-    def cited_for(self, note: str) -> Paper:
-        """The same publication, cited for something specific: 'for the word micro-batch'."""
-        return self._replace(note=note)
-
+from .paper import Paper
 
 BELADY = Paper(
     "L. A. Belady",

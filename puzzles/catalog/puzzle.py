@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .papers import Paper
+from .paper import Paper
 
 GAP = "# ----- your code -----"
 END_OF_GAP = "# ----- end of your code -----"

@@ -9,11 +9,11 @@ import click
 
 from puzzles.sandbox.limits import Limits
 
-from .params import Seconds
+from .shared.params import Seconds
 
 if TYPE_CHECKING:
-    from puzzles.grading.check import Check, Finding
-    from puzzles.own import OwnFolder
+    from puzzles.custom import OwnFolder
+    from puzzles.custom.check import Check, Finding
     from puzzles.sandbox.client import Client
 
 
@@ -31,8 +31,8 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
     meets. With --write: writes targets that are missing, and what the reference of a schedule scores at the shown size
     (a record to beat) and at the others. Exits with 0 if nothing is wrong or missing, with 1 otherwise.
     """
+    from puzzles.custom import OwnPuzzleError, folder_added
     from puzzles.grading.session import client_for
-    from puzzles.own import OwnPuzzleError, folder_added
     from puzzles.sandbox.tiers import best
     from puzzles.tracks.outcomes import listed
 
@@ -49,9 +49,9 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
 
 def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Client, limits: Limits) -> bool:
     """Checks a puzzle, shows what was found, and returns whether all is well."""
-    from puzzles.own import add_folder
-    from puzzles.own.puzzle_file import shown
-    from puzzles.own.writing import can_be_written, write_rows, write_targets
+    from puzzles.custom import add_folder
+    from puzzles.custom.puzzle_file import shown
+    from puzzles.custom.writing import can_be_written, write_rows, write_targets
 
     made, findings = _found(found, slug, client, limits)
     wrote = []
@@ -73,7 +73,7 @@ def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Clie
 
 
 def _found(found: OwnFolder, slug: str, client: Client, limits: Limits) -> tuple[Check, list[Finding]]:
-    from puzzles.grading.check import Check, require_expectations
+    from puzzles.custom.check import Check, require_expectations
     from puzzles.grading.sandboxed_run import REASONS
     from puzzles.sandbox.tiers import best
     from puzzles.tracks import track_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .params import terminal
+from .shared.params import terminal
 
 if TYPE_CHECKING:
     from lib import Costs
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def costs(name: str | None, as_json: bool) -> None:
     """List the costs that --costs takes, or show what is in one of them."""
     from lib import PuzzleError
-    from lib.named_costs import costs_named
+    from lib.game.named_costs import costs_named
 
     if name is None:
         if as_json:
@@ -30,7 +30,7 @@ def costs(name: str | None, as_json: bool) -> None:
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
     if as_json:
-        from lib.setting_notation import record_to_json
+        from lib.game.setting_notation import record_to_json
 
         click.echo(json.dumps(record_to_json(record), indent=2))
     else:
@@ -41,7 +41,7 @@ def show_all() -> None:
     """A row for each known record."""
     from rich.table import Table
 
-    from lib.named_costs import MEANINGS
+    from lib.game.named_costs import MEANINGS
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
@@ -53,7 +53,7 @@ def show_all() -> None:
 
 def show(record: Costs) -> None:
     """One record: what it is for, and what is in it."""
-    from lib.named_costs import MEANINGS
+    from lib.game.named_costs import MEANINGS
 
     click.echo(f"{record.name}: {MEANINGS[record.name]}.")
     for line in facts(record):

@@ -11,9 +11,9 @@ import click
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import OptionError
 
-from .colour_option import colour_option
-from .game_options import chosen, fold_option, game_options, game_track
-from .params import Seconds, SlugText, SolutionPath
+from .shared.colour_option import colour_option
+from .shared.game_options import chosen, fold_option, game_options, game_track
+from .shared.params import Seconds, SlugText, SolutionPath
 
 
 @click.command()
@@ -56,7 +56,7 @@ def draw(
     from lib import PuzzleError
     from puzzles.tracks.workbench import DrawOptions
 
-    from .workbench import CommandWorkbench
+    from .shared.workbench import CommandWorkbench
 
     if os.path.isdir(path) and not pareto:
         raise click.UsageError(f"'{path}' is a directory; only --pareto takes a folder")

@@ -9,9 +9,9 @@ import click
 
 from puzzles.sandbox.deadline import TIME_LIMIT
 
-from .game_options import game_options
-from .judged_run import judged_run
-from .params import Seconds, SlugText
+from .shared.game_options import game_options
+from .shared.judged_run import judged_run
+from .shared.params import Seconds, SlugText
 
 
 @click.command()

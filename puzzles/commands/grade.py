@@ -12,25 +12,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puzzles.failure import plain
-from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier, UnknownTierError, begin_to_look, best
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-from .colour_option import colour_option, require_picture
-from .free_grade import grade_freely, require_free
-from .game_options import FIELDS, free_games, game_options, puzzle_slugs
-from .group import abandon_output
-from .params import Bytes, Seconds, SlugText, terminal
+from .shared.colour_option import colour_option, require_picture
+from .shared.game_options import puzzle_slugs
+from .shared.group import abandon_output
+from .shared.limit_option import limit_option, limits_from
+from .shared.params import SlugText, terminal
 
 if TYPE_CHECKING:
     from puzzles.grading.verdict import Graded
     from puzzles.reports.class_pages import ClassPages
 
-DEFAULT = Limits()
 FORMATS = ("junit", "gradescope", "csv", "html")
+ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".xml": "junit", ".json": "gradescope"}
 VISIBILITIES = ("visible", "hidden", "after_due_date", "after_published")
-MIB = 1 << 20
+
+
+def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Click's callback of the options of free play, which `grade` has no more."""
+    if value is not None:
+        raise click.UsageError(
+            "a puzzle is graded at its own size and in its own setting; for another, type 'puzzles run FILE NAME "
+            "--size L,B,R'"
+        )
 
 
 @click.command()
@@ -44,15 +51,22 @@ MIB = 1 << 20
     help="Grade only this puzzle, or those of a track or chapter; may be repeated.  "
     "[default: all that a file attempts]",
 )
-@game_options
+@click.option(
+    "--size", "--costs", "--mesh", "--steps", "--layer", "--task", hidden=True, expose_value=False, callback=_no_size
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
 @click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
-@click.option("--html", metavar="FILE|FOLDER", help="Write a page; to a folder: an index and a page for each file.")
+@click.option(
+    "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
+    help="Where to write, several times: a folder for an index and a page for each file, .html for one page, .csv for "
+    "a table, .xml for JUnit, .json for Gradescope's results.",
+)  # fmt: skip
 @colour_option
-@click.option("--junit", metavar="FILE", help="Write JUnit XML.")
-@click.option("--csv", metavar="FILE", help="Write a table, one row for each file and puzzle.")
-@click.option("--gradescope", metavar="FILE", help="Write Gradescope's results.json for the submission.")
+@click.option("--html", hidden=True)
+@click.option("--csv", hidden=True)
+@click.option("--junit", hidden=True)
+@click.option("--gradescope", hidden=True)
 @click.option("--one-student", is_flag=True, help="All files are one student's: for Gradescope the best of them count.")
 @click.option(
     "--visibility", type=click.Choice(VISIBILITIES), default="visible", help="When a student sees Gradescope's results."
@@ -67,37 +81,7 @@ MIB = 1 << 20
     help="Share of the points for a correct solution that is over target.",
 )
 @click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'.")
-@click.option(
-    "--time-limit",
-    type=Seconds(),
-    default=DEFAULT.seconds,
-    show_default=True,
-    help="Seconds of wall time for each puzzle.",
-)
-@click.option(
-    "--memory-limit", type=Bytes(), default=f"{DEFAULT.memory // MIB}M", show_default=True, help="Memory of a process."
-)
-@click.option(
-    "--output-limit",
-    type=Bytes(),
-    default=f"{DEFAULT.output // MIB}M",
-    show_default=True,
-    help="Output of a run.",
-)
-@click.option(
-    "--file-limit",
-    type=Bytes(),
-    default=f"{DEFAULT.files // MIB}M",
-    show_default=True,
-    help="Files of a run.",
-)
-@click.option(
-    "--process-limit",
-    type=click.IntRange(1, 10_000),
-    default=DEFAULT.processes,
-    show_default=True,
-    help="Processes and threads of a run at once.",
-)
+@limit_option
 @click.option(
     "--tier",
     type=click.Choice(["auto", "bubblewrap", "process"]),
@@ -117,9 +101,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     """Grade files, notebooks, or whole folders of them.
 
     Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.
-
-    With --size or --costs: any function of a file, at any size, without targets; name it with --puzzle.
-    """  # fmt: skip
+    """
     begin_to_look(options["tier"])
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
@@ -128,25 +110,21 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.reports.export import write_reports
     from puzzles.reports.gradescope import parse_points
 
-    require_picture(options["colour"], options["html"], "--html")
+    _sort_outputs(options)
+    require_picture(options["colour"], options["html"], "-o page.html")
     tier = _tier(options["tier"], options["trust"], paths)
-    if any(options.get(field) is not None for field in FIELDS):
-        require_free(options)
-        games = free_games(wanted, options)
-        found = [file.path for file in submissions(paths)]
-        ctx.exit(0 if grade_freely(found, games, _limits(options), tier, options["traces"], options["as_json"]) else 1)
     points = parse_points(options["points"])
     files = submissions(paths)
     if options["gradescope"] and not files:
         raise click.UsageError("there is no submission to write Gradescope's results for")
     if options["gradescope"] and len(files) > 1 and not options["one_student"]:
         raise click.UsageError(
-            f"--gradescope writes the results of one student, and there are {len(files)} files; grade one of them, or "
-            "say --one-student if all are by the same student"
+            f"{options['gradescope']} is for Gradescope, which takes the results of one student, and there are "
+            f"{len(files)} files; grade one of them, or say --one-student if all are by the same student"
         )
     alone = len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
-    job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options), _own())
+    job = Job(slugs, limits_from(options), tier, options["strict"], _is_kept(len(files), options), _own())
     pages = _class_pages([file.path for file in files], options)
     graded = grade_all(
         files,
@@ -180,9 +158,29 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
 
 
+def _sort_outputs(options: dict[str, Any]) -> None:
+    """Files each path of -o under the option of its format.
+
+    Raises:
+        click.UsageError: its ending is that of no format, or the format has a path.
+    """
+    for path in options.pop("outputs"):
+        suffix = Path(path).suffix.lower()
+        is_pages = path and (os.path.isdir(path) or not suffix or not os.path.basename(path))
+        name = "html" if is_pages else ENDINGS.get(suffix)
+        if name is None:
+            raise click.UsageError(
+                f"-o does not know what to write to '{path}'; end it in .html, .csv, .xml (JUnit) or .json (for "
+                "Gradescope), or in / for a folder of pages"
+            )
+        if options[name]:
+            raise click.UsageError(f"-o writes one file of a kind: choose {options[name]} or {path}")
+        options[name] = path
+
+
 def _own() -> tuple[tuple[str, str], ...]:
     """The folders of own puzzles, for processes that have to add them too."""
-    from puzzles.own import folders
+    from puzzles.custom import folders
 
     return tuple((str(folder.path), folder.digest) for folder in folders())
 
@@ -199,7 +197,7 @@ def _class_pages(paths: list[str], options: Mapping[str, Any]) -> ClassPages | N
 
 def is_folder(path: str) -> bool:
     """True for the path of a folder of pages: it is one already, or its name does not end as a page's."""
-    return os.path.isdir(path) or Path(path).suffix.lower() not in (".html", ".htm")
+    return os.path.isdir(path) or not os.path.basename(path) or Path(path).suffix.lower() not in (".html", ".htm")
 
 
 def _load_reports() -> None:
@@ -235,10 +233,6 @@ def _shown(show: Callable[[], None]) -> str:
 
 MAX_PICTURES = 20
 """Files with their timelines on one HTML page; a class gets the table and the messages."""
-
-
-def _limits(options: Mapping[str, Any]) -> Limits:
-    return Limits(*(options[f"{name}_limit"] for name in ("time", "memory", "output", "file", "process")))
 
 
 def _is_kept(files: int, options: Mapping[str, Any]) -> bool:

@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from .game_options import puzzle_slugs
 from .grade import VISIBILITIES
-from .params import Seconds, SlugText
+from .shared.game_options import puzzle_slugs
+from .shared.params import Seconds, SlugText
 
 
 @click.command()
@@ -41,9 +41,9 @@ def gradescope(
 
     Say what it grades with --points fsdp=10,gpipe=5 or with --puzzle, and add folders of your own with --puzzles.
     """
+    from puzzles.custom import folders
     from puzzles.gradescope.autograder import Autograder
     from puzzles.gradescope.wheels import WheelError, is_our_wheel, our_wheel
-    from puzzles.own import folders
     from puzzles.reports.gradescope import parse_points
 
     by_slug = parse_points(points)
@@ -54,7 +54,7 @@ def gradescope(
     options = [word for slug in slugs for word in ("--puzzle", slug)]
     options += ["--points", ",".join(f"{slug}={by_slug[slug]:g}" for slug in slugs)]
     options += ["--partial", f"{partial:g}", "--visibility", visibility]
-    options += ["--time-limit", f"{time_limit:g}"] if time_limit else []
+    options += ["--limit", f"time={time_limit:g}s"] if time_limit else []
     if wheel and not is_our_wheel(wheel):
         raise click.UsageError(
             f"{wheel} is no wheel of the game, training_puzzles-*.whl; leave out --wheel to build one"

@@ -10,7 +10,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import say
 
-from .params import Slug, terminal
+from .shared.params import Slug, terminal
 from .show import print_paragraphs
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .colour_option import colour_option, require_picture
-from .game_options import CostsText
-from .params import terminal
-from .schedule_files import require_endings, write_run
+from .shared.colour_option import colour_option, require_picture
+from .shared.game_options import CostsText
+from .shared.params import terminal
+from .shared.schedule_files import require_endings, write_run
 
 if TYPE_CHECKING:
     from lib import Costs, Setting, Trace

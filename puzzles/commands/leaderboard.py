@@ -26,8 +26,8 @@ def leaderboard(ctx: click.Context, folder: Path, output: Path, title: str, chec
     Entries are files of 'puzzles submit', or traces of 'puzzles grade --traces'. The same entries always make the
     same board. Exits with 1 if a file is refused or, with --check, if the board differs.
     """
-    from puzzles.board.board import collected, rankings
-    from puzzles.board.pages import differences, files_of, write
+    from puzzles.leaderboard.board import collected, rankings
+    from puzzles.leaderboard.pages import differences, files_of, write
 
     entries, refused = collected(folder)
     made = files_of(rankings(entries), title)
@@ -55,6 +55,6 @@ def leaderboard(ctx: click.Context, folder: Path, output: Path, title: str, chec
 
 
 def _workflow(title: str) -> str:
-    text = (files("puzzles.board") / "workflow.yml").read_text(encoding="utf-8")
+    text = (files("puzzles.leaderboard") / "workflow.yml").read_text(encoding="utf-8")
     command = next_command("leaderboard", "entries", "-o", "board", "--title", title)
     return text.replace("PACKAGE", f"training-puzzles=={VERSION}").replace("COMMAND", command)

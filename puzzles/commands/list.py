@@ -12,7 +12,7 @@ from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import GLUE, say
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
 
-from .params import GroupOrSlug, terminal
+from .shared.params import GroupOrSlug, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,19 +15,19 @@ from .draw import draw
 from .export import export
 from .grade import grade
 from .gradescope import gradescope
-from .group import Commands
 from .hint import hint
 from .import_ import import_
 from .leaderboard import leaderboard
 from .list import list_
 from .new import new
 from .notebook import notebook
-from .params import with_own_puzzles
 from .plan import plan
 from .record import record
 from .reset import reset
 from .run import run
 from .share import share
+from .shared.group import Commands
+from .shared.params import with_own_puzzles
 from .show import show
 from .solve import solve
 from .start import start
@@ -46,7 +46,7 @@ def main() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
-    from puzzles.own import add_installed
+    from puzzles.custom import add_installed
 
     for problem in add_installed():
         click.echo(f"Warning: {problem}", err=True)

@@ -35,8 +35,8 @@ def new(name: str, track: str, folder: Path) -> None:
     Writes a TOML file with a small puzzle that works, its reference solution and two wrong ones. Replace what they
     say, then let 'puzzles check' find the targets and what is missing.
     """
-    from puzzles.own import OwnPuzzleError
-    from puzzles.own.drafts import begin
+    from puzzles.custom import OwnPuzzleError
+    from puzzles.custom.drafts import begin
 
     try:
         written = begin(name, track, folder)

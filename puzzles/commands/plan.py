@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .colour_option import colour_option, require_picture
-from .params import terminal
+from .shared.colour_option import colour_option, require_picture
+from .shared.params import terminal
 
 if TYPE_CHECKING:
     from lib.planning import Job, Plan

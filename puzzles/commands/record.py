@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from puzzles.board.entry import Entry
-    from puzzles.board.solution import SourceEntry
+    from puzzles.leaderboard.entry import Entry
+    from puzzles.leaderboard.solution import SourceEntry
 
 
 @click.command()
@@ -25,9 +25,9 @@ def record(path: Path, slug: str | None, name: str | None) -> None:
     A schedule is filed as its trace. A class is graded in the sandbox at every size, and its file is filed. SLUG is the
     puzzle that a solution solves; without it, the file's name is.
     """
-    from puzzles.board.entry import EntryError
-    from puzzles.board.take_over import take_over
-    from puzzles.own.puzzle_file import shown
+    from puzzles.custom.puzzle_file import shown
+    from puzzles.leaderboard.entry import EntryError
+    from puzzles.leaderboard.take_over import take_over
     from puzzles.tracks import track_of
 
     try:
@@ -50,9 +50,9 @@ def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntr
     Raises:
         EntryError: it cannot be a record, whatever its figures are.
     """
-    from puzzles.board.entry import EntryError, read_entry
-    from puzzles.board.solution import graded
-    from puzzles.board.take_over import folder_for
+    from puzzles.leaderboard.entry import EntryError, read_entry
+    from puzzles.leaderboard.solution import graded
+    from puzzles.leaderboard.take_over import folder_for
     from puzzles.tracks import UnknownPuzzleError, find
 
     if path.suffix not in (".py", ".ipynb"):

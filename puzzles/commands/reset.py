@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .params import Slugs
+from .shared.params import Slugs
 
 
 @click.command()

@@ -10,9 +10,9 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import OptionError
 
-from .colour_option import colour_option, require_picture
-from .game_options import chosen, fold_option, game_options, game_track
-from .params import Seconds, SlugText
+from .shared.colour_option import colour_option, require_picture
+from .shared.game_options import chosen, fold_option, game_options, game_track
+from .shared.params import Seconds, SlugText
 
 
 @click.command()
@@ -53,7 +53,7 @@ def run(
     from lib import PuzzleError
     from puzzles.tracks.workbench import TensorOptions
 
-    from .workbench import CommandWorkbench
+    from .shared.workbench import CommandWorkbench
 
     puzzle = chosen(name, game)
     require_picture(colour, output)

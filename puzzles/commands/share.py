@@ -9,7 +9,7 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import track_of
 
-from .params import SavedSlug
+from .shared.params import SavedSlug
 
 LONG = 8000
 """Characters of a link that some programs cut off."""

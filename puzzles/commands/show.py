@@ -12,7 +12,7 @@ from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import say
 from puzzles.tracks import track_of
 
-from .params import Slug, terminal
+from .shared.params import Slug, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .colour_option import colour_option, require_picture
-from .schedule_files import require_endings, write_run
+from .shared.colour_option import colour_option, require_picture
+from .shared.schedule_files import require_endings, write_run
 
 if TYPE_CHECKING:
     from lib import Trace

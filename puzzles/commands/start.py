@@ -8,7 +8,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.reports.next_command import next_command
 from puzzles.tracks import PuzzleGroup, default_slugs, track_of
 
-from .params import GroupOrSlug
+from .shared.params import GroupOrSlug
 
 
 @click.command()

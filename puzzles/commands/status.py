@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .params import terminal
+from .shared.params import terminal
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from puzzles.board.entry import Entry
+    from puzzles.leaderboard.entry import Entry
 
 
 @click.command()
@@ -23,7 +23,7 @@ def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
     It holds the trace and no code. The run comes from a trace that 'puzzles grade --traces' or 'puzzles draw' saved, or
     from your solution, which is graded first.
     """
-    from puzzles.board.entry import EntryError, judged, saved_puzzle
+    from puzzles.leaderboard.entry import EntryError, judged, saved_puzzle
 
     try:
         puzzle = saved_puzzle(slug or path.stem, "" if slug else "; --puzzle SLUG says which it solves")
@@ -49,8 +49,8 @@ def _trace(path: Path, slug: str) -> bytes:
     Raises:
         EntryError: the solution has no run.
     """
-    from puzzles.board.entry import EntryError
     from puzzles.grading.grader import grade_file
+    from puzzles.leaderboard.entry import EntryError
     from puzzles.tracks import find
 
     if path.suffix not in (".py", ".ipynb"):

@@ -8,10 +8,10 @@ import click
 
 from puzzles.sandbox.deadline import TIME_LIMIT
 
-from .colour_option import colour_option, require_picture
-from .game_options import game_options
-from .judged_run import judged_run
-from .params import Seconds, SlugText
+from .shared.colour_option import colour_option, require_picture
+from .shared.game_options import game_options
+from .shared.judged_run import judged_run
+from .shared.params import Seconds, SlugText
 
 if TYPE_CHECKING:
     from puzzles.pytorch.run import Measured, Scheduled

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.failure import Failure, plain
 from puzzles.grading.saved_run import judge_saved
-from puzzles.grading.source_file import SourceFile
+from puzzles.grading.source_file import MAX_FILE_SIZE, SourceFile
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 
-from .free_grade import verify_freely
-from .params import SavedSlug
+from .shared.params import SavedSlug, terminal
 
 
 @click.command()
@@ -24,8 +26,8 @@ from .params import SavedSlug
 def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: bool) -> None:
     """Judge a saved trace again, without running any code.
 
-    'puzzles grade --traces FOLDER' saves traces. Without --puzzle a schedule of any size and setting is judged by the
-    rules alone, and what it took is shown.
+    'puzzles grade --traces FOLDER' saves traces of puzzles, and lib.trace_to_json writes any trace. Without --puzzle a
+    schedule of any size and setting is judged by the rules alone, and what it took is shown.
 
     Exits with 0 if it passes, with 1 if not.
     """
@@ -34,7 +36,7 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
     except OSError as why:
         raise click.UsageError(f"cannot read {path}: {why.strerror or why}") from None
     if puzzle is None:
-        ctx.exit(0 if verify_freely(path, saved, as_json) else 1)
+        ctx.exit(0 if _verify_freely(path, saved, as_json) else 1)
     verdict = judge_saved(puzzle, saved)
     track = track_of(puzzle.slug)
     if as_json:
@@ -48,3 +50,40 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
         for note in verdict.notes:
             click.echo(f"Note: {note}")
     ctx.exit(0 if verdict.status == "passed" else 1)
+
+
+def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
+    """Judges a saved trace of any size and setting, shows what the run took, and returns whether it is correct."""
+    from lib import PuzzleError
+    from lib.game.setting_notation import setting_to_json
+    from puzzles.tracks.free_play import figures, judged_saved, show_report
+
+    try:
+        if len(saved) > MAX_FILE_SIZE:
+            raise PuzzleError(f"it has more than {MAX_FILE_SIZE:,} bytes")
+        game, result = judged_saved(Path(path).stem, saved)
+    except PuzzleError as why:
+        message = plain(f"this trace cannot be judged: {why}")
+        click.echo(json.dumps({"status": "failed", "message": message}, indent=2) if as_json else message)
+        return False
+    failed = isinstance(result, Failure)
+    if as_json:
+        row: dict[str, Any] = {
+            "submission": path,
+            "name": game.slug,
+            "size": game.size._asdict(),
+            "setting": setting_to_json(game.setting),
+        }
+        if isinstance(result, Failure):
+            row |= {"status": "failed", "reason": result.reason, "message": result.message}
+        else:
+            row |= {"status": "correct", "note": game.note, **figures(result[1])}
+        click.echo(json.dumps(row, indent=2))
+        return not failed
+    console = terminal()
+    console.print(path, style="bold", soft_wrap=True)
+    if isinstance(result, Failure):
+        console.print(f"{game.slug} is not correct ({game.described}): {result.message}", soft_wrap=True)
+    else:
+        show_report(console, game, *result)
+    return not failed

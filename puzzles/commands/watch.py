@@ -23,9 +23,9 @@ from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.notebook_cells import read_cells, without_magics
 from puzzles.tracks import ALL, chapter_of, track_of
 
-from .colour_option import colour_option
-from .keys import keys, single_keys
-from .params import Bytes, Seconds, terminal
+from .shared.colour_option import colour_option
+from .shared.keys import keys, single_keys
+from .shared.params import Bytes, Seconds, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from puzzles.own import OwnPuzzleError, add_folder, folders
+from puzzles.custom import OwnPuzzleError, add_folder, folders
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier, best

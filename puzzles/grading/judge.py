@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.custom import fault_in
 from puzzles.failure import Failure, plain
-from puzzles.own import fault_in
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score, tried_with

@@ -106,7 +106,7 @@ def _of_end(ended: str, code: int, limits: Limits) -> Failure:
             return Failure("timeout", too_slow(limits.seconds))
         case "output":
             return Failure(
-                "crash", f"it printed more than {code:,} bytes; print less, or allow more with --output-limit"
+                "crash", f"it printed more than {code:,} bytes; print less, or allow more with --limit output=64M"
             )
         case "result":
             return Failure("crash", f"the run sent back more than {code:,} bytes; a solution needs far fewer")

@@ -111,7 +111,7 @@ def play(
 @cache
 def _add_installed() -> None:
     """Adds the puzzles of installed packages, once; those that cannot be used are named in warnings."""
-    from puzzles.own import add_installed
+    from puzzles.custom import add_installed
 
     for problem in add_installed():
         warnings.warn(problem, stacklevel=3)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lib.trace import Op
-from lib.trace_walk import Cursor, Walk
+from lib.communication.lanes import Call
+from lib.communication.walk import Cursor, Walk
+from lib.game.setting import Game
+from lib.trace.ops import Op, Trace, group_of
 
 from .run import Measured, Scheduled
 
@@ -17,7 +19,7 @@ def event_times(schedule: Scheduled, measured: Measured) -> list[list[Span]]:
     has no cell takes none: a message is sent at the end of the cell that made it, and received at the start of the cell
     that uses it."""
     ranks = [_Rank(schedule, measured, place) for place in range(len(measured.cells))]
-    _Times(ranks, buffered=True).walk()
+    _Times(schedule.trace, ranks).walk()
     found = []
     for rank in ranks:
         timed = {id(op) for op in schedule.trace.events(rank.rank)}
@@ -47,22 +49,34 @@ class _Rank(Cursor):
 
 
 class _Times(Walk[_Rank]):
-    """Gives every operation a time, a send before its receive."""
+    """Gives every operation a time, a send before its receive. A call has its time where it is made."""
 
-    def alone(self, cursor: _Rank, op: Op) -> None:
+    def __init__(self, trace: Trace, ranks: Sequence[_Rank]) -> None:
+        super().__init__(Game.of(trace.size, trace.setting), ranks, buffered=True)
+        self.on_lanes = frozenset()
+
+    def on_local(self, cursor: _Rank, op: Op) -> None:
         _, cursor.now = cursor.spans.setdefault(cursor.at, (cursor.now, cursor.now))
 
-    def meet(self, cursors: Sequence[_Rank]) -> Sequence[None]:
-        return [None] * len(cursors)
+    def join(self, cursor: _Rank, op: Op) -> bool:
+        self.on_local(cursor, op)
+        cursor.at += 1
+        return True
 
-    def met(self, cursor: _Rank, op: Op, result: None) -> None:
-        self.alone(cursor, op)
+    def on_call(self, cursor: _Rank, op: Op) -> Call:
+        return self.call(cursor, op, group_of(op), ())
 
-    def sent(self, cursor: _Rank, op: Op) -> None:
+    def on_collective(self, calls: Sequence[Call]) -> Sequence[None]:
+        return [None] * len(calls)
+
+    def on_result(self, cursor: _Rank, op: Op, result: None) -> None:
+        self.on_local(cursor, op)
+
+    def on_send(self, cursor: _Rank, op: Op) -> None:
         time = max((cursor.there.get(value, cursor.now) for value in op.used), default=cursor.now)
         cursor.spans[cursor.at] = time, time
 
-    def received(self, cursor: _Rank, op: Op, sender: _Rank, sent_at: int) -> None:
+    def on_receive(self, cursor: _Rank, op: Op, sender: _Rank, sent_at: int) -> None:
         sent = sender.spans[sent_at][1]
         time = max(sent, min((cursor.uses[value] for value in op.made if value in cursor.uses), default=sent))
         cursor.spans[cursor.at] = time, time

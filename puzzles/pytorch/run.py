@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from lib import PuzzleError, Trace
-from lib.mesh import Mesh
+from lib.communication.mesh import Mesh
 from lib.torch_csv import Pipeline, write_csv
 from puzzles.search_path import START
 

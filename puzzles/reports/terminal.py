@@ -14,11 +14,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from puzzles.custom import folders
 from puzzles.failure import plain
 from puzzles.grading.judge import UNGRADABLE
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.own import folders
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, Track, outcomes, track_of
@@ -275,4 +275,4 @@ def _summary(files: Sequence[Graded]) -> Iterator[str]:
         solutions, puzzles = counted(len(attempted), "solution"), counted(len({v.puzzle for v in attempted}), "puzzle")
         yield f"{solutions} of {puzzles} in {counted(len(files), 'file')}: {passed} passed."
         if len(files) > MAX_EXPLAINED:
-            yield "Messages are left out for so many files; --html, --csv, --junit and --json have them."
+            yield "Messages are left out for so many files; -o out/, -o table.csv and --json have them."

@@ -66,6 +66,8 @@ class Protection(NamedTuple):
         if not self.seccomp:
             found.append("use the network")
         found += ["see which files and processes exist", "fill the disk with many files while it runs"]
+        if not self.tier.forks:
+            found.append("let the devices of a class share data that no meter counts, and change the meters")
         return found
 
 

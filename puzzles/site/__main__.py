@@ -7,7 +7,7 @@ from pathlib import Path  # noqa: E402  # from the folders that are left
 
 import click  # noqa: E402
 
-from puzzles.own import add_installed  # noqa: E402
+from puzzles.custom import add_installed  # noqa: E402
 
 from .build import build  # noqa: E402
 from .npm import SiteError  # noqa: E402

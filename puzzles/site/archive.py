@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from . import own
+from . import custom
 from .npm import PAGE, run
 
 ROOT = Path(__file__).parents[2]
@@ -61,8 +61,8 @@ def files() -> Iterator[tuple[str, bytes]]:
             name = path.relative_to(ROOT).as_posix()
             if path.is_file() and path.suffix not in (".pyc", ".typed") and not name.startswith(LEFT_OUT):
                 yield name, path.read_bytes()
-    if own_puzzles := own.packed():
-        yield own.FILE, own_puzzles
+    if own_puzzles := custom.packed():
+        yield custom.FILE, own_puzzles
     for name, text in PILLOW.items():
         yield name, text.encode()
     for distribution in PACKAGES:

@@ -12,7 +12,7 @@ from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
 from puzzles.version import VERSION
 
-from .own import PLAYED
+from .custom import PLAYED
 from .pictures import picture_of
 from .prose import inline
 

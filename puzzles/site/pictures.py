@@ -7,9 +7,9 @@ from typing import Any
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.custom import home_of
 from puzzles.notebook.authoring.collective_svg import collective_svg
 from puzzles.notebook.authoring.overview_svg import overview_svg
-from puzzles.own import home_of
 from puzzles.tracks import Track
 
 COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "all-gather": "allgather"}

@@ -159,7 +159,7 @@ class Track(OpenTrack[P], ABC):
 
         stage = import_module(self.stage)
         prepared = stage.prepare({**request.data, "slug": slug})
-        site = DefinitionSite("", 0, lambda number: definition)
+        site = DefinitionSite("", 0)
         result = turns.turn(lambda: stage.run_definition(slug, definition, prepared, site))
         return LocalRun(result.data, failure=result.failure)
 

@@ -57,8 +57,8 @@ def game_of(slug: str, given: Mapping[str, Any]) -> Puzzle | FreeGame:
         PuzzleError: there is no such game. It says why, and what to do.
     """
     from lib import CLASSIC_SETTING, PuzzleError
-    from lib.mesh import axes_of
-    from lib.setting import Game
+    from lib.communication.mesh import axes_of
+    from lib.game.setting import Game
 
     puzzle, own_size, own = own_game(slug) or (None, None, CLASSIC_SETTING)
     if puzzle is None and slug in ALL:

@@ -35,3 +35,7 @@ def basic(model: Model) -> Model:
                 model.set_final_weight(layer, weights[layer])
         del grad_activations["out"]
     return model
+
+
+grad_accum = basic
+"""A puzzle of the same size, and of the same work."""

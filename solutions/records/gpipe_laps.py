@@ -2,10 +2,37 @@
 
 A rank waits for its first batch as long as the earlier stages take. With one layer per stage that is half as
 long as with two (interleaved stages, Narayanan et al. 2021, "Efficient large-scale language model training",
-section 2.2). The remaining half step behind the first batch is for the messages, which the timetable ignores.
+section 2.2). The input of a late layer also waits only briefly for its backward, so a batch in flight takes little
+memory. The timetable counts steps, and ignores messages.
 """
 
 from lib import Model
+
+
+def by_ranks(batch, layers, ranks):
+    """As many batches as ranks go around together: more would only wait for each other. The half step behind the first
+    batch is for its messages."""
+    place = batch % ranks
+    return place + 0.5 * (place > 0) + batch // ranks * 2 * layers
+
+
+def by_threes(batch, layers, ranks):
+    """Three batches follow each other closely; the next starts when the first begins its last lap."""
+    return batch % 3 * 1.5 + batch // 3 * 10.5
+
+
+DEPARTURE = by_ranks
+"""When a batch starts."""
+
+FORWARD_FIRST = True
+"""Which goes first if a forward and a backward are due at the same time."""
+
+VARIANTS = {
+    # The fastest: a forward goes first, because other ranks wait for it.
+    "a_batch_per_rank": {"DEPARTURE": by_ranks, "FORWARD_FIRST": True},
+    # Less memory: fewer batches are in flight, and a backward goes first, because it frees memory.
+    "three_batches": {"DEPARTURE": by_threes, "FORWARD_FIRST": False},
+}
 
 
 async def gpipe(model: Model) -> Model:
@@ -45,15 +72,16 @@ async def gpipe(model: Model) -> Model:
             )
             model.set_final_weight(layer, weights[layer])
 
-    # In steps. At most RANKS batches go around together: more would only wait for each other.
-    # If two are due at the same time, the forward goes first, because other ranks wait for it.
     timetable = []
     for batch in range(model.BATCHES):
-        place = batch % model.RANKS
-        departure = place + 0.5 * (place > 0) + batch // model.RANKS * 2 * model.LAYERS
+        departure = DEPARTURE(batch, model.LAYERS, model.RANKS)
         for layer in mine:
-            timetable.append((departure + layer, 0, forward, layer, batch))
-            timetable.append((departure + 2 * model.LAYERS - layer - 1, 1, backward, layer, batch))
+            timetable.append((departure + layer, not FORWARD_FIRST, forward, layer, batch))
+            timetable.append((departure + 2 * model.LAYERS - layer - 1, FORWARD_FIRST, backward, layer, batch))
     for *_, work, layer, batch in sorted(timetable, key=lambda entry: entry[:2]):
         await work(layer, batch)
     return model
+
+
+pipeline = gpipe
+"""A puzzle of the same size."""

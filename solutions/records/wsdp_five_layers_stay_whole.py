@@ -1,6 +1,7 @@
 """Weight-sharded data parallel that gathers only the first weight twice: the last five layers stay whole.
 
-As wsdp_gather_once, with one more gather, 0.3 timesteps, and less memory by a weight without the rank's own shard.
+Between two variants of fsdp_gather_once: one gather more than `every_layer_all_reduced`, 0.3 timesteps, and at the peak
+the memory of a weight without the rank's own shard less.
 """
 
 from lib import Model

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from docs import gallery
+from docs.generate import gallery
 from drawing import Timeline, draw, save
 from drawing.export.raster import size_of
 from lib import Setting, run

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lib import COSTS
-from lib.named_costs import MEANINGS
+from lib.game.named_costs import MEANINGS
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.commands.main import main
 from tests.test_imports import ROOT
@@ -73,12 +73,14 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     (pipeline,) = (code for code in CODE if "def pipeline" in code)
     code = f"from lib import Model\n{pipeline.partition('for halves')[0]}\nmy_schedule = pipeline(True)\n"
     Path("mine.py").write_text(code)
-    block = COMMANDS[0]
-    for line in block.replace("4,8,4", "4,4,4").splitlines():
+    shown = []
+    for line in COMMANDS[0].replace("4,8,4", "4,4,4").splitlines():
         result = CliRunner().invoke(main, line.split()[1:])
         assert result.exit_code == 0, result.output
-    assert "Correct: GPipe " in result.output
-    assert "over at 18" in result.output
+        shown.append(result.output)
+    assert "Correct: GPipe " in shown[0]
+    assert "over at 18" in shown[0]
+    assert "my_schedule: 4 layers, 4 batches, 4 ranks, costs parts" in shown[1]
 
 
 def test_the_folding_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

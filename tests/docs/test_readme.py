@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from docs import gallery, papers
+from docs.generate import gallery, papers
 from drawing import svg
 from lib import PuzzleError, run
 from puzzles.catalog.schedule import PUZZLES

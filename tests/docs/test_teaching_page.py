@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 import puzzles.catalog.fields as fields_module
-import puzzles.own.toml_file as toml_file
-import puzzles.tracks.engine.own as engines
-import puzzles.tracks.layout.own as layouts
-import puzzles.tracks.schedule.own as schedules
+import puzzles.custom.toml_file as toml_file
+import puzzles.tracks.engine.custom as engines
+import puzzles.tracks.layout.custom as layouts
+import puzzles.tracks.schedule.custom as schedules
 from puzzles.commands.main import main
 from tests.test_imports import ROOT
 

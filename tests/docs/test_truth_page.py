@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from docs import truth
+from docs.generate import truth
 
 
 def test_the_page_is_what_is_measured() -> None:

@@ -18,8 +18,8 @@ from drawing.palette import BATCHES, OPERATIONS, PAPER, batch_colour, dark_varia
 from drawing.runs.axis import Scale
 from drawing.runs.colouring import COLOURS, Colouring, between, chunk_bars, full, tinted
 from drawing.runs.glyphs import draw_text, glyph_of
-from drawing.runs.lanes import frame_of
 from drawing.runs.scene import Scene, scene_of
+from drawing.runs.timeline_rows import frame_of
 from lib import PuzzleError, Setting, Trace, run
 from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
 from puzzles.tracks import workbench

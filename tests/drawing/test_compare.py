@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from docs import gallery
+from docs.generate import gallery
 from drawing import Attempt, draw_compare, draw_pareto, svg
 from drawing.palette import ALARM, SOFT, WIRE
 from drawing.runs.compare import difference
@@ -107,6 +107,18 @@ def test_records_of_another_kind_are_told_apart_and_only_the_best_are_shown() ->
     ]
     assert {"record", "record of another kind", "attempt"} <= set(texts(picture))
     assert "record of another kind, sharded data parallelism: 24 timesteps" in picture.description
+
+
+def test_a_record_is_named_after_its_file_and_variant() -> None:
+    records = (
+        Record(30.0, 2_600_000, "solutions/records/gpipe_laps.py", "a pipeline"),
+        Record(31.0, 2_400_000, "solutions/records/gpipe_laps.py: three_batches", "a pipeline"),
+    )
+    picture = draw_pareto(replace(GOAL, records=records, family="a pipeline"))
+    assert [tip.split(": ")[1].partition(" timesteps")[0] for tip in tips(picture) if tip.startswith("record")] == [
+        "laps, 30",
+        "laps, three batches, 31",
+    ]
 
 
 def test_the_target_box_holds_what_meets_the_target() -> None:

@@ -17,7 +17,7 @@ import chalk
 import pytest
 
 import drawing
-from docs import gallery
+from docs.generate import gallery
 from drawing import draw, draw_group, draw_network, draw_value, save, svg
 from drawing.runs.axis import LEFT, Scale
 from drawing.runs.legend import draw_legend
@@ -35,11 +35,11 @@ from lib import (
     Value,
     Weight,
     WeightGrad,
-    costs,
     referee,
     run,
     schedules,
 )
+from lib.game import costs
 from tests.support import CLASSICS, Classic
 
 SVG = "{http://www.w3.org/2000/svg}"

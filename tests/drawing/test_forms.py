@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from docs import gallery
+from docs.generate import gallery
 from drawing import Timeline, draw, draw_pareto, save, text
 from drawing.export.files import OF_A_RUN
 from drawing.export.html import web_page

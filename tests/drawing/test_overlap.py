@@ -118,7 +118,7 @@ def test_groups_that_meet_at_the_same_time_are_two_ties() -> None:
     scene = scene_of(run(pairs, 1, 1, 4, setting=setting).trace)
     assert sorted([mark.rank for mark in tie.members] for tie in scene.ties) == [[0, 2], [1, 3]]
     assert "in the group of ranks 0, 2" in describe(scene.ties[0].members[0])
-    assert len({drawing.runs.lanes.aside(tie) for tie in scene.ties}) == 2
+    assert len({drawing.runs.timeline_rows.aside(tie) for tie in scene.ties}) == 2
 
 
 def test_links_follow_tags() -> None:

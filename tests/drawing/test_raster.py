@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageChops, ImageStat
 
-from docs import gallery
+from docs.generate import gallery
 from drawing import draw, save, svg
 from drawing.export import raster
 from lib import PuzzleError

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, ImageChops, ImageFilter, ImageStat
 
 import drawing
-from docs import gallery
+from docs.generate import gallery
 from drawing import draw, draw_compare, draw_group, draw_network, draw_plans, draw_replay, draw_value, svg
 from drawing.export import raster
 from drawing.picture import Picture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from docs import gallery
+from docs.generate import gallery
 from drawing import Timeline, draw, svg, text
 from drawing.palette import (
     ALARM,

@@ -115,6 +115,19 @@ def test_what_was_brought_to_a_collective_is_gone_before_the_others_go_on() -> N
         assert run.forward(0) == [64] * 3
 
 
+def test_large_results_are_charged_once() -> None:
+    def body(me: Any, x: Any) -> list[int]:
+        before = me._port.meter.live
+        kept = [me.all_gather(x), me.all_to_all(x)]
+        during = me._port.meter.live
+        kept.clear()
+        gc.collect()
+        return [during - before, me._port.meter.live - before]
+
+    with launch(Script, 2, body) as run:
+        assert run.forward(np.ones((512, 1024), np.float32)) == [[3 * 2 << 20, 0]] * 2
+
+
 def test_what_is_kept_of_lent_parameters_is_charged() -> None:
     class Keeps(Script):
         def load_checkpoint(self, params: Any) -> None:

@@ -9,14 +9,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from lib import RuleError, run
-from lib.engine.call import CollectiveCall, collective_call
 from lib.engine.replay.replay import replay
-from lib.engine.transports.mpi.handshake import Handshake, row_bytes
 from lib.engine.transports.mpi.spawn import by_mpiexec
 from puzzles.commands.main import main
 from puzzles.tracks.schedule.run_on_tensors import on_transport
@@ -174,35 +171,6 @@ def test_unread_messages_are_reported_once(tmp_path: Path) -> None:
 def test_a_program_may_finalize_mpi_itself(tmp_path: Path) -> None:
     ended = under_mpiexec(script(tmp_path, "return self.all_reduce(x)", "\nfrom mpi4py import MPI\nMPI.Finalize()\n"))
     assert (ended.returncode, ended.stderr) == (0, "")
-
-
-def test_a_handshake_has_room_for_a_thousand_devices() -> None:
-    n = 1000
-    rows = np.zeros((n, row_bytes(n)), np.uint8)
-    call = CollectiveCall("barrier", "", 0, (), "", tuple(range(n)))
-    handshake = Handshake(call, 7, rows, np.zeros(n, np.int32))
-    assert handshake.parts is not None
-    assert handshake.parts.shape == (n, n)
-    handshake.write_call()
-    handshake.write_clock(5)
-    rows[:] = rows[7]
-    rows[3, 16:] = 0  # the digest says that it is the same call
-    assert handshake.latest_clock() == 5
-    rows[3, 8] = 9  # this one has a later clock
-    assert handshake.latest_clock() == 9
-
-
-def test_a_handshake_shows_who_calls_what() -> None:
-    sums, most = (
-        collective_call("all_reduce", op, 0, (2, 3), np.dtype("float32"), None, 0, 2) for op in ("sum", "max")
-    )
-    rows, ones = np.zeros((2, row_bytes(2)), np.uint8), np.ones((2, 3))
-    mine, other = Handshake(sums, 0, rows, ones), Handshake(most, 1, rows, ones)
-    for handshake in (mine, other):
-        handshake.write_call()
-        handshake.write_clock(0)
-    assert mine.latest_clock() is None
-    assert mine.calls() == [sums, most]
 
 
 @pytest.mark.slow

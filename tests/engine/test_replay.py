@@ -19,7 +19,7 @@ from drawing.runs.scene import scene_of
 from lib import Model, PuzzleError, Record, Trace, referee, run
 from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
 from puzzles.commands.main import main
-from tests.lib.test_numbers import Choices
+from tests.lib.judging.test_numbers import Choices
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
 from tests.support.solved import SOME_RECORDS, played, record_name, solved_by

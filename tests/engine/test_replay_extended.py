@@ -30,12 +30,12 @@ from lib import (
     schedules,
     trace_to_json,
 )
-from lib.costs import Tier
 from lib.engine.replay.rank import PERFORM
 from lib.engine.replay.replay import NO_TENSORS, replay, replay_from_json, replay_to_json
 from lib.engine.replay.timeline import measured, predicted
-from lib.trace import FORMS
-from tests.lib.test_labels import MESH, OVERLAPPING, Nested
+from lib.game.costs import Tier
+from lib.trace.ops import FORMS
+from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
 from tests.support.examples import examples
 from tests.support.mpi import mpiexec_or_skip
 from tests.support.replays import ALTERED, GAMES, Game, trace_of

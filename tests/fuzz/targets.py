@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from lib import TraceError, referee, run, trace_from_json, trace_from_text, trace_to_json, trace_to_text
+from lib import TraceError, referee, run, trace_from_json, trace_to_json
 from lib.engine.replay.replay import replay
 from lib.layout import DeviceMatrix, LayoutError, TensorLayout, complete
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, one_matmul
@@ -45,10 +45,11 @@ def trace(draw: Random) -> None:
     true, goal = draw.choice(traces())
     try:
         if draw.random() < 0.8:
-            read = trace_from_json(json.dumps(changed_tree(draw, json.loads(trace_to_json(true)))))
+            text = json.dumps(changed_tree(draw, json.loads(trace_to_json(true))))
         else:
-            words = (b" 1e999999 ", b"rank 1\n", b"uses=[0]", b" nan", b'"key":', b"  0-1  loss  ")
-            read = trace_from_text(changed_bytes(draw, trace_to_text(true).encode(), words).decode(errors="replace"))
+            words = (b"1e999999", b"NaN", b'"uses":[0]', b'"key":', b"[[", b"}")
+            text = changed_bytes(draw, trace_to_json(true).encode(), words).decode(errors="replace")
+        read = trace_from_json(text)
     except TraceError:
         return
     strict = referee(read, goal)

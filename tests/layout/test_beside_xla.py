@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from docs import xla
+from docs.generate import xla
 from tests.support.xla_collectives import collectives, group_size
 from tests.support.xla_partitioner import measured
 from tests.test_imports import ROOT

@@ -12,7 +12,7 @@ import lib
 
 ROOT = Path(__file__).parents[2]
 
-LATER = ("lib.judging.referee", "lib.notation", "lib.goal", "json", "difflib", "asyncio")
+LATER = ("lib.judging.referee", "lib.trace.notation", "lib.game.goal", "json", "difflib", "asyncio")
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -24,7 +24,7 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_a_run_loads_neither_the_referee_nor_the_notation() -> None:
     assert loaded_by("from lib import Model, run") == set()
-    assert {"lib.judging.referee", "lib.notation"} <= loaded_by("from lib import *")
+    assert {"lib.judging.referee", "lib.trace.notation"} <= loaded_by("from lib import *")
 
 
 def test_every_exported_name_is_there_and_listed() -> None:

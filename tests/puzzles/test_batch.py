@@ -78,7 +78,7 @@ def graded_class(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("COLUMNS", "100")
-        files = ("--junit", "out/junit.xml", "--html", "page.html", "--gradescope", "results.json", "--one-student")
+        files = ("-o", "out/junit.xml", "-o", "page.html", "-o", "results.json", "--one-student")
         result = puzzles("grade", "--trust", "class", *files)
     assert result.exit_code == 1
     (folder / "page").write_text(result.stdout)
@@ -281,14 +281,14 @@ def test_junit_has_a_case_for_each_puzzle(graded_class: Path):
 
 def test_csv_has_a_row_for_each_puzzle_and_no_formulas(a_class: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(a_class)
-    puzzles("grade", "--trust", "=cleo.py", "--csv", "out.csv", "--puzzle", "basic")
+    puzzles("grade", "--trust", "=cleo.py", "-o", "out.csv", "--puzzle", "basic")
     (row,) = csv.DictReader(io.StringIO(Path("out.csv").read_text()))
     assert (row["submission"], row["reason"]) == ("'=cleo.py", "crash")
     assert "\x1b" not in row["message"]
 
 
 def test_gradescope_counts_points_and_partial_credit(a_class: Path, graded_class: Path):
-    puzzles("grade", "class/ben.py", "--gradescope", "results.json", "--points", "basic=10,1=3", "--partial", "0.7")
+    puzzles("grade", "class/ben.py", "-o", "results.json", "--points", "basic=10,1=3", "--partial", "0.7")
     results = json.loads(Path("results.json").read_text())
     assert results["score"] == 7
     assert [(t["score"], t["max_score"]) for t in results["tests"]][:3] == [(7, 10), (0, 3), (0, 1)]
@@ -302,9 +302,16 @@ REFUSED = [
     (["--points", "basic=-1"], "--points takes pairs like fsdp=10,gpipe=5; got 'basic=-1'"),
     (["--points", "basic=nan"], "--points takes pairs like fsdp=10,gpipe=5; got 'basic=nan'"),
     (["--points", "fsd=1"], "--points: there is no puzzle 'fsd'; did you mean 'fsdp'?"),
-    (["--memory-limit", "lots"], "'lots' is not a size; write a number of bytes, or 64k, 512M, 2G"),
-    (["--memory-limit", "0"], "'0' is not a size"),
-    (["--process-limit", "0"], "Invalid value for '--process-limit'"),
+    (["--limit", "memory=lots"], "'lots' is not a size; write a number of bytes, or 64k, 512M, 2G"),
+    (["--limit", "memory=0"], "'0' is not a size"),
+    (["--limit", "processes=0"], "Invalid value for '--limit'"),
+    (["--limit", "disk=1G"], "'disk=1G' is not a limit; the limits are time=10s, memory=1024M, output=16M, files=16M"),
+    (["--limit", "time"], "'time' is not a limit; the limits are time=10s"),
+    (["--memory-limit", "lots"], "'lots' is not a size"),
+    (["-o", "page.pdf"], "to 'page.pdf'; end it in .html, .csv, .xml (JUnit) or .json (for Gradescope), or in /"),
+    (["-o", ""], "-o does not know what to write to ''; end it in .html"),
+    (["-o", "a.csv", "-o", "b.csv"], "-o writes one file of a kind: choose a.csv or b.csv"),
+    (["-o", "a.xml", "--junit", "b.xml"], "-o writes one file of a kind: choose b.xml or a.xml"),
     (["--csv", "class"], "cannot write class: Is a directory"),
     (["--partial", "2"], "Invalid value for '--partial'"),
 ]
@@ -317,9 +324,45 @@ def test_wrong_options_say_what_would_be_right(a_class: Path, arguments: list[st
     assert message in " ".join(result.stderr.split())
 
 
+OLD_LIMITS = "--time-limit 3 --memory-limit 2G --output-limit 64k --file-limit 1M --process-limit 9"
+LIMITS = "--limit time=3s --limit memory=2G --limit output=64k --limit files=1M --limit processes=9"
+
+
+@pytest.mark.parametrize("words", [OLD_LIMITS, LIMITS, f"{OLD_LIMITS} --limit time=1 {LIMITS}"])
+def test_limits_have_one_option_and_old_words(a_class: Path, monkeypatch: pytest.MonkeyPatch, words: str):
+    """With both, --limit counts, and of two the last."""
+    used: list[Limits] = []
+
+    def begin(files: object, job: Job, *_: object) -> None:
+        used.append(job.limits)
+        raise SystemExit
+
+    monkeypatch.setattr("puzzles.grading.batch.grade_all", begin)
+    puzzles("grade", "class/anna.py", *words.split())
+    puzzles("grade", "class/anna.py")
+    assert used == [Limits(3, 2 << 30, 64 << 10, 1 << 20, 9), Limits()]
+
+
+def test_files_have_one_option_and_old_words(a_class: Path):
+    puzzles("grade", "class/anna.py", *"-o new/ -o new/t.csv -o new/r.JSON -o new/j.xml".split())
+    puzzles("grade", "class/anna.py", *"--html old/ --csv old/t.csv --gradescope old/r.JSON --junit old/j.xml".split())
+    old, new = (sorted(path.relative_to(name) for path in Path(name).rglob("*.*")) for name in ("old", "new"))
+    assert {"index.html", "t.csv", "r.JSON", "j.xml"} < set(map(str, new))
+    assert old == new
+    assert all((Path("old") / name).read_text() == (Path("new") / name).read_text() for name in new)
+
+
+def test_help_shows_the_words_that_stay(a_class: Path):
+    shown = puzzles("grade", "--help").stdout
+    old = (*OLD_LIMITS.split()[::2], "--html", "--csv", "--junit", "--gradescope", "--size")
+    assert [word for word in old if word in shown] == []
+    assert "--limit time=10s" in shown
+    assert "-o FILE|FOLDER" in shown
+
+
 def test_gradescope_without_a_submission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert "there is no submission to write" in puzzles("grade", ".", "--trust", "--gradescope", "r.json").stderr
+    assert "there is no submission to write" in puzzles("grade", ".", "--trust", "-o", "r.json").stderr
 
 
 # --- HTML ---
@@ -328,7 +371,7 @@ def test_gradescope_without_a_submission_is_refused(tmp_path: Path, monkeypatch:
 def test_the_page_holds_all_and_escapes_what_is_not_ours(two_students: Path):
     stored = solution("basic").replace("activations[0] =", "activations['<script>'] = activations[0] =")
     (two_students / "anna.py").write_text("print('<script>alert(1)</script>')\n" + stored)
-    puzzles("grade", "--trust", "class", "--html", "page.html")
+    puzzles("grade", "--trust", "class", "-o", "page.html")
     page = Path("page.html").read_text()
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script" not in page
@@ -348,13 +391,13 @@ def test_a_page_of_too_many_files_says_that_pictures_are_left_out(
     words = "There are too many files here for their pictures; grade one by itself to see them."
     assert words not in (graded_class / "page.html").read_text()
     monkeypatch.setattr("puzzles.commands.grade.MAX_PICTURES", 1)
-    puzzles("grade", "--trust", "class", "--html", "page.html")
+    puzzles("grade", "--trust", "class", "-o", "page.html")
     assert words in Path("page.html").read_text()
 
 
 def test_a_page_without_drawing_has_no_pictures_and_all_the_rest(a_class: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "drawing", None)
-    puzzles("grade", "class/anna.py", "--html", "page.html")
+    puzzles("grade", "class/anna.py", "-o", "page.html")
     page = Path("page.html").read_text()
     assert '<div class="picture">' not in page
     assert "16.5 timesteps (target &lt; 18)" in page
@@ -487,7 +530,7 @@ def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
 )
 def test_without_fork_harm_has_its_verdict_too(without_fork: Path, body: str, reason: str, words: str):
     (without_fork / "dora.py").write_text(f"def basic(model):\n    {body}\n")
-    limits = ("--time-limit", "1", "--output-limit", "64k")
+    limits = ("--limit", "time=1", "--limit", "output=64k")
     told = json.loads(puzzles("grade", "--json", "class/dora.py", "--puzzle", "basic", *limits).stdout)
     (verdict,) = told["files"][0]["results"]
     assert (verdict["reason"], words in verdict["message"]) == (reason, True), verdict
@@ -507,6 +550,7 @@ def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatc
     assert "pids: not used: not on this system" in shown
     assert "not memory, files or processes" in shown
     assert "read and change what you can" in shown
+    assert "share data that no meter counts" in shown
     assert "--trust" in shown
 
 

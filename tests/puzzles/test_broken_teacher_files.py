@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from puzzles.commands.main import main
-from puzzles.own import folders
-from puzzles.own.loaded import read_folder
+from puzzles.custom import folders
+from puzzles.custom.loaded import read_folder
 from tests.support.relay import TRACKS, finished_folder
 
 SYNTAX = "def f(:\n"

@@ -12,14 +12,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from docs import gallery
+from docs.generate import gallery
 from lib import trace_to_json
-from lib.named_costs import costs_named
+from lib.game.named_costs import costs_named
+from lib.game.setting_notation import record_to_json
 from lib.schedules import one_f_one_b
-from lib.setting_notation import record_to_json
 from lib.torch_csv import write_table
 from puzzles.commands.main import main
-from puzzles.own.drafts import begin
+from puzzles.custom.drafts import begin
 from tests.test_imports import ROOT
 
 CHAPTER = 'title = "Week 1"\nidea = "A course."\n'
@@ -66,7 +66,7 @@ FILES: dict[str, tuple[Callable[[], str], list[list[str]]]] = {
     "order.csv": (lambda: write_table(one_f_one_b(2, 3)), [["import", "FILE"]]),
     "costs.json": (
         lambda: json.dumps(record_to_json(costs_named("parts"))),
-        [["grade", str(ROOT / "solutions" / "zb_h1.py"), "--puzzle", "zb_h1", "--size", "2,2,2", "--costs", "FILE"]],
+        [["run", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--size", "2,2,2", "--costs", "FILE", "--no-tensors"]],
     ),
     "board/ann.json": (entry, [["leaderboard", "board", "-o", "made"]]),
     "week/chapter.toml": (lambda: CHAPTER, [["check", "week"]]),

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import puzzles.board.solution as solution_module
 import puzzles.catalog.engine.chapter as chapter_module
+import puzzles.leaderboard.solution as solution_module
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.catalog.found import INDEX, rows_of
 from puzzles.commands.main import main
+from puzzles.custom import folder_added
+from puzzles.custom.drafts import begin
 from puzzles.grading.grader import grade_file
-from puzzles.own import folder_added
-from puzzles.own.drafts import begin
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import find, track_of
 

@@ -346,11 +346,11 @@ def test_grade_play_list_and_status_name_the_same_next_puzzle():
 
 def test_written_files_are_named():
     Path("mine.py").write_text(solution("ddp"))
-    page = words(puzzles("grade", "mine.py", "--html", "r.html", "--csv", "t.csv", "--traces", "kept").stdout)
+    page = words(puzzles("grade", "mine.py", "-o", "r.html", "-o", "t.csv", "--traces", "kept").stdout)
     assert all(f"Wrote {name}." in page for name in ("r.html", "t.csv"))
     assert "Wrote 1 trace to kept" in page
     assert "Nothing to write to none" in puzzles("grade", "mine.py", "--puzzle", "FSDP", "--traces", "none").stdout
-    quiet = puzzles("grade", "mine.py", "--json", "--html", "r.html")
+    quiet = puzzles("grade", "mine.py", "--json", "-o", "r.html")
     assert (json.loads(quiet.stdout)["version"], quiet.stderr) == (1, "")
 
 
@@ -464,10 +464,10 @@ USAGE = [
     (["draw", __file__, "fsdp", "--text", "--open"], "--open needs a file"),
     (["grade"], "Missing argument 'PATH...'"),
     (["grade", "nope.py"], "Path 'nope.py' does not exist"),
-    (["grade", ".", "--time-limit", "0"], "'0' is not a positive number of seconds"),
-    (["grade", ".", "--time-limit", "nan"], "'nan' is not a positive number of seconds"),
-    (["grade", ".", "--time-limit", "-1"], "'-1' is not a positive number of seconds"),
-    (["grade", ".", "--time-limit", "soon"], "'soon' is not a positive number of seconds"),
+    (["grade", ".", "--limit", "time=0"], "'0' is not a positive number of seconds"),
+    (["grade", ".", "--limit", "time=nan"], "'nan' is not a positive number of seconds"),
+    (["grade", ".", "--limit", "time=-1"], "'-1' is not a positive number of seconds"),
+    (["grade", ".", "--limit", "time=soon"], "'soon' is not a positive number of seconds"),
     (["grade", ".", "--jsn"], "No such option"),
     (["draw", "nope.py", "fsdp"], "Path 'nope.py' does not exist"),
     (["draw", ".", "fsdp"], "'.' is a directory; only --pareto takes a folder"),
@@ -488,7 +488,7 @@ def test_usage_errors_say_what_would_be_right_and_exit_with_2(arguments: list[st
 
 def test_the_time_limit_can_be_set():
     Path("mine.py").write_text("def basic(model):\n    while True: pass\n")
-    code, answer = graded("mine.py", "--puzzle", "basic", "--time-limit", "0.02")
+    code, answer = graded("mine.py", "--puzzle", "basic", "--limit", "time=0.02s")
     (entry,) = answer["files"][0]["results"]
     assert (code, entry["status"], entry["reason"]) == (1, "failed", "timeout")
     assert "time was up after 0.02 s" in entry["message"]

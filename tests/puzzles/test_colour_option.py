@@ -30,14 +30,14 @@ def puzzles(*words: str, code: int = 0) -> str:
 
 def test_the_picture_in_a_report_has_the_colours_that_are_asked_for() -> None:
     batches = [batch_colour(batch) for batch in range(4)]
-    puzzles(*GRADE, "--html", "layers.html")
+    puzzles(*GRADE, "-o", "layers.html")
     assert not any(colour in Path("layers.html").read_text() for colour in batches)
-    puzzles(*GRADE, "--html", "batches.html", "--colour", "microbatch")
+    puzzles(*GRADE, "-o", "batches.html", "--colour", "microbatch")
     assert all(colour in Path("batches.html").read_text() for colour in batches)
 
 
 def test_the_pictures_in_the_pages_of_a_class_have_them_too() -> None:
-    puzzles(*GRADE, "--html", "pages", "--colour", "operation")
+    puzzles(*GRADE, "-o", "pages", "--colour", "operation")
     (page,) = Path("pages/students").iterdir()
     assert page.read_text().count(OPERATIONS["backward"]) > 4 * 8
 
@@ -59,7 +59,7 @@ def test_a_colour_that_there_is_not_is_refused(command: tuple[str, ...]) -> None
 
 @pytest.mark.parametrize(
     ("command", "option"),
-    [(GRADE, "--html"), (SOLVE, "-o"), (PLAN, "-o"), (("import", GPIPE), "-o")],
+    [(GRADE, "-o page.html"), (SOLVE, "-o"), (PLAN, "-o"), (("import", GPIPE), "-o")],
     ids=lambda x: x[0],
 )
 def test_a_colour_without_a_picture_is_refused(command: tuple[str, ...], option: str) -> None:

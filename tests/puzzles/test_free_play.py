@@ -1,4 +1,4 @@
-"""Free play: `run`, `draw` and `grade` of any schedule at any size and in any setting, `costs`, and `verify`."""
+"""Free play: `run` and `draw` of any schedule at any size and in any setting, `costs`, and `verify`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lib import COSTS, Setting, Size, run, trace_from_json, trace_to_json
+from lib import COSTS, Setting, Size, referee, run, trace_from_json, trace_to_json
+from lib.game.setting_notation import costs_from_json
 from puzzles.commands.costs import facts
 from puzzles.commands.main import main
 from puzzles.failure import Failure
@@ -184,7 +185,7 @@ def test_a_run_that_sends_back_another_games_trace_is_refused(row: dict[str, obj
     assert all(fact in judged.sentence for fact in facts), judged
 
 
-# --- Draw and grade ---
+# --- Draw ---
 
 
 def test_draw_takes_the_same_games() -> None:
@@ -198,30 +199,6 @@ def test_draw_takes_the_same_games() -> None:
     assert "costs that price it: parts" in shown("draw", "mine.py", "halves", "--size", "1,2,1", code=1)
 
 
-def test_grade_runs_several_and_their_traces_can_be_verified() -> None:
-    Path("other.py").write_text(MINE.replace("model.loss(inputs", "model.lose(inputs"))
-    names = ["--puzzle", "mine", "--puzzle", "ddp", "--size", "2,2,2", "--costs", "overlap"]
-    result = puzzles("grade", "--trust", "mine.py", "other.py", *names, "--json", "--traces", "kept", code=1)
-    rows = json.loads(result.stdout)["schedules"]
-    assert [(row["submission"], row["name"], row["status"]) for row in rows] == [
-        ("mine.py", "mine", "correct"),
-        ("mine.py", "ddp", "correct"),
-        ("other.py", "mine", "failed"),
-        ("other.py", "ddp", "failed"),
-    ]
-    assert rows[0]["setting"] == {"costs": "overlap"}
-    assert rows[0]["note"] == ""
-    assert "do not apply" in rows[1]["note"]
-    assert "line 11" in rows[2]["message"]
-    assert "lose" in rows[2]["message"]
-    saved = sorted(path.as_posix() for path in Path("kept").rglob("*.json"))
-    assert saved == ["kept/0000_mine/ddp.json", "kept/0000_mine/mine.json"]
-    again = json.loads(puzzles("verify", saved[1], "--json").stdout)
-    assert {name: again[name] for name in ("timesteps", "peak_memory", "ranks", "setting")} == {
-        name: rows[0][name] for name in ("timesteps", "peak_memory", "ranks", "setting")
-    }
-
-
 # --- Verify ---
 
 
@@ -231,12 +208,15 @@ def saved(text: str) -> str:
 
 
 def test_verify_reads_a_trace_with_a_whole_cost_record() -> None:
-    Path("mine.json").write_text(json.dumps({"name": "mine", "length": 64, "ticks": {**COSTS["slow"].ticks}}))
-    puzzles("grade", "mine.py", "--puzzle", "mine", "--size", "2,2,2", "--costs", "mine.json", "--traces", "kept")
-    assert json.loads(Path("kept/mine.json").read_text())["costs"]["name"] == "mine"
-    text = shown("verify", "kept/mine.json")
-    assert "costs mine" in text
-    assert "Correct: data parallelism (Li et al. 2020). 12.5 timesteps" in text
+    record = costs_from_json({"name": "mine", "length": 64, "ticks": {**COSTS["slow"].ticks}})
+    trace = run(gpipe, 2, 2, 2, setting=Setting(record)).trace
+    text = shown("verify", saved(trace_to_json(trace)))
+    assert "2 layers, 2 batches, 2 ranks, costs mine" in text
+    assert "Correct: GPipe (Huang et al. 2019)." in text
+    row = json.loads(puzzles("verify", "trace.json", "--json").stdout)
+    report = referee(trace)
+    assert (row["status"], row["name"], row["setting"]["costs"]["name"]) == ("correct", "trace", "mine")
+    assert (row["timesteps"], row["peak_memory"]) == (report.timesteps, report.peak.memory)
 
 
 def test_verify_refuses_what_is_altered_or_no_trace() -> None:
@@ -306,9 +286,9 @@ AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
         ([*AT, "--no-tensors", "--small"], ("--no-tensors", "--small")),
         (["run", "mine.py", "FSDP", "--no-tensors"], ("FSDP", "--no-tensors are for schedules")),
         (["draw", "mine.py", "mine", "--size", "2,2,2", "--pareto"], ("--pareto", "targets")),
-        (["grade", "mine.py", "--size", "2,2,2"], ("--puzzle NAME",)),
-        (["grade", "mine.py", "--puzzle", "ddp", "--size", "2,4,4"], ("the puzzle ddp as it is", "leave out")),
-        (["grade", "mine.py", "--puzzle", "mine", "--size", "2,2,2", "--html", "x"], ("--html", "leave it out")),
+        (["grade", "mine.py", "--size", "2,2,2"], ("at its own size", "puzzles run FILE NAME --size")),
+        (["grade", "mine.py", "--costs", "slow"], ("in its own setting", "puzzles run FILE NAME --size")),
+        (["grade", "mine.py", "--layer", "conv"], ("in its own setting", "puzzles run FILE NAME --size")),
         (["costs", "party"], ("'party'", "did you mean 'parts'?")),
         (["costs", "--json"], ("name it",)),
     ],

@@ -21,8 +21,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
+from puzzles.custom.drafts import begin
 from puzzles.gradescope.wheels import packed_again
-from puzzles.own.drafts import begin
 from tests.support import environments
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ def puzzles(*words: object) -> Result:
 
 def results_of(folder: Path, *options: str) -> dict[str, Any]:
     out = folder.parent / "results.json"
-    puzzles("grade", "--trust", folder, "--gradescope", out, *options)
+    puzzles("grade", "--trust", folder, "-o", out, *options)
     found: dict[str, Any] = json.loads(out.read_text())
     return found
 
@@ -98,7 +98,7 @@ def test_a_player_cannot_write_html(tmp_path: Path) -> None:
 
 def test_a_class_is_never_merged_into_one_result(student: Path) -> None:
     out = student.parent / "results.json"
-    refused = puzzles("grade", "--trust", student.parent, "--gradescope", out)
+    refused = puzzles("grade", "--trust", student.parent, "-o", out)
     assert refused.exit_code == 2
     assert "one student" in refused.output
     assert "there are 2 files" in refused.output

@@ -120,4 +120,4 @@ def test_a_device_may_start_a_few_processes_and_no_more(here: Tier) -> None:
     """The limit is that of any run, and one more for each device."""
     assert verdict(hiding.with_statement(SOLUTION, hiding.ONE_CHILD), here).status == "passed"
     found = verdict(hiding.with_statement(SOLUTION, hiding.NINE_CHILDREN), here)
-    require_refused(found, "BlockingIOError", "--process-limit")
+    require_refused(found, "BlockingIOError", "--limit processes=")

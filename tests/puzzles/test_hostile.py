@@ -219,7 +219,7 @@ def test_the_environment_is_scrubbed_in_every_tier(here: Tier, monkeypatch: pyte
 def test_limits_can_be_set(here: Tier):
     small = SLOW._replace(output=1000)
     noisy = verdict("def basic(model):\n    while True: print('x' * 99)\n", here, small)
-    assert noisy.message == "it printed more than 1,000 bytes; print less, or allow more with --output-limit"
+    assert noisy.message == "it printed more than 1,000 bytes; print less, or allow more with --limit output=64M"
     many = hostile.basic_with(
         "for _ in range(5): threading.Thread(target=time.sleep, args=(.01,)).start()\nsolved(model)"
     )

@@ -74,7 +74,7 @@ def test_every_entry_keeps_a_row_that_says_why_and_none_passes_with_the_work_of_
         "--csv",
         "t.csv",
     ]
-    result = CliRunner().invoke(main, [*arguments, "--junit", "j.xml"])
+    result = CliRunner().invoke(main, [*arguments, "-o", "j.xml"])
     assert result.exit_code == 0, result.output
     for name in LINKS:
         assert f"{name}: this file cannot be read: it is a link" in " ".join(result.stdout.split())
@@ -97,7 +97,7 @@ def test_json_has_a_row_for_each_entry(a_class: Path) -> None:
 def test_a_file_with_two_names_is_graded_for_each_and_reported(a_class: Path) -> None:
     os.link("class/ann/solution.py", "class/eve.py")
     os.link("teacher.py", "class/alone.py")
-    result = CliRunner().invoke(main, ["grade", "class", "--puzzle", "basic", "--csv", "t.csv"])
+    result = CliRunner().invoke(main, ["grade", "class", "--puzzle", "basic", "-o", "t.csv"])
     assert result.exit_code == 0, result.output
     (warning,) = (line for line in result.stderr.splitlines() if "hard links" in line)
     assert "class/ann/solution.py" in warning

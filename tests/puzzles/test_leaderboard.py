@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import puzzles.board.take_over as take_over_module
-from puzzles.board.board import collected, rankings
-from puzzles.board.entry import Entry, read_entry
+import puzzles.leaderboard.take_over as take_over_module
 from puzzles.catalog.found import INDEX, rows_of
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule import found as found_module
 from puzzles.catalog.schedule.found import FOUND, with_found
 from puzzles.commands.main import main
+from puzzles.custom import folder_added
+from puzzles.custom.drafts import begin
 from puzzles.grading.grader import grade_file
-from puzzles.own import folder_added
-from puzzles.own.drafts import begin
+from puzzles.leaderboard.board import collected, rankings
+from puzzles.leaderboard.entry import Entry, read_entry
 from puzzles.tracks import find, track_of
 
 ROOT = Path(__file__).parents[2]

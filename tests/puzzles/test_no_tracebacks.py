@@ -31,7 +31,10 @@ WORKING: dict[str, str] = {
 }  # fmt: skip
 """Arguments with which each command runs."""
 
-FORMS = {"SLUG=N,...": "basic={}", "L,B,R": "{},4,1", "AXIS=N,...": "dp={}", "model.layers=40": "model.layers={}"}
+FORMS = {
+    "SLUG=N,...": "basic={}", "L,B,R": "{},4,1", "AXIS=N,...": "dp={}", "model.layers=40": "model.layers={}",
+    "time=10s": "time={}",
+}  # fmt: skip
 """Numbers within a text, by the metavar of the option."""
 
 WORDS = (type(click.STRING), click.Path, click.Choice)
@@ -123,7 +126,7 @@ def test_a_closed_stream(name: str, stream: str, files: None, monkeypatch: pytes
     ],
 )
 def test_a_shell_closes_streams(closed: str, code: int, files: None) -> None:
-    line = f'"$0" -m puzzles grade basic.py --junit out.xml {closed}'
+    line = f'"$0" -m puzzles grade basic.py -o out.xml {closed}'
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, env=environment)
     assert done.returncode == code

@@ -9,7 +9,7 @@ import pytest
 
 from drawing.palette import OPERATIONS, batch_colour
 from lib import COSTS, Model, PuzzleError, Report, Trace, referee, run
-from lib.setting import Setting
+from lib.game.setting import Setting
 from puzzles import play
 from puzzles.notebook.display import picture_of
 from puzzles.notebook.free_result import FreeResult

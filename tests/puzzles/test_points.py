@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from puzzles.own import folder_added
+from puzzles.custom import folder_added
 from puzzles.reports.gradescope import parse_points
 from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
 from tests.support.relay import TRACKS, finished_folder

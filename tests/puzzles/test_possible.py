@@ -15,6 +15,7 @@ from lib.judging.family import PIPELINE
 from lib.recognition import Recognition, recognize
 from lib.schedules import one_f_one_b, pipeline
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule_papers import with_papers
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.possible import above_possible
 from tests.support.solved import played, records_of, reference_of
@@ -47,7 +48,7 @@ def test_a_pass_says_once_what_the_schedule_is_and_never_two_things(slug: str) -
         report, found, said = said_on_a_pass(slug, function)
         assert said.count("This is ") == 1
         if report.family == goal.family:
-            assert f"This is {found.with_papers}." in said
+            assert f"This is {with_papers(found)}." in said
         else:
             assert f"This is {report.family}, and the puzzle is about" in said
             assert ("More exactly, it is" in said) == (found.text != report.family)
@@ -86,7 +87,7 @@ def test_no_message_names_a_bound_and_a_record_that_beats_it() -> None:
         goal, choice = puzzle.goal, random.Random(puzzle.slug)
         trace = Trace(goal.size, ((),) * goal.size.ranks, goal.setting)
         for _ in range(20):
-            found = Recognition(("a pipeline",), "", (), (), PIPELINE, dealt_out(goal.size, choice))
+            found = Recognition(("a pipeline",), "", (), PIPELINE, dealt_out(goal.size, choice))
             text = " ".join(above_possible(trace, found, 0.0, 0, goal.records))
             for whose, number, unit in re.findall(needs, text):
                 seen[f"{unit}s of {whose}"] += 1

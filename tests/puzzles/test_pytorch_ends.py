@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from docs import gallery
+from docs.generate import gallery
 from lib import PuzzleError
 from lib.schedules import one_f_one_b
 from puzzles.catalog.schedule import PUZZLES

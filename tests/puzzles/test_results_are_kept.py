@@ -87,7 +87,7 @@ def test_a_report_that_breaks_affects_no_other(a_class: Path, monkeypatch: pytes
         raise LookupError("no such\x1b thing")
 
     monkeypatch.setattr(export, "junit", breaks)
-    result = grade("class/ann.py", "--junit", "j.xml", "--csv", "t.csv")
+    result = grade("class/ann.py", "-o", "j.xml", "-o", "t.csv")
     assert result.exit_code == 2
     assert "cannot make j.xml: LookupError: no such\\x1b thing" in result.stderr
     assert len(rows("t.csv")) == 1
@@ -120,7 +120,7 @@ def test_traces_that_cannot_be_written_are_reported_once(a_class: Path) -> None:
 @needs_full
 @pytest.mark.parametrize("more", [("--json",), pytest.param((), marks=pytest.mark.slow)])
 def test_an_output_that_is_full_costs_no_report(a_class: Path, more: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "puzzles", "grade", "class/ann.py", "--puzzle", "basic", "--csv", "t.csv", *more]
+    command = [sys.executable, "-m", "puzzles", "grade", "class/ann.py", "--puzzle", "basic", "-o", "t.csv", *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with open(FULL, "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
@@ -134,7 +134,7 @@ def test_an_output_that_is_full_costs_no_report(a_class: Path, more: tuple[str, 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [("--json",), ()])
 def test_an_output_that_nobody_reads_costs_no_report(a_class: Path, more: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "puzzles", "grade", "class/ann.py", "--puzzle", "basic", "--csv", "t.csv", *more]
+    command = [sys.executable, "-m", "puzzles", "grade", "class/ann.py", "--puzzle", "basic", "-o", "t.csv", *more]
     read, write = os.pipe()
     os.close(read)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from puzzles.commands.main import main
-from puzzles.own.drafts import begin
+from puzzles.custom.drafts import begin
 
 MISTAKE = "async def relay(model):\n    return model.forwrd(1)\n"
 
@@ -123,19 +123,19 @@ def test_the_workflow_and_a_check_of_a_board_with_own_puzzles(week: Path) -> Non
 
 def test_gradescope_says_what_is_missing(week: Path) -> None:
     Path("class/ann.py").write_text("x = 1\n")
-    said("grade", "class/ann.py", "--puzzles", "week3", "--puzzle", "relay", "--gradescope", "r.json", code=1)
+    said("grade", "class/ann.py", "--puzzles", "week3", "--puzzle", "relay", "-o", "r.json", code=1)
     (test,) = json.loads(Path("r.json").read_text())["tests"]
     assert "not attempted" in test["output"]
     assert "No file that you submitted has <code>def relay(model)</code>" in test["output"]
-    said("grade", "class/cleo.py", "--puzzles", "week3", "--puzzle", "relay", "--gradescope", "r.json", code=1)
+    said("grade", "class/cleo.py", "--puzzles", "week3", "--puzzle", "relay", "-o", "r.json", code=1)
     (test,) = json.loads(Path("r.json").read_text())["tests"]
     assert "No file" not in test["output"]
 
 
 def test_all_pages_say_the_same_of_a_failure(week: Path) -> None:
-    said("grade", "class", "--trust", "--puzzles", "week3", "--html", "out", code=1)
-    said("grade", "class", "--trust", "--puzzles", "week3", "--html", "report.html", code=1)
-    said("grade", "class/cleo.py", "--puzzles", "week3", "--gradescope", "r.json", code=1)
+    said("grade", "class", "--trust", "--puzzles", "week3", "-o", "out", code=1)
+    said("grade", "class", "--trust", "--puzzles", "week3", "-o", "report.html", code=1)
+    said("grade", "class/cleo.py", "--puzzles", "week3", "-o", "r.json", code=1)
     pages = {path.name: path.read_text() for path in (Path("report.html"), *Path("out").rglob("*.html"))}
     wanted = (
         "<p>Line 2: rank 0, t=0, model.forwrd: a model has no 'forwrd'; write 'model.forward(layer, inp, weight)'</p>"

@@ -285,8 +285,11 @@ def test_after_a_pass_reference_practice_and_record_are_shown():
     assert "This is data parallelism (Li et al. 2020). Time: any schedule needs at least 4.3 steps" in page
     assert "this one takes 0.8 more" in page
     assert "The reference makes the same calls. In practice: " in page
-    other = (SOLUTIONS / "records" / "wsdp_gather_once.py").read_text()
-    Path("other.py").write_text(other)
+    other = (SOLUTIONS / "records" / "fsdp_gather_once.py").read_text()
+    gathered_once = other.replace("async def fsdp", "async def wsdp").replace(
+        "wsdp = fsdp", "FULL, ALL_REDUCE = 6, True"
+    )
+    Path("other.py").write_text(gathered_once)
     page = words(puzzles("grade", "other.py").stdout)
     assert "with every weight gathered once" in page
     assert "The reference calls allgather 48 times (you: 24), counted over all ranks." in page

@@ -298,7 +298,7 @@ def test_every_command_works_in_an_empty_folder(installed: Environment, tmp_path
     puzzles("hint", "FSDP")
     puzzles("start")
     puzzles("start", "layout")
-    puzzles("grade", "mine.py", "--html", "report.html", "--traces", "traces")
+    puzzles("grade", "mine.py", "-o", "report.html", "--traces", "traces")
     (trace,) = (tmp_path / "traces").rglob("*.json")
     puzzles("verify", str(trace), "--puzzle", "basic")
     for ending in ("svg", "html", "json", "txt"):

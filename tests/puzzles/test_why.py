@@ -121,8 +121,8 @@ def test_the_lines_of_a_notebook_are_counted_by_cell() -> None:
 
 @pytest.mark.slow
 def test_the_page_explains_every_schedule_and_opens_what_matters() -> None:
-    grade(written("a.py", DDP), "--puzzle", "ddp", "--html", "a.html")
-    grade(written("b.py", GREEDY), "--puzzle", "ddp", "--html", "b.html")
+    grade(written("a.py", DDP), "--puzzle", "ddp", "-o", "a.html")
+    grade(written("b.py", GREEDY), "--puzzle", "ddp", "-o", "b.html")
     passed, over = (Path(name).read_text(encoding="utf-8") for name in ("a.html", "b.html"))
     for page, tag in ((passed, "<details>"), (over, "<details open>")):
         (text,) = re.findall(rf"{tag}<summary>Why the peak is where it is</summary><pre>(.*?)</pre>", page, re.DOTALL)

@@ -29,7 +29,7 @@ def made(change, *size):
 FORGING = {
     "prints_success": ("print('{\"status\": \"passed\", \"stars\": 3}')", "incomplete"),
     "patches_check": ("Model.check = classmethod(lambda *a: True)", "incomplete"),
-    "patches_event": ("lib.trace.Event = lib.Event = lambda *a: None", "incomplete"),
+    "patches_event": ("lib.trace.ops.Event = lib.Event = lambda *a: None", "incomplete"),
     "patches_the_clock": ("type(model).time = property(lambda self: 0.0)", "incomplete"),
     "patches_the_price_of_time": ("model.run.game.prices.update(dict.fromkeys(model.run.game.prices, 0))\n{solve}", "rule"),
     "patches_memory": ("lib.Weight.memory = lib.Value.memory = lambda *a: 0\n{hoard}", "over"),
@@ -45,8 +45,8 @@ FORGING = {
         "builtins.len, builtins.max, builtins.sum = lying(len), lying(max), lying(sum)\n{solve}", None, "crash", "rule",
     ),
     "patches_assertions": ("builtins.AssertionError = builtins.Exception = OSError", "incomplete"),
-    "patches_the_rules": ("lib.rules.complete = lambda *a: None", "incomplete"),
-    "patches_the_local_rules": ("for k in list(lib.rules.LOCAL_RULES): lib.rules.LOCAL_RULES[k] = lambda *a: []", "crash", "incomplete"),
+    "patches_the_rules": ("lib.rules.operations.complete = lambda *a: None", "incomplete"),
+    "patches_the_local_rules": ("for k in list(lib.rules.operations.LOCAL_RULES): lib.rules.operations.LOCAL_RULES[k] = lambda *a: []", "crash", "incomplete"),
     "forges_a_log": ("model.log.append(Event('update', 0, 0, 0, 0, 0, []))", "crash", "incomplete", "rule"),
     "forges_a_row": ("os.write(3, b'{\"defined\": true, \"status\": \"passed\", \"stars\": 3}\\n'); os._exit(0)", "crash"),
     "forges_an_empty_trace": (

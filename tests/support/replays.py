@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lib import COSTS, Model, Op, Setting, Trace, run, schedules
-from lib.trace import address
-from tests.lib.test_altered_traces import TAGGED, ring
-from tests.lib.test_pipelines import FIGURES
-from tests.lib.test_schedules import KNOWN
+from lib.trace.ops import address
+from tests.lib.judging.test_altered_traces import TAGGED, ring
+from tests.lib.schedules.test_pipelines import FIGURES
+from tests.lib.schedules.test_schedules import KNOWN
 from tests.support.schedules import groups, overlapping
 
 

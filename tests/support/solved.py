@@ -12,6 +12,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
 from puzzles.tracks import chapter_of
 from tests.support.selection import first_of_each_kind
+from tests.support.variants import module_of
 
 RECORDS = list(
     dict.fromkeys(
@@ -22,16 +23,16 @@ RECORDS = list(
 
 
 def record_name(record: Record) -> str:
-    return f"{Path(record.by).stem}-{record.timesteps:g}"
+    file, variant = record.file_and_variant
+    return "-".join(filter(None, [Path(file).stem, variant, f"{record.timesteps:g}"]))
 
 
 def solved_by(record: Record) -> Iterator[tuple[SchedulePuzzle, Any]]:
-    """The puzzles that a record's file has a function for, with the functions. A file whose schedule has a parameter
-    may be the source of several records, which its FRONT lists by timesteps."""
-    module = import_module(".".join(Path(record.by).with_suffix("").parts))
+    """The puzzles that have a record and that its file has a function for, with the functions."""
+    module = module_of(*record.file_and_variant)
     for slug, puzzle in PUZZLES.items():
-        if hasattr(module, slug):
-            yield puzzle, getattr(module, "FRONT", {}).get(record.timesteps) or getattr(module, slug)
+        if hasattr(module, slug) and record in puzzle.goal.records:
+            yield puzzle, getattr(module, slug)
 
 
 def reference_of(slug: str) -> Any:

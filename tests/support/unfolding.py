@@ -15,7 +15,7 @@ from lib import (
     Trace,
     run,
 )
-from lib.named_costs import COSTS
+from lib.game.named_costs import COSTS
 
 Schedule = Callable[[Model], Any]
 

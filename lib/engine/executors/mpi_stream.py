@@ -109,7 +109,7 @@ class MpiStream:
             if self.inputs:
                 return False
             state, report = self.control.outcome_of(source)
-            return state == "returned" and report[0][self.port.device] == self.port.messages.received_from(source)
+            return state == "returned" and report[0][self.port.device] == self.port.messages.received[source]
 
         while not arrived():
             self.control.wait(lambda: arrived() or self.is_ready() or has_ended(), what)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from lib.collective_rules import COLLECTIVES
-from lib.costs import elements_sent
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Reading
+from lib.game.costs import elements_sent
 from lib.judging.rank_state import RankState
 from lib.judging.referee import BYTES_PER_ELEMENT
-from lib.lifetimes import lifetimes
-from lib.trace import Op, group_of
+from lib.rules.collectives import COLLECTIVES
+from lib.trace.lifetimes import lifetimes
+from lib.trace.ops import Op, group_of
 from lib.values.base import Value
 from lib.values.kinds import Parked
 from lib.values.replicas import Average, Copy, averages_of

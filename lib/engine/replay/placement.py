@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lib.collective_rules import COLLECTIVES, Group
+from lib.communication.lanes import Call
 from lib.errors import TraceError
-from lib.lanes import Call
-from lib.trace import Op, Trace
+from lib.rules.collectives import COLLECTIVES, Group
+from lib.trace.ops import Op, Trace
 
 from .labels import Held, Label, Parked, Rows, Shape, Tokens, all_batches, as_tokens, cut, held, share, union
-from .lane_walk import LaneCursor, LaneWalk, members
+from .unchecked_walk import UncheckedCursor, UncheckedWalk
 
 
 class Meeting(NamedTuple):
@@ -28,7 +28,7 @@ class Meeting(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class RankPlacement(LaneCursor):
+class RankPlacement(UncheckedCursor):
     """One rank: a label for each value by its number, and what the rank does, in order."""
 
     labels: dict[int, Label] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class RankPlacement(LaneCursor):
     can follow their scripts with blocking calls: there is one order of everything that agrees with each."""
 
 
-class Placement(LaneWalk[RankPlacement]):
+class Placement(UncheckedWalk[RankPlacement]):
     """The labels of all values of a trace with tensors of some shape; `ranks` holds those of each rank.
 
     Raises:
@@ -72,28 +72,30 @@ class Placement(LaneWalk[RankPlacement]):
             cursor.script.append(at)
         return visited
 
-    def issued(self, cursor: RankPlacement) -> None:
-        cursor.script.append(cursor.at)
+    def on_call(self, cursor: RankPlacement, op: Op) -> Call:
+        if self.on_lanes:
+            cursor.script.append(cursor.at)
+        return super().on_call(cursor, op)
 
-    def alone(self, cursor: RankPlacement, op: Op) -> None:
+    def on_local(self, cursor: RankPlacement, op: Op) -> None:
         used = [cursor.labels[number] for number in op.used]
         cursor.labels.update(zip(op.made, self._alone(op, used)))
 
-    def sent(self, cursor: RankPlacement, op: Op) -> None:
+    def on_send(self, cursor: RankPlacement, op: Op) -> None:
         to, *tag = op.args
         self.tags[to].setdefault(cursor.rank, []).append(*(tag or (0,)))
 
-    def received(self, cursor: RankPlacement, op: Op, sender: RankPlacement, sent_at: int) -> None:
+    def on_receive(self, cursor: RankPlacement, op: Op, sender: RankPlacement, sent_at: int) -> None:
         cursor.labels.update(zip(op.made, [sender.labels[number] for number in sender.ops[sent_at].used]))
 
-    def bring(self, cursor: RankPlacement, number: int) -> Label:
+    def value(self, cursor: RankPlacement, number: int) -> Label:
         return cursor.labels[number]
 
-    def perform(self, calls: Sequence[Call]) -> list[tuple[Label, ...]]:
+    def perform(self, calls: Sequence[Call]) -> list[tuple[Any, ...]]:
         first = calls[0]
         if first.name not in COLLECTIVES:
             return [tuple(self._alone(first.op, list(_values(first))))]
-        group, columns = members(first.group, len(self.ranks)), []
+        group, columns = tuple(call.rank for call in calls), []
         for n in range(len(first.op.made)):
             brought = [held(_values(call)[n]) for call in calls]
             made = [MEETING[call.name](brought, i, call.op) for i, call in enumerate(calls)]
@@ -102,10 +104,10 @@ class Placement(LaneWalk[RankPlacement]):
             columns.append(made)
         return list(zip(*columns))
 
-    def settled(self, cursor: RankPlacement, call: Call) -> None:
+    def on_end(self, cursor: RankPlacement, call: Call) -> None:
         cursor.labels.update(zip(call.op.made, _values(call, "made")))
         if call.name == "pass_to":
-            self.sent(cursor, call.op)
+            self.on_send(cursor, call.op)
         if call.name in self.on_lanes:
             cursor.script.append(~call.at)
 

@@ -13,8 +13,8 @@ from lib.engine.engine import ShardedEngine
 from lib.engine.memory_tiers import MemoryTier
 from lib.engine.metering.arrays import as_metered, plain_view
 from lib.engine.metering.meter import unmetered
-from lib.lifetimes import Span, lifetimes
-from lib.trace import TIMED, Op
+from lib.trace.lifetimes import Span, lifetimes
+from lib.trace.ops import TIMED, Op
 
 from .labels import Held, Parked, Tokens, as_tokens, content, held, joined, shape_of, taken
 from .placement import Placement

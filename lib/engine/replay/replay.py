@@ -10,11 +10,11 @@ from typing import Any
 from lib.engine.launcher import launch
 from lib.engine.metering.meter import Reading
 from lib.errors import PuzzleError, TraceError
-from lib.goal import Goal
+from lib.game.goal import Goal
 from lib.judging.rank_state import MALFORMED
-from lib.judging.recompute import Retrace
-from lib.notation import trace_from_json
-from lib.trace import FORMS, Op, Trace
+from lib.judging.recompute import Recomputation
+from lib.trace.notation import trace_from_json
+from lib.trace.ops import FORMS, Op, Trace
 
 from .comparison import Found, RankReplay, averages_in, compared, error_of
 from .placement import Placement
@@ -101,12 +101,12 @@ def replay(
         PuzzleError: the referee refuses the trace; or, if forced, it cannot be executed.
     """
     require_playable(trace)
-    retrace = Retrace(trace, strict=goal is not None)
+    recomputation = Recomputation(trace, strict=goal is not None)
     try:
-        retrace.run()
-        if retrace.made_up:
+        recomputation.run()
+        if recomputation.made_up:
             raise TraceError(
-                f"there is no tensor for {retrace.made_up[0]}; get every value from the model's operations"
+                f"there is no tensor for {recomputation.made_up[0]}; get every value from the model's operations"
             )
     except PuzzleError:
         if not force:
@@ -121,8 +121,8 @@ def replay(
     return Replay(
         on,
         small,
-        error_of(workload, found, averages_in(retrace.ranks, trace.setting.steps)),
-        tuple(compared(state, workload, *rank) for state, *rank in zip(retrace.ranks, played, meters)),
+        error_of(workload, found, averages_in(recomputation.ranks, trace.setting.steps)),
+        tuple(compared(state, workload, *rank) for state, *rank in zip(recomputation.ranks, played, meters)),
         predicted(trace),
         measured(trace, [rank["seconds"] for rank in played]),
         "outputs" if trace.setting.task == "infer" else "weights",

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lib.lanes import Call, clocks, computing
-from lib.trace import TIMED, Op, Trace
+from lib.communication.lanes import Call, clocks, computing
+from lib.trace.ops import TIMED, Op, Trace
 
-from .lane_walk import LaneCursor, LaneWalk
+from .unchecked_walk import UncheckedCursor, UncheckedWalk
 
 
 class TimedEvent(NamedTuple):
@@ -59,7 +59,7 @@ def measured(trace: Trace, seconds: Sequence[Sequence[float]]) -> tuple[tuple[Ti
 
 
 @dataclass(slots=True, eq=False)
-class RankClock(LaneCursor):
+class RankClock(UncheckedCursor):
     """One rank: how long each of its events took, and the events so far, by index of the operation."""
 
     seconds: dict[int, float] = field(default_factory=dict)
@@ -70,36 +70,37 @@ class RankClock(LaneCursor):
         """The seconds of the next event."""
         return self.seconds[self.at]
 
-    def advance(self, op: Op, start: float, length: float) -> None:
+    def add(self, op: Op, start: float, length: float) -> None:
         """Adds the next event, which keeps the rank busy."""
         self.clock = start + length
         self.events[self.at] = TimedEvent(op.name, op.layer, start, self.clock)
 
 
-class MeasuredWalk(LaneWalk[RankClock]):
+class MeasuredWalk(UncheckedWalk[RankClock]):
     """Runs every rank's clock over its events, with the measured seconds."""
 
-    def alone(self, cursor: RankClock, op: Op) -> None:
+    def on_local(self, cursor: RankClock, op: Op) -> None:
         if op.name in TIMED:
-            cursor.advance(op, cursor.clock, cursor.took)
+            cursor.add(op, cursor.clock, cursor.took)
 
-    def ticks(self, calls: Sequence[Call]) -> float:
+    def ticks(self, calls: Sequence[Call], made: Sequence[Any]) -> Any:
         return min(self.cursors[call.rank].seconds[call.at] for call in calls)
 
-    def perform(self, calls: Sequence[Call]) -> list[tuple[None, ...]]:
+    def perform(self, calls: Sequence[Call]) -> list[tuple[Any, ...]]:
         return [(None,) * len(call.op.made) for call in calls]
 
-    def settled(self, cursor: RankClock, call: Call) -> None:
+    def on_end(self, cursor: RankClock, call: Call) -> None:
         beside = (call.clock,) if call.name in self.on_lanes else ()
         cursor.events[call.at] = TimedEvent(call.name, call.op.layer, call.start, call.end, *beside)
 
-    def sent(self, cursor: RankClock, op: Op) -> None:
-        cursor.advance(op, cursor.clock, cursor.took)
+    def on_send(self, cursor: RankClock, op: Op) -> None:
+        cursor.add(op, cursor.clock, cursor.took)
 
-    def received(self, cursor: RankClock, op: Op, sender: RankClock, sent_at: int) -> None:
+    def on_receive(self, cursor: RankClock, op: Op, sender: RankClock, sent_at: int) -> None:
         # The time in receive is mostly waiting; copying took as long as it took to send.
         arrived = sender.events[sent_at].end
-        cursor.advance(op, max(cursor.clock, arrived), min(cursor.took, sender.seconds[sent_at]))
+        cursor.add(op, max(cursor.clock, arrived), min(cursor.took, sender.seconds[sent_at]))
 
-    def joined(self, cursor: RankClock, call: Call) -> None:
+    def on_await(self, cursor: RankClock, op: Op, call: Call) -> None:
+        super().on_await(cursor, op, call)
         cursor.events[call.at] = cursor.events[call.at]._replace(awaited=cursor.clock)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from lib.costs import Costs
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import unmetered
-from lib.setting import Setting, Size
+from lib.game.costs import Costs
+from lib.game.setting import Setting, Size
 
 from .labels import Shape
 from .layers import LAYERS

@@ -21,7 +21,6 @@ from lib.errors import DeadlockError, MismatchError
 
 from .base import ENDED, CallableInt, Put, require_own_thread
 from .deadlock_text import RETURNED, PendingReceive, deadlock_text, player_line, waiting_text
-from .reused_memory import ReusedMemory
 
 
 class GreenletScheduler:
@@ -36,7 +35,6 @@ class GreenletScheduler:
     ) -> None:
         meters = [Meter(byte_time) if metered else None for _ in range(size)]
         self.ports = [InProcessPort(self, device, size, meter) for device, meter in enumerate(meters)]
-        self.memory = ReusedMemory()
         self.ready: deque[InProcessPort] = deque()
         self.meetings: dict[tuple[int, ...], tuple[CollectiveCall, dict[int, Any]]] = {}
         """By group: the call of its first member, and what each member that has arrived contributes."""
@@ -119,7 +117,6 @@ class GreenletScheduler:
     def close(self) -> None:
         """Ends every device that has not ended."""
         self.closed = True
-        self.memory.close()
         self.ready.clear()
         self.parked.clear()
         for port in self.ports:
@@ -173,7 +170,7 @@ class InProcessPort:
                 self.scheduler.failure = (self.device, why)
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
-        return self._meet(call, arr, lambda _, arrays: results_of(call, arrays, self.scheduler.memory))
+        return self._meet(call, arr, lambda _, arrays: results_of(call, arrays))
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
         arrived: list[Put] = self._meet(call, puts, _deliver)
@@ -256,7 +253,7 @@ class InProcessPort:
         if scheduler.thread != get_ident():
             self._require_running()
         port = scheduler.ports[to]
-        port.inbox[self.device].append((scheduler.memory.copy(arr), self.meter.clock if self.meter else 0))
+        port.inbox[self.device].append((arr.copy(), self.meter.clock if self.meter else 0))
         if type(port.waits_in) is PendingReceive and int(port.waits_in) == self.device:
             port.waits_in = None
             scheduler.ready.append(port)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from lib.costs import CLASSIC, Costs
-from lib.setting import CLASSIC_SETTING, Setting
+from lib.game.costs import CLASSIC, Costs
+from lib.game.setting import CLASSIC_SETTING, Setting
 
 LAYER_WORDS = {
     "dense": "one matrix",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.own import OwnFolder, folders
+from puzzles.custom import OwnFolder, folders
 
 from . import sections
 from .collective_svg import collective_markdown
@@ -48,7 +48,7 @@ def own_book(folder: OwnFolder, solved: bool = False) -> Book:
     """The notebook of a folder of puzzles, which has to lie next to it."""
     title, *_ = (chapter.title for chapter in folder.chapters.values())
     cells = [("markdown", f"# {title}", "title"), ("markdown", "{setup}", "")]
-    add = "from puzzles import play\nfrom puzzles.own import add_folder\n\n"
+    add = "from puzzles import play\nfrom puzzles.custom import add_folder\n\n"
     cells.append(
         ("code", f'{add}add_folder("{folder.path.name}")  # the folder of these puzzles, next to this notebook', "add")
     )

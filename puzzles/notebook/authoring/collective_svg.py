@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 
 from lib import Value, Weight, WeightGrad
-from lib.collective_rules import COLLECTIVE_RULES
+from lib.rules.collectives import COLLECTIVE_RULES
 
 RANKS = 4
 BOX, GAP, DOT = 44, 12, 8

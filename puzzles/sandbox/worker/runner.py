@@ -7,7 +7,6 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
@@ -113,15 +112,6 @@ class DefinitionRun:
         module.__file__ = self.code.name
         return module
 
-    def _load_again(self, number: int) -> Any:
-        """The definition of the file loaded once more, as a module of its own; what that prints was printed before."""
-        assert self.code.code is not None
-        sys.modules.pop(MODULE_NAME, None)
-        module = self._module(f"{MODULE_NAME}_{number}")
-        with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
-            exec(self.code.code, module.__dict__)
-        return module.__dict__[self.slug]
-
     def _send(self, result: StageResult, forgotten: str = "", defined: bool = True) -> None:
         failure = None if result.failure is None else list(result.failure)
         row = {"defined": defined, "failure": failure, "forgotten": forgotten, **result.data}
@@ -143,7 +133,7 @@ class DefinitionRun:
         return None
 
     def _run_definition(self, definition: Any) -> StageResult:
-        site = DefinitionSite(self.code.name, self.start, self._load_again)
+        site = DefinitionSite(self.code.name, self.start)
 
         def work() -> StageResult:
             result: StageResult = self.stage.run_definition(self.slug, definition, self.prepared, site)

@@ -14,7 +14,7 @@ from typing import Any
 from lib import PuzzleError, Trace
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
-from puzzles.site import links, own, solutions_file
+from puzzles.site import custom, links, solutions_file
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.schedule.score import parse_trace
 
@@ -23,7 +23,7 @@ from .judging import judged, judged_run
 from .words import BLANK, described
 
 with suppress(OSError):  # most sites have no puzzles of teachers
-    own.add(resources.files(__package__).joinpath("own.json").read_bytes(), Path(mkdtemp()))
+    custom.add(resources.files(__package__).joinpath("own.json").read_bytes(), Path(mkdtemp()))
 
 _last: Verdict | None = None
 """The verdict on what ran last: the page shows it, and then asks for the picture of its run."""

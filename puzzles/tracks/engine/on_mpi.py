@@ -39,7 +39,7 @@ def answer(request: str) -> str:
 
 
 def _row(source: SubmissionCode, slug: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
-    from .perform import run_class  # here, because numpy is slow to import
+    from puzzles.sandbox.worker.stages.engine_trial import run_class  # here, because numpy is slow to import
 
     names: dict[str, Any] = {"__name__": "submission", "__file__": source.name}
     line = source.lines.get(slug, 0)
@@ -48,7 +48,7 @@ def _row(source: SubmissionCode, slug: str, data: Mapping[str, Any]) -> Mapping[
         assert source.code is not None, "the submission was read before"
         exec(source.code, names)
         if slug in names:
-            return run_class(slug, names[slug], data, "mpi")
+            return run_class(slug, names[slug], dict(unpack(data["trial"])), "mpi")
         failed = source.compiled.failure_of(slug, names)
         return {"defined": False} if failed is None else {"failure": list(failed)}
     except UnplayableError as why:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from puzzles.catalog.engine.trial import Performed, Trial
-from puzzles.sandbox.plain_data import unpack
-from puzzles.sandbox.worker.stages.engine_trial import launched, packed, require_engine, run_trial
-from puzzles.tracks.outcomes import Row
+from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
 
 MAX_ARGUMENT = 20
 """Letters of an argument that a message shows."""
-
-np.random.default_rng(0)  # its first use leaves 16 bytes behind, which no device should be charged for
 
 
 def asked(trial: Trial) -> dict[str, Any]:
@@ -38,18 +31,6 @@ def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
     """
     given = asked(trial)
     return Performed(*run_trial(given, launched(given, cls, on)))
-
-
-def run_class(slug: str, cls: Any, data: Mapping[str, Any], on: str = "inprocess") -> Row:
-    """The row of a run, as the worker would send it, without the log of the traffic, which only the worker keeps.
-
-    Raises:
-        UnplayableError: it is not an engine.
-        Exception: what the class raises, and what the engine says of it.
-    """
-    require_engine(slug, cls)
-    trial: Any = unpack(data["trial"])
-    return packed(*run_trial(trial, launched(trial, cls, on)))
 
 
 def size_of(trial: Trial, shown: Trial) -> str:

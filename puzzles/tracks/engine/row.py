@@ -1,4 +1,4 @@
-"""Reads the row of a trial's run, and refuses impossible ones: wrong types or sizes, meters below the traffic."""
+"""Reads the row of a trial's run, and refuses impossible ones: wrong types or sizes, contradictory meters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
-from lib.engine.collectives import bytes_sent
 from lib.engine.metering.meter import Reading, unused_memory
 from puzzles.catalog.engine.trial import Performed, Trial
 from puzzles.sandbox.plain_data import unpack
@@ -21,7 +20,7 @@ def performed_of(row: Row, trial: Trial) -> Performed:
     """A run as the worker reports it, checked as far as possible.
 
     Raises:
-        ValueError: results or meters are not those of this trial, or contradict what was handed to the transport.
+        ValueError: results or meters are not those of this trial, or contradict themselves.
     """
     results, outputs, readings = (unpack(row.get(name)) for name in ("results", "outputs", "readings"))
     calls = len(trial.calls)
@@ -36,7 +35,7 @@ def performed_of(row: Row, trial: Trial) -> Performed:
     if not isinstance(readings, list) or len(readings) != steps:
         raise ValueError(f"it should have {steps} readings of the meters")
     meters = [_readings(one, trial.devices) for one in readings]
-    _require_consistent(meters, row.get("wire"))
+    _require_consistent(meters)
     return Performed(results, outputs, meters)
 
 
@@ -66,23 +65,11 @@ def _table(given: Any) -> dict[str, Any]:
     return given
 
 
-def _require_consistent(meters: Sequence[Sequence[Reading]], wire: Any) -> None:
-    """Refuses meters that decrease, or show fewer bytes than devices have handed to the transport."""
+def _require_consistent(meters: Sequence[Sequence[Reading]]) -> None:
+    """Refuses meters that decrease, or show a peak below the memory that is held."""
     for before, after in pairwise(meters):
         for a, b in zip(before, after):
             if any(getattr(a, name) > getattr(b, name) for name in ("sent", "flops", "peak", "clock")):
                 raise ValueError("a meter has decreased")
-    sent = [0] * len(meters[0])
-    if wire is None:  # counted by the judge, or not to be judged
-        wire = []
-    if not isinstance(wire, list):
-        raise ValueError("it does not say what was sent")
-    for row in wire:
-        match row:
-            case [int(device), str(name), int(nbytes), int(n), int(times)] if 0 <= device < len(sent) and n > 0:
-                sent[device] += bytes_sent(name, nbytes, n) * times
-            case _:
-                raise ValueError("it does not say what was sent")
-    for device, meter in enumerate(meters[-1]):
-        if any(reading.live > reading.peak for step in meters for reading in step) or meter.sent < sent[device]:
-            raise ValueError("a meter shows less than was sent or held; leave the meters alone")
+    if any(reading.live > reading.peak for step in meters for reading in step):
+        raise ValueError("a meter shows less than was held; leave the meters alone")

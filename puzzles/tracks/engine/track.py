@@ -60,7 +60,7 @@ class Engine(Track[EnginePuzzle]):
     noun = "class"
 
     def read(self, slug: str, fields: Fields) -> EnginePuzzle:
-        from .own import read_puzzle
+        from .custom import read_puzzle
 
         return read_puzzle(slug, fields)
 
@@ -89,10 +89,12 @@ class Engine(Track[EnginePuzzle]):
         ]
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
-        """One launch as one turn. Devices share the class and its module; in the sandbox each has its own."""
-        from .perform import run_class
+        """One launch as one turn. Devices share the class and its module; where they are graded, each has its own."""
+        from puzzles.sandbox.plain_data import unpack
+        from puzzles.sandbox.worker.stages.engine_trial import run_class
 
-        return LocalRun(turns.turn(lambda: run_class(slug, definition, request.data)))
+        trial: Any = unpack(request.data["trial"])
+        return LocalRun(turns.turn(lambda: run_class(slug, definition, trial)))
 
     def called(self, puzzle: EnginePuzzle) -> str:
         return puzzle.slug

@@ -80,7 +80,7 @@ class Layouts(Track["LayoutPuzzle"]):
     columns = (("bytes moved", "bytes"), ("memory", "memory"))
 
     def read(self, slug: str, fields: Fields) -> LayoutPuzzle:
-        from .own import read_puzzle
+        from .custom import read_puzzle
 
         return read_puzzle(slug, fields)
 

@@ -9,8 +9,9 @@ from importlib import import_module
 
 from lib import Report, Trace, referee, run, trace_from_json
 from lib.recognition import recognize
-from lib.trace import TIMED
+from lib.trace.ops import TIMED
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
+from puzzles.catalog.schedule_papers import with_papers
 
 from .possible import above_possible
 
@@ -26,9 +27,9 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
     found = recognize(trace)
     if found is not None:
         if found.family == puzzle.goal.family:
-            yield f"This is {found.with_papers}."
+            yield f"This is {with_papers(found)}."
         elif found.text != found.family:
-            yield f"More exactly, it is {found.with_papers}."
+            yield f"More exactly, it is {with_papers(found)}."
         point = figures["timesteps"], int(figures["peak_memory"])
         yield from above_possible(trace, found, *point, puzzle.goal.records)
     known = _reference(puzzle.slug)

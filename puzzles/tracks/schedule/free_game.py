@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
-from lib.named_costs import pricing
-from lib.notation import MAX_COUNT
+from lib.game.named_costs import pricing
+from lib.game.setting_notation import setting_to_json
 from lib.recognition import recognize
-from lib.setting_notation import setting_to_json
+from lib.trace.notation import MAX_COUNT
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.setting_text import setting_text
 from puzzles.catalog.schedule.size_text import size_text
+from puzzles.catalog.schedule_papers import with_papers
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
@@ -147,7 +148,7 @@ def summary(trace: Trace, report: Report) -> Sequence[str]:
     """What a correct run is and took, in sentences."""
     peak, found = report.peak, recognize(trace)
     lines = [
-        f"Correct: {found.with_papers if found else report.family}. {report.timesteps:g} timesteps, over at "
+        f"Correct: {with_papers(found) if found else report.family}. {report.timesteps:g} timesteps, over at "
         f"{report.makespan:g}; the ranks are idle for {report.bubble:.1%} of the time.",
         f"Peak memory {peak.memory:,} elements, on rank {peak.rank} at t={peak.time:g}"
         + (f" ({report.lasting_peak:,} if training went on)." if report.lasting_peak > peak.memory else "."),

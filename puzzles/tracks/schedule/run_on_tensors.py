@@ -15,6 +15,7 @@ from lib.engine.replay.replay import Replay, replay, replay_from_json
 from lib.engine.replay.timeline import TimedEvent
 from lib.recognition import recognize
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule_papers import with_papers
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunRequest
 from puzzles.tracks.workbench import TensorOptions, Workbench
@@ -37,7 +38,7 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     if isinstance(trace, Failure):
         return bench.refuse(f"was not run: {bench.message(trace)}")
     if found := recognize(trace):
-        bench.console.print(Text(f"This is {found.with_papers}."))
+        bench.console.print(Text(f"This is {with_papers(found)}."))
     return replay_trace(puzzle.slug, puzzle.title, trace, options, bench)
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, trace_from_json
-from lib.gc_pause import no_collection
+from lib.game.setting import CLASSIC_SETTING
+from lib.game.setting_notation import setting_to_json
 from lib.judging.family import ONE_RANK
-from lib.setting import CLASSIC_SETTING
-from lib.setting_notation import setting_to_json
+from lib.trace.gc_pause import no_collection
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, plain

@@ -57,12 +57,12 @@ class Schedules(Track[SchedulePuzzle]):
     # --- Puzzles of teachers ---
 
     def read(self, slug: str, fields: Fields) -> SchedulePuzzle:
-        from .own import read_puzzle
+        from .custom import read_puzzle
 
         return read_puzzle(slug, fields)
 
     def tightest(self, figures: Mapping[str, float]) -> dict[str, int]:
-        from .own import tightest
+        from .custom import tightest
 
         return tightest(figures)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
-import solutions
 from lib import Record, referee
 from lib.judging.family import FAMILIES, MIXED
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
@@ -15,8 +14,10 @@ from puzzles.catalog.schedule.records import RECORDS as BY_SIZE
 from puzzles.grading.grader import grade_file
 from puzzles.notebook.play import play
 from tests.support.solved import RECORDS, SOME_RECORDS, played, record_name, solved_by
+from tests.support.variants import ROOT, module_of
 
-ROOT = Path(solutions.__file__).parent.parent
+FILES = [f"solutions/records/{path.name}" for path in sorted((ROOT / "solutions" / "records").glob("[!_]*.py"))]
+VARIED = [file for file in FILES if hasattr(module_of(file), "VARIANTS")]
 
 
 @pytest.mark.sampled(30)
@@ -79,9 +80,44 @@ def test_every_family_of_a_record_is_one_with_a_name() -> None:
 
 
 def test_every_file_of_records_is_in_the_catalog() -> None:
-    files = {f"solutions/records/{path.name}" for path in (ROOT / "solutions" / "records").glob("[!_]*.py")}
-    assert files == {record.by for record in RECORDS if record.by.startswith("solutions/records/")}
-    assert all((ROOT / record.by).is_file() for record in RECORDS)
+    files = {record.file_and_variant[0] for record in RECORDS}
+    assert {*FILES} == {file for file in files if file.startswith("solutions/records/")}
+    assert all((ROOT / file).is_file() for file in files)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_function_of_a_file_is_a_record_of_its_puzzle(file: str) -> None:
+    solved = {
+        puzzle.slug for record in RECORDS if record.file_and_variant[0] == file for puzzle, _ in solved_by(record)
+    }
+    assert solved == {slug for slug in PUZZLES if hasattr(module_of(file), slug)}
+
+
+@pytest.mark.parametrize("file", VARIED)
+def test_a_file_as_it_stands_plays_its_first_variant(file: str) -> None:
+    variants, now = module_of(file).VARIANTS, vars(module_of(file))
+    first = next(iter(variants.values()))
+    assert first.items() <= now.items()
+    assert all(constants.keys() == first.keys() for constants in variants.values())
+
+
+@pytest.mark.parametrize("file", VARIED)
+def test_a_comment_above_each_variant_says_what_it_trades(file: str) -> None:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    explained = re.findall(r'^    # [^#]+\.\n    "(\w+)": \{', text, re.MULTILINE)
+    assert explained == [*module_of(file).VARIANTS]
+
+
+@pytest.mark.parametrize("file", VARIED)
+def test_every_variant_is_a_record_or_as_good_as_one(file: str) -> None:
+    named = {record.file_and_variant[1] for record in RECORDS if record.file_and_variant[0] == file}
+    assert "" not in named
+    for variant in module_of(file).VARIANTS.keys() - named:
+        module = module_of(file, variant)
+        for puzzle in (PUZZLES[slug] for slug in PUZZLES if hasattr(module, slug)):
+            report = referee(played(puzzle, getattr(module, puzzle.slug)).trace, puzzle.goal)
+            figures = {(record.timesteps, record.peak_memory) for record in puzzle.goal.records}
+            assert (report.timesteps, report.peak.memory) in figures
 
 
 def test_the_table_is_by_the_sizes_of_the_classics() -> None:

@@ -120,26 +120,6 @@ def large_messages_to_devices_that_wait(on: str) -> None:
             assert got[device] == [[1024 - turn % 2, *[left + N * turn] * 4] for turn in range(4)]
 
 
-def a_large_message_is_copied_once(on: str) -> None:
-    """By the sender. On one host, a process receives it without new memory: it uses the sender's copy."""
-
-    def does(me: Any, x: Any) -> Any:
-        right, left = (me.device_id + 1) % N, (me.device_id - 1) % N
-        made = []
-        if on == "mpi":
-            empty = me._port.memory.empty
-            me._port.memory.empty = lambda *form: (made.append(form), empty(*form))[1]
-        got = []
-        for turn in range(5):
-            me.send(right, x + turn)
-            got.append(int(me.receive(left)[-1]))
-        return got, made
-
-    results = on_each(on, does, [np.full(200_000, device, "int32") for device in range(N)])
-    assert [got for got, _ in results] == [[(device - 1) % N + turn for turn in range(5)] for device in range(N)]
-    assert [made for _, made in results] == [[]] * N
-
-
 def one_sided_puts(on: str) -> None:
     def does(me: Any, x: Any) -> Any:
         buffer = me.symmetric((N, 3), "float32")
@@ -244,7 +224,6 @@ BODIES = (
     a_sent_array_may_be_changed,
     many_large_messages,
     large_messages_to_devices_that_wait,
-    a_large_message_is_copied_once,
     one_sided_puts,
     large_puts_leave_nothing_behind,
     empty_puts,

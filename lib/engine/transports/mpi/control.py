@@ -1,10 +1,9 @@
 """MPI control channel: completion, failure propagation, deadlock detection.
 
-A device that waits polls, and regularly reads its control messages. If one device has failed, all stop waiting. A
-device that waits for a group for a while tells its members, so that two that wait for each other in different groups
-learn of it within a tenth of a second. After some seconds without progress, a device asks all others what they are
-doing (a two-round probe, as in distributed termination detection). If all answer in two consecutive rounds that they
-wait, and none has made progress in between, that is a deadlock. A blocking MPI call could not do any of this.
+A device that waits polls, and regularly reads its control messages. If one device has failed, all stop waiting. After
+some seconds without progress, a device asks all others what they are doing (a two-round probe, as in distributed
+termination detection). If all answer in two consecutive rounds that they wait, and none has made progress in between,
+that is a deadlock. A blocking MPI call could not do any of this.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import Any
 
 from mpi4py import MPI
 
-from lib.engine.call import CollectiveCall, require_same_call
 from lib.engine.transports.deadlock_text import RETURNED, current_player_line, deadlock_text, waiting_text
 from lib.errors import DeadlockError
 
@@ -29,9 +27,6 @@ POLLS_PER_CHECK = 64
 ANSWER_SECONDS = 0.25
 """Seconds within which a waiting device answers a question."""
 
-TELL_SECONDS = 0.05
-"""Seconds after which a device tells the members of a group that it waits for them."""
-
 GRACE_SECONDS = 0.8
 """Seconds that all devices wait, after one has failed, for the others to end too."""
 
@@ -42,8 +37,8 @@ class PeerFailedError(BaseException):
 
 
 class ControlChannel:
-    """This process's end of a communicator for control messages only: "ended" and "stream" report to all, "waits" tells
-    a group, "ask" and "answer" look for a deadlock."""
+    """This process's end of a communicator for control messages only: "ended" and "stream" report to all, "ask" and
+    "answer" look for a deadlock."""
 
     def __init__(self, patience: float, tags: RunTags) -> None:
         self.world = tags.control
@@ -61,8 +56,6 @@ class ControlChannel:
         self.gave_up = False
         """A device did not end in time after another one had failed."""
         self._failed_at = 0.0
-        self.meetings: Callable[[], dict[tuple[int, ...], int]] = dict
-        """How many meetings of each group this device has come to."""
         self.progress = 0
         """How often something that this device waited for has come."""
         self._waits_in: object = None
@@ -78,11 +71,9 @@ class ControlChannel:
         Raises:
             PeerFailedError: another device has failed.
             DeadlockError: no device can continue.
-            MismatchError: another device waits for this one in another group.
         """
         polls = 0
         since = 0.0
-        to_tell = what if isinstance(what, CollectiveCall) else None
         while not test():
             polls += 1
             os.sched_yield()  # there may be more devices than cores
@@ -90,9 +81,6 @@ class ControlChannel:
                 since = since or perf_counter()
                 self._waits_in = what
                 self.receive_news(what)
-                if to_tell is not None and perf_counter() - since > TELL_SECONDS:
-                    self._tell(to_tell)
-                    to_tell = None
                 since = self._check_deadlock(since)
         self.progress += 1
         self._asked_at, self._previous_answers = 0.0, None
@@ -102,7 +90,6 @@ class ControlChannel:
 
         Raises:
             PeerFailedError: another device has failed.
-            MismatchError: another device waits for this one in another group.
         """
         status = MPI.Status()
         while self.world.Iprobe(MPI.ANY_SOURCE, self.tag, status):
@@ -114,8 +101,6 @@ class ControlChannel:
             elif kind == "stream":
                 call_number, report = content
                 self.reports_of(call_number).append((source, report))
-            elif kind == "waits" and isinstance(what, CollectiveCall):
-                self._refuse_crossed_groups(what, source, *content)
             elif kind == "ask" and what is not None:
                 self._send(source, ("answer", content[0], self._state_text(what), self.progress))
             elif kind == "answer" and content[0] == self._question:
@@ -123,23 +108,6 @@ class ControlChannel:
         now = self.ended.get(self.call_number, {})
         if not self.has_ended and any(outcome[0] == "failed" for outcome in now.values()):
             raise PeerFailedError
-
-    def _tell(self, call: CollectiveCall) -> None:
-        for member in call.group:
-            if member != self.device:
-                self._send(member, ("waits", tuple(call), self.meetings()))
-
-    def _refuse_crossed_groups(
-        self, mine: CollectiveCall, other: int, called: tuple[Any, ...], met: dict[tuple[int, ...], int]
-    ) -> None:
-        """Refuses to wait for a device that waits for this one in another group, if neither has joined the meeting that
-        the other waits in: neither could ever continue."""
-        theirs, here = CollectiveCall(*called), self.meetings()
-        crossed = theirs.group != mine.group and other in mine.group and self.device in theirs.group
-        joined = here.get(theirs.group, 0) >= met[theirs.group], met.get(mine.group, 0) >= here[mine.group]
-        if crossed and not any(joined):
-            calls = {self.device: mine, other: theirs}
-            require_same_call([calls[device] for device in sorted(calls)], sorted(calls))
 
     def reports_of(self, call_number: int) -> deque[tuple[int, Any]]:
         """What devices have reported of their streams in the call of this number, and nobody has read: (from, what)."""

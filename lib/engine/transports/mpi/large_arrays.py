@@ -1,4 +1,4 @@
-"""Collectives of arrays too large for a handshake, on MPI's own exchanges of bytes.
+"""Collectives of arrays too large for a row of a meeting, on MPI's own exchanges of bytes.
 
 MPI only moves bytes: arrays are reduced here, in device order, which MPI_Allreduce does not guarantee. All calls have
 been compared before, so every member is here with an array of the same shape and dtype. Along the first axis, bytes go
@@ -11,42 +11,42 @@ from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
-from numpy import ascontiguousarray
+from numpy import ascontiguousarray, empty  # by name: a metered run counts what players make with np.empty
 
 from lib.engine import collectives
 from lib.engine.call import CollectiveCall
-from lib.engine.collectives import Array, Memory
+from lib.engine.collectives import Array
 
-from .incoming import as_bytes
+from .messages import as_bytes
 
 
-def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int, memory: Memory) -> Array:
+def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Array:
     """Reduces one part on each device, then gathers all parts: 2(n-1)/n S bytes sent.
 
     Parts are equal, and the last ones shorter where the array ends: MPI_Allgatherv moves small pieces in many turns,
     each of which may wait for a processor, and MPI_Allgather does not."""
     flat, length = arr.reshape(-1), -(-arr.size // comm.size)
-    parts = _parts_for(index, comm, flat, length, memory)
-    whole = memory.empty((comm.size * length,), collectives.reduced_dtype(call.op, arr.dtype))
+    parts = _parts_for(index, comm, flat, length)
+    whole = empty((comm.size * length,), collectives.reduced_dtype(call.op, arr.dtype))
     collectives.reduce_into(whole[index * length :][: parts[0].size], parts, call.op)
     comm.Allgather(MPI.IN_PLACE, [as_bytes(whole), MPI.BYTE])
     return whole[: flat.size].reshape(arr.shape)
 
 
-def _reduce_scatter(comm: Any, call: CollectiveCall, arr: Array, index: int, memory: Memory) -> Array:
+def _reduce_scatter(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Array:
     pieces = ascontiguousarray(collectives.cut(arr, comm.size, call.axis))
-    parts = _parts_for(index, comm, pieces.reshape(-1), pieces[0].size, memory)
-    return collectives.reduced(parts, call.op, memory).reshape(pieces.shape[1:])
+    parts = _parts_for(index, comm, pieces.reshape(-1), pieces[0].size)
+    return collectives.reduced(parts, call.op).reshape(pieces.shape[1:])
 
 
-def _parts_for(index: int, comm: Any, flat: Array, length: int, memory: Memory) -> list[Array]:
+def _parts_for(index: int, comm: Any, flat: Array, length: int) -> list[Array]:
     """What the member at `index` reduces: the part of every member's `flat` array that starts at `index * length`.
 
     Its own part is not copied, because copying takes longer than anything else here."""
     members, itemsize = range(comm.size), flat.itemsize
     ends = [min(i * length, flat.size) for i in range(comm.size + 1)]
     mine = flat[ends[index] : ends[index + 1]]
-    others = memory.empty((comm.size, mine.size), flat.dtype)
+    others = empty((comm.size, mine.size), flat.dtype)
     sent = [0 if i == index else (ends[i + 1] - ends[i]) * itemsize for i in members]
     received = [0 if i == index else mine.nbytes for i in members]
     comm.Alltoallv(
@@ -56,26 +56,25 @@ def _parts_for(index: int, comm: Any, flat: Array, length: int, memory: Memory) 
     return [mine if i == index else others[i] for i in members]
 
 
-def _all_gather(comm: Any, call: CollectiveCall, arr: Array, _: int, memory: Memory) -> Array:
-    parts = memory.empty((comm.size, *arr.shape), arr.dtype)
+def _all_gather(comm: Any, call: CollectiveCall, arr: Array, _: int) -> Array:
+    parts = empty((comm.size, *arr.shape), arr.dtype)
     comm.Allgather([as_bytes(arr), MPI.BYTE], [as_bytes(parts), MPI.BYTE])
     if call.axis == 0:
         return parts.reshape(-1, *arr.shape[1:])
-    return collectives.joined(list(parts), call.axis, memory)
+    return collectives.joined(list(parts), call.axis)
 
 
-def _all_to_all(comm: Any, call: CollectiveCall, arr: Array, _: int, memory: Memory) -> Array:
+def _all_to_all(comm: Any, call: CollectiveCall, arr: Array, _: int) -> Array:
     pieces = ascontiguousarray(collectives.cut(arr, comm.size, call.axis))
-    parts = memory.empty(pieces.shape, arr.dtype)
+    parts = empty(pieces.shape, arr.dtype)
     comm.Alltoall([as_bytes(pieces), MPI.BYTE], [as_bytes(parts), MPI.BYTE])
-    return parts.reshape(arr.shape) if call.axis == 0 else collectives.joined(list(parts), call.axis, memory)
+    return parts.reshape(arr.shape) if call.axis == 0 else collectives.joined(list(parts), call.axis)
 
 
-LARGE_COLLECTIVES: dict[str, Callable[[Any, CollectiveCall, Array, int, Memory], Array]] = {
+LARGE_COLLECTIVES: dict[str, Callable[[Any, CollectiveCall, Array, int], Array]] = {
     "all_reduce": _all_reduce,
     "all_gather": _all_gather,
     "reduce_scatter": _reduce_scatter,
     "all_to_all": _all_to_all,
 }
-"""By name: the result of one device, from the communicator of its group, the call, its array, its index there, and the
-memory for results."""
+"""By name: the result of one device, from the communicator of its group, the call, its array and its index there."""

@@ -11,9 +11,6 @@ from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
-from .shared_memory import HostMemory
-from .shared_window import open_window
-
 TAGS_OF_A_RUN = 6
 
 MIN_LARGEST_TAG = 32767
@@ -21,19 +18,15 @@ MIN_LARGEST_TAG = 32767
 
 _numbers = count()
 _shared: list[Any] = []
-_hosts: list[HostMemory] = []
-"""This process's, which is only one."""
 _groups: dict[tuple[int, ...], Any] = {}
 
 
 class RunTags(NamedTuple):
-    """One run's communicators for control messages and for arrays, the first of its TAGS_OF_A_RUN tags there, and the
-    memory that it shares with processes of its host."""
+    """One run's communicators for control messages and for arrays, and the first of its TAGS_OF_A_RUN tags there."""
 
     control: Any
     data: Any
     first: int
-    host: HostMemory
 
 
 def next_run() -> RunTags:
@@ -43,10 +36,8 @@ def next_run() -> RunTags:
     number = next(_numbers) % runs
     if not number:
         _shared[:] = [MPI.COMM_WORLD.Dup(), MPI.COMM_WORLD.Dup()]
-    if not _hosts:
-        _hosts.append(open_window(MPI.COMM_WORLD))
     control, data = _shared
-    return RunTags(control, data, number * TAGS_OF_A_RUN, _hosts[0])
+    return RunTags(control, data, number * TAGS_OF_A_RUN)
 
 
 def group_communicator(group: tuple[int, ...]) -> Any:

@@ -13,7 +13,11 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=16, ranks=4),
         time=39,
         memory=2_300_000,
-        records=records(SHARDED, (39.7, 2_228_224, "zero2_input_again"), (36.1, 2_883_584, "zero2_sum_first")),
+        records=records(
+            SHARDED,
+            (39.7, 2_228_224, "zero2_sum", "shards"),
+            (36.1, 2_883_584, "zero2_sum", "full_gradients"),
+        ),
         family=SHARDED,
         loads_once=True,
     ),

@@ -16,7 +16,7 @@ PUZZLE = SchedulePuzzle(
         records=records(
             SHARDED,
             (15.0, 2_293_760, "fsdp_prefetch_input_again"),
-            (23.0, 1_835_008, "fsdp_prefetch_nothing_ahead"),
+            (23.0, 1_835_008, "hybrid_shard_one_full_weight", "over_all_ranks"),
         ),
         setting=Setting("overlap"),
         family=SHARDED,

@@ -15,7 +15,7 @@ PUZZLE = SchedulePuzzle(
         memory=4_700_000,
         records=records(
             TENSOR_PARALLEL,
-            (12.0, 9_437_184, "sequence_parallel_whole_activations"),
+            (12.0, 9_437_184, "tensor_parallel_no_sum_at_the_input"),
             (12.9, 4_718_592, "sequence_parallel_last_stays_whole"),
         ),
         setting=Setting("long_quarters", layer="block"),

@@ -24,7 +24,7 @@ from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.deadline import TimeLimitError, Timer
 from puzzles.sandbox.worker.compiled import CompiledCode
 from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
-from puzzles.sandbox.worker.meters.isolate_modules import while_loading
+from puzzles.sandbox.worker.meters.unmetered_calls import while_loading
 from puzzles.sandbox.worker.meters.unmetered_data import require_few_numbers, sizes_of_modules
 from puzzles.sandbox.worker.stages.engine_trial import require_engine
 from puzzles.sandbox.worker.stages.stage import UnplayableError

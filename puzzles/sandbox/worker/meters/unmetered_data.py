@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from lib.engine.launcher import Run
 from lib.engine.metering.arrays import block_of
 from lib.errors import RuleError
 
@@ -23,23 +22,14 @@ OURS = ("lib", "puzzles", "drawing")
 Sizes = dict[str, int]
 
 
-def require_arrays(run: Run) -> None:
-    """Requires that devices in this process keep all but a few of their numbers in arrays: in self, class and module.
+def require_few_numbers(player: Any, number: int, before: Sizes) -> None:
+    """Requires that a device keeps all but a few of its numbers in arrays: in self, its class, the class's module, and
+    under names that modules did not have `before`.
 
     Raises:
         RuleError: naming the device and where.
     """
-    for number, device in enumerate(getattr(run._executor, "devices", ())):
-        require_few_numbers(device.player, number)
-
-
-def require_few_numbers(player: Any, number: int, before: Sizes | None = None) -> None:
-    """The same of one device, and of names that modules did not have `before`.
-
-    Raises:
-        RuleError: naming the device and where.
-    """
-    for name, value in (*kept(player), *(added(before) if before else ())):
+    for name, value in (*kept(player), *added(before)):
         found = numbers_in(value)
         if found > MAX_NUMBERS:
             raise RuleError(

@@ -3,7 +3,7 @@
 Each device is a process of its own, forked before the trial is read, and the worker, which runs no code of the player,
 carries and counts what they send. Flops and memory are counted in the device's process: forging them is hard, not
 impossible, so the grader compares them with what any class needs. Results need no trust: the grader compares them too.
-A system that cannot fork runs all devices in one process, as `launch` does.
+Where nothing can be forked, and for `puzzles run`, all devices run in the worker, as `play` runs them.
 """
 
 from __future__ import annotations
@@ -11,26 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from lib.engine.launcher import Run
-from puzzles.failure import Failure
 from puzzles.sandbox.plain_data import unpack
 from puzzles.sandbox.worker.devices.device_process import Assignment, DeviceProcess
 from puzzles.sandbox.worker.devices.forking import DeviceEnd, fork_devices
 from puzzles.sandbox.worker.devices.judge_wire import DeviceFailedError, JudgeExecutor
 from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
-from puzzles.sandbox.worker.meters.isolate_modules import class_per_device
-from puzzles.sandbox.worker.meters.traffic_log import TrafficLog
-from puzzles.sandbox.worker.meters.unmetered_data import require_arrays
 
-from .engine_trial import launched, packed, require_engine, run_trial
+from .engine_trial import packed, run_class, run_trial
 from .stage import DefinitionSite, StageResult
 
 SNAPSHOT = EngineSnapshot()
 """Taken when this module is imported, before any player's code."""
-
-np.random.default_rng(0)  # its first use leaves 16 bytes behind, which are nobody's
 
 
 def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,17 +53,10 @@ def run_on_devices(ends: Sequence[DeviceEnd], trial: Mapping[str, Any]) -> tuple
 
 
 def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], site: DefinitionSite) -> StageResult:
-    """The same in this process, with the traffic.
+    """The same with all devices in this process, as `play` runs them: they share the class, its module and the engine.
 
     Raises:
         UnplayableError: it is not an engine class.
         Exception: any error of the class or of the engine.
     """
-    require_engine(slug, cls)
-    changed = SNAPSHOT.changed()
-    with TrafficLog() as traffic:
-        results, outputs, meters = run_trial(trial, launched(trial, class_per_device(site.load_again)), require_arrays)
-    changed = changed or SNAPSHOT.changed()
-    if changed:
-        return StageResult(failure=Failure("rule", f"{changed} was changed; leave the engine as it is", site.line))
-    return StageResult({**packed(results, outputs, meters), "wire": traffic.rows()})
+    return StageResult(run_class(slug, cls, trial))

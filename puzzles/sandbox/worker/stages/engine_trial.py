@@ -6,20 +6,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from lib.engine import ShardedEngine, launch
 from lib.engine.launcher import Run
 from puzzles.sandbox.plain_data import pack
 
 from .stage import UnplayableError
 
+np.random.default_rng(0)  # its first use leaves 16 bytes behind, which no device should be charged for
 
-def run_trial(
-    trial: Mapping[str, Any], start: Callable[[], Run], look: Callable[[Run], None] = lambda run: None
-) -> tuple[list[Any], list[Any], list[Any]]:
+
+def run_class(slug: str, cls: Any, trial: Mapping[str, Any], on: str = "inprocess") -> dict[str, Any]:
+    """The results of a trial as plain data, with all devices in this process, or on MPI.
+
+    Raises:
+        UnplayableError: it is not an engine class.
+        Exception: any error of the class or of the engine.
+    """
+    require_engine(slug, cls)
+    return packed(*run_trial(trial, launched(trial, cls, on)))
+
+
+def run_trial(trial: Mapping[str, Any], start: Callable[[], Run]) -> tuple[list[Any], list[Any], list[Any]]:
     """Starts a run and makes every call of a trial.
 
     Returns the results of each call on each device, the outputs of the stream, and the readings of the meters after
-    loading, after each call, and at the end. `look` is called with the run whenever the meters are read.
+    loading, after each call, and at the end.
 
     Raises:
         Exception: any error of the class or of the engine.
@@ -30,11 +43,9 @@ def run_trial(
         if trial["params"]:
             run.load_checkpoint(trial["params"])
         readings = [run.meters]
-        look(run)
         for method, arguments in trial["calls"]:
             results.append(run.call(method, arguments))
             readings.append(run.meters)
-            look(run)
         if trial["stream"] is not None:
             outputs = list(run.inference_loop(trial["stream"]))
             readings.append(run.meters)

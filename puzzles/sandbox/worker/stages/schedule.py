@@ -9,7 +9,7 @@ from typing import Any
 
 import lib
 from lib import PuzzleError, Setting, Size, trace_to_json
-from lib.setting_notation import setting_from_json
+from lib.game.setting_notation import setting_from_json
 from puzzles.failure import line_in, of_crash, of_refusal
 
 from .stage import DefinitionSite, StageResult, UnplayableError, require_function

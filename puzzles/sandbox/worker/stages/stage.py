@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,8 +18,6 @@ class DefinitionSite(NamedTuple):
 
     file: str
     line: int
-    load_again: Callable[[int], Any]
-    """Loads the file once more, as a module with this number, and returns the definition in it."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,80 @@
+"""The picture of docs/architecture.md: from a player's code to a verdict and a picture, on three tracks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chalk.types import Diagram
+
+from drawing.palette import EDGE, INK, KINDS, SOFT, WIRE
+from drawing.pen import box, label, lines, look, panel
+from drawing.picture import Picture
+
+WIDTH, HEIGHT, GAP = 132.0, 54.0, 26.0
+
+STOPS = ("player's code", "runtime", "record", "judgement", "verdict", "picture")
+"""The boxes of a track, from left to right."""
+
+ROWS = {
+    "schedules": {
+        "a coroutine": "one for each rank",
+        "symbolic ranks": "lib/runtime/",
+        "a trace": "lib/trace/",
+        "the referee": "lib/judging/",
+        "": "",
+        "timelines": "drawing/runs/",
+    },
+    "engine": {
+        "a class": "one object a device",
+        "real arrays": "lib/engine/",
+        "results, meters": "lib/engine/metering/",
+        "the trials": "puzzles/tracks/engine/",
+        "": "",
+        "figures": "puzzles/reports/",
+    },
+    "layouts": {
+        "strategies": "for some operators",
+        "propagation": "lib/layout/planning/",
+        "a plan": "lib/layout/",
+        "bytes, a cap": "puzzles/tracks/layout/",
+        "": "",
+        "plans, holders": "drawing/layouts/",
+    },
+}
+"""By track: what stands in each box, and below it the folder. One judge states the verdicts of all three."""
+
+COLOURS = dict(zip(ROWS, (KINDS["opt_states"], KINDS["activations"], "#d7e8d4")))
+
+
+def picture() -> Picture:
+    """Three rows of boxes with arrows; the verdict is one box for all."""
+    width = len(STOPS) * (WIDTH + GAP) - GAP
+    height = 30 + len(ROWS) * (HEIGHT + GAP) - GAP
+    description = (
+        "A player's code runs, its record is judged again, one judge states the verdict, and a picture shows it."
+    )
+    return Picture(panel(width, height, _parts(height)), "From a player's code to a verdict", description)
+
+
+def _parts(height: float) -> Iterator[Diagram]:
+    at = [k * (WIDTH + GAP) for k in range(len(STOPS))]
+    for x, stop in zip(at, STOPS):
+        yield label(x + WIDTH / 2, 8, stop, 12, SOFT, bold=True)
+    for row, (track, texts) in enumerate(ROWS.items()):
+        y = 30 + row * (HEIGHT + GAP)
+        for x, (text, folder) in zip(at, texts.items()):
+            if text:
+                yield box(x, y, x + WIDTH, y + HEIGHT, look(COLOURS[track], EDGE))
+                yield label(x + WIDTH / 2, y + HEIGHT * 0.36, text, 13, INK, bold=True)
+                yield label(x + WIDTH / 2, y + HEIGHT * 0.72, folder, 10, SOFT)
+        yield lines([_arrow(x - GAP, y + HEIGHT / 2) for x in at[1:]], look(None, WIRE, 1.5))
+    x = at[STOPS.index("verdict")]
+    yield box(x, 30, x + WIDTH, height, look("#ffffff", WIRE, 1.5))
+    yield label(x + WIDTH / 2, (30 + height) / 2 - 10, "one judge", 13, INK, bold=True)
+    yield label(x + WIDTH / 2, (30 + height) / 2 + 10, "puzzles/grading/", 10, SOFT)
+
+
+def _arrow(x: float, y: float) -> list[tuple[float, float]]:
+    """One stroke across a gap, with its head."""
+    end = x + GAP - 3
+    return [(x + 3, y), (end, y), (end - 5, y - 4), (end, y), (end - 5, y + 4)]

@@ -1,0 +1,37 @@
+"""Lists every publication that a puzzle cites, with the puzzles that cite it: `make docs` writes docs/papers.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.catalog.engine.puzzle import CREDIT as ENGINE_CREDIT
+from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.catalog.paper import Paper
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule.puzzle import CREDIT as SCHEDULE_CREDIT
+
+FILE = Path(__file__).parents[1] / "papers.md"
+HEAD = f"""\
+# What the puzzles are based on
+
+Each puzzle cites its sources: see `puzzles show NAME --about`. This page lists them all, with the puzzles citing them.
+
+- {SCHEDULE_CREDIT}: the eight classic schedules.
+- {ENGINE_CREDIT}
+"""
+
+
+def page() -> str:
+    """The whole page: by year, and within a year in the order of play."""
+    slugs: dict[Paper, list[str]] = {}
+    for puzzle in (*PUZZLES.values(), *ENGINE_PUZZLES.values(), *LAYOUT_PUZZLES.values()):
+        for source in puzzle.sources:
+            slugs.setdefault(source.cited_for(""), []).append(f"`{puzzle.slug}`")
+    papers = sorted(slugs, key=lambda paper: paper.year)
+    rows = "".join(f"- {paper}: {', '.join(slugs[paper])}\n" for paper in papers)
+    return f"{HEAD}\n{rows}"
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(), encoding="utf-8")

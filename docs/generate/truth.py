@@ -1,0 +1,174 @@
+"""Writes docs/truth.md, what papers state about schedules beside what our runs measure: `make docs`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from docs.generate import published
+from tests.support.truth import CLAIMS, MODELS, REPLICAS, TABLE_1, Claim, Transformer, states_held
+
+FILE = Path(__file__).parents[1] / "truth.md"
+
+HEAD = """\
+# What the rules reproduce
+
+Papers state how long a schedule takes and what it holds. Here are their formulas, and what our runs measure: the
+schedules of `lib.schedules`, executed by the runtime and judged by the referee. Each line agrees exactly. The tests
+(`tests/lib/planning/test_truth.py`) compare many more sizes than are shown, and compare this page too. The last chapter
+is different: there step times that others have measured are beside what the planner predicts.
+
+p ranks (r counts them from 0), m microbatches, v chunks of a rank. F is a forward, I and W are the halves of backward
+that yield the gradient of the input and of the weights, and B = I + W is the whole. Zero Bubble calls our I "B";
+DeepSeek's B is the whole, as ours. Communication and updates take no time.
+
+```python
+from lib import inflight, run
+from lib.schedules import one_f_one_b, pipeline
+
+trace = run(pipeline(one_f_one_b), layers=4, batches=4, ranks=4).trace
+print(inflight(trace))
+print(one_f_one_b(2, 3))
+```
+
+```text
+(4, 3, 2, 1)
+0F0 0F1 0B0 0F2 0B1 0B2
+1F0 1B0 1F1 1B1 1F2 1B2
+```
+"""
+
+CHAPTERS = {
+    "time": (
+        "Time",
+        """\
+A *bubble* is the longest span (a rank's time from the start of its first operation to the end of its last) less the
+work in it, as in Zero Bubble; `Report.span` is that span. GPipe's bubble rate is idle time over all time, Megatron's is
+idle over ideal time: `Report.bubble` is the former. DualPipeV computes a forward and a backward at once (F&B). Here
+nobody does two things at once, so such a slot computes one after the other, and its results are sent after both: it
+takes F + B = 3.
+
+Sources: Huang et al. 2019 (GPipe); Narayanan et al. 2019 (PipeDream, 1F1B) and 2021 (Megatron-LM, interleaved);
+Lamy-Poirier 2022 (breadth-first); Qi et al. 2024 (Zero Bubble; the order of ZB-V is that of PyTorch's
+`ScheduleZBVZeroBubble`); DeepSeek-AI, github.com/deepseek-ai/DualPipe (DualPipeV; its README has the formula).""",
+    ),
+    "memory": (
+        "Activations in flight",
+        """\
+What rank r holds at most: a microbatch of a chunk counts 1 (M_B) from its forward to the input half of its backward,
+and then M_W to the weight half, which frees it. `lib.inflight` counts this in the order of a rank's program. The ZB-H
+rows are shown with M_W = M_B/4; the two V schedules count M_W = M_B.
+
+Sources: as above; M_B and M_W are those of Qi et al. 2024, 2.3.""",
+    ),
+    "gathers": (
+        "Pipelines beside sharded weights",
+        """\
+All-gathers of a rank that holds the whole weights of one layer at a time: two stages on each of two ranks (v = 2), with
+weights in shards of two replicas. The paper states that breadth-first needs the same number for any m, and depth-first
+more with every microbatch; the numbers for this size are counted by hand.
+
+Source: Lamy-Poirier 2022.""",
+    ),
+    "states": (
+        "Weights, gradients and optimizer states",
+        """\
+Bytes for each of Y parameters on N ranks: a weight and a gradient take 2, Adam's states with the weight in 32 bits 12.
+They are counted before a rank's second microbatch, when it holds all gradients; in stage 3 before the first update,
+when no layer is gathered. What is in use for one layer at a time (a gathered weight, a gradient that is not yet
+scattered) comes on top; the paper's table leaves it out, as we do here. Up to 1,024 ranks are folded into one.
+
+Source: Rajbhandari et al. 2020 (ZeRO), Table 1. GB are 10^9 bytes; the paper rounds some cells and cuts others off.""",
+    ),
+    "activations": (
+        "Activations of large models",
+        """\
+Bytes on the first rank when the pipeline is full. Our part is the number of layers whose activations it keeps (1F1B: L,
+interleaved: more), and with sequence parallelism the share of each, 1/t. The bytes of a layer are the paper's: s
+tokens, b sequences, a heads, hidden size h, t ranks of tensor parallelism. Without interleaving the last factor is 1.
+
+Source: Korthikanti et al. 2022, with its models; the slow tests add those of 530B and 1T. GiB are 2^30 bytes.""",
+    ),
+    "sent": (
+        "Bytes sent",
+        """\
+What each of n ranks sends with ring algorithms, as a share of the whole tensor.
+
+Source: Patarasuk and Yuan 2009.""",
+    ),
+}
+
+
+def page() -> str:
+    """The whole page."""
+    chapters = [f"## {title}\n\n{text}\n\n{table(name)}" for name, (title, text) in CHAPTERS.items()]
+    return "\n".join([HEAD, *chapters, published.chapter()])
+
+
+def table(name: str) -> str:
+    """The claims of a chapter, each at one size; of ZeRO and of the large models also the cells."""
+    rows = ["| what | formula | at | published | ours |", "|---|---|---|---|---|"]
+    rows += [row(name, claim) for claim in CLAIMS[name]]
+    more = {"states": zero_cells, "activations": model_cells}.get(name)
+    return "\n".join(rows) + "\n" + (f"\n{more()}" if more else "")
+
+
+def row(name: str, claim: Claim) -> str:
+    sizes = claim.shown
+    unit = GIB if name == "activations" else 1
+    values = [shown(made(*sizes), unit) for made in (claim.published, claim.ours)]
+    return f"| {claim.what} | {claim.formula} | {at(name, sizes)} | {values[0]} | {values[1]} |"
+
+
+GIB = 2**30
+
+
+def at(name: str, sizes: tuple[Any, ...]) -> str:
+    """The sizes of a row: 'p = 4, m = 8, F, I, W = 1, 1, 1'."""
+    first = sizes[0]
+    if isinstance(first, Transformer):
+        return first.name
+    if len(sizes) == 1:
+        return f"{ {'gathers': 'm', 'states': 'N', 'sent': 'n'}[name] } = {first}"
+    texts = [f"p = {first}", f"m = {sizes[1]}"]
+    for size in sizes[2:]:
+        if isinstance(size, tuple):
+            texts.append("F = I = W = 1")
+        elif isinstance(size, int):
+            texts.append(f"v = {size}")
+    return ", ".join(texts)
+
+
+def shown(value: Any, unit: int = 1) -> str:
+    """A number, or one for each rank."""
+    if isinstance(value, tuple):
+        return ", ".join(shown(one, unit) for one in value)
+    number = Fraction(value) / unit
+    return f"{float(number):.6g}"
+
+
+def zero_cells() -> str:
+    """Table 1 of the paper, and ours beside it."""
+    lines = ["GB, published / ours:", "", "| parameters | N | stage 1 | stage 2 | stage 3 |", "|---|---|---|---|---|"]
+    for parameters, rows in TABLE_1.items():
+        for n, cells in zip(REPLICAS, rows):
+            ours = [float(states_held(zero, n) * parameters / 10**9) for zero in (1, 2, 3)]
+            pairs = " | ".join(f"{cell} / {value:.6g}" for cell, value in zip(cells, ours))
+            lines.append(f"| {parameters / 10**9:g}B | {n} | {pairs} |")
+    return "\n".join(lines) + "\n"
+
+
+def model_cells() -> str:
+    """What the first rank of each model keeps."""
+    none, both = CLAIMS["activations"]
+    lines = ["GiB, ours:", "", "| model | t | p | v | no recomputation | both |", "|---|---|---|---|---|---|"]
+    for model in MODELS[:2]:
+        values = " | ".join(f"{float(claim.ours(model) / GIB):.2f}" for claim in (none, both))
+        lines.append(f"| {model.name} | {model.t} | {model.p} | {model.v} | {values} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    published.write()
+    FILE.write_text(page(), encoding="utf-8")

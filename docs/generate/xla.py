@@ -1,0 +1,117 @@
+"""Writes docs/xla.md, plans of imported functions beside what XLA's partitioner moves for them: `make docs`.
+
+Needs jax; without it the page stays as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).parents[1] / "xla.md"
+
+HEAD = """\
+# From JAX, and beside XLA
+
+`from_jax` makes a graph of a function that is written in JAX. It needs `pip install 'training-puzzles[jax]'`.
+
+```python
+import jax
+import jax.numpy as jnp
+from lib.layout import from_jax, mesh, plan, propagate
+
+
+def network(p, x):
+    return jax.nn.relu(x @ p["w1"] + p["b1"]) @ p["w2"] + p["b2"]
+
+
+shapes = {"w1": (64, 256), "b1": (256,), "w2": (256, 64), "b2": (64,)}
+graph = from_jax(network, shapes, (64, 64), mesh=mesh(data=2, model=4))
+print(list(graph.sources), list(graph.operators))
+graph.shard("matmul1", ((2, 1), (1, 4)))
+print(propagate(graph).bytes, plan(graph, memory_cap=60_000).bytes)
+```
+
+```text
+['p.b1', 'p.b2', 'p.w1', 'p.w2', 'x'] ['matmul1', 'add1', 'relu1', 'matmul2', 'result']
+98304 163840
+```
+
+Arrays in a dictionary or list are parameters; other arguments are inputs, unless `parameters=` names them. An argument
+is given by its shape, or by anything with a shape and a dtype. `graph.values(p, x)` is what `graph.run` and
+`on_engine` take; it includes the constants of the function, which are inputs too. `graph.results` names the results.
+`training(graph)` works as for other graphs, and the gradients of JAX can be imported as well: `from_jax(jax.grad(loss),
+...)`.
+
+A softmax, a mean, silu and relu become one operator each; equal computations are done once, and what no result needs is
+left out. `jax.named_scope` prefixes names. Sharding constraints are ignored, and types are not converted: a graph has
+one size of elements. Row numbers of a gather are taken as they are. What has no operator, such as `sort`, `scan` or
+`top_k`, is refused by name, with the line that calls it and what to do instead.
+
+## What XLA's partitioner moves
+
+The functions below were imported and planned on a mesh of 2x4 devices. The plan's layouts were then given to `jax.jit`
+and compiled for 8 devices, and the collectives in the compiled program were counted, with the same formulas as here.
+In the third column, every operator's inputs and output have the layouts of the plan (`with_sharding_constraint`). In
+the fourth, only the function's arguments and results have them, and XLA chooses all others. The compiled programs
+compute what the graphs compute.
+"""
+
+TAIL = """\
+
+- Where the plan has reduce-scatters, XLA's compiler for CPUs keeps the partitioner's all-reduce and slice, at twice the
+  bytes. For GPUs a later pass makes a reduce-scatter of the two
+  ([openxla/xla#31030](https://github.com/openxla/xla/pull/31030)).
+- Between two layouts, XLA moves in named collectives along mesh axes. A move here goes straight to the bound: each
+  device receives only what it lacks. `[data, -]` to `[model, -]` is a slice and a permute in both, but the permute here
+  leaves four devices what they hold, and XLA's leaves it to two.
+- Left to choose, XLA decides tensor by tensor without a limit on memory and without a search. With the exact plan's
+  layouts at both ends only, it moves more than twice as much for the MLP, and more than four times for its gradients.
+- The rule's LayerNorm moves more than XLA's choice: the rule settles the variance from two ends, and the layouts meet
+  at an all-gather. The exact planner needs 1,536 bytes for it.
+- Neither adds the two products before it sums over devices, which would take one all-reduce instead of two.
+- 250 columns do not divide by 4. Both pad them to 252 and send the padding. JAX has no uneven arguments, so XLA gets
+  such weights whole on every device; left to choose, it leaves them there, and nothing moves.
+- The other rows agree. With the same layouts, XLA never moves less.
+
+The formulas count what devices send in a ring; they say nothing about how fast XLA's collectives are.
+"""
+
+
+def row(measured: dict[str, Any]) -> list[str]:
+    """A row of the table: what the plan moves, and XLA in two ways."""
+    cells = [measured["name"], _cell(measured["sent"], measured["steps"])]
+    for column in ("same layouts", "own choice"):
+        sent = [sum(each) for each in zip(*(sent for _, sent in measured[column]))]
+        cells.append(_cell(sent, [name for name, _ in measured[column]]))
+    return cells
+
+
+def _cell(sent: list[int], names: list[str]) -> str:
+    counted = sorted(Counter(names).items())
+    words = ", ".join(f"{n} {name}" if n > 1 else name for name, n in counted)
+    return f"{sum(sent):,} ({max(sent, default=0):,}): {words or 'none'}"
+
+
+def page(measured: dict[str, Any]) -> str:
+    """The page, given what both move."""
+    rows = [f"| {' | '.join(row(each))} |" for each in measured["rows"]]
+    said = f"Bytes that all devices send, in brackets the most by one, and the collectives; with jax {measured['jax']}:"
+    head = f"\n{said}\n\n| program | plan | XLA, the same layouts | XLA's own choice |"
+    return "\n".join([HEAD.rstrip(), head, "|---|---|---|---|", *rows, TAIL.rstrip()]) + "\n"
+
+
+def main() -> None:
+    if find_spec("jax") is None:
+        print("docs/xla.md stays as it is: jax is not installed (pip install -e '.[jax]')", file=sys.stderr)
+        return
+    from tests.support.xla_partitioner import measured
+
+    FILE.write_text(page(measured()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

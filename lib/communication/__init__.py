@@ -1,0 +1,1 @@
+"""How ranks meet, in the run and in the record: groups, collectives, mailboxes, lanes."""

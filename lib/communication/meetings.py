@@ -1,0 +1,170 @@
+"""Matches the calls of a collective: once every rank of the group has called, computes the results and the start.
+
+Shared by the live run and the referee, so that both have one rule for when a collective is complete, when it starts
+and whose results it gives. Each keeps meetings of its own: the referee takes over no figure of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from lib.game.costs import Costs
+from lib.game.setting import Game
+from lib.rules import collectives as rules
+from lib.rules.collectives import Group, spans
+from lib.rules.folded_collectives import folded
+from lib.trace.ops import call_text
+from lib.values.base import Value
+
+
+class PendingCall(Protocol):
+    """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file,
+    `batches` are those that it asks for."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def clock(self) -> int: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def group(self) -> Group | None: ...
+    @property
+    def values(self) -> tuple[Value, ...]: ...
+    @property
+    def batches(self) -> frozenset[int]: ...
+
+
+C = TypeVar("C")
+
+
+class Meeting(Generic[C]):
+    """The next collective of a group of ranks: who has come to it, and with which call.
+
+    A rank comes with one call at a time, so nobody can come to a group's next collective before this one is complete:
+    the k-th call of every member meets the k-th of the others, and one meeting for each group is enough.
+    """
+
+    def __init__(self, members: Sequence[int]) -> None:
+        self.members = tuple(members)
+        self._calls: dict[int, C] = {}
+
+    def come(self, rank: int, call: C) -> list[C] | None:
+        """Adds a rank's call. The last one gets all calls, in the order of the members, and the next meeting opens."""
+        self._calls[rank] = call
+        if len(self._calls) < len(self.members):
+            return None
+        calls, self._calls = self._calls, {}
+        return [calls[member] for member in self.members]
+
+    def leave(self, rank: int, call: C) -> None:
+        """Takes a call back, if the rank is still waiting in it."""
+        if self._calls.get(rank) is call:
+            del self._calls[rank]
+
+    def present(self) -> Mapping[int, C]:
+        """The calls of the ranks that have come, by rank."""
+        return self._calls
+
+    def missing(self) -> tuple[int, ...]:
+        """The ranks that have not come yet."""
+        return tuple(rank for rank in self.members if rank not in self._calls)
+
+
+class Meetings(Generic[C]):
+    """The meetings of all groups. A group is a sorted tuple of ranks; None is the world, all ranks."""
+
+    def __init__(self, ranks: int) -> None:
+        self._of: dict[Group | None, Meeting[C]] = {None: Meeting(range(ranks))}
+
+    def of(self, group: Group | None) -> Meeting[C]:
+        """The next meeting of a group."""
+        meeting = self._of.get(group)
+        if meeting is None:
+            assert group is not None
+            meeting = self._of[group] = Meeting(group[1:] if spans(group) else group)
+        return meeting
+
+    def open(self) -> Iterator[Meeting[C]]:
+        """The meetings to which somebody has come, by the lowest rank that is there."""
+        begun = [meeting for meeting in self._of.values() if meeting.present()]
+        return iter(sorted(begun, key=lambda meeting: min(meeting.present())))
+
+
+def settle(calls: Sequence[PendingCall], game: Game) -> tuple[list[tuple[Value, ...]], int]:
+    """The results of each member of a complete meeting, and the tick at which the collective starts: that of the last
+    to come.
+    """
+    return results(calls, game), max([call.clock for call in calls])
+
+
+def results(calls: Sequence[PendingCall], game: Game) -> list[tuple[Value, ...]]:
+    """What each member of a complete meeting gets for what it brings.
+
+    Raises:
+        MismatchError: they call different operations, or bring values of different layers.
+        RuleError: the values do not fit together.
+    """
+    agree(calls)
+    first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
+    if game.fold is not None and spans(first.group):
+        rule = folded(game, game.fold, first.name)
+    wanted = [call.batches for call in calls] if first.name in rules.ASKING else ()
+    columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
+    return list(zip(*columns))
+
+
+def ticks(calls: Sequence[PendingCall], game: Game) -> int:
+    """How long a collective takes for which these calls have met."""
+    first, costs = calls[0], game.setting.costs
+    items = max(map(_batches, calls)) if first.name in rules.ALL_TO_ALL else len(first.values)
+    if costs.by_value:
+        return costs.duration(first.name, items)
+    elements = max(sum([value.memory(costs) for value in call.values]) for call in calls)
+    return costs.transfer(first.name, items, elements, reach(game, first.group))
+
+
+def reach(game: Game, group: Group | None) -> Sequence[int]:
+    """The ranks of a group, ascending; None is all. In a folded run those of every replica that it is in."""
+    if group is None:
+        return range(game.ranks)
+    return game.fold.ranks(group[1:]) if game.fold is not None and spans(group) else group
+
+
+def _batches(call: PendingCall) -> int:
+    """The batches of its own that a rank brings to an all-to-all, or asks for."""
+    return len(call.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
+
+
+def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tuple[int, int]) -> int:
+    """How long it takes to send or to receive a message of some values; one without values takes as long as one."""
+    elements = 0 if costs.by_value else sum([value.memory(costs) for value in values])
+    return costs.transfer(name, max(1, len(values)), elements, between)
+
+
+def agree(calls: Sequence[PendingCall]) -> None:
+    """Refuses calls of one meeting that differ; also before all members have come.
+
+    Raises:
+        MismatchError: naming two ranks whose calls differ.
+    """
+    rules.agree([(call.name, _layers(call)) for call in calls], lambda i: _described(calls[i]))
+
+
+def _layers(call: PendingCall) -> tuple[int, ...]:
+    values = call.values
+    return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values])
+
+
+def _described(call: PendingCall) -> str:
+    layers = _layers(call)
+    called = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
+    return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.line}"
+
+
+def in_group(group: Group | None) -> str:
+    """' in the group of ranks 0-3'; nothing for the world."""
+    return "" if group is None else f" in the group {rules.group_text(group)}"

@@ -1,0 +1,135 @@
+"""Ranks on the named axes of a mesh, and the groups of ranks that may meet in a collective.
+
+The last axis changes fastest, as in a torch DeviceMesh: on {"dp": 2, "pp": 2, "tp": 2} rank 5 is dp 1, pp 0, tp 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from math import prod
+from typing import Any
+
+from lib.errors import RuleError
+from lib.rules.collectives import Group, group_text
+from lib.values import algebra
+
+Axes = tuple[tuple[str, int], ...]
+"""The name and the length of each axis."""
+
+
+def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> Axes:
+    """A mesh as a setting holds it.
+
+    Raises:
+        RuleError: an axis without a name or length, or lengths whose product is not the number of ranks.
+    """
+    given = mesh.items() if isinstance(mesh, Mapping) else mesh
+    try:
+        axes = tuple((name, algebra.whole_number(length, f"axis {name!r}", "mesh", least=1)) for name, length in given)
+    except (TypeError, ValueError):
+        raise RuleError(f"a mesh gives the length of each axis, such as {{'dp': 2, 'tp': 4}}; got {mesh!r}") from None
+    names = [name for name, _ in axes]
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise RuleError(f"a mesh needs a different name for each axis; got {names!r}")
+    if axes and prod(length for _, length in axes) != ranks:
+        product = prod(length for _, length in axes)
+        lengths = " x ".join(str(length) for _, length in axes)
+        raise RuleError(
+            f"the mesh has {f'{lengths} = ' if len(axes) > 1 else ''}{product} ranks, but there are {ranks}; "
+            "the lengths of its axes multiply to the number of ranks"
+        )
+    return axes
+
+
+class Mesh:
+    """The axes of a Dist of `ranks` ranks; none where the game has no groups."""
+
+    def __init__(self, axes: Axes, ranks: int) -> None:
+        self.axes = axes_of(axes, ranks)
+        self.ranks = ranks
+        self._stride: dict[str, int] = {}
+        stride = 1
+        for name, length in reversed(self.axes):
+            self._stride[name], stride = stride, stride * length
+
+    def shown(self, rank: int) -> int:
+        """A rank's number as its program sees it."""
+        return rank
+
+    def index(self, rank: int, axis: object) -> int:
+        """A rank's place on an axis, as its program sees it."""
+        return self._place(rank, axis)
+
+    def axis(self, rank: int, axis: object) -> tuple[int, ...]:
+        """The ranks that are like `rank` on all other axes, as its program sees them."""
+        return self.along(rank, (axis,))
+
+    def partner(self, given: object) -> object:
+        """The rank that a program means by a number."""
+        return given
+
+    def _place(self, rank: int, axis: object) -> int:
+        name = self._known(axis)
+        return rank // self._stride[name] % dict(self.axes)[name]
+
+    def along(self, rank: int, names: Collection[object]) -> Group:
+        """The ranks that are like `rank` on all other axes, itself among them, ascending."""
+        group = [rank]
+        for name in map(self._known, names):
+            here, stride = self._place(rank, name), self._stride[name]
+            group = [other + (i - here) * stride for other in group for i in range(dict(self.axes)[name])]
+        return tuple(sorted(group))
+
+    def group(self, rank: int, given: object) -> Group | None:
+        """The group that a rank names: an axis, several axes, or ranks; None if those are all.
+
+        Raises:
+            RuleError: there is no mesh, no such axis or rank, or the rank itself is not in the group.
+        """
+        self.require()
+        if isinstance(given, str):
+            given = (given,)
+        if not isinstance(given, Collection) or not given:
+            raise RuleError(f"a group is an axis, a tuple of axes, or ranks such as [0, 2]; got {given!r}")
+        group = self._members(rank, tuple(given))
+        self.require_member(rank, group)
+        return None if self._is_world(group) else group
+
+    def _members(self, rank: int, given: tuple[Any, ...]) -> Group:
+        if all(isinstance(part, str) for part in given):
+            if len(set(given)) < len(given):
+                raise RuleError(f"this group names an axis twice: {list(given)}; name it once")
+            return self.along(rank, given)
+        ranks = [algebra.number(part, self.ranks, "rank") for part in given]
+        if len(set(ranks)) < len(ranks):
+            raise RuleError(f"this group names a rank twice: {sorted(ranks)}; name it once")
+        return tuple(sorted(ranks))
+
+    def _is_world(self, group: Group) -> bool:
+        return len(group) == self.ranks
+
+    def recorded(self, group: object) -> bool:
+        """True if a trace may hold this as a group: some ranks, ascending, but not all."""
+        return type(group) is tuple and list(group) == sorted({*group}) and {*group} < {*range(self.ranks)}
+
+    def require(self) -> None:
+        """Refuses groups where there is no mesh."""
+        if not self.axes:
+            raise RuleError(
+                "a group needs a mesh, and this game has none; make one with Dist(8, mesh={'dp': 4, 'tp': 2})"
+            )
+
+    @staticmethod
+    def require_member(rank: int, group: Group) -> None:
+        """Refuses a group without the rank that calls in it."""
+        if rank not in group:
+            raise RuleError(
+                f"this rank is not in the group {group_text(group)}; it can call collectives of its own groups only"
+            )
+
+    def _known(self, name: object) -> str:
+        if name not in self._stride:
+            self.require()
+            raise RuleError(f"there is no axis {name!r}; this Dist has {', '.join(name for name, _ in self.axes)}")
+        assert isinstance(name, str)
+        return name

@@ -1,0 +1,54 @@
+"""Bounds of the numbers in a cost record: whatever can be made can be written and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from lib.errors import RuleError
+
+MOST = 10**9
+"""The largest number in a cost record, and the most ticks of one communication."""
+
+MOST_PARAMETERS = 10**15
+"""The largest weight of a layer, in elements."""
+
+MAX_DIGITS = 18
+"""Decimal digits of either part of a fraction."""
+
+MAX_NAME = 100
+"""Characters of a name."""
+
+
+def whole(given: object, name: str, least: int = 0, most: int = MOST) -> int:
+    """`given`, if it is a whole number in bounds."""
+    if type(given) is not int or not least <= given <= most:
+        raise RuleError(f"{name} must be a whole number from {least} to {most:,}; got {given!r:.60}")
+    return given
+
+
+def fraction(given: object, name: str) -> Fraction:
+    """`given` as an exact fraction; a number with a point is none."""
+    if type(given) is int or isinstance(given, Fraction):
+        exact = Fraction(given)
+        if exact >= 0 and max(exact.as_integer_ratio()) < 10**MAX_DIGITS:
+            return exact
+    raise RuleError(
+        f"{name} must be a fraction from 0 on, with at most {MAX_DIGITS} digits above and below the line, such as "
+        f"Fraction(1, 4096); got {given!r:.60}"
+    )
+
+
+def text(given: object, name: str) -> str:
+    """`given`, if it is a short text."""
+    if not isinstance(given, str) or len(given) > MAX_NAME:
+        raise RuleError(f"{name} must be a text of at most {MAX_NAME} characters; got {given!r:.60}")
+    return given
+
+
+def each(given: object, name: str) -> Mapping[str, Any]:
+    """`given`, if it maps names to something."""
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise RuleError(f"{name} maps names to prices; got {given!r:.60}")
+    return given

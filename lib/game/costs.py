@@ -1,0 +1,284 @@
+"""Sizes and durations: one frozen record, counted in whole elements and whole ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+from types import MappingProxyType
+from typing import NamedTuple
+
+from lib.errors import RuleError
+
+from . import cost_checks
+
+TICKS_PER_STEP = 10
+"""In the classic costs time is counted in integer tenths of a step, so that sums never drift."""
+
+FINEST = 1000
+"""A step has a whole number of ticks that divides this, so that three decimals write every time exactly."""
+
+HIDDEN = 512
+"""Width of a layer: a weight is HIDDEN x HIDDEN elements."""
+
+LENGTH = 256
+"""Tokens in one microbatch: an activation is HIDDEN x LENGTH elements."""
+
+CLASSIC_TICKS: Mapping[str, int] = MappingProxyType(
+    {
+        "forward": 10,
+        "backward": 10,
+        "loss": 0,
+        "update": 5,
+        "allreduce": 3,
+        "allgather": 3,
+        "scatterreduce": 3,
+        "pass_to": 2,
+        "receive": 2,
+    }
+)
+
+COMPUTING = frozenset(("forward", "backward", "backward_input", "backward_weight"))
+"""Matrix products: they may be priced by size, and on a share of a weight they take that share of the time."""
+
+COPYING = frozenset(("offload", "fetch"))
+"""Operations that move values between memories; each tier has prices of its own."""
+
+WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
+    {
+        "backward_input": "; backward is in one piece here",
+        "backward_weight": "; backward is in one piece here",
+    }
+)
+"""What else a refusal of an operation without a price says."""
+
+
+class Tier(NamedTuple):
+    """A memory beside the device's: the ticks to `offload` a value to it and to `fetch` one from it (None: that cannot
+    be done), and the elements of each rank that fit (None: any number). By size, a copy costs more: see Costs."""
+
+    offload: int | None = None
+    fetch: int | None = None
+    capacity: int | None = None
+
+
+def _none() -> Mapping[str, int]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Costs:
+    """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch (of
+    computing, and of the all-to-alls) or value.
+
+    `unit` is the ticks in a step. `parameters` is the elements of a layer's weight, where that is not one matrix of
+    hidden x hidden: of a transformer's layer, say. `gradient` is the elements of a microbatch's activation gradient,
+    by default as many as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of
+    a rank, or one for each "group". `tiers` are the memories besides the
+    device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for each hop of a
+    ring (a message or a copy to or from a tier is one hop), `beta`, a Fraction, for each element sent. With `islands`,
+    the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several. `flops_per_tick`
+    prices matrix products by their size instead.
+
+    Raises:
+        RuleError: naming the field that cannot be.
+    """
+
+    name: str = "classic"
+    hidden: int = HIDDEN
+    length: int = LENGTH
+    ticks: Mapping[str, int] = field(default_factory=lambda: CLASSIC_TICKS)
+    unit: int = TICKS_PER_STEP
+    gradient: int | None = None
+    overlap: bool = False
+    lanes: str = "one"
+    tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
+    calls: Mapping[str, int] = field(default_factory=_none)
+    alpha: Mapping[str, int] = field(default_factory=_none)
+    beta: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    islands: int = 0
+    ticks_between: Mapping[str, int] = field(default_factory=_none)
+    flops_per_tick: int = 0
+    parameters: int | None = None
+    weight: int = field(init=False, repr=False, compare=False)
+    """Elements of one layer's weight; its optimizer state and its gradient are as large."""
+    activation: int = field(init=False, repr=False, compare=False)
+    """Elements of one microbatch's activation."""
+    by_value: bool = field(init=False, repr=False, compare=False)
+    """Communication costs `ticks` for each value, and nothing else."""
+    _priced: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check()
+        if self.unit < 1 or FINEST % self.unit:
+            raise RuleError(f"Costs: unit, the ticks in a step, must divide {FINEST}; got {self.unit!r}")
+        priced = {*self.ticks, *self.calls, *self.alpha, *self.beta}
+        priced |= {"forward", "backward"} if self.flops_per_tick else set()
+        priced |= {
+            name for tier in self.tiers.values() for name in ("offload", "fetch") if getattr(tier, name) is not None
+        }
+        object.__setattr__(self, "_priced", frozenset(priced))
+        weight = self.hidden * self.hidden if self.parameters is None else self.parameters
+        object.__setattr__(self, "weight", weight)
+        object.__setattr__(self, "activation", self.hidden * self.length)
+        if self.lanes not in ("one", "group"):
+            raise RuleError(f'Costs: lanes must be "one" or "group"; got {self.lanes!r}')
+        object.__setattr__(self, "by_value", not (self.calls or self.alpha or self.beta or self.islands))
+
+    def _check(self) -> None:
+        cost_checks.text(self.name, "Costs: name")
+        for name in ("hidden", "length", "unit"):
+            cost_checks.whole(getattr(self, name), f"Costs: {name}", least=1)
+        if self.parameters is not None:
+            cost_checks.whole(self.parameters, "Costs: parameters", least=1, most=cost_checks.MOST_PARAMETERS)
+        for name in ("islands", "flops_per_tick", *(("gradient",) if self.gradient is not None else ())):
+            cost_checks.whole(getattr(self, name), f"Costs: {name}")
+        for name in ("ticks", "calls", "alpha", "ticks_between"):
+            for operation, price in cost_checks.each(getattr(self, name), f"Costs: {name}").items():
+                cost_checks.whole(price, f"Costs: {name} of {operation}")
+        if type(self.overlap) is not bool:
+            raise RuleError(f"Costs: overlap must be True or False; got {self.overlap!r:.60}")
+        for place, tier in cost_checks.each(self.tiers, "Costs: tiers").items():
+            if not isinstance(tier, Tier):
+                raise RuleError(f"Costs: the tier {place} must be a Tier(offload, fetch, capacity); got {tier!r:.60}")
+            for name, price in tier._asdict().items():
+                if price is not None:
+                    cost_checks.whole(price, f"Costs: {name} of the tier {place}")
+        exact = {
+            operation: cost_checks.fraction(price, f"Costs: beta of {operation}")
+            for operation, price in cost_checks.each(self.beta, "Costs: beta").items()
+        }
+        object.__setattr__(self, "beta", MappingProxyType(exact))
+
+    @property
+    def activation_grad(self) -> int:
+        """Elements of one microbatch's activation gradient."""
+        return self.activation if self.gradient is None else self.gradient
+
+    def duration(self, operation: str, items: int = 1, held: int = 1, total: int = 1) -> int:
+        """Ticks of `operation` on `items` batches (forward, backward, loss) or values, with shards `held` of `total`
+        of the weight.
+
+        Raises:
+            RuleError: the operation has no price.
+        """
+        if (held != total or self.flops_per_tick) and operation in COMPUTING:
+            return ceil(self.product(operation) * items * held / total)
+        try:
+            return self.ticks[operation] * items
+        except KeyError:
+            raise self.unpriced(operation) from None
+
+    def product(self, operation: str) -> Fraction:
+        """Ticks of a matrix product (one of COMPUTING) on one batch, before they are rounded up.
+
+        Raises:
+            RuleError: the operation has no price.
+        """
+        if not self.flops_per_tick:
+            return Fraction(self.duration(operation))
+        flops = 2 * self.weight * self.length * (2 if operation == "backward" else 1)
+        return Fraction(flops, self.flops_per_tick)
+
+    def transfer(self, operation: str, items: int, elements: int, ranks: Sequence[int]) -> int:
+        """Ticks of a communication of `items` values between `ranks` (ascending; or sender and receiver), the most
+        that one of them brings being `elements`.
+
+        Raises:
+            RuleError: the operation has no price.
+        """
+        if self.by_value:
+            return self.duration(operation, items)
+        self.require_priced(operation)
+        ticks = self.ticks_between if self._crosses(ranks) else self.ticks
+        sent = elements_sent(operation, elements, len(ranks))
+        return ticks.get(operation, 0) * items + self.by_size(operation, _hops(operation, len(ranks)), sent)
+
+    def by_size(self, operation: str, hops: int, sent: int) -> int:
+        """Ticks of a communication besides `ticks`: for the call, each hop, and each element sent.
+
+        Raises:
+            RuleError: they are too many.
+        """
+        found = (
+            self.calls.get(operation, 0)
+            + self.alpha.get(operation, 0) * hops
+            + ceil(self.beta.get(operation, 0) * sent)
+        )
+        if found > cost_checks.MOST:
+            raise RuleError(
+                f"{operation} of {sent:,} elements takes {found:,} ticks in the costs {self.name!r}, and at most "
+                f"{cost_checks.MOST:,} are possible; lower its alpha or beta"
+            )
+        return found
+
+    def _crosses(self, ranks: Sequence[int]) -> bool:
+        return bool(self.islands) and ranks[0] // self.islands != ranks[-1] // self.islands
+
+    def priced(self, operation: str) -> bool:
+        """True if the operation has a price, which may be 0: without one it does not exist in this game."""
+        return operation in self._priced
+
+    def require_priced(self, operation: str) -> None:
+        """Refuses an operation that does not exist in this game.
+
+        Raises:
+            RuleError: it has no price.
+        """
+        if operation not in self._priced:
+            raise self.unpriced(operation)
+
+    def unpriced(self, operation: str) -> RuleError:
+        """The refusal of an operation without a price."""
+        more = WHY_NOT_PRICED.get(operation, "; it is not part of this game")
+        return RuleError(f"{operation} has no price in the costs {self.name!r}{more}")
+
+    def steps(self, ticks: int) -> float:
+        """Ticks as steps: 199 is 19.9, never 19.900000000000006."""
+        return ticks / self.unit
+
+    def text(self, ticks: int) -> str:
+        """Ticks as people read them, exactly: of ten in a step 35 is '3.5', 30 is '3'."""
+        digits = next(d for d in range(4) if 10**d % self.unit == 0)
+        text = f"{ticks / self.unit:.{digits}f}"
+        return text.rstrip("0").rstrip(".") if digits and ticks < 10**6 else text
+
+
+def elements_sent(operation: str, elements: int, ranks: int) -> int:
+    """Elements one rank sends when it brings `elements` to an operation of a group of `ranks`, by the ring algorithms.
+
+    All-reduce 2(N-1)/N S, reduce-scatter (N-1)/N S, all-gather (N-1) times the shard (Patarasuk and Yuan 2009,
+    "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3); the all-to-alls `dispatch` and
+    `collect` (N-1)/N S; a message S.
+    """
+    match operation:
+        case "allreduce":
+            return 2 * (ranks - 1) * elements // ranks
+        case "scatterreduce" | "dispatch" | "collect":
+            return (ranks - 1) * elements // ranks
+        case "allgather":
+            return (ranks - 1) * elements
+        case "pass_to":
+            return elements
+    return 0
+
+
+def _hops(operation: str, ranks: int) -> int:
+    """How often a message is handed on, one after the other: twice around the ring, once, or not at all."""
+    match operation:
+        case "allreduce":
+            return 2 * (ranks - 1)
+        case "pass_to":
+            return 1
+        case "receive":
+            return 0
+    return ranks - 1
+
+
+CLASSIC = Costs()
+
+
+def steps(ticks: int) -> float:
+    """Ticks of the classic costs as steps."""
+    return CLASSIC.steps(ticks)

@@ -1,0 +1,124 @@
+"""The goal of a schedule puzzle: its size, its targets, and the best that is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+from typing import NamedTuple
+
+from .costs import Costs
+from .setting import CLASSIC_SETTING, Setting, Size
+
+MEMORY_PRECISION = 100_000
+
+
+class Record(NamedTuple):
+    """The best known schedule at some point of the trade: steps, elements, who found it, and its family."""
+
+    timesteps: float
+    peak_memory: int
+    by: str = ""
+    """The file with the schedule, and its variant if it has several: 'records/fsdp.py: twice'. Or a person's name."""
+    family: str = ""
+
+    @property
+    def file_and_variant(self) -> tuple[str, str]:
+        """The file, and the key of the variant in its VARIANTS; an empty key for the file as it stands."""
+        file, _, variant = self.by.partition(".py: ")
+        return (f"{file}.py", variant) if variant else (self.by, "")
+
+    def is_of(self, family: str) -> bool:
+        """True if it is of this family; one whose family is not said counts in all."""
+        return self.family in (family, "")
+
+    def dominates(self, timesteps: float, peak_memory: int) -> bool:
+        """True if this is at least as good in both, and better in one."""
+        mine, theirs = (self.timesteps, self.peak_memory), (timesteps, peak_memory)
+        return mine != theirs and mine[0] <= theirs[0] and mine[1] <= theirs[1]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The targets of one puzzle: `time` in steps, whole or in tenths, `memory` in elements, stated to 100,000.
+
+    They are compared at the precision in which they are stated, as in the original puzzles, so what counts are the
+    limits: a `time` of 33 is met below 34 steps, one of 33.5 below 33.6, a `memory` of 4,100,000 below 4.2M elements.
+
+    `records` are the best schedules known at this size, of every family; `family` is the one that the puzzle is about.
+    `host`, where that is limited, is in elements parked on the tier of this name.
+    `loads_once`: the puzzle is about not having the weights, so loading more of them than is kept costs the pass.
+    """
+
+    slug: str
+    size: Size
+    time: float
+    memory: int
+    records: tuple[Record, ...] = ()
+    setting: Setting = CLASSIC_SETTING
+    host: int | None = None
+    family: str = ""
+    loads_once: bool = False
+
+    @property
+    def costs(self) -> Costs:
+        return self.setting.costs
+
+    def rivals(self, family: str) -> tuple[Record, ...]:
+        """The records that a schedule of a family is compared with: of the puzzle's own family those of that family,
+        of any other all, since such a schedule leaves the puzzle's idea to be better than all that is known."""
+        if family != self.family:
+            return self.records
+        return tuple(record for record in self.records if record.is_of(family))
+
+    @property
+    def open_front(self) -> tuple[Record, ...]:
+        """The records that no other beats, whatever their family: the best trades of time and memory at this size."""
+        return tuple(r for r in self.records if not any(s.dominates(r.timesteps, r.peak_memory) for s in self.records))
+
+    @property
+    def time_limit(self) -> float:
+        """The least number of steps that is too many."""
+        return self.time + 1 if isinstance(self.time, int) else (floor(round(self.time * 10, 6)) + 1) / 10
+
+    @property
+    def memory_limit(self) -> int:
+        """The least number of elements that is too many."""
+        return _limit(self.memory)
+
+    @property
+    def host_limit(self) -> int | None:
+        """The least number of elements on the host that is too many; None if any number may be there."""
+        return None if self.host is None else _limit(self.host)
+
+    @property
+    def time_text(self) -> str:
+        """The limit as people read it: '< 34'."""
+        return f"< {self.time_limit}"
+
+    @property
+    def memory_text(self) -> str:
+        """The limit as people read it: '< 4.2M'."""
+        return _limit_text(self.memory_limit)
+
+    @property
+    def host_text(self) -> str:
+        """The limit of the host as people read it: '< 5.3M'; empty without one."""
+        return "" if self.host_limit is None else _limit_text(self.host_limit)
+
+    def meets_time(self, timesteps: float) -> bool:
+        return timesteps < self.time_limit
+
+    def meets_memory(self, elements: int) -> bool:
+        return elements < self.memory_limit
+
+    def meets_host(self, elements: int) -> bool:
+        """Compared as memory is; without a limit everything meets it."""
+        return self.host_limit is None or elements < self.host_limit
+
+
+def _limit(elements: int) -> int:
+    return (elements // MEMORY_PRECISION + 1) * MEMORY_PRECISION
+
+
+def _limit_text(elements: int) -> str:
+    return f"< {elements / 1_000_000:g}M"

@@ -1,0 +1,137 @@
+"""What a game fixes before it is played: its size, and its setting, which the classic puzzles leave as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lib.errors import RuleError
+
+from .costs import CLASSIC, COMPUTING, COPYING, Costs
+from .folding import Fold, fold_of, require_first
+from .named_costs import costs_named
+
+LAYERS = ("dense", "block", "experts")
+"""What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard."""
+
+TASKS = ("train", "local", "infer")
+"""What is to be made: weights after every batch; weights that replicas may update alone and average; outputs."""
+
+MOST_STEPS = 10**6
+
+
+class Size(NamedTuple):
+    """The shape of a problem: layers of the model, microbatches of a step, ranks."""
+
+    layers: int
+    batches: int
+    ranks: int
+
+    def __str__(self) -> str:
+        return f"layers={self.layers}, batches={self.batches}, ranks={self.ranks}"
+
+
+@dataclass(frozen=True, init=False)
+class Setting:
+    """What a game fixes besides its size, as `Setting("parts", mesh={"dp": 2, "pp": 4})`. `costs` is a record of costs
+    or the name of a known one, `mesh` the length of each axis by name; `steps` counts training steps, `layer` is one
+    of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all.
+
+    Raises:
+        RuleError: naming the field that cannot be.
+    """
+
+    costs: Costs
+    mesh: tuple[tuple[str, int], ...]
+    steps: int
+    layer: str
+    task: str
+    fold: str
+
+    def __init__(
+        self,
+        costs: Costs | str = CLASSIC,
+        mesh: Mapping[str, int] | Iterable[tuple[str, int]] = (),
+        steps: int = 1,
+        layer: str = "dense",
+        task: str = "train",
+        fold: str = "",
+    ) -> None:
+        known = costs_named(costs) if isinstance(costs, str) else costs
+        try:
+            axes = tuple(mesh.items() if isinstance(mesh, Mapping) else mesh)
+        except TypeError:
+            example = {"dp": 2, "tp": 4}
+            raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
+        for name, given in zip(FIELDS, (known, axes, steps, layer, task, fold)):
+            object.__setattr__(self, name, given)
+        self._check()
+
+    def _check(self) -> None:
+        if not isinstance(self.costs, Costs):
+            raise RuleError(f"Setting: costs must be a record of costs; got {self.costs!r}")
+        if type(self.steps) is not int or not 1 <= self.steps <= MOST_STEPS:
+            raise RuleError(f"Setting: steps must be a whole number from 1 to {MOST_STEPS:,}; got {self.steps!r}")
+        if not isinstance(self.fold, str):
+            raise RuleError(f"Setting: fold must be the name of an axis; got {self.fold!r}")
+        if self.fold:
+            require_first(self.mesh, self.fold)
+        for name, known in (("layer", LAYERS), ("task", TASKS)):
+            if getattr(self, name) not in known:
+                raise RuleError(f"Setting: {name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
+        if self.task == "infer" and self.steps > 1:
+            raise RuleError(f"Setting: inference takes one step; got {self.steps}")
+
+    @property
+    def replicas(self) -> int:
+        """The replicas for which one is played; 1 where none are folded."""
+        return self.mesh[0][1] if self.fold else 1
+
+    def differences(self, other: Setting) -> list[str]:
+        """The names of the fields in which another setting differs."""
+        return [name for name in FIELDS if getattr(self, name) != getattr(other, name)]
+
+
+FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold")
+
+CLASSIC_SETTING = Setting()
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A size and a setting as the rules read them."""
+
+    layers: int
+    batches: int
+    ranks: int
+    setting: Setting = field(default=CLASSIC_SETTING)
+    steps: int = 1
+    layer: str = "dense"
+    task: str = "train"
+    fold: Fold | None = None
+    prices: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    """Ticks for each item, of the operations for which nothing else counts."""
+
+    def __post_init__(self) -> None:
+        costs = self.setting.costs
+        sized = COPYING if self.layer == "dense" and not costs.flops_per_tick else COPYING | COMPUTING
+        fixed = {name: ticks for name, ticks in costs.ticks.items() if name not in sized}
+        object.__setattr__(self, "prices", fixed)
+
+    @classmethod
+    def of(cls, size: Size, setting: Setting = CLASSIC_SETTING) -> Game:
+        """The game of a size and a setting.
+
+        Raises:
+            RuleError: it cannot be folded so.
+        """
+        fold = None
+        if setting.fold:
+            fold = fold_of(setting.mesh, setting.fold, size.batches, size.ranks, setting.costs.islands)
+        return cls(*size, setting, setting.steps, setting.layer, setting.task, fold)
+
+    @property
+    def classes(self) -> int:
+        """The ranks that are played: all, or in a folded run those of replica 0."""
+        return self.ranks if self.fold is None else self.fold.classes

@@ -1,0 +1,170 @@
+"""Writes a setting as JSON fields and reads them, strictly: what is not classic, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from lib.errors import RuleError, TraceError
+
+from .cost_checks import MAX_DIGITS, MAX_NAME, MOST, MOST_PARAMETERS
+from .costs import CLASSIC, Costs, Tier
+from .named_costs import COSTS
+from .setting import CLASSIC_SETTING, FIELDS, Setting
+
+FRACTION = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}(/[0-9]{{1,{MAX_DIGITS}}})?")
+
+COST_FIELDS = tuple(field.name for field in fields(Costs) if field.init)
+
+
+def setting_to_json(setting: Setting) -> dict[str, Any]:
+    """The fields that are not classic, and always the costs: the name of a known record, or a whole record."""
+    written: dict[str, Any] = {"costs": _costs_to_json(setting.costs)}
+    for name in FIELDS[1:]:
+        content = getattr(setting, name)
+        if content != getattr(CLASSIC_SETTING, name):
+            written[name] = dict(content) if name == "mesh" else content
+    return written
+
+
+def setting_from_json(data: Mapping[str, Any]) -> Setting:
+    """The setting that `setting_to_json` wrote; other keys of `data` are not looked at.
+
+    Raises:
+        TraceError: naming the field that cannot be.
+    """
+    given = {name: data[name] for name in FIELDS[1:] if name in data}
+    if "mesh" in given:
+        lengths = _numbers(given["mesh"], "mesh", least=1)
+        given["mesh"] = tuple(lengths.items())
+    try:
+        return Setting(costs_from_json(data.get("costs")), **given)
+    except (RuleError, TypeError) as why:
+        raise TraceError(f"this trace has an impossible setting: {why}") from None
+
+
+def _costs_to_json(costs: Costs) -> Any:
+    if COSTS.get(costs.name) == costs:
+        return costs.name
+    return record_to_json(costs)
+
+
+def record_to_json(costs: Costs) -> dict[str, Any]:
+    """A whole cost record: its name, and what is not classic."""
+    written: dict[str, Any] = {"name": costs.name}
+    for name in COST_FIELDS[1:]:
+        content = getattr(costs, name)
+        if content != getattr(CLASSIC, name):
+            written[name] = _plain(content) if isinstance(content, Mapping) else content
+    return written
+
+
+def _plain(prices: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: str(price) if isinstance(price, Fraction) else list(price) if isinstance(price, tuple) else price
+        for name, price in prices.items()
+    }
+
+
+def costs_from_json(given: Any) -> Costs:
+    """Costs by the name of a known record, or as a whole record.
+
+    Raises:
+        TraceError: naming what cannot be.
+    """
+    if isinstance(given, str) and given in COSTS:
+        return COSTS[given]
+    if not isinstance(given, dict):
+        raise TraceError(f"unknown costs {given!r:.60}; known: {', '.join(COSTS)}, or a whole record")
+    if unknown := set(given) - set(COST_FIELDS):
+        raise TraceError(f"a cost record has no {', '.join(sorted(unknown))}; it has {', '.join(COST_FIELDS)}")
+    if not isinstance(given.get("name"), str):
+        raise TraceError("a cost record has a name, which is a text")
+    try:
+        return Costs(**{name: READ[name](content, name) for name, content in given.items()})
+    except RuleError as why:
+        raise TraceError(f"impossible cost record: {why}") from None
+
+
+def _number(given: Any, name: str, least: int = 0, most: int = MOST) -> int:
+    if type(given) is not int or not least <= given <= most:
+        raise TraceError(f"{name} must be a whole number from {least} to {most:,}; got {given!r:.60}")
+    return given
+
+
+def _numbers(given: Any, name: str, least: int = 0) -> Mapping[str, int]:
+    return _read_each(given, name, lambda price: _number(price, name, least))
+
+
+def _fractions(given: Any, name: str) -> Mapping[str, Fraction]:
+    return _read_each(given, name, lambda price: _fraction(price, name))
+
+
+def _fraction(given: Any, name: str) -> Fraction:
+    if isinstance(given, str) and FRACTION.fullmatch(given) and not re.search("/0+$", given):
+        return Fraction(given)
+    raise TraceError(f'{name} must be a fraction such as "1/4096"; got {given!r:.60}')
+
+
+def _tiers(given: Any, name: str) -> Mapping[str, Tier]:
+    def read(tier: Any) -> Tier:
+        if not isinstance(tier, list) or len(tier) != len(Tier._fields):
+            raise TraceError(f"a tier is a list of {', '.join(Tier._fields)}; got {tier!r:.60}")
+        return Tier(*[None if price is None else _number(price, name) for price in tier])
+
+    return _read_each(given, name, read)
+
+
+def _read_each(given: Any, name: str, read: Callable[[Any], Any]) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise TraceError(f"{name} must be an object; got {given!r:.60}")
+    return MappingProxyType({key: read(price) for key, price in given.items()})
+
+
+def _text(given: Any, name: str) -> str:
+    if not isinstance(given, str) or len(given) > MAX_NAME:
+        raise TraceError(f"{name} must be a short text; got {given!r:.60}")
+    return given
+
+
+def _flag(given: Any, name: str) -> bool:
+    if type(given) is not bool:
+        raise TraceError(f"{name} must be true or false; got {given!r:.60}")
+    return given
+
+
+def _optional(given: Any, name: str) -> int | None:
+    return None if given is None else _number(given, name)
+
+
+def _parameters(given: Any, name: str) -> int | None:
+    return None if given is None else _number(given, name, least=1, most=MOST_PARAMETERS)
+
+
+def _positive(given: Any, name: str) -> int:
+    return _number(given, name, least=1)
+
+
+READ: Mapping[str, Callable[[Any, str], Any]] = {
+    "name": _text,
+    "hidden": _positive,
+    "length": _positive,
+    "ticks": _numbers,
+    "unit": _positive,
+    "gradient": _optional,
+    "overlap": _flag,
+    "lanes": _text,
+    "tiers": _tiers,
+    "calls": _numbers,
+    "alpha": _numbers,
+    "beta": _fractions,
+    "islands": _number,
+    "ticks_between": _numbers,
+    "flops_per_tick": _number,
+    "parameters": _parameters,
+}
+"""By field of a cost record: what reads it."""

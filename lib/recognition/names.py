@@ -1,0 +1,20 @@
+"""The names of schedules; the catalog of puzzles maps each to its papers."""
+
+from __future__ import annotations
+
+GPIPE = "GPipe"
+ONE_F_ONE_B = "1F1B"
+INTERLEAVED = "interleaved 1F1B"
+BREADTH_FIRST = "the breadth-first pipeline"
+ZB_H1, ZB_H2, ZB_V = "ZB-H1", "ZB-H2", "ZB-V"
+DUALPIPE_V = "DualPipeV"
+ZERO_1, ZERO_2 = "ZeRO-1", "ZeRO-2"
+ZERO_1_OR_2 = "ZeRO-1 and ZeRO-2, which are alike with one microbatch on each rank"
+ZERO_3 = "ZeRO-3 (FSDP)"
+HYBRID = "hybrid sharding (HSDP)"
+DATA = "data parallelism"
+WEIGHT_SHARDED = "weight-sharded data parallelism"
+LOCAL_SGD = "local SGD"
+TENSOR = "tensor parallelism"
+SEQUENCE = "tensor and sequence parallelism"
+EXPERT = "expert parallelism"

@@ -1,0 +1,1 @@
+"""What each operation requires and returns, as pure functions on values."""

@@ -1,0 +1,99 @@
+"""States what collectives do with activations: parts of a sum, shares of the tokens, tokens on the way to experts.
+
+A block that is cut by shards makes parts of a sum (Shoeybi et al. 2019, section 3). Adding them and keeping a share of
+the tokens is half of an all-reduce (Korthikanti et al. 2022, section 4.2.2). Both hold for activations and for their
+gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lib.errors import RuleError
+from lib.values import algebra
+from lib.values.algebra import Who, named
+from lib.values.base import Batched, Value, require_alike, require_kind, with_fields
+from lib.values.label_text import batches_text, parts_text, tokens_text
+
+ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy")
+"""What activations have in common that meet in a collective, besides batches, parts and tokens."""
+
+FIRST = frozenset((0,))
+
+
+def sum_parts(values: Sequence[Value], who: Who) -> Batched:
+    """The sum of all parts, each of which is brought once."""
+    first, of = _alike(values, (*ONE_LABEL, "batches", "of", "shards", "total"), who, "sum")
+    union = algebra.disjoint_union([v.parts for v in of], "part", who, "sum each part once")
+    if len(union) < first.of:
+        missing = algebra.missing_text("part", union, first.of)
+        raise RuleError(f"this sum is missing {missing} of {first.of}; every rank that has a shard brings its part")
+    if first.of == 1:
+        raise RuleError(f"this is the {first}, which is already whole; only parts of a sum are added")
+    return with_fields(first, parts=FIRST, of=1)
+
+
+def scatter_sum(values: Sequence[Value], who: Who) -> list[Value]:
+    """The sum of all parts, of which the i-th of n members keeps share i of n of the tokens."""
+    total, n = sum_parts(values, who), len(values)
+    held, count = algebra.coarsest(total.shards, total.total)
+    if len(held) > 1:
+        raise RuleError(
+            f"it splits one share of the tokens, and this is {tokens_text(total)}; scatter each share by itself"
+        )
+    (share,) = held
+    return [with_fields(total, shards=frozenset((share * n + i,)), total=count * n) for i in range(n)]
+
+
+def gather_tokens(values: Sequence[Value], who: Who) -> Batched:
+    """The tokens of all members, joined."""
+    first, of = _alike(values, (*ONE_LABEL, "batches", "parts", "of", "total"), who, "gather")
+    union = algebra.disjoint_union([v.shards for v in of], "share", who, "gather each share of the tokens once")
+    shards, total = algebra.coarsest(union, first.total)
+    return with_fields(first, shards=shards, total=total)
+
+
+def dispatch(values: Sequence[Value], who: Who) -> list[Value]:
+    """The tokens of each member's batches go to their experts: the e-th of n members gets share e of n of all."""
+    first, of = _alike(values, ONE_LABEL, who, "dispatch")
+    for i, value in enumerate(of):
+        _require_whole(value, who(i), "dispatch")
+    batches = algebra.disjoint_union([v.batches for v in of], "batch", who, "dispatch each batch once")
+    n = len(of)
+    if n == 1:
+        return [first]
+    return [with_fields(first, batches=batches, shards=frozenset((e,)), total=n) for e in range(n)]
+
+
+def collect(values: Sequence[Value], wanted: Sequence[frozenset[int]], who: Who) -> list[Value]:
+    """The experts' tokens go back: every member gets the batches that it wants, with all of their tokens.
+
+    Raises:
+        RuleError: a batch is wanted twice, or by no rank, or the tokens are not all there.
+    """
+    whole = gather_tokens(values, who)
+    _require_whole(whole, "everybody together", "collect")
+    back = algebra.disjoint_union(wanted, "batch", who, "collect each batch on one rank")
+    if back != whole.batches:
+        asked = named("batch", sorted(back)) if back else "none"
+        raise RuleError(
+            f"{batches_text(whole)} went to the experts, but the ranks ask for {asked} back; "
+            "name each batch on one rank"
+        )
+    return [with_fields(whole, batches=own) for own in wanted]
+
+
+def _alike(values: Sequence[Value], names: Sequence[str], who: Who, verb: str) -> tuple[Batched, list[Batched]]:
+    first = values[0]
+    assert isinstance(first, Batched)  # what `contribute` lets through
+    for i, value in enumerate(values):
+        require_kind(value, type(first), f"what all ranks {verb}")
+        require_alike(first, value, names, who, i, verb)
+    return first, values  # type: ignore[return-value]  # all are of one kind by now
+
+
+def _require_whole(value: Batched, owner: str, verb: str) -> None:
+    if len(value.parts) < value.of:
+        raise RuleError(f"{owner} brings {parts_text(value)}; add the parts before they {verb}")
+    if len(value.shards) < value.total:
+        raise RuleError(f"{owner} brings {tokens_text(value)}; {verb} takes all of them")

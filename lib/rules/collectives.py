@@ -1,0 +1,213 @@
+"""States what each collective demands and what it yields: pure functions from every member's value to every result.
+
+The members are those of a group, ascending; `None` is the world, all ranks. In a smaller group a value may be cut
+again: a shard of a shard is a shard of a finer count, and what is gathered gets back the coarsest count that says the
+same. So a weight can be cut for tensor parallelism and again for data parallelism (ZeRO inside Megatron).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from lib.errors import MismatchError, RuleError
+from lib.game.setting import Game
+from lib.values import algebra
+from lib.values.algebra import Who
+from lib.values.base import (
+    Batched,
+    Sharded,
+    Value,
+    in_coarsest_shards,
+    join_shards,
+    object_text,
+    require_alike,
+    require_kind,
+    with_fields,
+)
+from lib.values.kinds import Weight, WeightGrad, sum_grads
+from lib.values.label_text import shards_text
+from lib.values.replicas import Copy, averaged
+
+from . import activations
+from .folded_numbers import chosen_batches
+
+Group = tuple[Any, ...]
+"""Some of the ranks, ascending, but not all. In a folded run, one with members in all replicas begins with the name of
+the folded axis, and goes on with its ranks in replica 0."""
+
+
+Wanted = Sequence[frozenset[int]]
+"""The batches that each member asks for, where the operation names any."""
+
+
+def allreduce(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """Everyone gets the sum. Each rank contributes its own batches, or its part of an activation. Of weights that
+    replicas have trained everyone gets the average."""
+    if isinstance(values[0], Batched):
+        return [activations.sum_parts(values, who_in(group))] * len(values)
+    if isinstance(values[0], Weight):
+        return [_average(values, who_in(group))] * len(values)
+    return [_reduced(values, group)] * len(values)
+
+
+def allgather(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """Everyone gets the shards of all, joined; of activations, the tokens."""
+    if isinstance(values[0], Batched):
+        return [activations.gather_tokens(values, who_in(group))] * len(values)
+    joined = join_shards(cast(Sequence[Sharded], values), who_in(group))  # it refuses what has no shards
+    if group is not None:
+        joined = in_coarsest_shards(joined)
+    return [joined] * len(values)
+
+
+def scatterreduce(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """The sum, of which the i-th of n members keeps shard i of n (reduce-scatter); of a sum that is shard j of T, in a
+    group smaller than the world, shard j n + i of T n. Activations are cut by tokens."""
+    if isinstance(values[0], Batched):
+        return activations.scatter_sum(values, who_in(group))
+    total, members = _reduced(values, group), len(values)
+    if total.total > 1:
+        total = in_coarsest_shards(total)
+    shards, count = total.shards, total.total
+    if group is None and count > 1:
+        raise RuleError(f"it splits a whole gradient, and this one is {shards_text(total)}; use allreduce for shards")
+    if len(shards) > 1:
+        raise RuleError(f"it splits one shard, and these are {shards_text(total)}; scatter each by itself")
+    (first,) = shards
+    own = total.own and total.own.cut(members)
+    return [
+        with_fields(total, shards=frozenset((first * members + i,)), total=count * members, own=own)
+        for i in range(members)
+    ]
+
+
+def dispatch(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """The all-to-all that takes tokens to their experts."""
+    return activations.dispatch(values, who_in(group))
+
+
+def collect(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """The all-to-all that brings tokens back from their experts: to each member the batches that it wants."""
+    return activations.collect(values, wanted, who_in(group))
+
+
+COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted], list[Value]]] = {
+    "allreduce": allreduce,
+    "allgather": allgather,
+    "scatterreduce": scatterreduce,
+    "dispatch": dispatch,
+    "collect": collect,
+}
+"""Each collective operation by name: from every member's value to every member's result, both in rank order."""
+
+ASKING = frozenset(("collect",))
+"""Collectives whose members ask for batches."""
+
+REDUCING = frozenset(("allreduce", "scatterreduce"))
+"""Collectives that add up what ranks bring."""
+
+ALL_TO_ALL = frozenset(("dispatch", "collect"))
+"""Collectives that are priced by the batch: each rank's own are on the way, whole."""
+
+COLLECTIVES = frozenset(COLLECTIVE_RULES)
+"""The names of the operations in which the ranks of a group meet."""
+
+
+def contribute(game: Game, name: str, value: Value) -> None:
+    """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
+    if isinstance(value, WeightGrad if name in REDUCING else Sharded) and name not in ALL_TO_ALL:
+        return
+    if name in ALL_TO_ALL:
+        if game.layer != "experts":
+            raise RuleError(f"{name} is for layers of experts; the layers of this game are {game.layer!r}")
+        if not isinstance(value, Batched):
+            raise RuleError(f"{name} takes an activation or its gradient; got {object_text(value)}")
+    elif _more_than_classic(game, name, value):
+        return
+    elif name in REDUCING:
+        require_kind(value, WeightGrad, "the value to reduce")
+    else:
+        raise RuleError(
+            f"only weights, optimizer states and weight gradients have shards to gather; got {object_text(value)}"
+        )
+
+
+def _more_than_classic(game: Game, name: str, value: Value) -> bool:
+    """True for what only some games let a rank bring: parts or tokens of an activation, and replicas to average."""
+    if isinstance(value, Weight):
+        return name == "allreduce" and game.task == "local"
+    return isinstance(value, Batched) and game.layer != "dense"
+
+
+def asked(game: Game, name: str, batches: object) -> frozenset[int]:
+    """The batches that a member asks for, checked; none where the operation names none."""
+    if name not in ASKING:
+        return frozenset()
+    return chosen_batches(game, batches)
+
+
+def agree(calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int], str]) -> None:
+    """The k-th collective of every member is the same: operation, and layers of the values. `described` names the
+    i-th call in a message."""
+    for i, call in enumerate(calls):
+        if call != calls[0]:
+            raise MismatchError(
+                f"{described(0)}, but {described(i)}; "
+                "every rank must make the same collective calls, on the same layers, in the same order"
+            )
+
+
+def _average(values: Sequence[Value], who: Who) -> Weight:
+    """The average of a weight over replicas that started from the same weight, and together use every batch."""
+    copies: list[Copy] = []
+    first = require_kind(values[0], Weight, who(0))
+    for i, value in enumerate(values):
+        weight = require_kind(value, Weight, who(i))
+        require_alike(first, weight, ("layer", "layers", "total", "shards", "step"), who, i, "average")
+        if weight.copy is None or not weight.copy.batches:
+            raise RuleError(f"{who(i)} brings the {weight}, which no replica has trained alone; average only replicas")
+        copies.append(weight.copy)
+        if (weight.copy.since, weight.copy.averages) != (copies[0].since, copies[0].averages):
+            raise RuleError(
+                f"{who(0)} brings the {first}, but {who(i)} the {weight}; "
+                "average replicas that started from the same weight"
+            )
+    union = algebra.disjoint_union([copy.batches for copy in copies], "batch", who, "train each batch on one replica")
+    if len(union) < copies[0].of:
+        missing = algebra.missing_text("batch", union, copies[0].of)
+        raise RuleError(f"no replica here has trained with {missing}; average all replicas")
+    return with_fields(first, copy=averaged(copies, first.step))
+
+
+def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
+    try:
+        return sum_grads(values, who_in(group))
+    except RuleError as why:
+        whole = [i for i, v in enumerate(values) if isinstance(v, WeightGrad) and v.batches and v.is_complete()]
+        if len(whole) < 2:
+            raise
+        ranks = [i if group is None else group[i] for i in whole]
+        raise RuleError(
+            f"{algebra.named('rank', ranks)} each bring every batch: this gradient was already reduced; reduce it once"
+        ) from why
+
+
+def group_text(group: Group) -> str:
+    """'of ranks 0, 2', or in a folded run 'of ranks 0, 2 of every dp'."""
+    ranks = algebra.named("rank", group[1:] if spans(group) else group)
+    return f"of {ranks} of every {group[0]}" if spans(group) else f"of {ranks}"
+
+
+def who_in(group: Group | None) -> Who:
+    """Names the i-th member in a message."""
+    return _rank if group is None else lambda i: _rank(group[i])
+
+
+def _rank(rank: int) -> str:
+    return f"rank {rank}"
+
+
+def spans(group: tuple[int | str, ...] | None) -> bool:
+    """True if a group of a folded run has members in all replicas: the world, or one that begins with the axis."""
+    return group is None or type(group[0]) is str

@@ -1,0 +1,78 @@
+"""States what moving values to and from other memories demands and yields: offload, fetch, and weights loaded there.
+
+A parked value is a copy on a tier, such as the host's memory. It weighs nothing on the device (Rhu et al. 2016,
+section 3; Ren et al. 2021, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lib.errors import RuleError
+from lib.game.costs import Costs, Tier
+from lib.game.setting import Game
+from lib.values.base import Value, copy_of, require_kind
+from lib.values.kinds import OptState, Parked, Weight
+
+
+def offload(game: Game, value: Value, to: object) -> Parked:
+    """A copy of a value on a tier."""
+    tier(game.setting.costs, to)
+    if isinstance(value, Parked):
+        raise RuleError(f"this is the {value} already; fetch it before you park it elsewhere")
+    return Parked.made(copy_of(value), to)
+
+
+def fetch(game: Game, parked: Value) -> Value:
+    """A copy of a parked value on the device."""
+    return copy_of(require_kind(parked, Parked, "the value to fetch").value)
+
+
+def parked_weights(game: Game, made: tuple[Weight, OptState], to: object) -> tuple[Parked, Parked]:
+    """A weight and its optimizer state, on a tier instead of the device."""
+    tier(game.setting.costs, to)
+    return Parked.made(made[0], to), Parked.made(made[1], to)
+
+
+def tier(costs: Costs, name: object) -> Tier:
+    """A tier by its name.
+
+    Raises:
+        RuleError: there is none of that name.
+    """
+    if not isinstance(name, str) or name not in costs.tiers:
+        known = ", ".join(costs.tiers) or "none"
+        raise RuleError(f"there is no memory tier {name!r} in the costs {costs.name!r}; known: {known}")
+    return costs.tiers[name]
+
+
+def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> None:
+    """Refuses to park more on a tier than fits beside what `held` has in `model.parked`."""
+    parked = [value for value in new if isinstance(value, Parked)]
+    if not parked:
+        return
+    name = parked[0].tier
+    capacity = tier(costs, name).capacity
+    if capacity is None:
+        return
+    there = sum(value.size(costs) for value in held if value.tier == name)
+    more = sum(value.size(costs) for value in parked)
+    if there + more > capacity:
+        raise RuleError(
+            f"{name} holds {there:,} of {capacity:,} elements, and this needs {more:,} more; "
+            "delete a parked value first, with 'del model.parked[...]'"
+        )
+
+
+def ticks(costs: Costs, operation: str, made: Sequence[Value], used: Sequence[Value]) -> int:
+    """How long an `offload` or a `fetch` takes.
+
+    Raises:
+        RuleError: the tier does not allow it.
+    """
+    (parked,) = made if operation == "offload" else used
+    assert isinstance(parked, Parked)
+    price = getattr(tier(costs, parked.tier), operation)
+    if price is None:
+        raise costs.unpriced(f"{operation} for the tier {parked.tier!r}")
+    return int(price) + costs.by_size(operation, 1, parked.size(costs))

@@ -1,0 +1,324 @@
+"""States what each operation demands and what it yields: pure functions on values, the one place that knows.
+
+ 1. A layer, batch, shard or rank must exist.
+ 2. An operation takes values of its own kinds, and the layer it names is the layer of what it is given.
+ 3. `forward` and `backward` need the whole weight of their own step, and every value of one microbatch set: the
+    activation and its gradient carry the same batches (`layer_rules`).
+ 4. A sum never counts a batch twice and never mixes layers or shards (`values.kinds.sum_grads`).
+ 5. A gather takes every shard once, of one layer, step and shard count; gradients also of equal batches
+    (`values.base.join_shards`).
+ 6. `update` needs a gradient over every batch, and a gradient and optimizer state that cover the weight's
+    shards, at the weight's step.
+ 7. The k-th collective of every rank in a group is the same operation on the same layer (`collective_rules`).
+ 8. At the end every layer's updated weight exists whole, and nothing that was sent is left unread.
+
+The mathematics is that of data, sharded and pipeline parallel training: ZeRO (Rajbhandari et al. 2020,
+section 5), GPipe (Huang et al. 2019, section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
+
+from lib.errors import IncompleteError, RuleError
+from lib.game.costs import COMPUTING, COPYING
+from lib.game.setting import CLASSIC_SETTING, Game
+from lib.values import algebra
+from lib.values.algebra import missing_text, named
+from lib.values.arguments import refuse_kinds
+from lib.values.base import Batched, Value, join_shards, require_kind, shard
+from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad, sum_grads
+from lib.values.label_text import batches_text, shards_text
+from lib.values.replica_shards import Own, covers, own_of
+from lib.values.replicas import Copy, averages_of, shared
+
+from . import memory_tiers
+from .folded_numbers import chosen_batches, part_in_record
+from .layers import WHOLE, backward, backward_input, backward_weight, forward, loss, same_model
+
+BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight"))
+"""Operations on batches: those of the first value that they make."""
+
+
+# --- What a rank does on its own -------------------------------------------------------------------
+
+
+def load_weights(
+    game: Game, layer: int, part: int, total: int, tier: object = None
+) -> tuple[Weight, OptState] | tuple[Parked, Parked]:
+    """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step; parked on a tier
+    where one is named."""
+    layer = algebra.number(layer, game.layers, "layer")
+    total = algebra.whole_number(total, "total", least=1)
+    if total == 1 and type(part) is int and part > 0:
+        raise RuleError(f"shard {part} does not exist, because total is 1; give the number of shards too: total=...")
+    own = own_of(part, total)
+    shards = frozenset((algebra.number(part if own is None else int(part), total, "shard"),))
+    label = layer, game.layers, 0, shards, total, None, own
+    made = Weight.made(*label), OptState.made(*label)
+    return made if tier is None else memory_tiers.parked_weights(game, made, tier)
+
+
+def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
+    """The model's input for some microbatches of a step."""
+    chosen = chosen_batches(game, batches)
+    if not chosen:
+        raise RuleError("no batches were given; give at least one, such as [0]")
+    return Activation.made(0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step"))
+
+
+def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> WeightGrad:
+    """A made-up gradient. Without batches it is a zero; with batches it is a fake, for exploring only."""
+    layer = algebra.number(layer, game.layers, "layer")
+    chosen = chosen_batches(game, batches)
+    step = algebra.number(step, game.steps, "step")
+    return WeightGrad.made(layer, game.layers, chosen, game.batches, *WHOLE, step)
+
+
+def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
+    """The weight and its optimizer state one step later, of the shards that the weight holds."""
+    if game.task == "infer":
+        raise RuleError("this game is inference only: no weight is updated")
+    if type(weight_grad) is not WeightGrad or type(weight) is not Weight or type(opt_state) is not OptState:
+        call = "update(layer, weight_grad, weight, opt_state)"
+        refuse_kinds(call, (weight_grad, WeightGrad), (weight, Weight), (opt_state, OptState))
+    grad = weight_grad
+    for value in (grad, weight, opt_state):
+        if value.layer != layer:
+            raise RuleError(f"this is the {value}; update({layer}, ...) needs the one of layer {layer}")
+    if not opt_state.step == grad.step == weight.step < game.steps:
+        _refuse_steps(game, grad, weight, opt_state)
+    copy = _updated_replica(game, grad, weight, opt_state)
+    if not covers(grad, weight.shards, weight.total, weight.own):
+        raise RuleError(
+            f"the gradient is {shards_text(grad)}, but the weight is {shards_text(weight)}; "
+            "update a weight with a gradient that covers all of its shards"
+        )
+    if not covers(opt_state, weight.shards, weight.total, weight.own):
+        raise RuleError(
+            f"the optimizer state is {shards_text(opt_state)}, but the weight is {shards_text(weight)}; "
+            "update the shard of the weight that this state belongs to, not the gathered weight"
+        )
+    same_model(game, grad, weight, opt_state)
+    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy, weight.own
+    return Weight.made(*label), OptState.made(*label)
+
+
+def set_output(game: Game, output: Value) -> tuple[()]:
+    """Declares the last layer's activation to be a result."""
+    output = require_kind(output, Activation, "the output")
+    if game.task != "infer":
+        raise RuleError("this game trains, so its results are weights; call set_final_weight")
+    if output.layer != output.layers:
+        raise RuleError(f"this is the {output}; an output comes from the last layer, so go forward first")
+    if len(output.parts) < output.of or len(output.shards) < output.total:
+        raise RuleError(f"this is the {output}; an output is a whole sum and has all tokens")
+    same_model(game, output)
+    return ()
+
+
+def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> NoReturn:
+    if weight.step >= game.steps and game.steps == 1:
+        raise RuleError("this weight was already updated (step 1); update each weight once")
+    if opt_state.step != weight.step:
+        raise RuleError(
+            f"the optimizer state is at step {opt_state.step}, but the weight is at step {weight.step}; "
+            "pass the optimizer state that belongs to this weight"
+        )
+    raise RuleError(
+        f"the gradient is of step {grad.step}, but the weight is at step {weight.step} of {game.steps}; "
+        "update the weight that the gradient was computed with"
+    )
+
+
+def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
+    """Whose the updated weight is: everybody's after every batch; after some a replica's, if the task has any."""
+    if weight.copy is grad.copy is opt_state.copy is None:
+        if len(grad.batches) == grad.total_batches:
+            return None
+        if game.task == "local" and grad.batches:
+            return Copy(weight.step, grad.batches, grad.total_batches)
+        raise RuleError(
+            f"this gradient covers only {batches_text(grad)}; "
+            f"sum in {missing_text('batch', grad.batches, grad.total_batches)} with '+' or an all-reduce first"
+        )
+    if grad.copy != weight.copy:
+        raise RuleError(f"this is the {grad}, and the {weight}; update a replica's weight with its own gradient")
+    own = weight.copy
+    if own is None or not own.batches:
+        own = Copy(weight.step, grad.batches, grad.total_batches, averages_of(own))
+        theirs = None if opt_state.copy is None else opt_state.copy.batches
+        fits = theirs == own.batches and averages_of(opt_state.copy) == own.averages[:-1]
+    else:
+        fits = opt_state.copy == own
+    if own.batches != grad.batches:
+        raise RuleError(
+            f"this replica has trained with {named('batch', sorted(own.batches))} since step {own.since}, but the "
+            f"gradient covers {batches_text(grad)}; a replica uses the same batches until the weights are averaged"
+        )
+    if not fits:
+        raise RuleError(f"this is the {opt_state}, and the {weight}; pass the state that was updated with this replica")
+    return own
+
+
+def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
+    """Declares a weight to be the result of the step for its layer."""
+    weight = require_kind(weight, Weight, "weight")
+    if game.task == "infer":
+        raise RuleError("this game is inference only, so its results are activations; call set_output")
+    if weight.layer != layer:
+        raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
+    if weight.step != game.steps:
+        done = "was never updated" if not weight.step else f"is not the one after all {game.steps} steps"
+        raise RuleError(f"this is the {weight}, which {done}; pass the weight that update returned")
+    if not shared(weight.copy):
+        raise RuleError(f"this is the {weight}; average the replicas with allreduce first")
+    same_model(game, weight)
+    return ()
+
+
+def cut(game: Game, value: Value, i: int, n: int, *stride: int) -> Value:
+    """Shard `i` of `n` of a value; of an activation, so many of its tokens. In a folded run each replica's own may be
+    `stride` apart."""
+    require_cuttable(game, value)
+    return shard(value, part_in_record(game, i, stride), n)  # type: ignore[type-var]  # every kind that is left has shards
+
+
+def require_cuttable(game: Game, value: Value) -> None:
+    """Refuses to cut an activation where a layer takes whole ones only."""
+    if isinstance(value, Batched) and game.layer == "dense":
+        raise RuleError(f"this is the {value}; activations are cut only where a layer can use a part of one")
+
+
+def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: Sequence[Value]) -> int:
+    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time.
+
+    Raises:
+        RuleError: the operation has no price.
+    """
+    price = game.prices.get(operation)
+    if price is not None:
+        return price * items
+    costs = game.setting.costs
+    if operation in COPYING:
+        return memory_tiers.ticks(costs, operation, made, used)
+    if game.layer != "dense" and operation in COMPUTING and type(used[-1]) is Weight:
+        return costs.duration(operation, items, len(used[-1].shards), used[-1].total)
+    return costs.duration(operation, items)
+
+
+# --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
+
+
+def partner(game: Game, rank: int, to: object) -> int:
+    """The rank that a message may go to: one that exists, and another."""
+    to = algebra.number(to, game.classes, "rank")
+    if to == rank:
+        raise RuleError("a rank cannot send to itself; store the value in a dictionary")
+    return to
+
+
+def tag(game: Game, given: object) -> int:
+    """The tag of a message: any number, where there are tags."""
+    number = algebra.whole_number(given, "tag", least=0)
+    if number and game.setting == CLASSIC_SETTING:
+        raise RuleError(f"messages of the classic game have no tags; got tag {number}, so leave it out")
+    return number
+
+
+def complete(game: Game, final: Iterable[Weight]) -> None:
+    """At the end each layer's updated weight exists whole, in shards of one count.
+
+    Raises:
+        IncompleteError: naming the first layer that is missing, or the shards of it that are.
+    """
+    held: dict[int, dict[tuple[int, Own | None], set[int]]] = {}
+    final = list(final)
+    for weight in final:
+        if weight.copy != final[0].copy:
+            raise IncompleteError(f"the final weights do not belong together: {final[0]}, and {weight}")
+        held.setdefault(weight.layer, {}).setdefault((weight.total, weight.own), set()).update(weight.shards)
+    for layer in range(game.layers):
+        by_total = held.get(layer)
+        if by_total is None:
+            raise IncompleteError(
+                f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)"
+            )
+        there = {key: len(shards) * (key[1].replicas if key[1] else 1) for key, shards in by_total.items()}
+        if not any(held == total for (total, _), held in there.items()):
+            total, own = max(there, key=lambda key: there[key] / key[0])
+            shards = own.everywhere(by_total[total, own]) if own else by_total[total, own]
+            raise IncompleteError(
+                f"the final weight of layer {layer} lacks {missing_text('shard', shards, total)} of {total}; "
+                "some rank must update each shard and set it as final"
+            )
+
+
+def complete_outputs(game: Game, outputs: Iterable[Activation]) -> None:
+    """At the end of inference each batch has come out of the last layer.
+
+    Raises:
+        IncompleteError: naming the batches that have not.
+    """
+    held = frozenset().union(*[output.batches for output in outputs])
+    if len(held) < game.batches:
+        missing = missing_text("batch", held, game.batches)
+        raise IncompleteError(f"no rank set an output for {missing}; go forward with it and call set_output(...)")
+
+
+def message(values: Iterable[Value]) -> None:
+    """Refuses what cannot be sent."""
+    for value in values:
+        if isinstance(value, Parked):
+            raise RuleError(f"this is the {value}, which only its own rank can read; fetch it, and send the copy")
+
+
+# --- Local operations from a record ------------------------------------------------------------------
+
+
+class LocalRecord(Protocol):
+    """The columns of a local operation's record, besides the values it used."""
+
+    @property
+    def layer(self) -> Any: ...
+    @property
+    def batches(self) -> Any: ...
+    @property
+    def args(self) -> Any: ...
+
+
+def _loaded(game: Game, op: LocalRecord) -> Any:
+    """The arguments of loading: a shard, of how many, and a tier where there is one."""
+    if op.args[-1] is None:
+        raise RuleError("a record leaves out the memory tier if there is none; got None")
+    part, total, *more = op.args
+    return part_in_record(game, part, more[1:]), total, *more[:1]
+
+
+def _step(op: LocalRecord) -> Any:
+    """The step that a record names, if it is not the first, which a record leaves out."""
+    if op.args and (type(op.args[0]) is not int or op.args[0] == 0):
+        raise RuleError(f"a record names a step from 1 on, as a number; got {op.args[0]!r}")
+    return op.args
+
+
+LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
+    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_loaded(game, op)),
+    "get_activation": lambda game, op, _: (get_activation(game, op.batches, *_step(op)),),
+    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *_step(op)),),
+    "forward": lambda game, op, v: (forward(game, op.layer, *v),),
+    "loss": lambda game, op, v: (loss(game, *v),),
+    "backward": lambda game, op, v: backward(game, op.layer, *v),
+    "backward_input": lambda game, op, v: (backward_input(game, op.layer, *v),),
+    "backward_weight": lambda game, op, v: (backward_weight(game, op.layer, *v),),
+    "update": lambda game, op, v: update(game, op.layer, *v),
+    "add": lambda game, op, v: (sum_grads(v),),
+    "combine": lambda game, op, v: (join_shards(v),),
+    "shard": lambda game, op, v: (cut(game, *v, *op.args),),
+    "offload": lambda game, op, v: (memory_tiers.offload(game, *v, *op.args),),
+    "fetch": lambda game, op, v: (memory_tiers.fetch(game, *v),),
+    "set_final_weight": lambda game, op, v: set_final_weight(game, op.layer, *v),
+    "set_output": lambda game, op, v: set_output(game, *v),
+}
+"""Each local operation by name: the values it makes, in order. A new operation is a rule and a row here."""

@@ -1,0 +1,37 @@
+"""The papers that published each schedule which `lib.recognition` names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lib.recognition import Recognition, names
+
+from . import papers
+from .paper import Paper
+
+PAPERS: Mapping[str, tuple[Paper, ...]] = {
+    names.GPIPE: (papers.GPIPE,),
+    names.ONE_F_ONE_B: (papers.PIPEDREAM,),
+    names.INTERLEAVED: (papers.MEGATRON_CLUSTERS,),
+    names.BREADTH_FIRST: (papers.BREADTH_FIRST_PIPELINE,),
+    names.ZB_H1: (papers.ZERO_BUBBLE,),
+    names.ZB_H2: (papers.ZERO_BUBBLE,),
+    names.ZB_V: (papers.ZERO_BUBBLE,),
+    names.DUALPIPE_V: (papers.DEEPSEEK_V3,),
+    names.DATA: (papers.PYTORCH_DDP,),
+    names.ZERO_1: (papers.ZERO,),
+    names.ZERO_2: (papers.ZERO,),
+    names.ZERO_1_OR_2: (papers.ZERO,),
+    names.ZERO_3: (papers.ZERO, papers.PYTORCH_FSDP),
+    names.HYBRID: (papers.PYTORCH_FSDP,),
+    names.LOCAL_SGD: (papers.LOCAL_SGD,),
+    names.TENSOR: (papers.MEGATRON,),
+    names.SEQUENCE: (papers.SEQUENCE_PARALLELISM,),
+    names.EXPERT: (papers.GSHARD,),
+}
+
+
+def with_papers(found: Recognition) -> str:
+    """A schedule's name, with authors and year: '1F1B (Narayanan et al. 2019)'."""
+    cited = dict.fromkeys(", ".join(paper.short for paper in PAPERS[name]) for name in found.names if name in PAPERS)
+    return f"{found.text} ({'; '.join(cited)})" if cited else found.text

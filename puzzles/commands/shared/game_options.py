@@ -1,0 +1,153 @@
+"""Options of a free game: a size, costs, a mesh; with any of them a command takes every schedule of a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.tracks import ALL, Track, UnknownPuzzleError, find, find_several
+
+if TYPE_CHECKING:
+    from puzzles.tracks.free_play import FreeGame
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+FIELDS = ("size", "costs", "mesh", "steps", "layer", "task", "fold")
+"""Names of the options."""
+
+AXIS = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d{1,9})\s*")
+MAX_RECORD = 1 << 16
+"""Bytes of a file with a cost record."""
+
+
+class SizeText(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
+    """Layers, batches and ranks: 4,8,4."""
+
+    name = "L,B,R"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return [int(part) if re.fullmatch(r"\s*\d{1,9}\s*", part) else part for part in value.split(",")]
+
+
+class CostsText(click.ParamType):  # type: ignore[type-arg]  # as above
+    """Costs by name, or a file with a cost record."""
+
+    name = "NAME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from lib import PuzzleError
+        from lib.game.named_costs import costs_named
+        from lib.game.setting_notation import costs_from_json
+
+        try:
+            if not value.endswith(".json"):
+                return costs_named(value)
+            with Path(value).open("rb") as file:
+                return costs_from_json(json.loads(file.read(MAX_RECORD)))
+        except PuzzleError as why:
+            more = "" if value.endswith(".json") else "; 'puzzles costs' shows them all"
+            self.fail(f"{why}{more}", param, ctx)
+        except OSError as why:
+            self.fail(f"cannot read {value}: {why.strerror or why}", param, ctx)
+        except (ValueError, RecursionError) as why:
+            self.fail(f"{value} holds no cost record in JSON: {why}", param, ctx)
+
+
+class MeshText(click.ParamType):  # type: ignore[type-arg]  # as above
+    """The axes of a mesh with their lengths: dp=2,pp=4."""
+
+    name = "AXIS=N,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        axes = [AXIS.fullmatch(part) for part in value.split(",")]
+        names = [axis[1] for axis in axes if axis]
+        if not all(axes):
+            self.fail(f"'{value}' is no mesh; name each axis with its length, as dp=2,pp=4", param, ctx)
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            self.fail(f"the axis {twice[0]} is there twice in '{value}'; give each axis a name of its own", param, ctx)
+        return tuple((axis[1], int(axis[2])) for axis in axes if axis)
+
+
+def game_options(command: C) -> C:
+    """Adds the options to a command, which gets them by name."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+OPTIONS = (
+    click.option("--size", metavar="L,B,R", type=SizeText(), help="Play at this size: layers, batches, ranks."),
+    click.option(
+        "--costs",
+        metavar="NAME",
+        type=CostsText(),
+        help="Play with these costs ('puzzles costs'), or those of a .json.",
+    ),
+    click.option("--mesh", metavar="AXIS=N,...", type=MeshText(), help="Put the ranks on axes, as dp=2,pp=4."),
+    click.option("--steps", metavar="N", type=click.IntRange(1, 10_000), help="Train for so many steps."),
+    click.option("--layer", type=click.Choice(["dense", "block", "experts"]), help="What a layer is."),
+    click.option("--task", type=click.Choice(["train", "local", "infer"]), help="What the ranks make."),
+)
+
+
+def fold_option(command: C) -> C:
+    """Adds `--fold` to a command that shows a run without judging it against targets."""
+    words = "Play one of equal replicas along this axis for all, for planning: the first of --mesh."
+    folded: C = click.option("--fold", metavar="AXIS", help=words)(command)
+    return folded
+
+
+def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
+    """What a name and the options of a free game mean: without options, and where they are the puzzle's own, that
+    puzzle; else a game without targets.
+
+    Raises:
+        click.UsageError: there is no such game. It says why, and what to do.
+    """
+    given = {field: options[field] for field in FIELDS if options.get(field) is not None}
+    if not given:
+        return _puzzle(name)
+    from lib import PuzzleError
+    from puzzles.tracks.free_play import game_of
+
+    slug = name if name.isidentifier() else _puzzle(name).slug
+    if "size" not in given and slug not in ALL:
+        raise click.UsageError(f"there is no puzzle {name} to take the size from; add --size L,B,R, as --size 4,8,4")
+    try:
+        return game_of(slug, given)
+    except PuzzleError as why:
+        raise click.UsageError(str(why)) from None
+
+
+def puzzle_slugs(name: str) -> tuple[str, ...]:
+    """The slugs of a puzzle, or of all puzzles of a track or chapter.
+
+    Raises:
+        click.UsageError: there is none of that name.
+    """
+    try:
+        return find_several(name)
+    except UnknownPuzzleError as why:
+        raise click.UsageError(str(why)) from None
+
+
+def _puzzle(name: str) -> Puzzle:
+    try:
+        return find(name)
+    except UnknownPuzzleError as why:
+        more = "; with --size L,B,R it may be any schedule of the file" if name.isidentifier() else ""
+        raise click.UsageError(f"{why}{more}") from None
+
+
+def game_track(game: Puzzle | FreeGame) -> Track[Any]:
+    """The track that a game is of."""
+    from puzzles.tracks.free_play import track_for
+
+    return track_for(game)

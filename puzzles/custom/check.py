@@ -1,0 +1,207 @@
+"""Checks puzzles of teachers: texts, starter, reference, wrong solutions, records; finds what the reference scores."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from puzzles.catalog.fields import OwnPuzzleError
+from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
+from puzzles.custom.drafts import PLACEHOLDER
+from puzzles.custom.puzzle_file import OwnPuzzle, shown
+from puzzles.custom.writing import can_be_written
+from puzzles.failure import of_source
+from puzzles.grading.grader import grade_file
+from puzzles.grading.judge import UNGRADABLE
+from puzzles.grading.starters import UNPARSABLE
+from puzzles.grading.submission import Submission
+from puzzles.grading.verdict import STATUSES, Verdict
+from puzzles.sandbox.client import Client
+from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import Tier
+from puzzles.tracks import TRACKS
+from puzzles.tracks.open_track import ReferenceRow
+
+TEXTS = ("title", "statement", "starter", "concept", "in_practice")
+MIN_HINTS, MIN_WRONG = 2, 2
+
+
+class Finding(NamedTuple):
+    """What was found out about a puzzle: a fact, or something that is wrong or missing."""
+
+    text: str
+    is_problem: bool = False
+
+
+@dataclass
+class Check:
+    """The checks of one puzzle. Once its reference has been run: `targets` are the tightest that it meets, and `rows`
+    what the file should say of it, None if it says so."""
+
+    own: OwnPuzzle
+    limits: Limits
+    client: Client
+    tier: Tier
+    targets: Mapping[str, int] | None = None
+    rows: Sequence[ReferenceRow] | None = None
+
+    def findings(self) -> Iterator[Finding]:
+        """Everything that can be said, the texts first."""
+        yield from self._texts()
+        yield from self._starter()
+        try:
+            yield from self._reference()
+            yield from self._wrong()
+            yield from self._records()
+        except OwnPuzzleError as why:
+            yield Finding(str(why), True)
+
+    def _texts(self) -> Iterator[Finding]:
+        puzzle = self.own.puzzle
+        for name in TEXTS:
+            text = getattr(puzzle, name).strip()
+            if not text or PLACEHOLDER in text:
+                yield Finding(f"{name}: {'still to be replaced' if text else 'missing'}", True)
+        if any(PLACEHOLDER in hint for hint in puzzle.hints):
+            yield Finding("hints: still to be replaced", True)
+        elif len(puzzle.hints) < MIN_HINTS:
+            yield Finding(f"hints: write at least {MIN_HINTS}, from a nudge to the full idea", True)
+
+    def _starter(self) -> Iterator[Finding]:
+        puzzle = self.own.puzzle
+        try:
+            defined = [getattr(node, "name", "") for node in ast.parse(puzzle.starter).body]
+        except UNPARSABLE as why:
+            yield Finding(f"starter: {of_source(why).message}", True)
+            return
+        if puzzle.slug not in defined:
+            yield Finding(f"starter: it does not define {puzzle.slug}", True)
+        for mark in (GAP, END_OF_GAP):
+            if mark not in puzzle.starter:
+                yield Finding(f"starter: the line '{mark}' is missing", True)
+
+    def _reference(self) -> Iterator[Finding]:
+        if not self.own.reference:
+            yield Finding("reference: missing; name the file of a solution", True)
+            return
+        verdict = self._graded(self.own.path(self.own.reference))
+        if isinstance(verdict, str):
+            yield Finding(f"reference: {verdict}", True)
+            return
+        if verdict.figures:
+            self.targets = TRACKS[self.own.track].tightest(verdict.figures)
+            yield self._target_finding()
+        if verdict.status != "passed":
+            yield Finding(f"reference: {verdict.status.replace('_', ' ')}: {verdict.message}", True)
+            return
+        for note in verdict.notes:
+            yield Finding(f"reference: {note}", True)
+        yield Finding(f"reference: passed with {verdict.stars} of 3 stars")
+        yield from self._reference_rows()
+
+    def _reference_rows(self) -> Iterator[Finding]:
+        """Compares what the file says of the reference with what it scores, at every size at which it works."""
+        track, puzzle, file = TRACKS[self.own.track], self.own.puzzle, self.own.reference
+        games = track.reference_games(puzzle)
+        verdicts = [(game, self._graded(self.own.path(file), game)) for game in games]
+        measured = [
+            track.reference_row(game, puzzle, file, verdict.figures, verdict.family)
+            for game, verdict in verdicts
+            if isinstance(verdict, Verdict) and verdict.figures
+        ]
+        stated = track.stated_rows(puzzle, file)
+        if len(games) == 1:
+            yield Finding("other_sizes: none, so what works only at the shown size gets three stars")
+        is_data, by_place = can_be_written(self.own), {row.place: row for row in measured}
+        wrong = [row for row in stated if row not in measured]
+        missing = [row for row in measured if row.place not in {one.place for one in stated}]
+        self.rows = measured if missing or wrong else None
+        for row in missing:
+            how = "--write adds that" if is_data else f"add {row.python}"
+            yield Finding(f"{row.table}: the reference takes {row.words} {row.place}; {how}", True)
+        for row in wrong:
+            now = by_place.get(row.place)
+            if now is None:
+                how = "--write removes that" if is_data else f"remove {row.python}"
+                yield Finding(f"{row.table}: there is a row {row.place}, where the reference does not run; {how}", True)
+            else:
+                how = "--write corrects that" if is_data else f"have {now.python}"
+                words = f"{row.words} {row.place}, and the reference takes {now.words}"
+                yield Finding(f"{row.table}: it says {words}; {how}", True)
+
+    def _target_finding(self) -> Finding:
+        lines = ", ".join(f"{name} = {limit:_}" for name, limit in (self.targets or {}).items())
+        if self.own.has_targets:
+            return Finding(f"targets: the tightest that the reference meets are {lines}")
+        return Finding(f"targets: missing; add [targets] with {lines}, or say --write", True)
+
+    def _wrong(self) -> Iterator[Finding]:
+        if len(self.own.wrong) < MIN_WRONG:
+            yield Finding(f"wrong: name at least {MIN_WRONG} wrong solutions, each with what it should get", True)
+        for name, wanted in self.own.wrong.items():
+            if not self.own.has_targets and wanted == "over_target":
+                continue  # everything meets the targets of a draft
+            verdict = self._graded(self.own.path(name))
+            if isinstance(verdict, str):
+                yield Finding(f"wrong: {verdict}", True)
+            elif wanted not in (verdict.status, verdict.reason) or wanted in ("passed", "not_attempted"):
+                got = verdict.reason or verdict.status
+                why = f": {verdict.message}" if verdict.message else "; make it worse, or the targets lower"
+                yield Finding(f"wrong: {name} should get '{wanted}', and gets '{got}'{why}", True)
+            else:
+                yield Finding(f"wrong: {name}: {wanted}, as it should")
+
+    def _records(self) -> Iterator[Finding]:
+        for record in getattr(getattr(self.own.puzzle, "goal", None), "records", ()):
+            file, variant = record.file_and_variant
+            is_here = file.endswith(".py") and self.own.path(file).is_file()
+            if record.by == self.own.reference or not is_here:
+                continue
+            verdict = self._graded(self.own.path(file), variant=variant)
+            said = (record.timesteps, record.peak_memory)
+            if isinstance(verdict, str) or (verdict.timesteps, verdict.peak_memory) != said:
+                words = verdict if isinstance(verdict, str) else _figures(verdict.figures) or verdict.message
+                yield Finding(f"records: {record.by} should reach {said[0]:g} and {said[1]:,}: {words}", True)
+
+    def _graded(self, path: Path, game: Puzzle | None = None, variant: str = "") -> Verdict | str:
+        """The verdict on a file, or on a variant in its VARIANTS, as a solution of another game if one is given; a
+        sentence if there is none.
+
+        Raises:
+            OwnPuzzleError: the puzzle cannot be graded.
+        """
+        if not path.is_file():
+            return f"there is no file {shown(path)}"
+        submission = Submission.read(path)
+        if variant:
+            submission.text += f"\n\nglobals().update(VARIANTS[{variant!r}])\n"
+        (verdict,) = grade_file(
+            str(path), [game or self.own.puzzle], self.limits, self.tier, submission=submission, client=self.client
+        ).verdicts
+        if verdict.reason == UNGRADABLE:
+            raise OwnPuzzleError(verdict.message)
+        if verdict.attempted:
+            return verdict
+        absent = f"{shown(path)} has no {self.own.slug}, or only the starter"
+        return f"{shown(path)}: {verdict.message}" if verdict.message else absent
+
+
+def _figures(figures: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value:,}" for name, value in figures.items())
+
+
+def require_expectations(own: OwnPuzzle, known: Mapping[str, Any]) -> None:
+    """Refuses a wrong solution that is to get something that no verdict says.
+
+    Raises:
+        OwnPuzzleError: naming it.
+    """
+    for name, wanted in own.wrong.items():
+        if wanted not in known and wanted not in STATUSES:
+            near = get_close_matches(wanted, known, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+            raise OwnPuzzleError(f"{shown(own.file)}, [wrong]: '{name}' is to get '{wanted}'; {advice}")

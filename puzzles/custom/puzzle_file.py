@@ -1,0 +1,168 @@
+"""A puzzle with what a teacher keeps beside it: its reference, wrong solutions, and trials of a class."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from puzzles.catalog.fields import OwnPuzzleError
+from puzzles.catalog.paper import Paper
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.failure import plain
+from puzzles.tracks import TRACKS
+
+
+@dataclass(frozen=True)
+class OwnPuzzle:
+    """A puzzle as a file gives it. Paths are relative to the folder of the file; what they name need not exist, so
+    that a folder can be handed out without its solutions."""
+
+    puzzle: Puzzle
+    track: str
+    file: Path
+    reference: str = ""
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    """Wrong solutions by path, each with the status or the reason that it is to get."""
+    trials: Callable[[], tuple[Any, ...]] = tuple
+    """Makers of the trials of a class."""
+    has_targets: bool = True
+
+    @property
+    def slug(self) -> str:
+        return self.puzzle.slug
+
+    def path(self, name: str) -> Path:
+        """A file beside this one."""
+        return self.file.parent / name
+
+
+def shown(path: Path) -> str:
+    """A path as messages have it: from the current folder, if it is below that."""
+    with suppress(OSError):  # the current folder may be gone
+        if Path.cwd() in path.parents:
+            return str(path.relative_to(Path.cwd()))
+    return str(path)
+
+
+def module_at(path: Path) -> ModuleType:
+    """Runs a Python file of a teacher as a module of its own; with all rights, as it is the teacher's.
+
+    Raises:
+        OwnPuzzleError: it cannot be read or run.
+    """
+    spec = spec_from_file_location(f"own_puzzles_{abs(hash(str(path)))}_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise OwnPuzzleError(f"{shown(path)}: there is no such Python file")
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as why:
+        raise OwnPuzzleError(f"{shown(path)}: {error_text(why)}") from None
+    return module
+
+
+def error_text(error: BaseException) -> str:
+    """An exception in a line."""
+    return f"{type(error).__name__}: {plain(str(error))[:300]}"
+
+
+def trials_at(path: Path) -> tuple[Any, ...]:
+    """The makers of trials that a Python file lists in TRIALS.
+
+    Raises:
+        OwnPuzzleError: it has none.
+    """
+    return _trials_in(module_at(path), path)
+
+
+def _trials_in(module: ModuleType, path: Path) -> tuple[Any, ...]:
+    trials = getattr(module, "TRIALS", None)
+    if not isinstance(trials, tuple | list) or not trials or not all(map(callable, trials)):
+        raise OwnPuzzleError(
+            f"{shown(path)}: it defines no TRIALS, a tuple of functions, each of which returns a Trial"
+        )
+    return tuple(trials)
+
+
+def from_python(path: Path) -> OwnPuzzle:
+    """The puzzle that a Python file defines as PUZZLE, with REFERENCE, WRONG and TRIALS where it has them.
+
+    Raises:
+        OwnPuzzleError: it cannot be run, or defines no puzzle of its own name.
+    """
+    _require_puzzle(path)
+    module = module_at(path)
+    puzzle = getattr(module, "PUZZLE", None)
+    if not isinstance(puzzle, Puzzle):
+        raise OwnPuzzleError(
+            f"{shown(path)}: PUZZLE is no puzzle; make it a SchedulePuzzle, an EnginePuzzle or a LayoutPuzzle"
+        )
+    if puzzle.slug != path.stem:
+        raise OwnPuzzleError(f"{shown(path)}: it defines the puzzle '{puzzle.slug}'; call the file {puzzle.slug}.py")
+    reference, wrong = getattr(module, "REFERENCE", ""), getattr(module, "WRONG", {})
+    if not isinstance(reference, str):
+        raise OwnPuzzleError(f"{shown(path)}: REFERENCE is the path of a file; got {reference!r:.80}")
+    if not isinstance(wrong, Mapping) or not all(isinstance(text, str) for row in wrong.items() for text in row):
+        raise OwnPuzzleError(
+            f"{shown(path)}: WRONG is a dictionary of paths, each with the status or reason to get; got {wrong!r:.80}"
+        )
+    _require_texts(puzzle, path)
+    track = track_named(puzzle)
+    try:
+        TRACKS[track].limits(puzzle), TRACKS[track].targets(puzzle)
+    except Exception as why:
+        raise OwnPuzzleError(f"{shown(path)}: PUZZLE has a field of a wrong type: {error_text(why)}") from None
+    return OwnPuzzle(puzzle, track, path, reference, dict(wrong), partial(_trials_in, module, path))
+
+
+def _require_texts(puzzle: Puzzle, path: Path) -> None:
+    """Refuses a puzzle in Python with something else where a text belongs.
+
+    Raises:
+        OwnPuzzleError: naming the field.
+    """
+    for name, wanted in Puzzle.__annotations__.items():
+        given = getattr(puzzle, name)
+        if wanted == "str" and not isinstance(given, str):
+            raise OwnPuzzleError(f"{shown(path)}: '{name}' is a text; got {given!r:.80}")
+        if wanted != "str" and not (isinstance(given, tuple) and all(isinstance(one, str | Paper) for one in given)):
+            raise OwnPuzzleError(f"{shown(path)}: '{name}' is a tuple of texts; got {given!r:.80}")
+
+
+def _require_puzzle(path: Path) -> None:
+    """Refuses a file that does not set PUZZLE before it is run: it may be a student's, in a folder that was meant for
+    grading.
+
+    Raises:
+        OwnPuzzleError: it does not, or cannot be read.
+    """
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as why:
+        raise OwnPuzzleError(f"{shown(path)}: {error_text(why)}") from None
+    names = {getattr(node, "id", getattr(node, "asname", None) or getattr(node, "name", "")) for node in ast.walk(tree)}
+    if "PUZZLE" not in names:
+        raise OwnPuzzleError(
+            f"{shown(path)}: it defines no PUZZLE; in a folder of puzzles, keep solutions in folders of their own, and "
+            "begin the names of other files with '_'"
+        )
+
+
+def track_named(puzzle: Puzzle) -> str:
+    """The name of the track that a puzzle is for, by its class.
+
+    Raises:
+        OwnPuzzleError: there is none.
+    """
+    of = type(puzzle).__name__
+    found = next((name for name, track in TRACKS.items() if track.puzzle_class == of), None)
+    if found is None:
+        raise OwnPuzzleError(f"{puzzle.slug}: no track has puzzles of the class {of}")
+    return found

@@ -1,0 +1,80 @@
+"""Takes over an entry as a record if no known record of its puzzle is as good: files a trace or a source, and a row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from puzzles.catalog.found import INDEX, rows_of
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.custom import home_of
+from puzzles.custom.loaded import RECORDS
+from puzzles.custom.puzzle_file import shown
+from puzzles.tracks import track_of
+
+from .entry import Entry, EntryError
+from .solution import SourceEntry
+
+
+def folder_for(puzzle: Puzzle) -> Path:
+    """Where the records of a puzzle are kept: with the puzzle.
+
+    Raises:
+        EntryError: its track has no records.
+    """
+    home, track = home_of(puzzle.slug), track_of(puzzle.slug)
+    if track.found_folder is None:
+        raise EntryError(track.why_no_records)
+    return track.found_folder if home is None else home.path / RECORDS
+
+
+def take_over(entry: Entry | SourceEntry) -> Path:
+    """Files an entry as a record and returns the file of its trace or source.
+
+    Raises:
+        EntryError: a known record is as good, it is not known what the reference scores, or it would overwrite
+            something.
+        OSError: it cannot be written.
+    """
+    verdict, slug, track = entry.verdict, entry.puzzle.slug, track_of(entry.puzzle.slug)
+    _require_reference(entry.puzzle)
+    if known := track.known_as_good(entry.puzzle, verdict.figures, verdict.family):
+        raise EntryError(f"a known record is as good: {known}")
+    folder = folder_for(entry.puzzle)
+    file = folder / f"{slug}-{entry.file}"
+    if file.exists():
+        raise EntryError(f"{file} exists already; remove it, or add its row to {INDEX}")
+    row = {"puzzle": slug, **track.record_row(verdict.figures, verdict.family), "name": entry.name, "file": file.name}
+    rows = sorted([*_rows(folder), row], key=lambda one: (str(one["puzzle"]), str(one["file"])))
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(entry.text(), encoding="utf-8", newline="\n")
+    (folder / INDEX).write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
+    return file
+
+
+def _require_reference(puzzle: Puzzle) -> None:
+    """
+    Raises:
+        EntryError: the file of a teacher's puzzle does not say what its reference scores, so that the reference itself
+            could become a record.
+    """
+    home = home_of(puzzle.slug)
+    own = home.puzzles[puzzle.slug] if home else None
+    track = track_of(puzzle.slug)
+    if own and own.reference and track.reference_games(puzzle) and not track.stated_rows(puzzle, own.reference):
+        raise EntryError(
+            f"a record has to beat the reference, and {shown(own.file)} does not say what that scores; "
+            f"'puzzles check {shown(own.file.parent)} --write' adds it"
+        )
+
+
+def _rows(folder: Path) -> list[Mapping[str, object]]:
+    """
+    Raises:
+        EntryError: the index cannot be read, so that its rows would be lost.
+    """
+    rows, index = rows_of(folder), folder / INDEX
+    if not rows and index.exists() and index.read_text(encoding="utf-8", errors="replace").strip() != "[]":
+        raise EntryError(f"{index} cannot be read as a list of records; repair it first")
+    return rows

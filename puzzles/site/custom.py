@@ -1,0 +1,40 @@
+"""Puzzles of teachers in the browser: their TOML files go into the archive, without solutions, and are added there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+PLAYED = "schedule"
+"""The track that is played in the browser; the others need numpy."""
+
+FILE = "puzzles/site/in_browser/own.json"
+"""Their place in the archive."""
+
+
+def packed() -> bytes:
+    """The files of all folders that have been added, by folder and name, as JSON; empty if there is none to play."""
+    from puzzles.custom import folders
+
+    found = {
+        folder.path.name: {
+            own.file.name: own.file.read_text(encoding="utf-8-sig")
+            for own in folder.puzzles.values()
+            if own.track == PLAYED and own.file.suffix == ".toml"
+        }
+        for folder in folders()
+    }
+    played = {name: texts for name, texts in found.items() if texts}
+    return json.dumps(played, sort_keys=True).encode() if played else b""
+
+
+def add(data: bytes, below: Path) -> None:
+    """Writes packed files into folders below this one, and adds these."""
+    from puzzles.custom import add_folder
+
+    for name, texts in json.loads(data).items():
+        folder = below / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        add_folder(folder)

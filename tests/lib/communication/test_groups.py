@@ -1,0 +1,467 @@
+"""Groups of ranks: axes of a mesh, collectives of some ranks only, cuts of what is cut already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import (
+    COLLECTIVES,
+    DeadlockError,
+    Dist,
+    MismatchError,
+    Model,
+    PuzzleError,
+    RuleError,
+    Setting,
+    Size,
+    Trace,
+    TraceError,
+    WeightGrad,
+    referee,
+    run,
+    trace_from_json,
+    trace_to_json,
+)
+from lib.game.named_costs import COSTS
+from lib.trace.ops import Op
+from lib.values.algebra import coarsest
+from tests.support import refusal
+from tests.support.examples import examples
+from tests.support.refusals import Refusals, require_refusal
+from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
+
+CUBE = Setting(mesh=(("dp", 2), ("pp", 2), ("tp", 2)))
+SQUARE = Setting(mesh=(("dp", 2), ("tp", 2)))
+ISLANDS = Setting(COSTS["islands"], mesh=(("replica", 2), ("shard", 4)))
+
+meshes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+
+
+# --- Meshes ---
+
+
+@examples(50)
+@given(meshes)
+def test_the_last_axis_changes_fastest(lengths: list[int]) -> None:
+    places = list(product(*map(range, lengths)))
+    names = [f"axis {n}" for n in range(len(lengths))]
+    dist = Dist(len(places), mesh=dict(zip(names, lengths)))
+
+    async def look() -> None:
+        for rank, place in enumerate(places):
+            model = Model(rank, dist)
+            assert tuple(model.index(name) for name in names) == place
+            for n, name in enumerate(names):
+                alike = [other for other, p in enumerate(places) if p[:n] + p[n + 1 :] == place[:n] + place[n + 1 :]]
+                assert model.axis(name) == tuple(alike)
+
+    import asyncio
+
+    asyncio.run(look())
+
+
+@pytest.mark.parametrize(
+    ("mesh", "says"),
+    [
+        ({"dp": 3}, ["3 ranks", "there are 4"]),
+        ({"dp": 2, "tp": 3}, ["2 x 3 = 6 ranks", "there are 4"]),
+        ({"dp": 0}, ["'dp'", "at least 1"]),
+        ({"": 4}, ["name"]),
+        ({4: 1}, ["name"]),
+        ("dp", ["'dp': 2"]),
+        (4, ["'dp': 2"]),
+        ((("dp", 2), ("dp", 2)), ["different name", "dp"]),
+    ],
+)
+def test_a_mesh_that_cannot_be(mesh: Any, says: list[str]) -> None:
+    with pytest.raises(RuleError) as why:
+        Dist(4, mesh=mesh)
+    assert [part for part in says if part not in str(why.value)] == []
+
+
+# --- Refusals ---
+
+refused = Refusals(SQUARE)
+
+
+def zero(model: Model, layer: int = 0) -> WeightGrad:
+    return model.fake_grad(layer, [])
+
+
+@refused("rank 0", "not in the group of ranks 2, 3", "its own groups only")
+async def a_group_without_oneself(model: Model) -> None:
+    await model.allreduce(zero(model), 0, group=[2, 3])
+
+
+@refused("no axis 'dq'", "dp, tp")
+async def an_axis_that_does_not_exist(model: Model) -> None:
+    await model.allreduce(zero(model), 0, group="dq")
+
+
+@refused("index()", "no axis 'pp'", "dp, tp")
+def a_place_on_an_axis_that_does_not_exist(model: Model) -> None:
+    model.index("pp")
+
+
+@refused("axis()", "no axis 'pp'", "dp, tp")
+def the_ranks_on_an_axis_that_does_not_exist(model: Model) -> None:
+    model.axis("pp")
+
+
+@refused("names a rank twice", "[0, 0, 1]")
+async def a_rank_twice(model: Model) -> None:
+    await model.allreduce(zero(model), 0, group=[0, 0, 1])
+
+
+@refused("names an axis twice")
+async def an_axis_twice(model: Model) -> None:
+    await model.allreduce(zero(model), 0, group=("dp", "dp"))
+
+
+@refused("rank 7 does not exist", "0 to 3")
+async def a_rank_that_does_not_exist(model: Model) -> None:
+    await model.allreduce(zero(model), 0, group=[0, 7])
+
+
+@refused("an axis, a tuple of axes, or ranks")
+async def a_group_of_nobody(model: Model) -> None:
+    await model.allreduce(zero(model), 0, group=[])
+
+
+@refused("an axis, a tuple of axes, or ranks", "4")
+async def a_group_that_is_a_number(model: Model) -> None:
+    await model.allreduce(zero(model), 0, group=4)
+
+
+@refused("needs a mesh", "mesh=", setting=Setting())
+async def a_group_where_there_is_no_mesh(model: Model) -> None:
+    await model.allreduce(zero(model), 0, group=[0, 1])
+
+
+@refused("needs a mesh", "mesh=", setting=Setting())
+def a_place_where_there_is_no_mesh(model: Model) -> None:
+    model.index("dp")
+
+
+@refused(
+    "rank 0 in the group of ranks 0, 1 calls allreduce(layer=0) on line",
+    "rank 1 in the group of ranks 0, 1 calls allgather(layer=0) on line",
+    "same order",
+)
+async def different_collectives_in_a_group(model: Model) -> None:
+    if model.index("tp") == 0:
+        await model.allreduce(zero(model), 0, group="tp")
+    else:
+        await model.allgather(model.load_weights(0, 1, 2)[0], 0, group="tp")
+
+
+@refused("rank 0 waits in allreduce(layer=0) in the group of ranks 0, 2 on line", "for rank 2", "returned")
+async def one_of_a_group_is_missing(model: Model) -> None:
+    if model.rank != 2:
+        await model.allreduce(zero(model), 0, group="dp")
+
+
+@refused(
+    "rank 0 waits in allreduce(layer=0) in the group of ranks 0, 1",
+    "rank 1 waits in allreduce(layer=0) in the group of ranks 1, 3",
+)
+async def groups_in_another_order(model: Model) -> None:
+    order = ["tp", "dp"] if model.rank in (0, 3) else ["dp", "tp"]
+    for axis in order:
+        await model.allreduce(zero(model), 0, group=axis)
+
+
+@refused("batch 0 is in both rank 1 and rank 3", "sum each batch once")
+async def a_batch_of_two_members(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    if model.index("tp"):
+        inp = model.get_activation([0])
+        grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+        await model.allreduce(grad, 0, group="dp")
+
+
+@refused("splits one shard", "shards 0, 2 of 4")
+async def a_scatter_of_two_shards(model: Model) -> None:
+    both = zero(model).shard(0, 4).combine(zero(model).shard(2, 4))
+    await model.scatterreduce(both, 0, group="tp")
+
+
+@refused("splits a whole gradient", "shard 0 of 2", "use allreduce")
+async def a_scatter_of_a_shard_over_the_world(model: Model) -> None:
+    await model.scatterreduce(zero(model).shard(0, 2), 0, group=("dp", "tp"))
+
+
+@pytest.mark.parametrize("name", refused)
+def test_is_refused_in_words_that_help(name: str) -> None:
+    schedule, setting, says = refused[name]
+    require_refusal(refusal(schedule, 1, 4, 4, setting), *says)
+
+
+@pytest.mark.parametrize("name", ["different_collectives_in_a_group", "one_of_a_group_is_missing"])
+def test_the_referee_says_what_the_run_says(name: str) -> None:
+    schedule, setting, says = refused[name]
+    outcome = run(schedule, 1, 4, 4, setting=setting)
+    rows = []
+    for rank, ops in enumerate(outcome.trace.ranks):
+        differ = name.startswith("different")
+        group = (rank // 2 * 2, rank // 2 * 2 + 1) if differ else (0, 2)
+        gathers = differ and rank % 2
+        call = Op("allgather" if gathers else "allreduce", 0, 3, 0, used=(0,), made=(1 + gathers,), args=(group,))
+        rows.append((*ops, call) if differ or rank == 0 else ops)
+    error = referee(replace(outcome.trace, ranks=tuple(rows))).error
+    assert isinstance(error, (MismatchError, DeadlockError))
+    facts = [part.replace(" on line", "") for part in says]
+    assert [part for part in facts if part not in str(error)] == [], str(error)
+
+
+# --- Cuts of what is cut already ---
+
+
+@examples(200)
+@given(st.integers(1, 36).flatmap(lambda n: st.tuples(st.sets(st.integers(0, n - 1), min_size=1), st.just(n))))
+def test_the_coarsest_count_says_the_same_and_no_smaller_one_does(held: tuple[set[int], int]) -> None:
+    shards, total = frozenset(held[0]), held[1]
+    fewer, count = coarsest(shards, total)
+    block = total // count
+    assert count * block == total
+    assert {shard * block + n for shard in fewer for n in range(block)} == shards
+    for other in range(1, count):
+        if total % other == 0:
+            size = total // other
+            assert {shard // size * size + n for shard in shards for n in range(size)} != shards
+
+
+async def cut_twice(model: Model) -> None:
+    """A weight that is cut for tp, and again for dp, comes back whole; so does a gradient."""
+    tp, dp = model.index("tp"), model.index("dp")
+    cut, _ = model.load_weights(0, tp, 2)
+    fine = cut.shard(tp * 2 + dp, 4)
+    assert str(await model.allgather(fine, 0, group="dp")) == str(cut)
+    whole = await model.allgather(await model.allgather(fine, 0, group="dp"), 0, group="tp")
+    assert (whole.shards, whole.total) == (frozenset((0,)), 1)
+    grad = await model.scatterreduce(zero(model), 0, group="tp")
+    assert (grad.shards, grad.total) == (frozenset((tp,)), 2)
+    grad = await model.scatterreduce(grad, 0, group="dp")
+    assert (grad.shards, grad.total) == (frozenset((tp * 2 + dp,)), 4)
+    row = await model.allgather(grad, 0, group="tp")
+    assert (row.shards, row.total) == (frozenset((dp, dp + 2)), 4)  # nothing coarser says this
+    alone = await model.allreduce(grad, 0, group=[model.rank])
+    assert alone == grad
+
+
+def test_nested_cuts_and_the_way_back() -> None:
+    outcome = run(cut_twice, 1, 4, 4, setting=SQUARE)
+    assert outcome.error is None
+    for ops in outcome.trace.ranks:
+        assert referee(outcome.trace).error is not None  # incomplete, and nothing else
+        groups = [op.args for op in ops if op.name in ("allgather", "scatterreduce", "allreduce")]
+        assert all(args and args[0] == tuple(sorted(args[0])) for args in groups)
+    assert "no rank set a final weight" in str(referee(outcome.trace).error)
+
+
+# --- What a group costs ---
+
+
+@pytest.mark.parametrize(
+    ("schedule", "timesteps", "peak"),
+    [(hybrid_shard, 17.9, 1_441_792), (hybrid_shard_keeping_the_last, 17.6, 1_310_720)],
+)
+def test_hybrid_sharding(schedule: Any, timesteps: float, peak: int) -> None:
+    for order in (range(8), reversed(range(8)), (3, 0, 7, 1, 6, 2, 5, 4)):
+        outcome = run(schedule, 4, 8, 8, order, setting=ISLANDS)
+        report = referee(outcome.trace)
+        assert (report.error, report.timesteps, report.peak.memory) == (None, timesteps, peak)
+        assert not any(note.costs_a_star for note in report.notes)
+    gathers = 8 if schedule is hybrid_shard else 7
+    weight = 512 * 512
+    sent = gathers * 3 * weight // 4 + 4 * 3 * weight // 4 + 4 * 2 * 1 * (weight // 4) // 2
+    assert {rank.bytes_sent for rank in report.ranks} == {4 * sent}
+
+
+def test_the_world_is_no_group() -> None:
+    async def schedule(model: Model, group: Any) -> None:
+        await model.allreduce(zero(model), 0, group=group)
+
+    traces = [
+        run(lambda model, g=group: schedule(model, g), 1, 1, 4, setting=SQUARE).trace  # type: ignore[misc]
+        for group in (None, ("dp", "tp"), ("tp", "dp"), [3, 1, 0, 2], range(4))
+    ]
+    assert {op.args for trace in traces for ops in trace.ranks for op in ops if op.name == "allreduce"} == {()}
+
+
+# --- Forged traces ---
+
+
+def forged(change: Callable[[int, Op], Op], setting: Setting = ISLANDS) -> PuzzleError | None:
+    """What the referee says of the hybrid run when each of its collectives on each rank is changed."""
+    trace = run(hybrid_shard, 4, 8, 8, setting=ISLANDS).trace
+    ranks = [[change(r, op) if op.name in COLLECTIVES else op for op in ops] for r, ops in enumerate(trace.ranks)]
+    return referee(replace(trace, ranks=tuple(map(tuple, ranks)), setting=setting)).error
+
+
+def grouped(op: Op, group: Any) -> Op:
+    return op._replace(args=(group,))
+
+
+@pytest.mark.parametrize(
+    ("group", "says"),
+    [
+        (lambda rank: (4, 5, 6, 7), "not in the group of ranks 4-7"),
+        (lambda rank: tuple(range(8)), "some of the ranks, ascending"),
+        (lambda rank: (1, 0, 2, 3), "some of the ranks, ascending"),
+        (lambda rank: (0, 0, 1), "some of the ranks, ascending"),
+        (lambda rank: (0, 9), "some of the ranks, ascending"),
+        (lambda rank: [0, 1], "some of the ranks, ascending"),
+        (lambda rank: None, "have their default"),
+        (lambda rank: (rank,), "allgather it first"),
+        (lambda rank: (0, 1) if rank < 2 else (2, 3) if rank < 4 else (rank,), "allgather it first"),
+    ],
+)
+def test_a_group_that_no_run_writes(group: Any, says: str) -> None:
+    error = forged(lambda rank, op: grouped(op, group(rank)))
+    assert says in str(error), error
+
+
+def test_groups_in_a_trace_without_a_mesh() -> None:
+    require_refusal(forged(lambda rank, op: op, replace(ISLANDS, mesh=())), "needs a mesh", kind=RuleError)
+
+
+def test_a_mesh_of_other_ranks_in_a_trace() -> None:
+    error = forged(lambda rank, op: op, replace(ISLANDS, mesh=(("dp", 3),)))
+    assert error is not None
+    assert "there are 8" in str(error)
+
+
+@pytest.mark.parametrize("label", [0, "x", 1.0, True, (0,), ()])
+def test_a_label_that_no_run_writes(label: Any) -> None:
+    error = forged(lambda rank, op: op._replace(layer=0, args=(op.args[0], label)) if op.layer == 0 else op)
+    assert isinstance(error, TraceError), error
+
+
+def test_a_layer_that_is_not_that_of_the_value() -> None:
+    error = forged(lambda rank, op: op._replace(layer=3 - (op.layer or 0)))
+    require_refusal(error, "it is of layer 0", kind=TraceError)
+
+
+def both_ways(trace: Trace) -> None:
+    assert trace_from_json(trace_to_json(trace)) == trace
+
+
+def test_groups_are_written_and_read() -> None:
+    both_ways(run(hybrid_shard, 4, 8, 8, setting=ISLANDS).trace)
+
+
+# --- Labels of collectives ---
+
+
+async def labelled(model: Model) -> None:
+    await model.allgather(model.load_weights(1, model.rank, model.RANKS)[0], 0)
+    await model.allgather(model.load_weights(1, model.rank, model.RANKS)[0], -1)
+
+
+def test_another_label_is_a_note() -> None:
+    outcome = run(labelled, 2, 2, 2)
+    notes = [note for note in referee(outcome.trace).notes if "layer is that of the value" in note.text]
+    assert [note.costs_a_star for note in notes] == [False]
+    assert "ranks 0, 1" in notes[0].text
+    assert "allgather(layer=1)" in notes[0].text
+    assert "layer 0, and 1 more" in notes[0].text
+    both_ways(outcome.trace)
+
+
+def test_ranks_that_mean_different_layers_by_one_label() -> None:
+    async def schedule(model: Model) -> None:
+        await model.allgather(model.load_weights(model.rank, model.rank, 2)[0], 0)
+
+    facts = ("rank 0 calls allgather(layer=0)", "rank 1 calls allgather(layer=1)")
+    require_refusal(run(schedule, 2, 2, 2).error, *facts, kind=MismatchError)
+
+
+def test_ranks_that_label_one_layer_differently() -> None:
+    async def schedule(model: Model) -> None:
+        await model.allgather(model.load_weights(1, model.rank, 2)[0], model.rank)
+
+    outcome = run(schedule, 2, 2, 2)
+    assert outcome.error is None
+    assert "ranks" not in next(n.text for n in referee(outcome.trace).notes if "that of the value" in n.text)
+
+
+# --- Tags ---
+
+TAGGED = Setting(steps=2)  # any setting but the classic one
+
+
+async def two_streams(model: Model) -> None:
+    """Two streams from rank 0 to rank 1, which reads them in another order than they were sent in."""
+    if model.rank == 0:
+        await model.pass_to(1, "a", tag=1)
+        await model.pass_to(1, "b", tag=2)
+        await model.pass_to(1, "c")
+        await model.pass_to(1, "d", tag=1)
+    else:
+        heard = [await model.receive(0, tag=2), await model.receive(), await model.receive(0, tag=1)]
+        heard.append(await model.receive(0, tag=1))
+        assert heard == ["b", "c", "a", "d"]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_streams_with_tags_do_not_block_each_other(order: Any) -> None:
+    outcome = run(two_streams, 1, 1, 2, order, setting=TAGGED)
+    assert outcome.error is None
+    assert "no rank set a final weight" in str(referee(outcome.trace).error)
+    both_ways(outcome.trace)
+
+
+def test_tags_are_not_part_of_the_classic_game() -> None:
+    require_refusal(refusal(two_streams, 1, 1, 2), "have no tags", "pass_to(1, tag=1)", kind=RuleError)
+
+
+def test_a_trace_of_the_classic_game_has_no_tags() -> None:
+    trace = replace(run(two_streams, 1, 1, 2, setting=TAGGED).trace, setting=Setting())
+    assert "have no tags" in str(referee(trace).error)
+
+
+def test_a_tag_without_a_rank() -> None:
+    async def schedule(model: Model) -> None:
+        await model.receive(tag=1)
+
+    assert "receive(0, tag=1)" in str(refusal(schedule, 1, 1, 2, TAGGED))
+
+
+@pytest.mark.parametrize("tag", [-1, "x", 0.5])
+def test_a_tag_that_is_no_number(tag: Any) -> None:
+    async def schedule(model: Model) -> None:
+        await model.pass_to(1 - model.rank, None, tag=tag)
+
+    assert "tag must be" in str(refusal(schedule, 1, 1, 2, TAGGED))
+
+
+@pytest.mark.parametrize(
+    ("tag", "says"),
+    [(0, "have their default"), (True, "have their default"), (None, "have their default"), (3, "nobody can move")],
+)
+def test_a_tag_that_no_run_writes(tag: Any, says: str) -> None:
+    trace = run(two_streams, 1, 1, 2, setting=TAGGED).trace
+    ranks = [[op._replace(args=(op.args[0], tag)) if op.args[1:] == (2,) else op for op in ops] for ops in trace.ranks]
+    changed = [ranks[0], list(trace.ranks[1])] if says == "nobody can move" else ranks
+    assert says in str(referee(replace(trace, ranks=tuple(map(tuple, changed)))).error)
+
+
+def test_a_deadlock_names_the_tag() -> None:
+    async def schedule(model: Model) -> None:
+        if model.rank:
+            await model.receive(0, tag=2)
+
+    assert "receive(0, tag=2) on line" in str(refusal(schedule, 1, 1, 2, TAGGED))
+
+
+def test_a_size_beside_a_mesh() -> None:
+    with pytest.raises(RuleError, match="there are 4"):
+        run(hybrid_shard, *Size(4, 4, 4), setting=ISLANDS)

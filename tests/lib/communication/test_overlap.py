@@ -1,0 +1,617 @@
+"""Overlap: a call is under way when it is made, its lane runs one call after the other, and `await` joins it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lib import (
+    COSTS,
+    DeadlockError,
+    Dist,
+    Model,
+    Op,
+    RuleError,
+    Setting,
+    Trace,
+    TraceError,
+    referee,
+    run,
+    run_async,
+    trace_from_json,
+    trace_to_json,
+)
+from tests.support import refusal
+from tests.support.refusals import Edit, Refusals, edited, nth, require_refusal, with_columns
+from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+
+OVERLAP = Setting(COSTS["overlap"])
+BUCKETS = Setting(COSTS["buckets"])
+SQUARE = Setting(COSTS["overlap"], mesh=(("dp", 2), ("tp", 2)))
+
+FSDP = run(fsdp_prefetch(), 6, 4, 4, setting=OVERLAP).trace
+
+ORDERS: Sequence[Sequence[int]] = [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)]
+
+
+# --- Figures of the report, from the rows ---
+
+
+def calls_early_or_late(seed: int) -> Callable[[Model], Any]:
+    """Each rank issues one all-reduce before, between or after some forwards, of which it may have none."""
+
+    async def schedule(model: Model) -> None:
+        choice = random.Random(f"{seed} {model.rank}")
+        before, between, after = (choice.choice((0, 0, 1, 4)) for _ in range(3))
+        weight, _ = model.load_weights(0)
+        for _ in range(before):
+            model.forward(0, model.get_activation([0]), weight)
+        call = model.allreduce(model.fake_grad(0, []), 0)
+        for _ in range(between):
+            model.forward(0, model.get_activation([0]), weight)
+        await call
+        for _ in range(after):
+            model.forward(0, model.get_activation([0]), weight)
+
+    return schedule
+
+
+def test_times_in_the_report_are_those_of_the_rows_whenever_calls_start() -> None:
+    calls_first = 0
+    for seed in range(40):
+        trace = run(calls_early_or_late(seed), 1, 1, 3, setting=OVERLAP).trace
+        report, events = referee(trace), [trace.events(rank) for rank in range(3)]
+        starts, ends = ([[getattr(op, at) for op in ops] for ops in events] for at in ("start", "end"))
+        assert report.timesteps * 10 == max(map(max, starts))
+        assert report.makespan * 10 == max(map(max, ends))
+        assert report.span * 10 == max(max(last) - min(first) for first, last in zip(starts, ends))
+        calls_first += any(ops[0].start > min(first) for ops, first in zip(events, starts))
+    assert calls_first > 5
+
+
+# --- Known figures, in every order of starting the ranks ---
+
+
+@pytest.mark.parametrize(
+    ("schedule", "setting", "timesteps", "peak"),
+    [
+        (ddp_overlap(1, 1, 1, 1, 1, 1), BUCKETS, 14.5, 6_029_312),
+        (ddp_overlap(2, 2, 2), BUCKETS, 14.5, 5_767_168),
+        (ddp_overlap(6), BUCKETS, 18.0, 4_718_592),
+        (fsdp_prefetch(), OVERLAP, 15.0, 2_424_832),
+        (fsdp_prefetch(input_again=True), OVERLAP, 15.0, 2_293_760),
+        (fsdp_prefetch(gather_first=False), OVERLAP, 20.0, 2_162_688),
+    ],
+)
+def test_figures_of_known_schedules(schedule: Any, setting: Setting, timesteps: float, peak: int) -> None:
+    found = set()
+    for order in ORDERS:
+        outcome = run(schedule, 6, 4, 4, order, setting=setting)
+        report = referee(outcome.trace)
+        assert (report.error, report.timesteps, report.peak.memory) == (None, timesteps, peak)
+        assert not any(note.costs_a_star for note in report.notes)
+        assert max(model.memory() for model in outcome.models) <= peak
+        found.add((trace_to_json(outcome.trace), report.critical_path, report.bubble))
+    assert len(found) == 1
+
+
+async def test_the_same_on_a_loop_that_others_use() -> None:
+    outcome = await run_async(fsdp_prefetch(), 6, 4, 4, setting=OVERLAP)
+    assert outcome.trace == FSDP
+
+
+async def test_the_same_without_a_runner() -> None:
+    dist = Dist(4, setting=OVERLAP)
+    models = [Model(rank, dist, 6, 4) for rank in range(4)]
+    await asyncio.gather(*map(fsdp_prefetch(), models))
+    assert models[0].run.trace() == FSDP
+
+
+def test_busy_is_computing_only() -> None:
+    report = referee(run(ddp_overlap(1, 1, 1, 1, 1, 1), 6, 4, 4, setting=BUCKETS).trace)
+    assert report.bubble == 0
+    assert [rank.busy for rank in report.ranks] == [1.0] * 4
+    report = referee(run(ddp_overlap(6), 6, 4, 4, setting=BUCKETS).trace)
+    assert report.bubble == pytest.approx(1 - 15 / 18.5)
+
+
+def test_the_critical_path_goes_through_the_lane() -> None:
+    trace = run(fsdp_prefetch(gather_first=False), 6, 4, 4, setting=OVERLAP).trace
+    path = referee(trace).critical_path
+    events = [trace.ranks[rank][i] for rank, i in path]
+    assert events[0].start == 0
+    assert all(before.end == after.start for before, after in itertools.pairwise(events))
+    assert sum(op.name in ("allgather", "scatterreduce") for op in events) > 6
+
+
+# --- A few calls, timed by hand ---
+
+
+def calls(trace: Trace, rank: int = 0) -> list[tuple[int, int]]:
+    """Start and end of each call of a rank."""
+    return [(op.start, op.end) for op in trace.ranks[rank] if op.name in ("allreduce", "allgather", "pass_to")]
+
+
+def zero(model: Model, layer: int = 0) -> Any:
+    return model.fake_grad(layer, [])
+
+
+def work(model: Model, batches: int) -> None:
+    """One step for each batch."""
+    if batches:
+        model.forward(0, model.get_activation(range(batches)), model.load_weights(0)[0])
+
+
+def test_a_call_starts_when_its_last_rank_makes_it_and_the_lane_is_free() -> None:
+    async def schedule(model: Model) -> None:
+        work(model, model.rank)
+        first = model.allreduce(zero(model), 0)
+        work(model, 1)
+        second = model.allreduce(zero(model, 1), 1)
+        await second
+        await first
+
+    outcome = run(schedule, 2, 4, 4, setting=OVERLAP)
+    assert outcome.error is None
+    # Ranks call first at 0, 1, 2, 3 and second one step later; half a step each.
+    assert [calls(outcome.trace, rank) for rank in range(4)] == [[(30, 35), (40, 45)]] * 4
+    assert [model.time for model in outcome.models] == [4.5] * 4
+
+
+def test_the_lane_is_first_in_first_out() -> None:
+    async def schedule(model: Model) -> None:
+        handles = [model.allreduce(zero(model, layer), layer) for layer in range(3)]
+        assert model.time == 0
+        for handle in reversed(handles):
+            await handle
+
+    outcome = run(schedule, 3, 4, 4, setting=OVERLAP)
+    assert calls(outcome.trace) == [(0, 5), (5, 10), (10, 15)]
+
+
+def test_groups_share_the_lane_unless_each_has_its_own() -> None:
+    async def schedule(model: Model) -> None:
+        handles = [model.allreduce(zero(model), 0, group=axis) for axis in ("dp", "tp", "dp")]
+        for handle in handles:
+            await handle
+
+    lanes = Setting(replace(COSTS["overlap"], name="streams", lanes="group"), mesh=SQUARE.mesh)
+    assert calls(run(schedule, 1, 4, 4, setting=SQUARE).trace) == [(0, 5), (5, 10), (10, 15)]
+    trace = run(schedule, 1, 4, 4, setting=lanes).trace
+    assert calls(trace) == [(0, 5), (0, 5), (5, 10)]
+    assert "no rank set a final weight" in str(referee(trace).error)
+    assert trace_from_json(trace_to_json(trace)) == trace
+
+
+async def chained(model: Model) -> None:
+    """What one call makes is brought to the next before it is awaited: reduce-scatter in tp, all-reduce in dp."""
+    work(model, 1)
+    scattered = model.scatterreduce(zero(model), 0, group="tp")
+    summed = model.allreduce(scattered, 0, group="dp")
+    work(model, 1)
+    grad = await summed
+    assert (grad.shards, grad.total) == (frozenset((model.index("tp"),)), 2)
+    assert await scattered == grad
+    assert model.time == 2
+
+
+@pytest.mark.parametrize("lanes", ["one", "group"])
+def test_a_handle_in_place_of_a_value_runs_after_its_call(lanes: str) -> None:
+    setting = Setting(replace(COSTS["overlap"], name="chain", lanes=lanes), mesh=SQUARE.mesh)
+    for order in ORDERS:
+        outcome = run(chained, 1, 4, 4, order, setting=setting)
+        assert outcome.error is None
+        spans = [(op.name, op.start, op.end) for op in outcome.trace.ranks[2] if "reduce" in op.name]
+        assert spans == [("scatterreduce", 10, 15), ("allreduce", 15, 20)]
+        assert "no rank set a final weight" in str(referee(outcome.trace).error)
+
+
+def test_messages_go_out_beside_computation() -> None:
+    async def schedule(model: Model) -> None:
+        if model.rank == 0:
+            sent = model.pass_to(1, model.get_activation([0]))
+            work(model, 1)
+            await sent
+            assert model.time == 1
+        else:
+            inp = await model.receive(0)
+            assert model.time == 0.4
+            assert inp.memory() == 131_072
+
+    for order in ((0, 1), (1, 0)):
+        outcome = run(schedule, 1, 2, 2, order, setting=OVERLAP)
+        assert outcome.error is None
+        assert "no rank set a final weight" in str(referee(outcome.trace).error)
+
+
+def test_a_full_mailbox_holds_up_the_lane() -> None:
+    async def schedule(model: Model) -> None:
+        if model.rank == 0:
+            for handle in [model.pass_to(1, n) for n in range(3)]:
+                await handle
+        else:
+            work(model, 2)
+            assert [await model.receive() for _ in range(3)] == [0, 1, 2]
+
+    for order in ((0, 1), (1, 0)):
+        outcome = run(schedule, 1, 2, 2, order, setting=OVERLAP)
+        assert outcome.error is None
+        assert calls(outcome.trace) == [(0, 4), (4, 8), (8, 12)]  # as ever, room costs no time
+
+
+def test_messages_that_a_lane_holds_up_come_in_order() -> None:
+    async def schedule(model: Model) -> None:
+        handles: list[Any] = [model.allreduce(zero(model), 0)]
+        if model.rank == 0:
+            handles += [model.pass_to(1, n) for n in range(2)]
+        elif model.rank == 1:
+            assert [await model.receive(0) for _ in range(2)] == [0, 1]
+        for handle in handles:
+            await handle
+
+    for order in itertools.permutations(range(3)):
+        assert run(schedule, 1, 3, 3, order, setting=OVERLAP).error is None
+
+
+def test_a_bucket_is_one_call_of_several_values() -> None:
+    async def schedule(model: Model) -> None:
+        first, second = await model.allreduce([zero(model, 1), zero(model, 0)], [1, 0])
+        assert (first.layer, second.layer) == (1, 0)
+
+    trace = run(schedule, 2, 4, 4, setting=BUCKETS).trace
+    (op,) = [op for op in trace.ranks[0] if op.name == "allreduce"]
+    assert (op.layer, op.args, len(op.used), len(op.made), op.end - op.start) == (1, (), 2, 2, 15)
+
+
+def test_labels_of_a_bucket_are_a_note() -> None:
+    async def schedule(model: Model) -> None:
+        await model.allreduce([zero(model, 1), zero(model, 0)], [0, 0])
+
+    trace = run(schedule, 2, 4, 4, setting=BUCKETS).trace
+    assert any("with layer [0, 0]" in note.text for note in referee(trace).notes)
+    assert trace_from_json(trace_to_json(trace)) == trace
+
+
+# --- Memory is a function of program order ---
+
+
+def test_what_a_call_brings_counts_until_its_await_and_what_it_makes_from_the_next_event_on() -> None:
+    weight = 512 * 512
+
+    async def schedule(model: Model) -> None:
+        model.weights[0], _ = model.load_weights(0, model.rank, 4)
+        gathered = model.allgather(model.weights.pop(0), 0)
+        work(model, 1)
+        whole = await gathered
+        model.forward(0, model.get_activation([1]), whole)
+
+    report = referee(run(schedule, 1, 4, 4, setting=OVERLAP).trace)
+    quarter, activation = weight // 4, 512 * 256
+    # At the gather the shard; at the first forward also the whole weight, another one and an input; then the whole one
+    # and an input. The outputs that nobody uses are charged to nobody.
+    assert report.ranks[0].memory == (quarter, quarter + 2 * weight + activation, weight + activation, 0)
+
+
+# --- Refusals ---
+
+refused = Refusals(OVERLAP)
+
+
+def shard(model: Model, layer: int = 0) -> Any:
+    return model.load_weights(layer, model.rank, model.RANKS)[0]
+
+
+@refused("the end", "allgather(layer=1) on line", "was never awaited")
+async def never_awaited(model: Model) -> None:
+    model.allgather(shard(model, 1), 1)
+
+
+@refused("the end", "pass_to(1) on line", "was never awaited")
+async def a_send_never_awaited(model: Model) -> None:
+    if model.rank == 0:
+        model.pass_to(1, None)
+    elif model.rank == 1:
+        await model.receive(0)
+
+
+@refused("await allgather(layer=0)", "was already awaited on line", "keep what 'await' returned")
+async def awaited_twice(model: Model) -> None:
+    handle = model.allgather(shard(model), 0)
+    await handle
+    await handle
+
+
+SHELF: dict[int, Any] = {}
+
+
+@refused("rank 1", "belongs to rank 0", "only the rank that made")
+async def awaited_by_another_rank(model: Model) -> None:
+    SHELF[model.rank] = model.allreduce(zero(model), 0)
+    await SHELF[model.rank]
+    if model.rank == 1:
+        await SHELF[0]
+
+
+@refused("rank 1", "belongs to another rank", "only the rank that made")
+async def brought_by_another_rank(model: Model) -> None:
+    SHELF[model.rank] = model.allreduce(zero(model), 0)
+    await SHELF[model.rank]
+    if model.rank == 1:
+        model.allreduce(SHELF[0], 0)
+
+
+@refused("forward(layer=0)", "allgather(layer=0) on line", "under way", "await it first")
+async def used_before_its_await(model: Model) -> None:
+    model.forward(0, model.get_activation([0]), model.allgather(shard(model), 0))  # type: ignore[arg-type]
+
+
+@refused("weights[0] = ...", "allgather(layer=0) on line", "under way", "await it first")
+async def stored_before_its_await(model: Model) -> None:
+    model.weights[0] = model.allgather(shard(model), 0)  # type: ignore[assignment]
+
+
+@refused("'+' takes values", "allreduce(layer=0) on line", "await it first")
+async def added_before_its_await(model: Model) -> None:
+    zero(model) + model.allreduce(zero(model), 0)
+
+
+@refused("pass_to(1)", "cannot send", "allgather(layer=0) on line", "await it first")
+async def sent_before_its_await(model: Model) -> None:
+    await model.pass_to(1, {"weight": [model.allgather(shard(model), 0)]})
+
+
+@refused("allreduce(layer=0)", "makes no value")
+async def the_handle_of_a_send_as_a_value(model: Model) -> None:
+    model.allreduce(model.pass_to((model.rank + 1) % 4, None), 0)
+
+
+@refused("must be a weight gradient", "the weight of layer 0")
+async def what_a_gather_makes_is_reduced(model: Model) -> None:
+    gathered = model.allgather(shard(model), 0)
+    await model.allreduce(gathered, 0)
+
+
+@refused("2 values", "a list of 2 layers")
+async def a_bucket_with_one_layer(model: Model) -> None:
+    await model.allreduce([zero(model), zero(model, 1)], 0)
+
+
+@refused("2 values", "a list of 2 layers")
+async def a_bucket_with_too_many_layers(model: Model) -> None:
+    await model.allreduce([zero(model), zero(model, 1)], [0, 1, 2])
+
+
+@refused("list is empty", "at least one value")
+async def an_empty_bucket(model: Model) -> None:
+    await model.allreduce([], [])
+
+
+@refused("costs with overlap", "once for each", setting=Setting())
+async def a_bucket_where_nothing_overlaps(model: Model) -> None:
+    await model.allreduce([zero(model)], [0])
+
+
+@refused("batch 0 is in both rank 0 and rank 1")
+async def a_bucket_of_which_one_value_does_not_fit(model: Model) -> None:
+    weight, _ = model.load_weights(1)
+    inp = model.get_activation([0])
+    whole = model.forward(0, inp, model.load_weights(0)[0])
+    grad, _ = model.backward(1, whole, model.loss(model.forward(1, whole, weight)), weight)
+    await model.allreduce([zero(model, 0), grad], [0, 1])
+
+
+@refused("rank 0 calls allreduce(layers=[0, 1]) on line", "rank 3 calls allreduce(layers=[1, 0])")
+async def buckets_that_differ(model: Model) -> None:
+    layers = [1, 0] if model.rank == 3 else [0, 1]
+    await model.allreduce([zero(model, layer) for layer in layers], layers)
+
+
+@refused("rank 0 calls allreduce(layer=0) on line", "rank 1 calls allreduce(layer=1) on line", "same order")
+async def calls_in_another_order(model: Model) -> None:
+    for handle in [
+        model.allreduce(zero(model, (layer + model.rank) % 2), (layer + model.rank) % 2) for layer in (0, 1)
+    ]:
+        await handle
+
+
+@refused(
+    "rank 0 waits in await allreduce(layer=0) in the group of ranks 0, 2",
+    "for rank 2, whose lane is held by allreduce(layer=0) in the group of ranks 2, 3 on line",
+    "rank 2 waits in await allreduce(layer=0) in the group of ranks 2, 3",
+    "calls of different groups in one order",
+    setting=SQUARE,
+)
+async def groups_in_another_order(model: Model) -> None:
+    for axis in ["dp", "tp"] if model.rank in (0, 3) else ["tp", "dp"]:
+        await model.allreduce(zero(model), 0, group=axis)
+
+
+@refused("behind allreduce(layer=0) in the group of ranks 0, 2 on line", "which waits for rank 2", setting=SQUARE)
+async def a_call_held_up_by_the_one_before(model: Model) -> None:
+    if model.rank == 0:
+        waits = model.allreduce(zero(model), 0, group="dp")
+        await model.pass_to(1, "behind it")
+        await waits
+    elif model.rank == 1:
+        await model.receive(0)
+
+
+@refused("until rank 1 reads the message before it", "let the other rank receive")
+async def nobody_reads(model: Model) -> None:
+    if model.rank == 0:
+        for handle in [model.pass_to(1, n) for n in range(2)]:
+            await handle
+
+
+@refused("ranks 0-2 wait in await allreduce(layer=0)", "for rank 3", "returned", "only when every rank calls it")
+async def one_rank_is_missing(model: Model) -> None:
+    if model.rank < 3:
+        await model.allreduce(zero(model), 0)
+
+
+@pytest.mark.parametrize("name", refused)
+def test_is_refused_in_words_that_help(name: str) -> None:
+    schedule, setting, says = refused[name]
+    require_refusal(refusal(schedule, 2, 4, 4, setting), *says)
+
+
+@pytest.mark.parametrize("name", refused)
+def test_is_refused_alike_in_every_order(name: str) -> None:
+    schedule, setting, _ = refused[name]
+    said = {tuple(map(str, run(schedule, 2, 4, 4, order, setting=setting).errors)) for order in ORDERS}
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("name", ["groups_in_another_order", "one_rank_is_missing", "nobody_reads"])
+async def test_a_standstill_ends_without_a_runner_as_well(name: str) -> None:
+    schedule, setting, says = refused[name]
+    dist = Dist(4, setting=setting)
+    running = asyncio.gather(*(schedule(Model(rank, dist, 2, 4)) for rank in range(4)), return_exceptions=True)
+    results = await asyncio.wait_for(running, timeout=5)
+    (first, *_) = [why for why in results if isinstance(why, DeadlockError)]
+    require_refusal(first, *says)
+
+
+def test_a_refused_call_ends_every_wait_behind_it() -> None:
+    async def schedule(model: Model) -> None:
+        wrong = model.allgather(model.load_weights(0, 0, 2)[0], 0)
+        behind = model.allreduce(zero(model), 0)
+        with pytest.raises(RuleError, match="shard 0 is in both"):
+            await behind
+        await wrong
+
+    outcome = run(schedule, 1, 2, 2, setting=OVERLAP)
+    assert ["shard 0 is in both" in str(error) for error in outcome.errors] == [True, True]
+
+
+def test_the_text_of_a_handle() -> None:
+    async def schedule(model: Model) -> None:
+        handle = model.allgather(shard(model), 0)
+        assert "allgather(layer=0) on line" in repr(handle)
+        with pytest.raises(AttributeError, match="await it first"):
+            _ = handle.memory  # type: ignore[attr-defined]
+        await handle
+
+    assert run(schedule, 1, 4, 4, setting=OVERLAP).error is None
+
+
+# --- Forged and altered traces ---
+
+
+def without_an_await(ops: list[Op]) -> list[Op]:
+    """The last await is gone, and the update uses what nobody waited for."""
+    del ops[nth(ops, "await", -1)]
+    return ops
+
+
+def awaited_again(ops: list[Op]) -> list[Op]:
+    at = nth(ops, "await", -1)
+    again = ops[at]._replace(start=ops[at].end)
+    return [*ops[: at + 1], again, *ops[at + 1 :]]
+
+
+def awaited_early(ops: list[Op]) -> list[Op]:
+    at = nth(ops, "await")
+    ops[at - 1], ops[at] = ops[at], ops[at - 1]
+    return ops
+
+
+def awaited_first(ops: list[Op]) -> list[Op]:
+    at = nth(ops, "await")
+    call = ops[at].args[0]
+    return [*ops[:call], ops[at], *ops[call:at], *ops[at + 1 :]]
+
+
+def naming(call: Any) -> Edit:
+    return with_columns("await", args=(call,))
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (without_an_await, "still under way; await it first"),
+        (awaited_again, "not a call under way"),
+        (awaited_first, "not a call under way"),
+        (naming(0), "not a call under way"),
+        (naming(10**6), "not a call under way"),
+        (naming("x"), "not a call under way"),
+        (naming(None), "not a call under way"),
+        (naming([0]), "makes no sense"),
+        (with_columns("await", 0, start=1), "it goes from tick 0 to 5"),
+        (with_columns("await", 0, end=6), "it goes from tick 0 to 5"),
+        (with_columns("await", 0, used=()), "uses [0]"),
+        (with_columns("await", 0, used=(1,)), "uses [0]"),
+        (with_columns("await", 0, made=(99,)), "it goes from tick 0 to 5"),
+        (with_columns("allgather", 0, start=1, end=6), "it takes place from tick 0 to 5"),
+        (with_columns("allgather", 1, start=0, end=5), "it takes place from tick 5 to 10"),
+        (with_columns("allgather", 0, end=4), "it takes place from tick 0 to 5"),
+        (with_columns("allgather", 0, made=()), "it makes 1 values"),
+        (with_columns("allgather", 0, made=(12,)), "it makes 1 values"),
+        (with_columns("allgather", 0, batches=frozenset((0,))), "it makes 1 values"),
+        (with_columns("allgather", 0, used=(0, 2)), "it makes 2 values"),
+        (with_columns("allgather", 0, used=()), "a record of allgather holds"),
+        (with_columns("allgather", 0, layer=1), "it is of layer 0"),
+    ],
+)
+def test_a_trace_that_no_run_writes(edit: Any, says: str) -> None:
+    require_refusal(referee(edited(FSDP, edit)).error, says)
+
+
+def test_an_await_may_be_moved_to_where_nothing_is_lost() -> None:
+    """Earlier by a row that takes no time: the same figures."""
+    moved = edited(run(ddp_overlap(2, 2, 2), 6, 4, 4, setting=BUCKETS).trace, awaited_early)
+    report = referee(moved)
+    assert report.error is None or "takes place" in str(report.error) or "not a call" in str(report.error)
+
+
+def test_a_call_that_nobody_awaited_in_a_trace() -> None:
+    async def schedule(model: Model) -> None:
+        await model.allgather(shard(model), 0)
+
+    trace = edited(run(schedule, 1, 4, 4, setting=OVERLAP).trace, lambda ops: [op for op in ops if op.name != "await"])
+    assert "was never awaited" in str(referee(trace).error)
+
+
+def test_what_is_under_way_is_not_sent_or_stored() -> None:
+    for op in (
+        Op("pass_to", 0, 4, used=(2,), args=(1,)),
+        Op("store", 0, 0, used=(2,), args=("weights", 0)),
+        Op("shard", 0, 0, used=(2,), made=(3,), args=(0, 2)),
+        Op("set_final_weight", 0, 0, layer=0, used=(2,)),
+    ):
+
+        async def schedule(model: Model) -> None:
+            await model.allgather(shard(model), 0)
+
+        def early(ops: list[Op], op: Op = op) -> list[Op]:
+            at = nth(ops, "await")
+            return [*ops[:at], op, *ops[at:]]
+
+        error = referee(edited(run(schedule, 1, 4, 4, setting=OVERLAP).trace, early)).error
+        assert "still under way; await it first" in str(error), op
+
+
+def test_an_overlapped_trace_in_costs_without_overlap() -> None:
+    error = referee(replace(FSDP, setting=Setting())).error
+    assert isinstance(error, TraceError)
+    assert "it takes place" in str(error) or "under way" in str(error)
+
+
+def test_a_blocking_trace_in_costs_with_overlap() -> None:
+    async def schedule(model: Model) -> None:
+        await model.allgather(shard(model), 0)
+
+    free = replace(COSTS["overlap"], name="blocking", overlap=False)
+    trace = run(schedule, 1, 4, 4, setting=Setting(free)).trace
+    assert "was never awaited" in str(referee(replace(trace, setting=OVERLAP)).error)
+
+
+def test_it_is_written_and_read() -> None:
+    for trace in (FSDP, run(ddp_overlap(2, 2, 2), 6, 4, 4, setting=BUCKETS).trace):
+        assert trace_from_json(trace_to_json(trace)) == trace

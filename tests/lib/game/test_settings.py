@@ -1,0 +1,247 @@
+"""Settings: what a game fixes besides its size is kept by its trace, read strictly, and judged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from lib import (
+    CLASSIC_SETTING,
+    COLLECTIVES,
+    COSTS,
+    TIMED,
+    Costs,
+    Dist,
+    Goal,
+    Model,
+    RuleError,
+    Setting,
+    Size,
+    Trace,
+    TraceError,
+    referee,
+    run,
+    trace_from_json,
+    trace_to_json,
+)
+from lib.game.costs import CLASSIC, Tier
+from lib.game.named_costs import pricing
+from lib.trace.ops import FORMS, FREE
+from tests.support import CLASSICS
+
+SIZE = Size(1, 1, 1)
+
+
+def one_step(model: Model) -> None:
+    """Plain training of one layer."""
+    weight, state = model.load_weights(0)
+    inp = model.get_activation(range(model.BATCHES))
+    grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+    model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+
+def empty(setting: Setting) -> Trace:
+    return Trace(SIZE, ((),), setting)
+
+
+OWN = Costs(
+    "mine",
+    hidden=8,
+    length=4,
+    ticks={"forward": 7, "receive": 0},
+    unit=20,
+    gradient=3,
+    overlap=True,
+    tiers={"host": Tier(3, None, 64)},
+    calls={"allreduce": 2},
+    alpha={"allreduce": 1},
+    beta={"pass_to": Fraction(3, 64)},
+    islands=2,
+    ticks_between={"allreduce": 9},
+    flops_per_tick=100,
+)
+SETTINGS = [
+    *(Setting(costs) for costs in COSTS.values()),
+    Setting(OWN),
+    Setting(mesh=(("dp", 2), ("pp", 4))),
+    Setting(COSTS["slow"], steps=4, task="local"),
+    Setting(layer="block", task="infer"),
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.costs.name)
+def test_a_trace_keeps_its_setting(setting: Setting) -> None:
+    trace = empty(setting)
+    again = trace_from_json(trace_to_json(trace))
+    assert again == trace
+    assert again.costs == setting.costs
+
+
+def test_a_trace_writes_only_what_is_not_classic() -> None:
+    head = json.loads(trace_to_json(empty(Setting(steps=3))))
+    assert head["steps"] == 3
+    assert not {"mesh", "layer", "task"} & set(head)
+    assert head["costs"] == "classic"
+    own = json.loads(trace_to_json(empty(Setting(Costs("mine", length=1)))))
+    assert own["costs"] == {"name": "mine", "length": 1}
+
+
+def head(**changes: Any) -> str:
+    return json.dumps({**json.loads(trace_to_json(empty(CLASSIC_SETTING))), **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts"),
+    [
+        ({"steps": 0}, ("steps", "0")),
+        ({"steps": 1.0}, ("steps", "1.0")),
+        ({"steps": True}, ("steps", "True")),
+        ({"steps": 10**7}, ("steps", "10000000")),
+        ({"layer": "conv"}, ("layer", "dense, block, experts", "'conv'")),
+        ({"task": []}, ("task", "train", "[]")),
+        ({"mesh": ["dp"]}, ("mesh", "object")),
+        ({"mesh": {"dp": 0}}, ("mesh", "from 1", "0")),
+        ({"costs": 3}, ("unknown costs 3", "classic")),
+        ({"costs": {}}, ("name",)),
+        ({"costs": {"name": "x", "price": 1}}, ("no price", "ticks")),
+        ({"costs": {"name": "x", "hidden": 0}}, ("hidden", "from 1")),
+        ({"costs": {"name": "x", "unit": 7}}, ("unit", "1000", "7")),
+        ({"costs": {"name": "x", "ticks": {"forward": -1}}}, ("ticks", "-1")),
+        ({"costs": {"name": "x", "ticks": {"forward": 10**12}}}, ("ticks", "1,000,000,000")),
+        ({"costs": {"name": "x", "ticks": {"forward": True}}}, ("ticks", "True")),
+        ({"costs": {"name": "x", "ticks": [1]}}, ("ticks", "object")),
+        ({"costs": {"name": "x", "beta": {"pass_to": 0.1}}}, ("beta", "fraction", "0.1")),
+        ({"costs": {"name": "x", "beta": {"pass_to": "1/0"}}}, ("beta", "fraction", "1/0")),
+        ({"costs": {"name": "x", "beta": {"pass_to": "9" * 99}}}, ("beta", "fraction")),
+        ({"costs": {"name": "x", "overlap": 1}}, ("overlap", "true or false")),
+        ({"costs": {"name": "x", "tiers": {"host": [1]}}}, ("tier", "offload, fetch, capacity")),
+    ],
+)
+def test_an_impossible_setting_is_refused_with_its_field(changes: Any, facts: tuple[str, ...]) -> None:
+    with pytest.raises(TraceError) as why:
+        trace_from_json(head(**changes))
+    assert all(fact in str(why.value) for fact in facts), why.value
+
+
+def test_a_run_and_its_trace_have_the_setting_they_were_given() -> None:
+    outcome = run(one_step, 1, 1, 1, setting=Setting(COSTS["quarters"]))
+    assert outcome.error is None
+    assert outcome.trace.costs is COSTS["quarters"]
+    assert outcome.models[0].time == 2.5
+    report = referee(trace_from_json(trace_to_json(outcome.trace)))
+    assert (report.error, report.timesteps, report.makespan) == (None, 2.0, 2.5)
+
+
+def test_a_quarter_of_a_step_is_shown_exactly() -> None:
+    quarters = COSTS["quarters"]
+    assert [quarters.text(ticks) for ticks in (1, 2, 40, 522, 10**7)] == ["0.025", "0.05", "1", "13.05", "250000.000"]
+    assert [CLASSIC.text(ticks) for ticks in (0, 35, 30, 10**6)] == ["0", "3.5", "3", "100000.0"]
+
+
+def test_a_puzzle_is_judged_in_its_own_setting() -> None:
+    trace = run(one_step, 1, 1, 1).trace
+    goal = Goal("mine", SIZE, 9, 10**9, setting=Setting(steps=2))
+    error = str(referee(trace, goal).error)
+    assert all(fact in error for fact in ("mine", "steps 2"))
+    assert referee(trace, replace(goal, setting=CLASSIC_SETTING)).status == "passed"
+
+
+@pytest.mark.parametrize("given", [3, "classic", COSTS["slow"]])
+def test_what_is_no_setting_is_refused_at_once(given: Any) -> None:
+    with pytest.raises(RuleError) as why:
+        Dist(2, setting=given)
+    assert "Setting" in str(why.value)
+
+
+# --- Operations without a price do not exist ---
+
+
+def without(*names: str) -> Setting:
+    ticks = {name: price for name, price in CLASSIC.ticks.items() if name not in names}
+    return Setting(Costs("short", ticks=ticks))
+
+
+def test_every_operation_is_free_or_may_have_a_price() -> None:
+    assert not TIMED & FREE
+    assert set(FORMS) - {"await"} == TIMED | FREE
+    assert COLLECTIVES <= TIMED
+
+
+async def sends(model: Model) -> None:
+    await (model.pass_to(1, 0) if model.rank == 0 else model.receive(0))
+
+
+async def sums(model: Model) -> None:
+    await model.allreduce(model.fake_grad(0, []), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule"),
+    [
+        ("update", one_step),
+        ("backward", one_step),
+        ("loss", one_step),
+        ("pass_to", sends),
+        ("receive", sends),
+        ("allreduce", sums),
+    ],
+)
+def test_an_operation_without_a_price_is_refused_by_runtime_and_referee(name: str, schedule: Any) -> None:
+    ranks = 1 if schedule is one_step else 2
+    outcome = run(schedule, 1, 1, ranks, setting=without(name))
+    assert f"{name} has no price in the costs 'short'" in str(outcome.error)
+    forged = replace(run(schedule, 1, 1, ranks).trace, setting=without(name))
+    assert f"{name} has no price in the costs 'short'" in str(referee(forged).error)
+
+
+def test_the_classics_pass_in_finer_ticks_at_the_same_times() -> None:
+    for classic in CLASSICS[:5]:
+        outcome = run(classic.solution, *classic.size, setting=Setting(COSTS["twentieths"]))
+        report = referee(outcome.trace)
+        assert (outcome.error, report.error, report.timesteps) == (None, None, classic.timesteps)
+
+
+# --- Settings as people write them ---
+
+
+def test_a_setting_takes_the_name_of_costs_and_a_mesh_as_a_mapping() -> None:
+    setting = Setting("parts", {"dp": 2, "pp": 4}, steps=2)
+    assert setting == Setting(COSTS["parts"], mesh=(("dp", 2), ("pp", 4)), steps=2)
+    assert setting.costs is COSTS["parts"]
+    assert replace(setting, steps=1).mesh == setting.mesh
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("part", ("'part'", "did you mean 'parts'?")),
+        ("Classic", ("did you mean 'classic'?",)),
+        ("zzz", ("'zzz'", ", ".join(COSTS))),
+        ("x" * 999, ("x" * 60,)),
+    ],
+)
+def test_unknown_costs_are_refused_with_the_nearest_name_or_all(name: str, facts: tuple[str, ...]) -> None:
+    with pytest.raises(RuleError) as why:
+        Setting(name)
+    assert all(fact in str(why.value) for fact in facts)
+    assert len(str(why.value)) < 300
+
+
+@pytest.mark.parametrize("mesh", [3, None])
+def test_what_is_no_mesh_is_refused(mesh: Any) -> None:
+    with pytest.raises(RuleError) as why:
+        Setting(mesh=mesh)
+    assert all(fact in str(why.value) for fact in ("mesh", "{'dp': 2, 'tp': 4}", repr(mesh)))
+
+
+def test_every_operation_with_a_price_names_the_costs_that_have_it() -> None:
+    assert pricing("backward_input") == ["parts"]
+    assert pricing("dispatch") == ["experts"]
+    assert pricing("offload") == ["copies"]
+    assert pricing("fetch") == ["copies", "streams"]
+    assert pricing("forward") == list(COSTS)
+    assert pricing("fly") == []

@@ -1,0 +1,350 @@
+"""What a peak consists of: the items add up to it, and each has the fate that a plain reading of the trace gives it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import (
+    COSTS,
+    TIMED,
+    Activation,
+    Model,
+    OptState,
+    Setting,
+    Trace,
+    Weight,
+    memory_by_kind,
+    peak_lines,
+    referee,
+    run,
+)
+from lib.errors import IncompleteError
+from lib.judging.recompute import Recomputation
+from lib.rules.collectives import COLLECTIVES
+from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
+from lib.trace.ops import Op
+from lib.values.kinds import Parked
+from tests.lib.judging.test_numbers import Choices
+from tests.support import CLASSICS, Classic
+from tests.support.examples import examples
+from tests.support.schedules import shards, tiers
+from tests.support.schedules.groups import hybrid_shard
+from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+
+WEIGHT, ACTIVATION = 512 * 512, 512 * 256
+
+
+Charged = Counter[tuple[str, int, bool, bool, str]]
+"""Values by name, size, whether they are stored, whether a call under way holds them, and fate."""
+
+
+def charged(trace: Trace) -> tuple[int, int, int, Charged]:
+    """The peak by definition, moment by moment: elements, rank, tick, and its values."""
+    recomputation = Recomputation(trace)
+    with suppress(IncompleteError):
+        recomputation.run()
+    best: Any = (-1, 0, 0, Counter())
+    for rank, ops in enumerate(trace.ranks):
+        values = recomputation.ranks[rank].values
+        for at in [*(i for i, op in enumerate(ops) if op.name in TIMED), len(ops)]:
+            places: dict[Any, int] = {}
+            for op in ops[:at]:
+                if op.name == "store":
+                    places[op.args] = op.used[0]
+                elif op.name == "delete":
+                    del places[op.args]
+            calls = {i: {*op.used, *op.made} for i, op in enumerate(ops[:at]) if beside_computation(trace, op)}
+            for op in ops[:at]:
+                if op.name == "await":
+                    del calls[op.args[0]]
+            found: Charged = Counter()
+            for number in (n for op in ops[:at] for n in op.made):
+                uses = [i for i, op in enumerate(ops) if op.name != "store" and number in op.used and i >= at]
+                stored_later = any(op.name == "store" and number in op.used for op in ops[at:])
+                final = any(op.name == "set_final_weight" and number in op.used for op in ops)
+                stored = number in places.values()
+                if not (uses or stored or stored_later or final):
+                    continue
+                value = values[number]
+                kept = final or (isinstance(value, OptState) and value.step == trace.setting.steps)
+                fate = "kept" if kept else "never"
+                if uses:
+                    fate = "now" if uses[0] == at else "awaited" if ops[uses[0]].name == "await" else "later"
+                held = not stored and any(number in call for call in calls.values())
+                found[str(value), value.memory(trace.costs), stored, held, fate] += 1
+            total = sum(size * n for (_, size, *_), n in found.items())
+            if total > best[0]:
+                timed = [op for op in ops[:at] if op.name in TIMED or op.name == "await"]
+                before = [op.end for op in timed if not beside_computation(trace, op)]
+                if at == len(ops):
+                    tick = max((op.end for op in ops if op.name in TIMED), default=0)
+                else:
+                    called = beside_computation(trace, ops[at])
+                    tick = max(before, default=0) if called else ops[at].start
+                best = (total, rank, tick, found)
+    return best
+
+
+def beside_computation(trace: Trace, op: Op) -> bool:
+    """True if an operation is a call, which is joined by await."""
+    return trace.costs.overlap and op.name in (*COLLECTIVES, "pass_to", "offload", "fetch")
+
+
+def assert_explained(trace: Trace) -> None:
+    report = referee(trace)
+    peak = report.contents
+    assert sum(item.elements for item in peak.items) == peak.memory == report.peak.memory
+    assert (peak.rank, trace.costs.steps(peak.tick)) == (report.peak.rank, report.peak.time)
+    found = Counter((str(item.value), item.elements, item.stored, item.in_call, item.fate) for item in peak.items)
+    assert (peak.memory, peak.rank, peak.tick, found) == charged(trace)
+    assert sum(shown_elements(peak_lines(peak))) == peak.memory
+
+
+def shown_elements(lines: list[str]) -> list[int]:
+    """The figures at the beginning of the rows, as a reader sees them."""
+    return [int(found[1].replace(",", "")) for line in lines if (found := re.match(r" +([\d,]+)  ", line))]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+def test_the_items_of_a_reference_add_up_to_its_peak_and_fit_a_screen(classic: Classic) -> None:
+    trace = run(classic.solution, *classic.size).trace
+    assert_explained(trace)
+    lines = peak_lines(referee(trace).contents)
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 100
+
+
+@examples(60)
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.integers(0, 10**9), st.randoms())
+def test_the_items_of_random_programs_add_up_to_their_peak(
+    layers: int, batches: int, ranks: int, seed: int, draw: Any
+) -> None:
+    trace = run(Choices(ranks, seed), layers, batches, ranks).trace
+    assert_explained(trace)
+    assert_explained(forgetful(trace, draw))
+
+
+def forgetful(trace: Trace, draw: Any) -> Trace:
+    """The run with some deletions left out, and some values never stored: what is used is charged all the same."""
+    ranks = []
+    for ops in trace.ranks:
+        dropped: set[Any] = {op.args for op in ops if op.name in ("store", "delete") and draw.random() < 0.3}
+        ranks.append(tuple(op for op in ops if op.name not in ("store", "delete") or op.args not in dropped))
+    return Trace(trace.size, tuple(ranks))
+
+
+def test_what_nobody_reads_again_comes_first_with_its_line() -> None:
+    def schedule(model: Model) -> None:
+        weights, states, activations, _, _ = model.storage()
+        weights[0], states[0] = model.load_weights(0)
+        activations["unused"] = model.get_activation([1])
+        inp = model.get_activation([0])
+        out = model.forward(0, inp, weights[0])
+        model.loss(out)
+
+    peak = referee(run(schedule, 1, 2, 1).trace).contents
+    fates = [(item.value, item.fate, item.stored) for item in peak.items]
+    assert (peak.memory, peak.tick, peak.event and peak.event.name) == (2 * WEIGHT + 2 * ACTIVATION, 0, "forward")
+    assert fates == [
+        (Weight(0, 1, 0), "now", True),
+        (OptState(0, 1, 0), "never", True),
+        (Activation(0, 1, {1}, 2), "never", True),
+        (Activation(0, 1, {0}, 2), "now", False),
+    ]
+    lines = peak_lines(peak)
+    line = schedule.__code__.co_firstlineno
+    assert f"{2 * WEIGHT + 2 * ACTIVATION:,} elements, is on rank 0 at t=0, as forward(layer=0) starts" in lines[0]
+    assert f"{WEIGHT:,}  optimizer state of layer 0: never read again (made at line {line + 2})" in lines[1]
+    assert f"{ACTIVATION:,}  activation of layer 0, batch 1: never read again (made at line {line + 3})" in lines[2]
+    assert any("activation of layer 0, batch 0, outside the dictionaries: read by this forward" in x for x in lines)
+    assert f"{WEIGHT + ACTIVATION:,} of these elements" in lines[-1]
+
+
+def test_what_the_next_step_needs_is_not_called_waste() -> None:
+    classic = CLASSICS[0]
+
+    def heavy_end(model: Model) -> None:
+        classic.solution(model)
+        model.activations["a"] = model.get_activation(range(4))
+        for spare in range(8):
+            model.grad_weights["spare", spare] = model.fake_grad(0, [])
+
+    outcome = run(heavy_end, *classic.size)
+    assert outcome.error is None
+    peak = referee(outcome.trace).contents
+    assert peak.event is None
+    kept = [item.value for item in peak.items if item.fate == "kept"]
+    assert kept == [kind(layer, 2, 1) for layer in (0, 1) for kind in (Weight, OptState)]
+    assert "at the end of the run" in peak_lines(peak)[0]
+
+
+def test_a_note_names_what_is_charged_at_the_peak_without_being_stored() -> None:
+    def schedule(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0]), weight)
+
+    def storing(model: Model) -> None:
+        model.weights[0], _ = model.load_weights(0)
+        model.activations[0] = model.get_activation([0])
+        model.forward(0, model.activations[0], model.weights[0])
+
+    def notes(schedule: Any) -> list[Any]:
+        return [note for note in referee(run(schedule, 1, 1, 1).trace).notes if "the peak" in note.text]
+
+    (note,) = notes(schedule)
+    assert "rank 0 at t=0" in note.text
+    assert f"weight of layer 0 ({WEIGHT:,} elements" in note.text
+    assert f"activation of layer 0, batch 0 ({ACTIVATION:,} elements" in note.text
+    assert not note.costs_a_star
+    assert not notes(storing)
+
+
+def test_a_final_weight_outside_the_dictionaries_is_named_too() -> None:
+    def schedule(model: Model) -> None:
+        weights, states, activations, grads, _ = model.storage()
+        weights[0], states[0] = model.load_weights(0)
+        activations[0] = model.get_activation([0])
+        activations[1] = model.forward(0, activations[0], weights[0])
+        grads[1] = model.loss(activations[1])
+        grad, _ = model.backward(0, activations[0], grads[1], weights[0])
+        new, states[0] = model.update(0, grad, weights[0], states[0])
+        model.set_final_weight(0, new)
+        activations[2] = model.get_activation([0])
+        activations[3] = model.forward(0, activations[2], weights[0])
+
+    trace = run(schedule, 1, 1, 1).trace
+    (note,) = referee(trace).notes
+    assert f"updated weight of layer 0 ({WEIGHT:,} elements, kept for the next step)" in note.text
+    assert_explained(trace)
+
+
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+def test_what_is_not_stored_agrees_with_the_ledger(classic: Classic) -> None:
+    trace = run(classic.solution, *classic.size).trace
+    peak = referee(trace).contents
+    moments = [sum(sum(share) for share in sample) for sample in memory_by_kind(trace)[peak.rank]]
+    sample = memory_by_kind(trace)[peak.rank][moments.index(peak.memory)]
+    assert sum(share.hidden for share in sample) == sum(item.elements for item in peak.items if not item.stored)
+
+
+def test_a_run_that_broke_a_rule_is_explained_as_far_as_it_went() -> None:
+    def schedule(model: Model) -> None:
+        model.weights[0], _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0]), model.weights[0])
+        model.forward(1, model.get_activation([0]), model.weights[0])
+
+    peak = referee(run(schedule, 2, 1, 1).trace).contents
+    assert sum(item.elements for item in peak.items) == peak.memory == WEIGHT + ACTIVATION
+
+
+def test_a_run_that_did_nothing_has_an_empty_explanation() -> None:
+    peak = referee(run(lambda model: None, 1, 1, 1).trace).contents
+    assert (peak.memory, peak.items, len(peak_lines(peak))) == (0, (), 1)
+
+
+def rows(schedule: Any, size: tuple[int, int, int], setting: Setting) -> tuple[Trace, str]:
+    """A run of an extended schedule, whose peak must be explained, and the explanation."""
+    outcome = run(schedule, *size, setting=setting)
+    assert outcome.error is None
+    assert_explained(outcome.trace)
+    lines = peak_lines(referee(outcome.trace).contents)
+    assert len(lines) <= 20
+    return outcome.trace, "\n".join(lines)
+
+
+EXTENDED = {
+    "halves and two steps": (pipeline(zb_h2), (2, 4, 2), Setting(COSTS["parts"], steps=2)),
+    "halves": (pipeline(zb_h1), (3, 4, 3), Setting(COSTS["parts"])),
+    "parts of a sum": (tensor_parallel, (3, 1, 4), Setting(COSTS["quarters"], layer="block")),
+    "shares of the tokens": (sequence_parallel, (3, 1, 4), Setting(COSTS["long_quarters"], layer="block")),
+    "experts": (shards.expert_parallel, (2, 8, 4), Setting(COSTS["experts"], layer="experts")),
+    "replicas": (shards.local_sgd(2), (2, 4, 4), Setting(COSTS["slow"], steps=4, task="local")),
+    "several steps": (shards.data_parallel_steps, (2, 2, 2), Setting(COSTS["slow"], steps=3)),
+    "offload": (tiers.offload(range(1, 4)), (5, 1, 1), Setting(COSTS["copies"])),
+    "inference": (tiers.stream_inference, (4, 2, 1), Setting(COSTS["streams"], task="infer")),
+    "buckets": (ddp_overlap(2, 2), (4, 2, 2), Setting(COSTS["buckets"])),
+    "overlap": (fsdp_prefetch(), (4, 2, 2), Setting(COSTS["overlap"])),
+    "groups": (hybrid_shard, (3, 4, 4), Setting(COSTS["islands"], mesh=(("replica", 2), ("shard", 2)))),
+}
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", EXTENDED)
+def test_the_peak_of_an_extended_schedule_is_explained(name: str) -> None:
+    rows(*EXTENDED[name])
+
+
+def test_what_a_call_under_way_holds_is_said() -> None:
+    trace, text = rows(*EXTENDED["overlap"])
+    assert re.search(r"weight of layer \d, in a call under way: next read at t=", text)
+    assert re.search(r"weight gradient of layer \d, batch 0, in a call under way: held until its call is awaited", text)
+    assert "await calls earlier" in text
+    (note,) = [note for note in referee(trace).notes if "no dictionary" in note.text]
+    in_calls = sum(item.elements for item in referee(trace).contents.items if item.in_call and not item.stored)
+    assert in_calls > 0
+    assert note.text.endswith(f"{in_calls:,} elements of calls under way")
+    assert not note.costs_a_star
+
+
+def test_a_call_is_made_while_the_rank_computes_on() -> None:
+    """The heading of a peak at a call has the rank's clock, not the time at which the call starts on its lane."""
+
+    async def schedule(model: Model) -> None:
+        inp = model.get_activation([0])
+        weight, _ = model.load_weights(0)
+        out = model.forward(0, inp, weight)
+        first = model.offload(out)
+        model.activations["more"] = model.get_activation([0])
+        second = model.offload(inp)
+        await first
+        await second
+        model.forward(0, inp, weight)
+
+    trace = run(schedule, 1, 1, 1, setting=Setting(COSTS["copies"])).trace
+    assert [op.start for op in trace.ranks[0] if op.name == "offload"] == [10, 20]
+    assert_explained(trace)
+    heading, *_ = peak_lines(referee(trace).contents)
+    assert "at t=1, as offload() is called" in heading
+
+
+def test_what_is_parked_takes_nothing_of_the_device() -> None:
+    trace, text = rows(*EXTENDED["offload"])
+    peak = referee(trace).contents
+    assert any(type(item.value) is Parked and not item.elements for item in peak.items)
+    assert "host" not in text
+
+
+def test_parts_shares_and_steps_are_in_the_rows() -> None:
+    assert "part 0 of 4 of a sum" in rows(*EXTENDED["parts of a sum"])[1]
+    assert "share 0 of 4 of the tokens" in rows(*EXTENDED["shares of the tokens"])[1]
+    assert "step 0" in rows(*EXTENDED["several steps"])[1]
+    assert "step" not in rows(*EXTENDED["groups"])[1]
+
+
+def test_only_the_last_steps_state_is_kept() -> None:
+    """An optimizer state that was updated again is waste, and one of the last step is not."""
+
+    def schedule(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        for step in range(2):
+            inp = model.get_activation([0], step)
+            grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+            weight, state = model.update(0, grad, weight, state)
+            model.opt_states[step] = state
+        model.set_final_weight(0, weight)
+        for spare in range(4):
+            model.weights[spare], _ = model.load_weights(0)
+
+    trace = run(schedule, 1, 1, 1, setting=Setting(steps=2)).trace
+    assert_explained(trace)
+    peak = referee(trace).contents
+    fates = {(type(item.value), item.value.step): item.fate for item in peak.items}  # type: ignore[attr-defined]
+    assert fates == {(OptState, 1): "never", (OptState, 2): "kept", (Weight, 0): "never", (Weight, 2): "kept"}

@@ -1,0 +1,451 @@
+"""The planner: estimates equal runs, bounds are bounds, a layer and its pipeline equal one whole run, searches find."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
+from lib.game.setting_notation import costs_from_json, record_to_json
+from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
+from lib.planning.best import estimated, lower_bound, splits
+from lib.planning.layer import TICKS as LAYER_TICKS
+from lib.planning.layer import activation_bytes, compute_seconds, exact, layer_times
+from lib.planning.measure import KINDS
+from lib.planning.plans import program_of
+from lib.planning.prices import TICKS, prices
+from lib.planning.split import CHUNKED, ORDERS, problems
+from lib.planning.timing import estimate
+from tests.support.truth import MODELS
+
+H100, A100 = gpu("h100"), gpu("a100")
+DENSE = transformer("llama-3-8b", layers=8)
+EXPERTS = transformer("mixtral-8x7b", layers=8)
+
+
+def job_of(split: Split, batches: int, model: Transformer = DENSE, **how: Any) -> Job:
+    """A job that this split divides, with so many microbatches for each replica."""
+    gpus = split.dp * split.tp * split.pp * split.cp
+    return Job(model, H100, gpus, split.dp * batches * split.microbatch, **{"sequence": 4096, **how})
+
+
+def compare(job: Job, split: Split) -> None:
+    """A run of the ledger and its estimate: the same tick and byte; the bound is neither slower nor larger."""
+    played, found = plan(job, split), estimate(job, split, program_of(job, split))
+    assert found == (round(played.seconds * TICKS), played.peak), split
+    assert estimated(job, split) == found, split
+    bound = lower_bound(job, split)
+    assert bound.ticks <= found.ticks, split
+    assert bound.bytes <= found.peak, split
+    report = referee(played.trace)
+    assert report.error is None
+    assert report.makespan * 1000 == pytest.approx(found.ticks)
+
+
+KINDS_OF_SPLIT = [
+    *((Split(zero=zero, dp=4, pp=2), 4) for zero in (0, 1, 2, 3)),
+    *((Split(zero=zero, dp=2, tp=2), 2) for zero in (0, 3)),
+    *((Split(pp=2, dp=2, schedule=name, chunks=2 if name in CHUNKED or name == "zb_v" else 1), 4) for name in ORDERS),
+    (Split(pp=4, dp=2, schedule="interleaved", chunks=2, zero=3, recompute="full"), 8),
+    (Split(tp=4, sp=False, dp=2), 2),
+    (Split(cp=2, dp=2, tp=2), 2),
+    (Split(dp=2, offload="states", zero=0), 2),
+    (Split(dp=2, pp=2, offload="states", zero=2), 3),
+    (Split(pp=2, recompute="full", microbatch=2), 5),
+]
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize(("split", "batches"), [pytest.param(s, m, id=f"{s} {m}") for s, m in KINDS_OF_SPLIT])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_an_estimate_equals_the_run(split: Split, batches: int, overlap: bool) -> None:
+    compare(job_of(split, batches, overlap=overlap), split)
+
+
+def test_an_estimate_equals_the_run_of_experts() -> None:
+    split = Split(dp=4, ep=2, pp=2, tp=2, zero=2)
+    compare(job_of(split, 3, EXPERTS), split)
+
+
+def chosen(seed: int) -> Iterator[tuple[Job, Split]]:
+    """Splits at random."""
+    choice = random.Random(seed).choice
+    while True:
+        split = Split(
+            choice((1, 2, 4)), choice((1, 2)), choice((1, 2, 4)), choice((1, 1, 2)), choice((1, 2)),
+            choice((True, False)), choice((0, 1, 2, 3)), choice(list(ORDERS)), choice((1, 2, 4)), choice((1, 2)),
+            choice(("none", "selective", "full")), choice(("none", "states")),
+        )  # fmt: skip
+        how = {"overlap": choice((True, False)), "flash": choice((True, False))}
+        job = job_of(split, choice((1, 2, 4, 8, 12)), choice((DENSE, EXPERTS)), **how)
+        if next(problems(job, split), None) is None:
+            yield job, split
+
+
+@pytest.mark.slow
+def test_estimates_equal_runs_of_many_splits() -> None:
+    for (job, split), _ in zip(chosen(7), range(300)):
+        compare(job, split)
+
+
+@pytest.mark.slow
+def test_estimates_of_many_splits_are_continued_from_fewer_and_bounded() -> None:
+    for (job, split), _ in zip(chosen(11), range(1500)):
+        found, bound = estimate(job, split, program_of(job, split)), lower_bound(job, split)
+        assert estimated(job, split) == found, split
+        assert bound.ticks <= found.ticks, split
+        assert bound.bytes <= found.peak, split
+
+
+@pytest.mark.parametrize("schedule", list(ORDERS))
+def test_many_microbatches_are_continued_from_fewer(schedule: str) -> None:
+    for p, zero in ((2, 1), (4, 2), (4, 3)):
+        split = Split(dp=8, pp=p, zero=zero, schedule=schedule, chunks=2 if schedule in (*CHUNKED, "zb_v") else 1)
+        job = job_of(split, 9 * p + (0 if schedule == "interleaved" else 1))
+        assert estimated(job, split) == estimate(job, split, program_of(job, split))
+
+
+# --- A layer and a pipeline, played one in the other, are the run of all ranks ---
+
+
+def flat(job: Job, split: Split) -> int:
+    """Ticks of a step in one run of all ranks along dp, pp and tp, of which none is folded or nested: another program,
+    GPipe with two blocks for each layer, an all-reduce after each block, and ZeRO 1 at the end."""
+    priced, tp, m = prices(job, split), split.tp, split.batches(job)
+    known = priced.setting.costs
+    names = ("forward", "backward_input", "backward_weight")
+    blocks = {name: round(time * tp / 2 * TICKS) for name, time in zip(names, compute_seconds(job, split))}
+    halves = {name: known.calls[name] / 2 for name in ("scatterreduce", "allgather")}  # two blocks make one call each
+    costs = Costs(
+        "flat",
+        hidden=job.model.hidden,
+        length=job.sequence,
+        parameters=known.parameters * tp // 2,
+        ticks={**known.ticks, **blocks, "update": known.ticks["update"] // 2},
+        unit=1000,
+        overlap=True,
+        lanes="group",
+        calls={**known.calls, **{name: int(half) for name, half in halves.items()}, "allreduce": 10},
+        beta={
+            **known.beta,
+            "allreduce": exact(2 / job.gpu.rate(tp, tp) * TICKS),
+            "pass_to": known.beta["pass_to"] / tp,
+        },
+    )
+
+    async def schedule(model: Model) -> None:
+        stage, place, own = model.index("pp"), model.index("tp"), model.index("dp")
+        peers, last, each = model.axis("pp"), split.pp - 1, model.LAYERS // split.pp
+        mine = range(stage * each, (stage + 1) * each)
+        cut = {layer: model.load_weights(layer, place, tp) for layer in mine}
+        kept, grads, sums, sent = dict[Any, Any](), dict[Any, Any](), dict[int, Any](), list[Any]()
+
+        async def send(to: int, value: Any, tag: int) -> None:
+            if sent:
+                await sent.pop()
+            sent.append(model.pass_to(peers[to], value, tag))
+
+        for b in range(m):
+            inp = await model.receive(peers[stage - 1], b) if stage else model.get_activation([own * m + b])
+            for layer in mine:
+                kept[layer, b] = inp
+                inp = await model.allreduce(model.forward(layer, inp, cut[layer][0]), layer + 1, group="tp")
+            if stage < last:
+                await send(stage + 1, inp, b)
+            else:
+                grads[mine[-1], b] = model.loss(inp)
+        for b in range(m):
+            grad = grads[mine[-1], b] if stage == last else await model.receive(peers[stage + 1], m + b)
+            for layer in reversed(mine):
+                grads[layer, b] = grad
+                part = model.backward_input(layer, kept[layer, b], grad, cut[layer][0])
+                grad = await model.allreduce(part, layer - 1, group="tp")
+            for layer in mine:
+                new = model.backward_weight(layer, kept[layer, b], grads[layer, b], cut[layer][0])
+                sums[layer] = sums[layer] + new if layer in sums else new
+            if stage:
+                await send(stage - 1, grad, m + b)
+        for call in sent:
+            await call
+        shard = place * split.dp + own, tp * split.dp
+        calls = [model.scatterreduce(sums[layer], layer, group="dp") for layer in mine]
+        reduced = [await call for call in calls]
+        updated = [
+            model.update(layer, grad, cut[layer][0].shard(*shard), cut[layer][1].shard(*shard))[0]
+            for layer, grad in zip(mine, reduced)
+        ]
+        calls = [model.allgather(weight, layer, group="dp") for layer, weight in zip(mine, updated)]
+        for layer, call in zip(mine, calls):
+            model.set_final_weight(layer, await call)
+
+    mesh = {"dp": split.dp, "pp": split.pp, "tp": tp}
+    size = (2 * job.model.layers, split.dp * m, split.dp * split.pp * tp)
+    outcome = run(schedule, *size, setting=Setting(costs, mesh=mesh, layer="block"))
+    assert outcome.error is None, outcome.error
+    report = referee(outcome.trace)
+    assert report.error is None, report.error
+    return round(report.makespan * 1000)
+
+
+@pytest.mark.parametrize(("dp", "pp", "tp", "m"), [(2, 2, 2, 3), (2, 1, 4, 2), (4, 2, 2, 2)])
+def test_layers_within_a_folded_pipeline_are_the_run_of_all_ranks(dp: int, pp: int, tp: int, m: int) -> None:
+    """But for the rounding of each price to a tick, of which a step has some ten."""
+    split = Split(dp, tp, pp, sp=False, zero=1, schedule="gpipe")
+    model = transformer("llama-3-8b", layers=pp)
+    job = job_of(split, m, replace(model, vocab=1), overlap=False)
+    assert plan(job, split).seconds * TICKS == pytest.approx(flat(job, split), abs=10 * m)
+
+
+async def test_a_plan_can_be_made_in_a_notebook_whose_event_loop_is_running() -> None:
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    split = Split(dp=2, pp=2, tp=2, microbatch=2)
+    layer_times.cache_clear()
+    assert plan(job_of(split, 2), split).seconds > 0
+    assert asyncio.get_running_loop() is loop
+    await asyncio.sleep(0)
+
+
+# --- What papers state of memory ---
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_states_are_those_of_zero_table_1(zero: int) -> None:
+    """4Y + 12Y/N (Rajbhandari et al. 2020, Table 1); stages 2 and 3 are in docs/truth.md."""
+    model = transformer("gpt-7.5b")
+    split = Split(dp=64, zero=zero, recompute="full")
+    found = plan(Job(model, A100, 64, 128, gradient=2, overlap=False), split)
+    held = sum(found.memory[kind] for kind in ("weights", "gradients", "states"))
+    counted = model.dense_weights + 2 * model.vocabulary_weights
+    assert held == pytest.approx(counted * (4 + 12 / (64 if zero else 1)), rel=1e-6)
+
+
+@pytest.mark.parametrize("known", MODELS[:2], ids=lambda known: known.name)
+def test_activations_are_those_of_korthikanti(known: Any) -> None:
+    """34 sbh/t L (1 + (p-1)/pv); beside it the run keeps a few activations at the borders of chunks."""
+    model = transformer({"22B": "gpt-22b", "175B": "gpt-3"}[known.name])
+    order = ("interleaved", known.v) if known.v > 1 else ("1f1b", 1)
+    split = Split(1, known.t, known.p, 1, 1, True, 0, *order, known.b, "selective")
+    job = Job(model, A100, known.t * known.p, known.b * known.p * 4, flash=False)
+    published = 34 * known.sbh / known.t * known.layers * known.interleaving
+    each = activation_bytes(job, split)
+    assert each == 34 * known.sbh / known.t
+    borders = 2 * known.sbh / known.t
+    found = plan(job, split).memory["activations"]
+    assert published <= found <= published + 3 * borders
+    plain = activation_bytes(job, replace(split, sp=False, recompute="none"))
+    assert plain == known.sbh * (10 + 24 / known.t + 5 * known.a * known.s / (known.h * known.t))
+
+
+# --- Search ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fixed",
+    [{"microbatch": 1, "recompute": "none", "tp": 1}, pytest.param({"cp": 1}, marks=pytest.mark.slow)],
+    ids=str,
+)
+def test_a_search_finds_what_playing_every_split_finds(fixed: dict[str, Any]) -> None:
+    job = Job(transformer("llama-3-8b", layers=4), replace(H100, memory=40 * 2**30), 4, 8, 4096)
+    every = [plan(job, split) for split in splits(job, fixed)]
+    fits = sorted((one for one in every if one.fits), key=lambda one: one.seconds)
+    assert 4 < len(fits) < len(every)
+    found = search(job, best=4, front=20, **fixed)
+    assert [one.seconds for one in found.best] == [one.seconds for one in fits[:4]]
+    assert found.considered == len(every)
+    assert all(one.fits for one in found.best)
+    for mine in found.front:
+        assert not any(other.seconds < mine.seconds and other.peak < 0.95 * mine.peak for other in fits)
+    smallest = min(one.peak for one in fits)
+    assert min(one.peak for one in found.front) <= smallest / 0.95
+
+
+def test_a_front_has_at_most_so_many_plans_as_asked_for_and_both_ends_if_there_is_room() -> None:
+    job = Job(transformer("llama-3-8b", layers=4), replace(H100, memory=40 * 2**30), 4, 8, 4096)
+
+    def front(count: int) -> list[Split]:
+        return [one.split for one in search(job, best=1, front=count, microbatch=1, zero=1, tp=1).front]
+
+    full = front(99)
+    assert len(full) > 3
+    assert [front(1), front(2)] == [full[:1], [full[0], full[-1]]]
+    for count in range(3, len(full) + 2):
+        some = front(count)
+        assert 2 < len(some) <= min(count, len(full))
+        assert (some[0], some[-1]) == (full[0], full[-1])
+
+
+def test_a_plan_counts_every_byte_of_each_axis() -> None:
+    """Messages, a layer's all-gathers and reduce-scatters, gradients and weights: counted by hand."""
+    split = Split(dp=4, pp=2, tp=2)
+    job = job_of(split, 4)
+    found, priced = plan(job, split), prices(job, split)
+    border = 2 * 4096 * DENSE.hidden // 2
+    assert found.sent["pp"] == 4 * border  # of either stage: forward or backward of four microbatches
+    layers = 4 * DENSE.layers // 2
+    each = 2 * (1 + 1 + 1 + 1 + 1)  # of two parts: gather, scatter, twice gather, scatter
+    assert found.sent["tp"] == layers * each * border
+    whole = priced.parameters * priced.units
+    assert found.sent["dp"] == 3 * whole * 4 // 4 + 3 * whole * 2 // 4
+    assert found.links == {
+        "tp": "nvlink", "cp": "nvlink", "ep": "nvlink", "pp": "nvlink", "dp": "network", "host": "host"
+    }  # fmt: skip
+    assert sum(found.by_link.values()) == sum(found.sent.values())
+    assert set(found.memory) == set(KINDS)
+
+
+def test_mfu_is_the_share_of_the_peak() -> None:
+    job = Job(DENSE, H100, 1, 1, 4096)
+    found = plan(job, Split())
+    assert found.mfu == pytest.approx(job.flops / found.seconds / 989.4e12)
+    assert found.tokens_per_second == pytest.approx(4096 / found.seconds)
+    assert job.flops == pytest.approx(6 * 4096 * (DENSE.active_weights + DENSE.vocabulary_weights), rel=0.2)
+
+
+# --- Tables ---
+
+
+PARAMETERS = {
+    "gpt-1.7b": 1.7, "gpt-3.6b": 3.6, "gpt-7.5b": 7.5, "gpt-18b": 18.4, "gpt-22b": 22, "gpt-39b": 39.1,
+    "gpt-76b": 76.1, "gpt-145b": 145.6, "gpt-3": 174.6, "gpt-310b": 310.1, "gpt-530b": 529.6, "gpt-1t": 1008.0,
+    "llama-2-70b": 69, "llama-3-8b": 8.03, "llama-3-70b": 70.6, "llama-3-405b": 405.9, "mixtral-8x7b": 46.7,
+    "mixtral-8x22b": 140.6, "deepseek-v3": 671,
+}  # fmt: skip
+"""Billions, as published."""
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_known_model_has_the_published_number_of_parameters(name: str) -> None:
+    model = transformer(name)
+    assert model.weights / 1e9 == pytest.approx(PARAMETERS[name], rel=0.006 if PARAMETERS[name] > 4 else 0.035)
+    assert model.source
+
+
+def test_every_model_and_gpu_can_be_planned_and_has_a_source() -> None:
+    from lib.planning.presets import table
+
+    assert set(table("models")) == set(PARAMETERS)
+    for name in table("gpus"):
+        assert gpu(name).source
+        job = Job(transformer("gpt-1.7b", layers=2), gpu(name), 8, 8)
+        assert 0 < plan(job, Split(dp=8)).mfu < gpu(name).efficiency
+
+
+def test_numbers_are_replaced() -> None:
+    assert transformer("gpt-3", layers=4).layers == 4
+    assert gpu("a100", memory=40 * 2**30).usable == 36 * 2**30
+
+
+# --- Refusals ---
+
+
+BAD_SPLITS = [
+    ({"tp": 3}, ("tp 3", "512", "tp may be 1, 2, 4")),
+    ({"tp": 128}, ("tp 128", "64 heads", "64")),
+    ({"dp": 3}, ("512", "3")),
+    ({"pp": 7}, ("7",)),
+    ({"zero": 5}, ("0 to 3", "5")),
+    ({"schedule": "2f2b"}, ("2f2b", "1f1b")),
+    ({"recompute": "some"}, ("some", "selective")),
+    ({"offload": "weights"}, ("weights", "states")),
+    ({"width": 2}, ("width", "tp")),
+    ({"microbatch": 0}, ("microbatch", "0")),
+    ({"ep": 2}, ("ep 2", "experts", "ep may be 1")),
+    ({"schedule": "zb_v", "recompute": "full", "pp": 4}, ("zb_v", "recompute", "selective")),
+    ({"chunks": 3, "schedule": "1f1b"}, ("1f1b", "one chunk", "interleaved")),
+    ({"microbatch": 3}, ("512 sequences", "3")),
+]
+
+
+@pytest.mark.parametrize(("fixed", "facts"), BAD_SPLITS, ids=lambda given: str(given)[:40])
+def test_a_search_refuses_what_does_not_divide_and_says_what_would(fixed: dict[str, Any], facts: Any) -> None:
+    with pytest.raises(RuleError) as why:
+        search(Job(transformer("llama-3-70b"), H100, 512, 512), **fixed)
+    assert all(fact in str(why.value) for fact in facts), why.value
+
+
+def test_a_plan_refuses_a_split_of_other_gpus() -> None:
+    with pytest.raises(RuleError, match="makes 32 GPUs, and there are 64; dp 8 would"):
+        plan(Job(DENSE, H100, 64, 64), Split(dp=4, tp=8))
+
+
+def test_what_fits_nowhere_is_refused_with_the_least_and_with_more_gpus() -> None:
+    with pytest.raises(RuleError) as why:
+        search(Job(transformer("llama-3-70b"), A100, 2, 8, 4096), tp=2, pp=1)
+    text = str(why.value)
+    assert "llama-3-70b on 2 GPUs" in text
+    assert "76.0 GiB" in text
+    assert "the least found is" in text
+    gpus = int(text.rpartition(" GPUs fit")[0].rpartition(" ")[2])
+    assert search(Job(transformer("llama-3-70b"), A100, gpus, max(8, gpus), 4096), tp=2, pp=1).best[0].fits
+
+
+def test_states_go_to_the_host_where_nothing_fits_otherwise() -> None:
+    job = Job(transformer("llama-3-8b", layers=4), gpu("a100", memory=28 * 2**30, reserved=0), 1, 1, 512)
+    found = search(job)
+    assert {one.split.offload for one in found.best} == {"states"}
+    assert found.best[0].sent["host"] > 0
+    with pytest.raises(RuleError, match="no split"):
+        search(job, offload="none")
+
+
+@pytest.mark.parametrize(
+    ("make", "facts"),
+    [
+        (lambda: transformer("llama-4-70b"), ("llama-4-70b", "llama-3-70b")),
+        (lambda: gpu("h1000"), ("h1000", "h100")),
+        (lambda: gpu("tpu"), ("tpu", "a100", "b200")),
+        (lambda: transformer("gpt-3", layer=3), ("layer", "layers")),
+        (lambda: transformer("gpt-3", layers=2.5), ("layers", "whole", "2.5")),
+        (lambda: transformer("gpt-3", gated=3), ("gated", "true or false")),
+        (lambda: transformer("gpt-3", experts=8), ("top_k", "expert_ffn")),
+        (lambda: gpu("h100", flops=0), ("flops", "more than 0")),
+        (lambda: gpu("h100", efficiency=2), ("efficiency", "at most 1")),
+        (lambda: Job(DENSE, A100, 8, 8, fp8=True), ("a100", "8 bits")),
+        (lambda: Job(DENSE, A100, 0, 8), ("gpus", "from 1", "0")),
+        (lambda: Job(DENSE, A100, 8, 1.5), ("batch", "1.5")),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_name_or_number_is_refused(make: Any, facts: tuple[str, ...]) -> None:
+    with pytest.raises(RuleError) as why:
+        make()
+    assert all(fact in str(why.value) for fact in facts), why.value
+
+
+# --- The cost record ---
+
+
+def test_parameters_are_the_elements_of_a_weight() -> None:
+    costs = Costs("x", hidden=8, length=4, parameters=3_000_000_000, flops_per_tick=10)
+    assert (costs.weight, costs.activation) == (3_000_000_000, 32)
+    assert costs.product("forward") == Fraction(2 * 3_000_000_000 * 4, 10)
+    assert costs_from_json(record_to_json(costs)) == costs
+    assert "parameters" not in record_to_json(Costs("y"))
+    for wrong in (0, -1, 10**16, 2.5, True):
+        with pytest.raises(RuleError, match="parameters"):
+            Costs("x", parameters=wrong)  # type: ignore[arg-type]
+
+
+def test_a_planned_trace_is_written_and_judged_again() -> None:
+    from lib import trace_from_json, trace_to_json
+
+    trace = plan(job_of(Split(dp=4, pp=2), 2), Split(dp=4, pp=2)).trace
+    again = trace_from_json(trace_to_json(trace))
+    assert referee(again).makespan == referee(trace).makespan
+    assert referee(again).error is None
+    assert isinstance(plan(job_of(Split(), 1), Split()), Plan)
+    assert LAYER_TICKS > TICKS
+
+
+def test_a_replay_refuses_weights_of_another_size() -> None:
+    from lib.engine.replay.replay import replay
+
+    with pytest.raises(TraceError, match=r"hidden x hidden.*parameters"):
+        replay(plan(job_of(Split(), 1), Split()).trace)

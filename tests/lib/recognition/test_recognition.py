@@ -1,0 +1,414 @@
+"""Schedules are named from their traces: references, records, generated textbooks, and what is like one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import solutions.checkpoint
+import solutions.zero1
+from lib import Model, Record, Setting, Trace, run
+from lib.recognition import Recognition, recognize, recomputed
+from lib.recognition.names import ZERO_1_OR_2
+from lib.schedules import (
+    Cell,
+    Timetable,
+    breadth_first,
+    ddp,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    pipeline,
+    sequence_parallel,
+    tensor_parallel,
+    zb_h1,
+    zb_h2,
+    zero1,
+    zero2,
+    zero3,
+)
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule_papers import with_papers
+from tests.support.schedules import shards, tiers
+from tests.support.schedules.groups import hybrid_shard
+from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.schedules.random_pipelines import TEXTBOOKS, played, textbook
+from tests.support.solved import RECORDS, reference_of, solved_by
+
+WITHOUT = "a pipeline without microbatches"
+RECOMPUTED = ", with activations recomputed"
+ZERO_3, SHARDED = "ZeRO-3 (FSDP)", "weight-sharded data parallelism"
+OWNERS_SEND = "data parallelism with weights sent by their owners"
+REPEATED = "a pipeline whose stages repeat the forward of others"
+IN_TURN = "gradient accumulation, one microbatch at a time"
+STANDARD = "standard training: every microbatch forward, then every microbatch backward"
+OVERLAPPED = ", with gradients summed during backward"
+INFERENCE = "inference on one rank, with "
+TENSOR, SEQUENCE = "tensor parallelism", "tensor and sequence parallelism"
+
+KNOWN = {
+    "basic": STANDARD,
+    "grad_accum": IN_TURN,
+    "ddp": "data parallelism",
+    "wsdp": f"{SHARDED}, with every weight gathered twice",
+    "fsdp": f"{ZERO_3}, with every weight gathered twice",
+    "pipeline": WITHOUT,
+    "gpipe": "GPipe",
+    "pipeline_fsdp": f"{WITHOUT} x {ZERO_3}, with every weight gathered twice",
+    "zero1": ZERO_1_OR_2,
+    "zero2": "ZeRO-2",
+    "checkpoint": STANDARD + RECOMPUTED,
+    "offload": f"{STANDARD}, with prefetch and activations offloaded to the host",
+    "one_f_one_b": "1F1B",
+    "interleaved": "interleaved 1F1B",
+    "breadth_first": f"the breadth-first pipeline x {ZERO_3}",
+    "zb_h1": "ZB-H1",
+    "zb_h2": "ZB-H2",
+    "zb_v": "ZB-V",
+    "ddp_overlap": f"data parallelism{OVERLAPPED}",
+    "fsdp_prefetch": f"{ZERO_3}, with prefetch and gradients summed during backward",
+    "stream_inference": f"{INFERENCE}prefetch and weights fetched from the host",
+    "tensor_parallel": TENSOR,
+    "sequence_parallel": SEQUENCE,
+    "expert_parallel": "expert parallelism",
+    "three_d": "1F1B x tensor parallelism x data parallelism",
+    "hybrid_shard": "hybrid sharding (HSDP), with every weight gathered twice",
+    "local_sgd": "local SGD",
+    "records.basic_batch_by_batch": IN_TURN,
+    "records.ddp_sharded: every_layer": f"{ZERO_3}, with every weight gathered once",
+    "records.ddp_sharded: above_the_first": f"like {ZERO_3}, with every weight gathered once, but "
+    "layer 0 is kept whole",
+    "records.ddp_update_before_next_backward": "data parallelism",
+    "records.fsdp_gather_once: last_layer": ZERO_3,
+    "records.fsdp_one_activation_twice": ZERO_3 + RECOMPUTED,
+    "records.fsdp_owners_send: six_layers_four_twice": OWNERS_SEND,
+    "records.gpipe_laps: a_batch_per_rank": "like interleaved 1F1B, but rank 3 runs the forward of microbatch 2 in "
+    "stage 7 instead of the backward of microbatch 1 in stage 7",
+    "records.fsdp_owners_send: eight_layers_seven_twice": OWNERS_SEND,
+    "records.fsdp_owners_send: eight_layers_two_gradients_wait": OWNERS_SEND,
+    "records.fsdp_owners_send: eight_layers_once": OWNERS_SEND,
+    "records.gpipe_recompute_while_waiting": "1F1B" + RECOMPUTED,
+    "records.gpipe_sharded: four_inputs_twice": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded: one_input_twice": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded: three_inputs_twice": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded: two_inputs_twice": ZERO_3 + RECOMPUTED,
+    "records.pipeline_fsdp_gather: twice_forward_everywhere": REPEATED,
+    "records.pipeline_fsdp_gather: once_forward_everywhere": REPEATED,
+    "records.pipeline_fsdp_gather: once": f"{WITHOUT} x {ZERO_3}, with every weight gathered once",
+    "records.pipeline_fsdp_gather: twice": f"{WITHOUT} x {ZERO_3}",
+    "records.pipeline_fsdp_owners_send": OWNERS_SEND,
+    "records.gpipe_laps: three_batches": "an interleaved pipeline",
+    "records.gpipe_sharded: five_inputs_again": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded: no_input_kept": ZERO_3 + RECOMPUTED,
+    "records.pipeline_timetable": "a pipeline",
+    "records.fsdp_gather_once: last_layer_all_reduced": SHARDED,
+    "records.fsdp_gather_once: every_layer_all_reduced": f"{SHARDED}, with every weight gathered once",
+    "records.fsdp_owners_send: six_layers_two_twice": OWNERS_SEND,
+    "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, but rank 0 runs the "
+    "forward of microbatch 0 in stage 2 instead of the forward of microbatch 2 in stage 0",
+    "records.checkpoint_binomial: eight_slots": STANDARD,
+    "records.checkpoint_binomial: seven_slots": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: six_slots": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: five_slots": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: three_slots": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: two_slots": STANDARD + RECOMPUTED,
+    "records.checkpoint_binomial: one_slot": STANDARD + RECOMPUTED,
+    "records.ddp_overlap_update_early": f"data parallelism{OVERLAPPED}",
+    "records.expert_parallel_loss_at_the_experts": "expert parallelism",
+    "records.expert_parallel_one_after_the_other": "expert parallelism",
+    "records.fsdp_gather_once: last_four_layers": ZERO_3,
+    "records.fsdp_prefetch_input_again": f"{ZERO_3}, with prefetch and gradients summed during backward",
+    "records.fsdp_gather_once: last_three_layers": ZERO_3,
+    "records.fsdp_gather_once: last_two_layers": ZERO_3,
+    "records.hybrid_shard_one_full_weight: within_a_machine": "hybrid sharding (HSDP)",
+    "records.hybrid_shard_one_full_weight: over_all_ranks": ZERO_3,
+    "records.interleaved_short_warm_up": "an interleaved pipeline",
+    "records.one_f_one_b_input_again": "1F1B",
+    "records.sequence_parallel_last_stays_whole": SEQUENCE,
+    "records.stream_inference_nothing_ahead": f"{INFERENCE}weights fetched from the host",
+    "records.tensor_parallel_no_sum_at_the_input": TENSOR,
+    "records.wsdp_five_layers_stay_whole": SHARDED,
+    "records.zb_h2_weight_gradients_last": "like ZB-H2, but rank 0 runs the forward of microbatch 7 instead of the "
+    "weight gradient of microbatch 0",
+    "records.zb_v_timetable": "a pipeline in a V",
+    "records.zero1_input_again": ZERO_1_OR_2,
+    "records.zero2_sum: shards": "ZeRO-2",
+    "records.zero2_sum: full_gradients": "ZeRO-1",
+}
+
+
+def module_name(record: Record) -> str:
+    """'records.fsdp_gather_once: last_layer': the module below `solutions`, and the variant."""
+    file, variant = record.file_and_variant
+    module = file.removeprefix("solutions/").removesuffix(".py").replace("/", ".")
+    return ": ".join(filter(None, [module, variant]))
+
+
+def recognized(trace: Trace) -> Recognition:
+    found = recognize(trace)
+    assert found is not None
+    return found
+
+
+def known(schedule: Callable[[Model], Any], size: tuple[int, int, int], setting: Setting | None = None) -> Recognition:
+    outcome = run(schedule, *size, setting=setting or Setting())
+    assert outcome.error is None, outcome.error
+    return recognized(outcome.trace)
+
+
+@pytest.mark.sampled(30)
+@pytest.mark.parametrize("module", KNOWN)
+def test_references_and_records_have_their_names(module: str) -> None:
+    played = [solved for record in RECORDS if module_name(record) == module for solved in solved_by(record)]
+    for puzzle, schedule in played or [(PUZZLES[module], reference_of(module))]:
+        assert known(schedule, puzzle.goal.size, puzzle.goal.setting).text == KNOWN[module]
+
+
+def test_every_reference_and_record_is_in_the_table() -> None:
+    assert KNOWN.keys() == PUZZLES.keys() | {module_name(record) for record in RECORDS}
+
+
+NAMES = dict(
+    zip(
+        TEXTBOOKS,
+        ("GPipe", "1F1B", "ZB-H1", "ZB-H2", "interleaved 1F1B", "the breadth-first pipeline", "ZB-V", "DualPipeV"),
+        strict=True,
+    )
+)
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("order", TEXTBOOKS)
+@pytest.mark.parametrize("p", [2, 3, 4])
+def test_generated_textbooks_have_their_names(order: str, p: int) -> None:
+    """For two microbatches ZB-H2 has no room to go further ahead than ZB-H1."""
+    for m in (2, 3, 4, 6, 8):
+        table = textbook(order, p, m)
+        if table is not None:
+            found = recognized(played(table, depth=1 + m % 2))
+            assert (found.name, found.difference) == ("ZB-H1" if (order, m) == ("zb_h2", 2) else NAMES[order], "")
+
+
+@pytest.mark.parametrize("order", TEXTBOOKS)
+def test_with_one_microbatch_there_is_no_order(order: str) -> None:
+    table = textbook(order, 3, 1)
+    if table is not None:
+        assert recognized(played(table)).text == WITHOUT
+
+
+@pytest.mark.parametrize("v", [2, 3])
+def test_interleaved_pipelines_of_more_chunks(v: int) -> None:
+    assert recognized(played(interleaved(2, 4, v))).text == "interleaved 1F1B"
+    assert recognized(played(breadth_first(2, 5, v))).text == "the breadth-first pipeline"
+
+
+DP = Setting(mesh={"dp": 2, "pp": 4})
+BLOCK = Setting("quarters", layer="block")
+EXPERTS = Setting("experts", layer="experts")
+ISLANDS = Setting("islands", mesh={"replica": 2, "shard": 2})
+STREAMS = Setting("streams", task="infer")
+BESIDE = "gradients summed during backward"
+OFFLOADED = f"{STANDARD}, with prefetch and activations offloaded to the host"
+STREAMED = "weights fetched from the host"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "size", "setting", "text"),
+    [
+        (pipeline(one_f_one_b), (4, 16, 8), DP, "1F1B x data parallelism"),
+        (pipeline(one_f_one_b), (4, 16, 8), Setting(mesh={"dp": 2, "pp": 4}, fold="dp"), "1F1B x data parallelism"),
+        (ddp, (3, 8, 4), Setting(mesh={"dp": 4}, fold="dp"), "data parallelism"),
+        (pipeline(one_f_one_b, sharded=True), (4, 16, 8), DP, f"1F1B x {ZERO_3}, with every weight gathered once"),
+        (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(), "1F1B" + RECOMPUTED),
+        (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(steps=3), "1F1B" + RECOMPUTED),
+        (pipeline(zb_h2), (4, 8, 4), Setting("parts", steps=3), "ZB-H2"),
+        (solutions.zero1.zero1, (4, 4, 4), Setting(), ZERO_1_OR_2),
+        (solutions.checkpoint.checkpoint, (6, 1, 1), Setting("long"), STANDARD + RECOMPUTED),
+        (tensor_parallel, (4, 1, 4), BLOCK, "tensor parallelism"),
+        (sequence_parallel, (4, 1, 4), BLOCK, "tensor and sequence parallelism"),
+        (shards.expert_parallel, (2, 8, 4), EXPERTS, "expert parallelism"),
+        (shards.experts_in_turn, (2, 4, 2), EXPERTS, "expert parallelism"),
+        (shards.local_sgd(2), (2, 4, 4), Setting("slow", steps=4, task="local"), "local SGD"),
+        (shards.data_parallel_steps, (2, 4, 4), Setting(steps=2), "data parallelism"),
+        (ddp_overlap(2, 1), (3, 2, 2), Setting("buckets"), f"data parallelism, with {BESIDE} and buckets"),
+        (fsdp_prefetch(), (3, 2, 2), Setting("overlap"), f"{ZERO_3}, with prefetch and {BESIDE}"),
+        (hybrid_shard, (2, 4, 4), ISLANDS, "hybrid sharding (HSDP), with every weight gathered twice"),
+        (tiers.offload(range(1, 6)), (8, 1, 1), Setting("copies"), OFFLOADED),
+        (tiers.stream_inference, (3, 2, 1), STREAMS, f"inference on one rank, with prefetch and {STREAMED}"),
+        (tiers.stream_inference_in_turn, (3, 2, 1), STREAMS, f"inference on one rank, with {STREAMED}"),
+    ],
+)  # fmt: skip
+def test_axes_and_extras_are_named(schedule: Any, size: Any, setting: Setting, text: str) -> None:
+    assert known(schedule, size, setting).text == text
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize(
+    ("schedule", "names"),
+    [
+        (ddp, ("data parallelism", "data parallelism")),
+        (zero1, (ZERO_1_OR_2, "ZeRO-1")),
+        (zero2, (ZERO_1_OR_2, "ZeRO-2")),
+        (zero3, (ZERO_3, ZERO_3)),
+    ],
+)
+def test_generated_data_parallelism_has_its_name(schedule: Any, names: tuple[str, str], steps: int) -> None:
+    """With one microbatch on each rank, and with several."""
+    sizes = ((3, 2, 2), (2, 4, 4)), ((3, 4, 2), (2, 8, 4), (1, 6, 3))
+    for name, some in zip(names, sizes, strict=True):
+        for size in some:
+            found = known(schedule, size, Setting(steps=steps))
+            assert (found.name, found.difference) == (name, "")
+
+
+async def three_d(model: Model) -> None:
+    """Pipeline stages of one block each, which tensor-parallel ranks share, in data-parallel replicas; 1F1B."""
+    stage, place, replica = model.index("pp"), model.index("tp"), model.index("dp")
+    stages, parts = len(model.axis("pp")), len(model.axis("tp"))
+    own = model.BATCHES // len(model.axis("dp"))
+    mine = range(replica * own, (replica + 1) * own)
+    weight, state = model.load_weights(stage, place, parts)
+    inputs: dict[int, Any] = {}
+    total = None
+
+    async def forward(batch: int) -> None:
+        inputs[batch] = await model.receive(model.rank - parts) if stage else model.get_activation([batch])
+        out = await model.allreduce(model.forward(stage, inputs[batch], weight), stage + 1, group="tp")
+        if stage < stages - 1:
+            await model.pass_to(model.rank + parts, out)
+        else:
+            inputs[batch] = inputs[batch], model.loss(out)
+
+    async def backward(batch: int) -> None:
+        nonlocal total
+        last = stage == stages - 1
+        inp, grad = inputs[batch] if last else (inputs[batch], await model.receive(model.rank + parts))
+        new, grad = model.backward(stage, inp, grad, weight)
+        total = new if total is None else total + new
+        if stage:
+            await model.pass_to(model.rank - parts, await model.allreduce(grad, stage - 1, group="tp"))
+
+    ahead = min(stages - stage - 1, own)
+    for batch in mine[:ahead]:
+        await forward(batch)
+    for k, batch in enumerate(mine):
+        if k + ahead < own:
+            await forward(mine[k + ahead])
+        await backward(batch)
+    assert total is not None
+    total = await model.allreduce(total, stage, group="dp")
+    model.set_final_weight(stage, model.update(stage, total, weight, state)[0])
+
+
+def test_three_axes_are_three_names() -> None:
+    setting = Setting("twentieths", mesh={"dp": 2, "pp": 2, "tp": 2}, layer="block")
+    found = known(three_d, (2, 8, 8), setting)
+    assert found.text == "1F1B x tensor parallelism x data parallelism"
+    assert with_papers(found).endswith(" (Narayanan et al. 2019; Shoeybi et al. 2019; Li et al. 2020)")
+
+
+def changed(table: Timetable, rank: int, at: int, to: int) -> Timetable:
+    """A rank's slot moved to another place."""
+    rows = [list(row) for row in table.rows]
+    rows[rank].insert(to, rows[rank].pop(at))
+    return Timetable.of(rows)
+
+
+def permuted(p: int, m: int) -> Timetable:
+    """GPipe, which may take backwards in any order; on the last rank one of them comes before the last forward."""
+    backwards = [*reversed(range(m // 2)), *range(m // 2, m)]
+    rows = [[*(Cell(r, "F", b) for b in range(m)), *(Cell(r, "B", b) for b in backwards)] for r in range(p)]
+    return changed(Timetable.of(rows), p - 1, m, m - 1)
+
+
+@pytest.mark.parametrize(
+    ("table", "facts"),
+    [
+        (changed(one_f_one_b(4, 8), 2, 2, 1), ("like 1F1B, but rank 2", "one forward too few before")),
+        (changed(one_f_one_b(4, 8), 2, 3, 2), ("like 1F1B, but rank 2", "one forward too many before")),
+        (changed(one_f_one_b(4, 8), 3, 8, 7), ("like 1F1B, but rank 3", "forward of microbatch 4", "of microbatch 3")),
+        (changed(gpipe(2, 8), 1, 8, 7), ("like GPipe, but rank 1", "one forward too few before")),
+        (permuted(3, 8), ("like GPipe, but rank 2", "one forward too few before")),
+        (changed(zb_h1(4, 8), 3, 12, 11), ("like ZB-H1, but rank 3", "weight gradient of microbatch")),
+        (changed(interleaved(2, 4), 1, 7, 6), ("like interleaved 1F1B, but rank 1", "in stage")),
+    ],
+)  # fmt: skip
+def test_the_nearest_schedule_and_the_first_difference(table: Timetable, facts: tuple[str, ...]) -> None:
+    text = recognized(played(table)).text
+    assert [fact for fact in facts if fact not in text] == []
+
+
+def test_what_is_like_nothing_is_a_pipeline() -> None:
+    """Ranks that take two microbatches forward, back, and then two more."""
+    rows = [[Cell(r, op, b) for pair in ((0, 1), (2, 3), (4, 5)) for op in "FB" for b in pair] for r in range(2)]
+    assert recognized(played(Timetable.of(rows))).text == "a pipeline"
+
+
+def test_a_pipeline_with_one_microbatch_at_a_time() -> None:
+    rows = [[Cell(r, op, b) for b in range(4) for op in "FB"] for r in range(3)]
+    assert recognized(played(Timetable.of(rows))).text == "a pipeline with one microbatch at a time"
+
+
+def test_stages_that_are_dealt_out_anyhow_make_no_textbook() -> None:
+    """The middle one of three stages has a rank of its own."""
+    first, second = "0F0 0F1 2F0 2B0 2F1 2B1 0B0 0B1", "1F0 1F1 1B0 1B1"
+    assert recognized(played(Timetable.read(f"{first}\n{second}"))).text == "a pipeline of uneven stages"
+
+
+def test_microbatches_may_have_any_numbers_and_stages_any_ranks() -> None:
+    """The same order with the ranks and the microbatches numbered the other way round."""
+    table = one_f_one_b(3, 6)
+    turned = [[Cell(c.stage, c.op, 5 - c.batch) for (c,) in row] for row in reversed(table.rows)]
+    assert recognized(played(Timetable.of(turned))).text == "1F1B"
+
+
+def test_what_failed_or_does_nothing_has_no_name() -> None:
+    assert recognize(run(lambda model: None, 1, 1, 1).trace) is None
+    assert recognize(run(lambda model: model.get_activation([0]), 1, 1, 1).trace) is None
+
+
+def test_a_rank_that_only_listens_does_not_hide_the_rest() -> None:
+    async def schedule(model: Model) -> None:
+        """Data parallelism on the first two of three ranks; the third sums along."""
+        weight, state = model.load_weights(0)
+        grad = model.fake_grad(0, [])
+        if model.rank < 2:
+            inp = model.get_activation([model.rank])
+            grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+        weight, _ = model.update(0, await model.allreduce(grad, 0), weight, state)
+        model.set_final_weight(0, weight)
+
+    assert known(schedule, (1, 2, 3)).text == "data parallelism"
+
+
+def test_forwards_of_another_step_are_not_recomputed() -> None:
+    """Rank 0 goes forward through layer 0 in each of two steps, and nobody there goes back."""
+
+    async def split(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        for step in range(2):
+            if model.rank == 0:
+                inp = model.get_activation([0], step)
+                await model.pass_to(1, (model.forward(0, inp, weight), inp))
+                weight = await model.receive(1)
+            else:
+                out, inp = await model.receive(0)
+                grad, _ = model.backward(0, inp, model.loss(out), weight)
+                weight, state = model.update(0, grad, weight, state)
+                await model.pass_to(0, weight)
+        if model.rank:
+            model.set_final_weight(0, weight)
+
+    trace = run(split, 1, 1, 2, setting=Setting(steps=2)).trace
+    assert len(recomputed(trace.ranks[0])) == 1  # without the steps it cannot be known
+    assert "recomputed" not in recognized(trace).text
+
+
+@pytest.mark.parametrize("slug", ["grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe"])
+def test_a_reference_has_its_name_at_every_size(slug: str) -> None:
+    solution = reference_of(slug)
+    for size in PUZZLES[slug].other_sizes:
+        assert known(solution, size).text == KNOWN[slug]

@@ -1,0 +1,427 @@
+"""What the extended games refuse: at once and with the way out; and in a forged trace, by the referee."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from lib import (
+    COSTS,
+    Costs,
+    Model,
+    PuzzleError,
+    RuleError,
+    Setting,
+    Trace,
+    WeightGrad,
+    referee,
+    run,
+    trace_from_json,
+    trace_to_json,
+)
+from lib.game.costs import CLASSIC, Tier
+from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
+from lib.trace.ops import Op
+from lib.values.kinds import Activation, Parked, Weight
+from lib.values.replicas import Copy
+from tests.support import refusal
+from tests.support.schedules import shards, tiers
+
+PRICES = {**CLASSIC.ticks, **dict.fromkeys(("backward_input", "backward_weight", "dispatch", "collect"), 5)}
+ROOM = 4 * CLASSIC.activation
+ALL = Costs("everything", ticks=MappingProxyType(PRICES), tiers=MappingProxyType({"host": Tier(3, 3, ROOM)}))
+
+DENSE, STEPS = Setting(ALL), Setting(ALL, steps=2)
+BLOCK, EXPERTS = Setting(ALL, layer="block"), Setting(ALL, layer="experts")
+LOCAL, INFER = Setting(ALL, steps=2, task="local"), Setting(ALL, task="infer")
+
+
+def step(model: Model, batches: Any, at: int = 0, weight: Any = None, state: Any = None) -> Any:
+    """One step of the first layer on some batches: the updated weight and state."""
+    if weight is None:
+        weight, state = model.load_weights(0)
+    inp = model.get_activation(batches, at)
+    grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+    return model.update(0, grad, weight, state)
+
+
+def part_of_a_sum(model: Model) -> Any:
+    return model.forward(0, model.get_activation([0]), model.load_weights(0, 0, 4)[0])
+
+
+async def both_bring(model: Model, name: str, value: Any, *args: Any) -> Any:
+    return await getattr(model, name)(value, value.layer, *args)
+
+
+def halves_in_the_classic_game(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    inp = model.get_activation([0])
+    model.backward_input(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+
+
+def half_of_another_layer(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    inp = model.get_activation([0])
+    grad = model.loss(model.forward(0, inp, weight))
+    model.backward_weight(0, inp, model.backward_input(0, inp, grad, weight))
+
+
+def half_with_a_weight(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    inp = model.get_activation([0])
+    model.backward_weight(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+
+
+def half_without_a_weight(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    inp = model.get_activation([0])
+    model.backward_weight(0, inp, model.loss(model.forward(0, inp, weight)))
+
+
+def weight_of_the_next_step(model: Model) -> None:
+    weight, _ = step(model, [0, 1])
+    model.forward(0, model.get_activation([0], 0), weight)
+
+
+def gradient_of_the_step_before(model: Model) -> None:
+    weight, state = model.load_weights(0)
+    inp = model.get_activation([0, 1])
+    grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+    weight, state = model.update(0, grad, weight, state)
+    model.update(0, grad, weight, state)
+
+
+def sum_over_steps(model: Model) -> Any:
+    return model.fake_grad(0, [], 0) + model.fake_grad(0, [], 1)
+
+
+def batches_of_two_steps(model: Model) -> None:
+    weight, state = model.load_weights(0)
+    new, _ = step(model, [0, 1], 0, weight, state)
+    out = model.loss(model.forward(0, model.get_activation([0], 1), new))
+    model.backward(0, model.get_activation([0], 0), out, weight)
+
+
+def final_too_early(model: Model) -> None:
+    model.set_final_weight(0, step(model, [0, 1])[0])
+
+
+async def parts_twice(model: Model) -> None:
+    weight = model.load_weights(0, 1, 2)[0]
+    await both_bring(model, "allreduce", model.forward(0, model.get_activation([0]), weight))
+
+
+async def a_part_missing(model: Model) -> None:
+    weight = model.load_weights(0, model.rank, 4)[0]
+    await both_bring(model, "allreduce", model.forward(0, model.get_activation([0]), weight))
+
+
+async def whole_again(model: Model) -> None:
+    await both_bring(model, "allreduce", model.get_activation([0]))
+
+
+async def tokens_twice(model: Model) -> None:
+    await both_bring(model, "allgather", model.get_activation([0]).shard(1, 2))
+
+
+async def wrong_expert(model: Model) -> None:
+    inp = await model.dispatch(model.get_activation([model.rank]), 0)
+    model.forward(0, inp, model.load_weights(0, 1 - model.rank, 2)[0])
+
+
+async def dispatch_the_same(model: Model) -> None:
+    await model.dispatch(model.get_activation([0]), 0)
+
+
+async def collect_twice(model: Model) -> None:
+    inp = await model.dispatch(model.get_activation([model.rank]), 0)
+    await model.collect(inp, 0, [0])
+
+
+async def collect_too_few(model: Model) -> None:
+    inp = await model.dispatch(model.get_activation([model.rank]), 0)
+    await model.collect(inp, 0, [0] if model.rank == 0 else [])
+
+
+def half_an_expert(model: Model) -> None:
+    model.forward(0, model.get_activation([0]).shard(0, 4), model.load_weights(0, 0, 4)[0])
+
+
+async def other_batches(model: Model) -> None:
+    weight, state = step(model, [model.rank])
+    step(model, [1 - model.rank], 1, weight, state)
+
+
+async def mixed_replicas(model: Model) -> None:
+    """Layer 1 of the replica, layer 0 of all."""
+    mine = [model.rank]
+    (w0, s0), (w1, s1) = model.load_weights(0), model.load_weights(1)
+    inp = model.get_activation(mine)
+    mid = model.forward(0, inp, w0)
+    grad1, grad = model.backward(1, mid, model.loss(model.forward(1, mid, w1)), w1)
+    grad0, _ = model.backward(0, inp, grad, w0)
+    w1, s1 = model.update(1, grad1, w1, s1)
+    w0, _ = model.update(0, await model.allreduce(grad0, 0), w0, s0)
+    model.forward(1, model.forward(0, model.get_activation(mine, 1), w0), w1)
+
+
+async def average_of_one(model: Model) -> None:
+    weight, _ = step(model, [0])
+    await model.allreduce(weight, 0)
+
+
+async def average_what_is_shared(model: Model) -> None:
+    await model.allreduce(model.load_weights(0)[0], 0)
+
+
+def final_of_a_replica(model: Model) -> None:
+    weight, state = step(model, [0])
+    model.set_final_weight(0, step(model, [0], 1, weight, state)[0])
+
+
+async def too_much_on_the_host(model: Model) -> None:
+    for batch in range(5):
+        model.parked[batch] = await model.offload(model.get_activation([batch % 2]))
+
+
+async def too_much_beside_the_dictionary(model: Model) -> None:
+    kept = [await model.offload(model.get_activation([0])) for _ in range(5)]
+    for parked in kept:
+        await model.fetch(parked)
+    model.set_output(model.forward(0, model.get_activation([0, 1]), model.load_weights(0)[0]))
+
+
+async def no_such_tier(model: Model) -> None:
+    await model.offload(model.get_activation([0]), to="disk")
+
+
+async def park_twice(model: Model) -> None:
+    await model.offload(await model.offload(model.get_activation([0])))
+
+
+async def fetch_no_parked_value(model: Model) -> None:
+    await model.fetch(model.get_activation([0]))
+
+
+async def send_a_parked_value(model: Model) -> None:
+    parked = await model.offload(model.get_activation([0]))
+    await (model.pass_to(1, parked) if model.rank == 0 else model.receive(0))
+
+
+def a_parked_value_among_the_weights(model: Model) -> None:
+    model.weights[0], _ = model.load_weights(0, tier="host")  # type: ignore[assignment]  # that is the mistake
+
+
+def compute_with_a_parked_value(model: Model) -> None:
+    model.forward(0, model.get_activation([0]), model.load_weights(0, tier="host")[0])  # type: ignore[arg-type]
+
+
+def fetched_without_await(model: Model) -> None:
+    model.fetch(model.load_weights(0, tier="host")[0])
+    model.get_activation([0])
+
+
+def train_in_inference(model: Model) -> None:
+    step(model, [0, 1])
+
+
+def too_few_outputs(model: Model) -> None:
+    model.set_output(model.forward(0, model.get_activation([0]), model.load_weights(0)[0]))
+
+
+REFUSED: list[tuple[Callable[[Model], Any], Setting, tuple[str, ...]]] = [
+    (halves_in_the_classic_game, Setting(), ("backward_input has no price", "'classic'", "in one piece")),
+    (
+        half_of_another_layer,
+        DENSE,
+        ("backward_weight(layer=0)", "of the model's input", "pass the gradient that loss returned"),
+    ),
+    (half_with_a_weight, DENSE, ("backward_weight needs no weight",)),
+    (half_without_a_weight, BLOCK, ("the weight", "'block'", "NoneType")),
+    (weight_of_the_next_step, STEPS, ("weight is at step 1", "activation is of step 0", "same step")),
+    (gradient_of_the_step_before, STEPS, ("gradient is of step 0", "weight is at step 1 of 2")),
+    (sum_over_steps, STEPS, ("cannot sum", "step")),
+    (batches_of_two_steps, STEPS, ("activation is of step 0", "gradient is of step 1", "same step")),
+    (final_too_early, STEPS, ("step 1", "all 2 steps")),
+    (lambda model: model.get_activation([0], 2), STEPS, ("step 2 does not exist", "0 to 1")),
+    (lambda model: model.get_activation([0], 1), DENSE, ("step 1 does not exist", "only step 0")),
+    (lambda model: model.loss(part_of_a_sum(model)), BLOCK, ("part 0 of 4 of a sum", "allreduce or scatterreduce")),
+    (lambda model: model.get_activation([0]).shard(0, 2), DENSE, ("activations are cut only where",)),
+    (part_of_a_sum, DENSE, ("shard 0 of 4", "allgather it first")),
+    (
+        lambda m: m.forward(0, m.get_activation([0]).shard(1, 4), m.load_weights(0)[0]),
+        BLOCK,
+        ("share 1 of 4 of the tokens", "allgather them first"),
+    ),
+    (parts_twice, BLOCK, ("part 1", "rank 0 and rank 1", "once")),
+    (a_part_missing, BLOCK, ("missing parts 2, 3 of 4", "every rank that has a shard")),
+    (whole_again, BLOCK, ("part 0", "rank 0 and rank 1")),
+    (tokens_twice, BLOCK, ("share 1", "rank 0 and rank 1")),
+    (wrong_expert, EXPERTS, ("tokens are for expert 0 of 2", "weight is expert 1 of 2", "dispatch")),
+    (dispatch_the_same, BLOCK, ("dispatch is for layers of experts", "'block'")),
+    (dispatch_the_same, EXPERTS, ("batch 0", "rank 0 and rank 1")),
+    (collect_twice, EXPERTS, ("batch 0", "rank 0 and rank 1", "one rank")),
+    (
+        collect_too_few,
+        EXPERTS,
+        ("batches 0, 1 of 2 went to the experts", "ask for batch 0 back", "each batch on one rank"),
+    ),
+    (half_an_expert, EXPERTS, ("share 0 of 4 of the tokens", "2 experts")),
+    (lambda model: step(model, [0]), DENSE, ("only batch 0 of 2", "batch 1", "all-reduce")),
+    (other_batches, LOCAL, ("trained with batch 0 since step 0", "covers batch 1 of 2", "same batches")),
+    (mixed_replicas, LOCAL, ("different replicas", "allreduce of the weights")),
+    (average_of_one, LOCAL, ("batch 0", "rank 0 and rank 1")),
+    (average_what_is_shared, LOCAL, ("rank 0", "no replica has trained alone")),
+    (final_of_a_replica, LOCAL, ("trained since step 0 with batch 0", "average the replicas")),
+    (average_what_is_shared, DENSE, ("value to reduce must be a weight gradient", "got the weight of layer 0")),
+    (too_much_on_the_host, DENSE, ("host holds 524,288 of 524,288", "131,072 more", "del model.parked")),
+    (too_much_beside_the_dictionary, INFER, ("655,360 elements on the host", "only 524,288 fit")),
+    (no_such_tier, DENSE, ("no memory tier 'disk'", "known: host")),
+    (no_such_tier, Setting(), ("offload has no price", "'classic'")),
+    (park_twice, DENSE, ("on the host already", "fetch it before")),
+    (fetch_no_parked_value, DENSE, ("value to fetch must be a parked value", "input activation")),
+    (send_a_parked_value, DENSE, ("on the host", "fetch it, and send the copy")),
+    (a_parked_value_among_the_weights, DENSE, ("weights holds weights only", "store it in parked")),
+    (compute_with_a_parked_value, DENSE, ("weight must be a weight", "on the host")),
+    (fetched_without_await, DENSE, ("fetch()", "without await")),
+    (train_in_inference, INFER, ("inference only", "no weight is updated")),
+    (lambda model: model.set_output(model.get_activation([0])), INFER, ("output comes from the last layer",)),
+    (lambda model: model.set_output(model.get_activation([0])), DENSE, ("this game trains", "set_final_weight")),
+    (too_few_outputs, INFER, ("batch 1", "set_output")),
+]
+
+
+@pytest.mark.parametrize(("schedule", "setting", "facts"), REFUSED, ids=lambda part: getattr(part, "__name__", ""))
+def test_is_refused_with_these_facts(schedule: Any, setting: Setting, facts: tuple[str, ...]) -> None:
+    layers = 2 if schedule is mixed_replicas else 1
+    why = str(refusal(schedule, layers, 2, 2, setting))
+    assert all(fact in why for fact in facts), why
+
+
+def test_the_fifth_argument_of_the_original_update_is_taken() -> None:
+    def schedule(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        inp = model.get_activation([0])
+        grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+        model.set_final_weight(0, model.update(0, grad, weight, state, 3)[0])
+
+    assert refusal(schedule, 1, 1, 1) is None
+
+
+# --- Forged traces ---
+
+
+def traced(schedule: Any, size: tuple[int, int, int], setting: Setting) -> Trace:
+    outcome = run(schedule, *size, setting=setting)
+    assert outcome.error is None
+    assert referee(outcome.trace).error is None
+    return outcome.trace
+
+
+def changed(trace: Trace, name: str, change: Callable[[Op], Op], which: int = 0, rank: int = 0) -> Trace:
+    """The trace with one operation of a rank changed: the `which`-th of its name."""
+    ops = list(trace.ranks[rank])
+    at = [i for i, op in enumerate(ops) if op.name == name][which]
+    ops[at] = change(ops[at])
+    return replace(trace, ranks=tuple(tuple(ops) if r == rank else other for r, other in enumerate(trace.ranks)))
+
+
+HALVES = traced(pipeline(zb_h1), (2, 4, 2), Setting(COSTS["parts"], steps=2))
+PARTS = traced(tensor_parallel, (2, 1, 2), BLOCK)
+TOKENS = traced(sequence_parallel, (2, 1, 2), BLOCK)
+ROUTED = traced(shards.experts_in_turn, (2, 4, 2), EXPERTS)
+ALONE = traced(shards.local_sgd(2), (1, 2, 2), Setting(ALL, steps=2, task="local"))
+STREAM = traced(
+    tiers.stream_inference_in_turn, (2, 1, 1), Setting(replace(ALL, tiers={"host": Tier(3, 3)}), task="infer")
+)
+
+FORGED = {
+    "a half in a game without halves": replace(HALVES, setting=Setting(steps=2)),
+    "a half in no time": changed(HALVES, "backward_weight", lambda op: op._replace(end=op.start)),
+    "a half as a whole": changed(HALVES, "backward_input", lambda op: op._replace(name="backward")),
+    "a half of other batches": changed(HALVES, "backward_weight", lambda op: op._replace(batches=frozenset((3,)))),
+    "data of another step": changed(HALVES, "get_activation", lambda op: op._replace(args=(1,))),
+    "data of no step": changed(HALVES, "get_activation", lambda op: op._replace(args=("1",))),
+    "a step that has its default": changed(HALVES, "get_activation", lambda op: op._replace(args=(0,))),
+    "one step of a game of two": replace(HALVES, setting=Setting(COSTS["parts"])),
+    "a third step": replace(HALVES, setting=Setting(COSTS["parts"], steps=3)),
+    "parts where layers are whole": replace(PARTS, setting=DENSE),
+    "all of the time for a part": changed(PARTS, "forward", lambda op: op._replace(end=op.start + 10)),
+    "another shard": changed(PARTS, "load_weights", lambda op: op._replace(args=(1, 2))),
+    "tokens of another rank": changed(TOKENS, "scatterreduce", lambda op: op._replace(name="allreduce")),
+    "experts in dense layers": replace(ROUTED, setting=DENSE),
+    "batches of another rank": changed(ROUTED, "collect", lambda op: op._replace(batches=frozenset((1, 3)))),
+    "batches that do not exist": changed(ROUTED, "collect", lambda op: op._replace(batches=frozenset((0, 9)))),
+    "batches of a dispatch": changed(ROUTED, "dispatch", lambda op: op._replace(batches=frozenset((0,)))),
+    "replicas in another task": replace(ALONE, setting=Setting(ALL, steps=2)),
+    "a copy passed off as agreed": changed(
+        ALONE, "set_final_weight", lambda op: op._replace(used=(ALONE.ranks[0][-3].used[0],))
+    ),
+    "no tier": replace(STREAM, setting=Setting(task="infer")),
+    "another tier": changed(STREAM, "load_weights", lambda op: op._replace(args=(*op.args[:2], "disk"))),
+    "a fetch in no time": changed(STREAM, "fetch", lambda op: op._replace(end=op.start)),
+    "a fetch of what is no parked value": changed(STREAM, "fetch", lambda op: op._replace(used=(4,)), 1),
+    "a parked value among the weights": changed(STREAM, "store", lambda op: op._replace(args=("weights", 0))),
+    "an output of the first layer": changed(STREAM, "set_output", lambda op: op._replace(used=(4,))),
+    "inference passed off as training": replace(STREAM, setting=replace(STREAM.setting, task="train")),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_forged_trace_is_refused(forgery: str) -> None:
+    assert isinstance(referee(FORGED[forgery]).error, PuzzleError)
+
+
+def test_a_value_of_an_extended_game_is_read_back_as_it_was() -> None:
+    values = [
+        Weight(0, 1, 2, copy=Copy(1, frozenset((0,)), 4, ((0, 1, ((0, 1), (2, 3))),))),
+        WeightGrad(0, 1, frozenset((0,)), 2, step=1),
+        Activation(0, 1, frozenset((0,)), 2, 1, frozenset((1,)), 2, frozenset((0,)), 4),
+    ]
+    for value in values:
+
+        def use(model: Model, value: Any = value) -> None:
+            store = {Weight: model.weights, WeightGrad: model.grad_weights, Activation: model.activations}
+            store[type(value)][0] = value  # type: ignore[index]  # each in the dictionary of its kind
+
+        trace = run(use, 1, 2, 1, setting=Setting(ALL, steps=3)).trace
+
+        (given, _) = trace_from_json(trace_to_json(trace)).ranks[0]
+        assert given.args == (value,)
+
+
+BAD_COPIES = [
+    3,
+    (0, [0]),
+    (0, [9], 4, []),
+    (-1, [0], 4, []),
+    (0, [0], 4, 1),
+    (0, [0], 4, [[0, 1]]),
+    (0, [0], 4, [[0, 1, 2]]),
+]
+
+
+@pytest.mark.parametrize("copy", BAD_COPIES)
+def test_a_copy_that_cannot_be_is_refused(copy: Any) -> None:
+    with pytest.raises(RuleError):
+        Weight(0, 1, 0, copy=copy)
+
+
+def test_a_parked_value_of_another_dist_is_refused() -> None:
+    seen: list[Any] = []
+
+    async def other(model: Model) -> None:
+        seen.append(await model.offload(model.get_activation([0])))
+
+    run(other, 1, 1, 1, setting=DENSE)
+
+    async def thief(model: Model) -> None:
+        await model.fetch(seen[0])
+
+    assert "of another Dist; fetch it there" in str(run(thief, 1, 1, 1, setting=DENSE).error)
+    assert seen[0].memory() == 0
+    assert isinstance(seen[0], Parked)

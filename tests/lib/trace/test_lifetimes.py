@@ -1,0 +1,150 @@
+"""Lifetimes agree with the plain definition: a value exists while it is stored, or still to be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.trace.lifetimes import lifetimes
+from lib.trace.ops import TIMED, Op
+from tests.support.examples import examples
+
+PLACES = [("weights", 0), ("weights", 1), ("activations", 0)]
+
+Choice = tuple[str, int, int]
+"""An operation that chance picks: its name, and two numbers that say which values or which place it takes."""
+
+choices = st.lists(
+    st.tuples(
+        st.sampled_from(["load_weights", "forward", "forward", "add", "store", "store", "delete", "set_final_weight"]),
+        st.integers(0, 5),
+        st.integers(0, 5),
+    ),
+    min_size=8,
+    max_size=25,
+)
+
+
+def operations(picked: list[Choice]) -> list[Op]:
+    """One rank's operations: each uses only what was made, and deletes only what is stored."""
+    made, full = 2, set()
+    ops = [op("load_weights", made=(0, 1))]
+    for name, a, b in picked:
+        place = PLACES[b % len(PLACES)]
+        if name == "load_weights":
+            ops.append(op(name, made=(made, made + 1)))
+            made += 2
+        elif name == "delete" and place in full:
+            ops.append(op(name, args=place))
+            full.remove(place)
+        elif name == "store":
+            ops.append(op(name, (a % made,), args=place))
+            full.add(place)
+        elif name == "set_final_weight":
+            ops.append(op(name, (a % made,)))
+        elif name in ("forward", "add"):
+            ops.append(op(name, (a % made, b % made), (made,)))
+            made += 1
+    return ops
+
+
+def op(name: str, used: tuple[int, ...] = (), made: tuple[int, ...] = (), args: tuple[object, ...] = ()) -> Op:
+    return Op(name, 0, 0, used=used, made=made, args=args)
+
+
+def stored_before(ops: list[Op]) -> list[set[int]]:
+    """The values that are stored just before each operation and, last, at the end."""
+    places: dict[object, int] = {}
+    before = [set(places.values())]
+    for each in ops:
+        if each.name == "store":
+            places[each.args] = each.used[0]
+        elif each.name == "delete":
+            del places[each.args]
+        before.append(set(places.values()))
+    return before
+
+
+def needed(ops: list[Op], at: int) -> Iterator[int]:
+    """The values made before operation `at` that are stored then or later, are used then or later, or are final."""
+    after = set[int]().union(*stored_before(ops)[at:], *(each.used for each in ops[at:]))
+    final = {number for each in ops if each.name == "set_final_weight" for number in each.used}
+    for each in ops[:at]:
+        yield from (number for number in each.made if number in after | final)
+
+
+@examples(400)
+@given(choices)
+def test_memory_is_that_of_the_definition(picked: list[Choice]) -> None:
+    ops = operations(picked)
+    events = [i for i, each in enumerate(ops) if each.name in TIMED]
+    sizes = [2**number for number in range(2 * len(ops))]  # sums of them name the values
+    lives = lifetimes(ops)
+    assert (lives.events, lives.sampled(lives.held, sizes), lives.sampled(lives.stored, sizes)) == (
+        events,
+        [sum(sizes[number] for number in needed(ops, at)) for at in [*events, len(ops)]],
+        [sum(sizes[number] for number in stored_before(ops)[at]) for at in [*events, len(ops)]],
+    )
+
+
+@examples(400)
+@given(choices)
+def test_hidden_is_what_an_event_passes_outside_the_dictionaries(picked: list[Choice]) -> None:
+    ops = operations(picked)
+    before = stored_before(ops)
+    final = {number for each in ops if each.name == "set_final_weight" for number in each.used}
+    hidden = {
+        number
+        for event, each in enumerate(ops)
+        if each.name in TIMED
+        for earlier in ops[:event]
+        for number in earlier.made
+        if number not in before[event] and any(number in later.used for later in ops[event + 1 :])
+    }
+    lives = lifetimes(ops)
+    assert (lives.hidden, lives.left) == (sorted(hidden - final), before[-1])
+
+
+def test_a_value_that_is_used_up_is_counted_until_then() -> None:
+    ops = [op("get_activation", made=(0,)), op("forward", (0,), (1,)), op("forward", (1,), (2,)), op("loss", (2,))]
+    lives = lifetimes(ops)
+    assert lives.sampled(lives.held, [100, 10, 1]) == [100, 10, 1, 0]
+
+
+def test_a_value_in_two_places_counts_once() -> None:
+    ops = [op("get_activation", made=(0,)), *[op("store", (0,), args=place) for place in PLACES], op("loss", (0,))]
+    lives = lifetimes(ops)
+    assert lives.sampled(lives.stored, [100]) == [100, 100]
+
+
+def test_a_value_that_leaves_the_dictionaries_for_an_event_is_hidden() -> None:
+    here = PLACES[0]
+    ops = [op("load_weights", made=(0, 1)), op("store", (0,), args=here), op("delete", args=here), op("loss", (1,))]
+    assert lifetimes([*ops, op("add", (0, 1))]).hidden == [0, 1]
+
+
+def test_a_final_weight_is_kept_to_the_end_and_not_hidden() -> None:
+    ops = [op("load_weights", made=(0, 1)), op("loss", (1,)), op("set_final_weight", (0,))]
+    lives = lifetimes(ops)
+    assert (lives.hidden, lives.sampled(lives.held, [100, 10])) == ([], [110, 100])
+
+
+def test_a_value_that_is_stored_in_two_places_leaves_with_the_second() -> None:
+    here, there = PLACES[:2]
+    stores = [op("load_weights", made=(0, 1)), *[op("store", (0,), args=place) for place in (here, there)]]
+    lives = lifetimes([*stores, op("delete", args=here), op("loss", (1,)), op("delete", args=there)])
+    assert (lives.stored, lives.hidden, lives.left) == ([(0, 1, 5)], [], set())
+
+
+def test_a_value_that_replaces_itself_stays_stored() -> None:
+    stores = [op("store", (0,), args=PLACES[0])] * 2
+    lives = lifetimes([op("get_activation", made=(0,)), *stores, op("loss", (0,))])
+    assert (lives.stored, lives.left) == ([(0, 1, 4)], {0})
+
+
+def test_an_empty_place_cannot_be_emptied() -> None:
+    with pytest.raises(KeyError):
+        lifetimes([op("delete", args=("weights", 0))])

@@ -1,0 +1,433 @@
+"""Puzzles of teachers: a new one is checked, added, graded and hidden; every mistake in a folder is named."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lib.layout import propagate
+from puzzles.commands.main import main
+from puzzles.custom import (
+    FOLDERS_VARIABLE,
+    OwnPuzzleError,
+    add_folder,
+    add_installed,
+    folder_added,
+    folders,
+    remove_folder,
+)
+from puzzles.custom.drafts import begin
+from puzzles.custom.installed import may_have_entry_points
+from puzzles.custom.loaded import read_folder
+from puzzles.grading.grader import grade_file
+from puzzles.grading.job import Job
+from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import best
+from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of
+from tests.support.relay import TARGETS, TRACKS, finished_folder
+
+
+def puzzles(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.fixture
+def week(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a finished puzzle of each track: relay_schedule, relay_engine, relay_layout."""
+    yield finished_folder(tmp_path / "week3")
+    for one in folders():
+        remove_folder(one.path)
+
+
+def change(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("track", "targets"),
+    [
+        ("schedule", "time = 5, memory = 1_800_000"),  # of 5.1 steps and 1,835,008 elements
+        pytest.param("engine", "sent = 6_144, peak = 9_216, weights = 0", marks=pytest.mark.slow),
+        pytest.param("layout", "bytes = 0, memory = 9_280", marks=pytest.mark.slow),
+    ],
+)
+def test_a_new_puzzle_is_ready_once_its_texts_are_written(track: str, targets: str, tmp_path: Path) -> None:
+    folder, file = tmp_path / "own", tmp_path / "own" / "mine.toml"
+    assert puzzles("new", "mine", "--track", track, "-o", folder).exit_code == 0
+    first = puzzles("check", folder)
+    assert first.exit_code == 1
+    assert "statement: still to be replaced" in first.output
+    assert targets in first.output
+    assert "over_target, as it should" not in first.output, "there is no target yet"
+    change(file, "TODO: ", "Done. ")
+    written = puzzles("check", folder, "--write")
+    assert written.exit_code == 0, written.output
+    assert "over_target, as it should" in written.output
+    assert "mine: ready" in written.output
+    assert "[targets]\n" + targets.replace(", ", "\n") in file.read_text()
+    assert TARGETS[track].replace(f"relay_{track}", "mine").partition("# Measured")[2] in file.read_text()
+    assert "mine" not in ALL, "checking adds nothing"
+
+
+@pytest.mark.slow
+def test_own_puzzles_are_in_every_command(week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert puzzles("show", "relay_layout").exit_code == 2
+    shown = puzzles("show", "relay_layout", "--puzzles", week)
+    assert "product = matmul(x, w): (32, 64)" in shown.output
+    assert "week3-engine" in puzzles("--puzzles", week, "list").output
+    assert puzzles("start", "relay_engine", "--puzzles", week).exit_code == 0
+    assert "class relay_engine(ShardedEngine)" in Path("my_relay_engine.py").read_text()
+    assert "Nothing attempted yet" in puzzles("grade", "my_relay_engine.py", "--puzzles", week).output
+    graded = puzzles("grade", week / "solutions", "--puzzles", week, "--json")
+    rows = [row for file in json.loads(graded.output)["files"] for row in file["results"] if row["stars"]]
+    assert {(row["puzzle"], row["status"], row["stars"]) for row in rows} == {
+        (f"relay_{track}", "passed", 3) for track in TRACKS
+    }
+    assert puzzles("notebook", "books", "--solved", "--puzzles", week).exit_code == 0
+    with folder_added(week):
+        (verdict,) = grade_file("books/week3.ipynb", [find("relay_schedule")]).verdicts
+    assert verdict.status == "passed", "the notebook of a folder can be submitted"
+
+
+ADVICE = re.compile(r"'(puzzles [^']+)'")
+
+
+def test_advice_after_grading_keeps_the_folder(week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("relay_engine", "relay_layout"):
+        (week / f"{name}.toml").unlink()
+    folder = ("--puzzles", str(week))
+    assert puzzles("start", "relay_schedule", "-o", "mine.py", *folder).exit_code == 0
+    (tmp_path / "empty.py").write_text("")
+    said = {
+        "nothing attempted": puzzles("grade", "mine.py", *folder),
+        "an empty file": puzzles("grade", "empty.py", *folder),
+        "a mistake": puzzles("grade", week / "wrong" / "relay_schedule_alone.py", *folder),
+        "a pass": puzzles("grade", week / "solutions" / "relay_schedule.py", "--traces", "traces", *folder),
+        "a definition that is not there": puzzles("draw", "empty.py", "relay_schedule", *folder),
+        "a puzzle for a chapter": puzzles("list", "relay_schedule", *folder),
+        "the folder before the command": puzzles("--puzzles", week, "grade", "mine.py"),
+    }
+    for name, result in said.items():
+        advised = ADVICE.findall(" ".join(result.output.split()))
+        assert advised, (name, result.output)
+        for command in advised:
+            assert f"--puzzles {week}" in command or "doctor" in command, (name, command)
+    assert f"puzzles show relay_schedule --puzzles {week}" in " ".join(said["nothing attempted"].output.split())
+
+
+def test_other_commands_know_the_chapters(week: Path) -> None:
+    add_folder(week)
+    assert find_several("week3-layout") == ("relay_layout",)
+    assert find("relay-schedule").slug == "relay_schedule"
+    number = len(track_of("relay_schedule").slugs) - 1
+    assert track_of("relay_schedule").called(find("relay_schedule")) == f"puzzle {number}"
+    assert find(str(number)).slug == "relay_schedule"
+    remove_folder(week)
+    with pytest.raises(UnknownPuzzleError):
+        find("relay_schedule")
+
+
+def test_a_chapter_has_a_title_and_an_order(week: Path) -> None:
+    for track in ("engine", "layout"):
+        (week / f"relay_{track}.toml").unlink()
+    begin("a_second", "schedule", week)
+    (week / "a_second.toml").write_text(
+        (week / "relay_schedule.toml").read_text().replace("relay_schedule", "a_second")
+    )
+    (week / "chapter.toml").write_text('title = "The third week"\nidea = "who waits?"\norder = ["relay_schedule"]\n')
+    (chapter,) = add_folder(week).chapters.values()
+    assert (chapter.name, chapter.title, chapter.slugs) == ("week3", "The third week", ("relay_schedule", "a_second"))
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.own_server
+@pytest.mark.parametrize("tier", ["bubblewrap", "process"])
+def test_a_submission_cannot_read_the_folder(tier: str, week: Path, tmp_path: Path) -> None:
+    try:
+        wanted = best(tier)
+    except Exception as why:
+        pytest.skip(str(why))
+    week.chmod(0o755)
+    for parent in week.parents:
+        if parent.is_relative_to(tmp_path.parents[1]):
+            parent.chmod(0o755)  # so that only the sandbox is in the way
+    with folder_added(week):
+        thief = tmp_path / "thief.py"
+        thief.write_text(
+            f"from lib.layout import Graph\nexec(open({str(week / 'solutions' / 'relay_layout.py')!r}).read())\n"
+            "def relay_layout(graph: Graph) -> None:\n    graph.shard('product', ((1, 1), (1, 4)))\n"
+        )
+        (verdict,) = grade_file(str(thief), [find("relay_layout")], Limits(), wanted).verdicts
+        assert verdict.status == "failed"
+        assert "Error" in verdict.message
+        assert not verdict.figures
+        honest = tmp_path / "honest.py"
+        honest.write_text((week / "solutions" / "relay_layout.py").read_text())
+        (verdict,) = grade_file(str(honest), [find("relay_layout")], Limits(), wanted).verdicts
+        assert verdict.stars == 3
+
+
+def test_calls_can_be_forbidden_and_allowed(week: Path) -> None:
+    sums = week.parent / "sums.py"
+    sums.write_text((week / "solutions" / "relay_engine.py").read_text().replace(
+        "self.all_gather(self.reduce_scatter(x))", "self.all_reduce(x)"))  # fmt: skip
+    with folder_added(week):
+        (verdict,) = grade_file(str(sums), [find("relay_engine")]).verdicts
+    assert (verdict.status, verdict.reason) == ("failed", "rule")
+    assert "calls all_reduce" in verdict.message
+    assert "forbids: all_reduce" in verdict.message
+    change(
+        week / "relay_schedule.toml", 'forbidden = ["pass_to", "receive"]', 'allowed = ["forward", "loss", "backward"]'
+    )
+    with folder_added(week):
+        (verdict,) = grade_file(str(week / "solutions" / "relay_schedule.py"), [find("relay_schedule")]).verdicts
+    assert (verdict.reason, verdict.line) == ("rule", 24)
+    assert "rank 0 calls allreduce" in verdict.message
+    assert "only forward, loss, backward" in verdict.message
+
+
+PYTHON_PUZZLE = """
+from lib import Goal, Record, Size
+from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.reference_figures import ReferenceAt
+
+REFERENCE = "solutions/relay_schedule.py"
+WRONG = {"wrong/relay_schedule_alone.py": "rule", "wrong/relay_schedule_twice.py": "over_target"}
+PUZZLE = SchedulePuzzle(
+    title="In Python",
+    goal=Goal("relay_schedule", Size(2, 2, 2), time=5, memory=1_800_000, records=(
+        Record(5.1, 1_835_008, 'solutions/relay_schedule.py', 'data parallelism'),
+    )),
+    other_sizes=(Size(3, 4, 4),), reference_at=(ReferenceAt(Size(layers=3, batches=4, ranks=4), 7.9, 2_621_440),),
+    calls=("forward",), statement="Do it.", starter='''
+async def relay_schedule(model: Model) -> Model:
+    # ----- your code -----
+
+    # ----- end of your code -----
+    return model
+''', hints=("One.", "Two."), concept="It.", in_practice="So.", sources=(),
+)
+"""
+
+
+def test_a_puzzle_may_be_python(week: Path) -> None:
+    (week / "relay_schedule.toml").unlink()
+    (week / "relay_schedule.py").write_text(PYTHON_PUZZLE)
+    checked = puzzles("check", week, "--only", "relay_schedule")
+    assert checked.exit_code == 0, checked.output
+    assert "relay_schedule: ready" in checked.output
+
+
+def test_check_names_what_is_wrong(week: Path) -> None:
+    file = week / "relay_schedule.toml"
+    change(file, '"rule"', '"deadlock"')
+    change(file, "# ----- end of your code -----", "# the end")
+    change(file, 'hints = ["Done. a gentle nudge.", ', "hints = [")
+    change(file, 'reference = "solutions/relay_schedule.py"', 'reference = "wrong/relay_schedule_twice.py"')
+    file.write_text(
+        file.read_text() + '[[records]]\ntimesteps = 4\npeak_memory = 1\nby = "solutions/relay_schedule.py"\n'
+    )
+    checked = puzzles("check", week, "--only", "relay_schedule")
+    assert checked.exit_code == 1
+    for words in (
+        "should get 'deadlock', and gets 'rule'",
+        "'# ----- end of your code -----' is missing",
+        "hints: write at least 2",
+        "reference: over target",
+        "should reach 4 and 1: timesteps 5.1",
+    ):
+        assert words in checked.output, words
+    change(file, "async def relay_schedule(", "async def relay(")
+    assert "does not define relay_schedule" in puzzles("check", week, "--only", "relay_schedule").output
+    (week / "wrong" / "relay_schedule_alone.py").unlink()
+    assert "there is no file" in puzzles("check", week, "--only", "relay_schedule").output
+
+
+def test_a_layout_may_allow_uneven_splits(week: Path):
+    file = week / "relay_layout.toml"
+    change(file, "devices = 4", "devices = 64\nuneven = true\nconfigured = { out = [[64, 1]] }")
+    with folder_added(week):
+        graph = find("relay_layout").graph()
+    assert graph.uneven is True
+    assert propagate(graph).operators["out"].output.padded_shape == (64, 64)
+
+
+@pytest.mark.parametrize(("time", "shown", "status"), [
+    ("5", "< 6", "passed"),
+    ("5.0", "< 5.1", "over_target"), ("5.1", "< 5.2", "passed"), ("4.9", "< 5.0", "over_target"),
+])  # fmt: skip
+def test_a_time_is_compared_at_the_precision_in_which_it_is_stated(week: Path, time: str, shown: str, status: str):
+    """The reference takes 5.1 steps. Text and JSON of a verdict say the same limit."""
+    change(week / "relay_schedule.toml", "time = 5\n", f"time = {time}\n")
+    words = ("grade", week / "solutions" / "relay_schedule.py", "--puzzles", week, "--puzzle", "relay_schedule")
+    assert f"5.1 ({shown})" in puzzles(*words).output
+    (row,) = json.loads(puzzles(*words, "--json").output)["files"][0]["results"]
+    assert (row["status"], row["target"]["time"], row["timesteps"]) == (status, float(time), 5.1)
+    assert row["limits"]["timesteps"] == {"below": float(shown.removeprefix("< "))}
+
+
+def _edited(name: str, old: str, new: str) -> Callable[[Path], object]:
+    return lambda week: change(week / name, old, new)
+
+
+MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
+    "no TOML": (_edited("relay_layout.toml", "annotations = 1", "annotations 1"), ("relay_layout.toml", "line 4")),
+    "unknown field": (_edited("relay_layout.toml", "annotations", "anotations"), ("'annotations' is missing",)),
+    "misspelt field": (_edited("relay_layout.toml", "concept =", "concpt ="), ("'concpt'", "did you mean 'concept'")),
+    "wrong type": (_edited("relay_layout.toml", "annotations = 1", "annotations = -1"), ("whole number", "got -1")),
+    "unknown track": (_edited("relay_layout.toml", '"layout"', '"layuot"'), ("'layuot'", "did you mean 'layout'")),
+    "no targets": (_edited("relay_layout.toml", "[targets]", "[wrong.x]"), ("[targets] is missing", "week3 --write")),
+    "broken graph": (_edited("relay_layout.toml", '["product", "b"]', '["product", "c"]'), ("tensor named 'c'",)),
+    "unequal parts": (_edited("relay_layout.toml", "devices = 4", "devices = 64\nconfigured = { out = [[64, 1]] }"),
+                      ("'sum', of size 32, cannot be split into 64 equal parts", "pad it to 64")),
+    "unknown call": (_edited("relay_schedule.toml", '"pass_to"', '"pas_to"'), ("'pas_to'", "did you mean 'pass_to'")),
+    "unknown costs": (
+        _edited("relay_schedule.toml", "[targets]", '[setting]\ncosts = "clasic"\n[targets]'), ("clasic", "classic")),
+    "both lists": (_edited("relay_schedule.toml", "forbidden", 'allowed = ["loss"]\nforbidden'), ("either",)),
+    "unknown figure": (_edited("relay_engine.toml", "sent =", "sents ="), ("'sents'", "did you mean 'sent'")),
+    **{
+        f"time = {time}": (_edited("relay_schedule.toml", "time = 5", f"time = {time}"),
+                           ("[targets]", "'time' is a number of steps", "5 is met below 6", "5.5 is met below 5.6"))
+        for time in ("5.25", "0", "0.0", "-1", "true", '"5"', "nan", "inf", "1e300")
+    },
+    "no trials": (_edited("relay_engine.toml", "trials =", "# trials ="), ("'trials' is missing", "Python file that",
+                  "TOML cannot say", "puzzles new NAME --track engine")),
+    "trials in TOML": (_edited("relay_engine.toml", 'trials = "trials/relay_engine.py"', "trials = [{ seed = 1 }]"),
+                       ("'trials' is the path of a Python file", "TOML cannot say", "got [{'seed': 1}]")),
+    "taken": (lambda week: (week / "relay_layout.toml").rename(week / "ffn.toml"), ("'ffn'", "rename")),
+    "no name": (lambda week: (week / "relay_layout.toml").rename(week / "a b.toml"), ("'a b'",)),
+    "twice": (lambda week: (week / "relay_schedule.py").write_text(PYTHON_PUZZLE), ("'relay_schedule'", "twice")),
+    "no puzzle": (lambda week: (week / "other.py").write_text("x = 1"), ("other.py", "no PUZZLE")),
+    "solution": (lambda week: (week / "other.py").write_text("1 / 0"), ("no PUZZLE", "solutions in folders of their")),
+    "another PUZZLE": (lambda week: (week / "other.py").write_text("PUZZLE = 1"), ("other.py", "PUZZLE is no puzzle")),
+    "crash": (lambda week: (week / "other.py").write_text("PUZZLE = 1 / 0"), ("other.py", "ZeroDivisionError")),
+    "order": (lambda week: (week / "chapter.toml").write_text('order = ["nobody"]'), ("chapter.toml", "'nobody'")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_folder_with_a_mistake_adds_nothing(name: str, week: Path) -> None:
+    make, words = MISTAKES[name]
+    make(week)
+    before = tuple(ALL)
+    with pytest.raises(OwnPuzzleError) as caught:
+        add_folder(week)
+    for word in words:
+        assert word in str(caught.value)
+    assert tuple(ALL) == before
+    assert puzzles("list", "--puzzles", week).exit_code == 2
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    for folder, words in (
+        (tmp_path / "no", "no such folder"),
+        (tmp_path, "no puzzle"),
+        (Path(__file__).parents[2], "game"),
+    ):
+        with pytest.raises(OwnPuzzleError, match=words):
+            add_folder(folder)
+    for name in ("fsdp", "class", "a b", "print", "_x"):
+        assert puzzles("new", name, "-o", tmp_path).exit_code == 2
+    assert puzzles("new", "mine", "-o", tmp_path).exit_code == 0
+    again = puzzles("new", "mine", "-o", tmp_path)
+    assert again.exit_code == 2
+    assert "exists already" in again.output
+
+
+def test_trials_that_cannot_be_loaded_are_named(week: Path) -> None:
+    (week / "trials" / "relay_engine.py").write_text("TRIALS = ()")
+    with folder_added(week), pytest.raises(OwnPuzzleError, match="no TRIALS"):
+        list(track_of("relay_engine").requests(find("relay_engine")))
+
+
+def test_installed_packages_and_the_variable_add_folders(
+    week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    (site / "course").mkdir(parents=True)
+    week = week.rename(site / "course" / "week3")
+    (site / "course" / "__init__.py").touch()
+    info = site / "course-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: course\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[training_puzzles.puzzles]\nthird = course.week3\nfourth = nowhere.week4\n")
+    monkeypatch.syspath_prepend(str(site))
+    (problem,) = add_installed()
+    assert "fourth" in problem
+    assert "relay_layout" in ALL
+    remove_folder(week)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(site)])
+    monkeypatch.setenv(FOLDERS_VARIABLE, f"{week}:{tmp_path / 'nothing'}")
+    (problem,) = add_installed()
+    assert "nothing" in problem
+    assert "relay_layout" in ALL
+
+
+def test_packages_are_looked_at_only_where_one_may_have_puzzles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])  # packages that are imported may have added others
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "nothing"), ""])
+    monkeypatch.chdir(tmp_path)
+    info = tmp_path / "other-1.dist-info"
+    info.mkdir()
+    assert not may_have_entry_points()
+    (info / "entry_points.txt").write_text("[console_scripts]\nother = other:main\n")
+    assert not may_have_entry_points()
+    (info / "entry_points.txt").write_text("[training_puzzles.puzzles]\nother = other.week1\n")
+    assert may_have_entry_points()
+    (info / "entry_points.txt").unlink()
+    (tmp_path / "archive.zip").write_bytes(b"")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "archive.zip")])
+    assert may_have_entry_points()
+    monkeypatch.setattr(sys, "path", [])
+    assert not may_have_entry_points()
+    monkeypatch.setattr(sys, "meta_path", [SimpleNamespace(find_distributions=lambda: ())])
+    assert may_have_entry_points()
+
+
+def test_a_process_elsewhere_reads_the_folder_itself(week: Path) -> None:
+    digest = read_folder(week).digest
+    job: Any = Job(("relay_layout",), Limits(), best(), own=((str(week), digest),))
+    assert job.grade(str(week / "solutions" / "relay_layout.py"), None).verdicts[0].stars == 3
+    change(week / "relay_layout.toml", "memory = 9_280", "memory = 9_279")
+    remove_folder(week)
+    with pytest.raises(OwnPuzzleError, match="another content"):
+        job.grade(str(week / "solutions" / "relay_layout.py"), None)
+
+
+def test_on_windows_the_doctor_says_what_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "WSL" not in puzzles("doctor").output
+    monkeypatch.setattr("platform.system", lambda: "Windows")
+    assert "WSL 2" in puzzles("doctor").output
+
+
+def test_schedules_of_a_folder_go_into_the_site_without_their_solutions(week: Path, tmp_path: Path) -> None:
+    from puzzles.site import custom
+    from puzzles.site.archive import files
+    from puzzles.site.listing import listing
+
+    assert custom.FILE not in dict(files())
+    with folder_added(week):
+        packed = dict(files())[custom.FILE]
+        assert listing()["puzzles"]["relay_schedule"]["title"] == "Done. a title"
+    assert json.loads(packed).keys() == {"week3"}
+    assert json.loads(packed)["week3"].keys() == {"relay_schedule.toml"}
+    assert b"The gradients are summed" not in packed
+    custom.add(packed, tmp_path / "browser")
+    assert find("relay_schedule").title == "Done. a title"
+    with pytest.raises(UnknownPuzzleError):
+        find("relay_layout")
