@@ -17,9 +17,8 @@ from lib import Costs, Model, Setting
 
 from .gpus import LATENCY
 from .job import Job
-from .playing import played
 from .split import Split
-from .traffic import executed, sent_by
+from .traffic import executed, played, sent_by
 
 TICKS = 10**7
 """Ticks in a second in the run of a layer: a tick is 100 ns."""

@@ -13,9 +13,9 @@ from lib.trace.gc_pause import no_collection
 from lib.values.base import Sharded, Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
+from .actions import Program
 from .job import Job
 from .prices import Prices
-from .schedule import Program
 from .traffic import executed, sent_by
 
 KINDS = ("weights", "gradients", "states", "activations", "ends", "workspace")
@@ -81,7 +81,7 @@ def _sent(recomputation: Recomputation, rank: RankState, job: Job, prices: Price
 def _memory(rank: RankState, job: Job, prices: Prices, program: Program) -> dict[str, int]:
     """Bytes by kind when this rank has most. A reduction is in place, as NCCL's are: what is brought to an all-reduce
     counts until the call, and what it makes from then on."""
-    mine = {layer for stage in program.table.stages_of(rank.rank) for layer in program.layers(stage)}
+    mine = frozenset(program.layers_of(rank.rank))
     reduced = {op.used[0]: i for i, op in enumerate(rank.done) if op.name == "allreduce"}
     lives = rank.liveness.lifetimes()
     spans = [(number, after, min(until, reduced.get(number, until))) for number, after, until in lives.held]

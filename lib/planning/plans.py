@@ -9,14 +9,15 @@ from functools import cache, cached_property
 from lib import Trace
 from lib.schedules.timetable import Timetable
 
+from .actions import Program
 from .gpus import LINKS
 from .job import Job
 from .layer import layer_times, link_of, shared
 from .measure import Measured, measured
-from .playing import played
 from .prices import TICKS, Prices, members_of_replicas, prices
-from .schedule import Program, planned
+from .schedule import planned
 from .split import CHUNKED, ORDERS, Split, require_fit
+from .traffic import played
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ def program_of(job: Job, split: Split) -> Program:
         timetable(split.schedule, split.pp, split.batches(job), split.chunks),
         priced.units,
         priced.replicas,
-        split.zero,
+        split.zero if priced.replicas > 1 else 0,
         job.overlap,
         split.recompute == "full",
         split.offload == "states",

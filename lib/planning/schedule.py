@@ -1,99 +1,44 @@
-"""The coroutine of a planned step: a pipeline of units, with replicas that share gradients, states or weights (ZeRO).
-
-Every microbatch's message has a tag of its own, and a rank awaits a message before it sends the next one, so that it
-computes while a message is under way. Gradients of a unit are reduced when its last microbatch has been through.
-"""
+"""The coroutine of a planned step: plays the actions of each rank on the Model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-from lib import Model, OptState, Weight, WeightGrad
-from lib.schedules.cell_work import CellWork
-from lib.schedules.cells import Cell, Message
-from lib.schedules.timetable import Timetable
+from lib import Model, Weight
+from lib.schedules.cells import Message
 
+from .actions import Action, Program, actions
 
-class Program(NamedTuple):
-    """What ranks do: the order of the cells, units in a stage, and how replicas share."""
-
-    table: Timetable
-    units: int
-    replicas: int = 1
-    zero: int = 0
-    overlap: bool = True
-    recompute: bool = False
-    offload: bool = False
-
-    def layers(self, stage: int) -> range:
-        """The units of a stage, which are the layers of the run."""
-        return range(stage * self.units, (stage + 1) * self.units)
-
-    def tag(self, message: Message) -> int:
-        return message.stream + 2 * self.table.stages * message.made.batch
-
-    def uses(self, place: int) -> Iterator[int]:
-        """The layers whose weights a rank needs, in order."""
-        for slot in self.table.rows[place]:
-            for cell in slot:
-                if cell.op != "W":
-                    layers = self.layers(cell.stage)
-                    yield from layers if cell.op == "F" else reversed(layers)
+Place = tuple[int, int]
+"""A layer and a microbatch."""
 
 
 def planned(program: Program) -> Callable[[Model], Coroutine[Any, Any, None]]:
     """The schedule that plays a program, on a mesh with the axes dp (if there are replicas) and pp."""
 
     async def schedule(model: Model) -> None:
-        await _Rank(model, program).train()
+        rank = _Rank(model, program)
+        for operation, what in actions(program, model.index("pp")):
+            waiting = getattr(rank, operation)(what)
+            if waiting is not None:
+                await waiting
 
     return schedule
 
 
-class _Rank(CellWork):
-    """One rank. With ZeRO 3 `weights["whole"]` is a gathered weight."""
+class _Rank:
+    """One rank: a method for each action. `activations[layer, batch]` is the input of a layer, `grad_activations[layer,
+    batch]` the gradient of its output. With ZeRO 3 `weights["gathered"]` is the full weight of one layer."""
 
     def __init__(self, model: Model, program: Program) -> None:
-        self.model, self.program, self.table = model, program, program.table
-        self.peers, self.place = model.axis("pp"), model.index("pp")
+        self.model, self.program, self.zero = model, program, program.zero
+        self.peers = model.axis("pp")
         self.replica = model.index("dp") if program.replicas > 1 else 0
-        self.first_batch = self.replica * self.table.batches
-        self.zero = program.zero if program.replicas > 1 else 0
-        self.sending: Any = None
-        """The message under way."""
-        self.reducing: list[tuple[int, Any]] = []
-        """Layers whose gradients are on their way, and the calls."""
-        self.fetching: Any = None
-        """The state that comes from the host."""
-        self.parking: tuple[int, Any] | None = None
-        """The layer whose state is on its way to the host, and the call."""
-        self.gathered: int | None = None
-        self.coming: tuple[int, Any] | None = None
-        """The layer that is being gathered, and the call."""
-        self.uses = iter([*program.uses(self.place)] if self.zero == 3 else ())
-        self.next: int | None = next(self.uses, None)
-        self.left: dict[int, int] = dict.fromkeys(self.mine, self.table.batches)
-        """By layer, the microbatches whose gradients are missing."""
-
-    @cached_property
-    def mine(self) -> list[int]:
-        return [layer for stage in self.table.stages_of(self.place) for layer in self.program.layers(stage)]
-
-    @property
-    def shard(self) -> tuple[int, int]:
-        return self.replica, self.program.replicas
-
-    async def train(self) -> None:
-        for layer in self.mine:
-            self.load(layer)
-        for slot in self.table.rows[self.place]:
-            for cell in slot:
-                await self.play(cell)
-        if self.sending is not None:
-            await self.sending
-        await self.finish()
+        self.shard = (self.replica, program.replicas)
+        self.pending: dict[Action, Any] = {}
+        self.gradients: list[Any] = []
+        """Gradients of weights that are not stored yet, the newest last."""
 
     def load(self, layer: int) -> None:
         model = self.model
@@ -105,126 +50,107 @@ class _Rank(CellWork):
         else:
             model.opt_states[layer] = state.shard(*self.shard) if self.zero in (1, 2) else state
 
-    # --- Cells ---
+    def input(self, at: Place) -> None:
+        self.model.activations[at] = self.model.get_activation([self.replica * self.program.table.batches + at[1]])
 
-    async def play(self, cell: Cell) -> None:
-        """Receives what a cell needs, computes it, and sends what it makes."""
-        model, needs = self.model, self.table.needs
-        for message in needs.received((cell,)):
-            self.keep(message.made, await model.receive(self.peers[message.source], self.program.tag(message)))
-        made = await self.compute(cell)
-        for message in needs.sent((cell,)):
-            if self.sending is not None:
-                await self.sending
-            self.sending = model.pass_to(self.peers[message.to], made, self.program.tag(message))
-            return
-        self.keep(cell, made)
+    def weight(self, layer: int) -> Weight:
+        return self.model.weights["gathered" if self.zero == 3 else layer]
 
-    def layers(self, stage: int) -> range:
-        return self.program.layers(stage)
+    def forward(self, at: Place) -> None:
+        model, (layer, batch) = self.model, at
+        model.activations[layer + 1, batch] = model.forward(layer, model.activations[at], self.weight(layer))
 
-    def before_layer_backward(self, cell: Cell, layer: int, weight: Weight) -> None:
-        if self.program.recompute:
-            self.model.forward(layer, self.model.activations[layer, cell.batch], weight)
+    def recompute(self, at: Place) -> None:
+        self.model.forward(at[0], self.model.activations[at], self.weight(at[0]))
 
-    # --- Weights ---
+    def loss(self, at: Place) -> None:
+        layer, batch = at
+        self.model.grad_activations[at] = self.model.loss(self.model.activations.pop((layer + 1, batch)))
 
-    async def weight(self, layer: int) -> Weight:
-        """The whole weight of a layer. With ZeRO 3 the next one is gathered while this one computes."""
+    def backward(self, at: Place) -> None:
+        model, (layer, batch) = self.model, at
+        given = model.activations.pop(at), model.grad_activations.pop(at)
+        new, model.grad_activations[layer - 1, batch] = model.backward(layer, *given, self.weight(layer))
+        self.gradients.append(new)
+
+    def backward_input(self, at: Place) -> None:
+        model, (layer, batch) = self.model, at
+        given = model.activations[at], model.grad_activations[at]
+        model.grad_activations[layer - 1, batch] = model.backward_input(layer, *given, self.weight(layer))
+
+    def backward_weight(self, at: Place) -> None:
+        model, layer = self.model, at[0]
+        grad = model.grad_activations.pop(at)
+        self.gradients.append(model.backward_weight(layer, model.activations.pop(at), grad))
+
+    def drop(self, at: Place) -> None:
+        del self.model.grad_activations[at[0] - 1, at[1]]
+
+    # --- Gradients, weights and states ---
+
+    def keep(self, layer: int) -> None:
+        self.model.grad_weights[layer] = self.gradients.pop()
+
+    def add(self, layer: int) -> None:
+        self.model.grad_weights[layer] += self.gradients.pop()
+
+    def release(self, layer: int) -> None:
+        del self.model.weights["gathered"]
+
+    def update(self, layer: int) -> None:
         model = self.model
-        if self.zero < 3:
-            return model.weights[layer]
-        if self.gathered != layer:
-            model.weights.pop("whole", None)
-            _, call = self.coming or (layer, self.gather(layer))
-            model.weights["whole"] = await call
-            self.gathered, self.coming = layer, None
-        self.next = next(self.uses, None)
-        if self.program.overlap and self.next not in (None, layer):
-            self.coming = self.next, self.gather(self.next)
-        return model.weights["whole"]
+        grad, weight, state = (held.pop(layer) for held in (model.grad_weights, model.weights, model.opt_states))
+        weight = weight.shard(*self.shard) if self.zero in (1, 2) else weight
+        model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)
 
-    def gather(self, layer: int) -> Any:
-        return self.model.allgather(self.model.weights[layer], layer, group="dp")
+    def store(self, layer: int) -> None:
+        self.model.set_final_weight(layer, self.model.weights[layer])
 
-    # --- Gradients ---
+    # --- Calls ---
 
-    async def add(self, layer: int, new: WeightGrad) -> None:
-        """Adds a microbatch's gradient. It is reduced at once with ZeRO 2 and 3, else when it is the last."""
-        self.left[layer] -= 1
-        if self.zero < 2:
-            self.sum_up(layer, new)
-            if self.program.replicas > 1 and self.program.overlap and not self.left[layer]:
-                self.start_reducing(layer, self.model.grad_weights.pop(layer))
-            return
-        await self.settle()
-        self.start_reducing(layer, new)
-        if not self.program.overlap:
-            await self.settle()
+    async def receive(self, message: Message) -> None:
+        values, at = self.passed(message)
+        values[at] = await self.model.receive(self.peers[message.source], self.tag(message))
 
-    def start_reducing(self, layer: int, grad: WeightGrad) -> None:
+    def send(self, message: Message) -> None:
+        values, at = self.passed(message)
+        call = self.model.pass_to(self.peers[message.to], values.pop(at), self.tag(message))
+        self.pending["send", message] = call
+
+    def passed(self, message: Message) -> tuple[Any, Place]:
+        """Where the value of a message is stored, on both ranks."""
+        layers, batch = self.program.layers(message.made.stage), message.made.batch
+        if message.made.op == "F":
+            return self.model.activations, (layers.stop, batch)
+        return self.model.grad_activations, (layers.start - 1, batch)
+
+    def tag(self, message: Message) -> int:
+        return message.stream + 2 * self.program.table.stages * message.made.batch
+
+    def gather(self, layer: int) -> None:
+        self.pending["gather", layer] = self.model.allgather(self.model.weights[layer], layer, group="dp")
+
+    def reduce(self, layer: int) -> None:
         reduce = self.model.scatterreduce if self.zero else self.model.allreduce
-        self.reducing.append((layer, reduce(grad, layer, group="dp")))
+        grad = self.gradients.pop() if self.zero > 1 else self.model.grad_weights.pop(layer)
+        self.pending["reduce", layer] = reduce(grad, layer, group="dp")
 
-    def sum_up(self, layer: int, new: WeightGrad) -> None:
-        grads = self.model.grad_weights
-        grads[layer] = grads[layer] + new if layer in grads else new
+    def fetch(self, layer: int) -> None:
+        self.pending["fetch", layer] = self.model.fetch(self.model.parked.pop(layer))
 
-    async def settle(self) -> None:
-        while self.reducing:
-            layer, call = self.reducing.pop(0)
-            self.sum_up(layer, await call)
+    def park(self, layer: int) -> None:
+        self.pending["park", layer] = self.model.offload(self.model.opt_states.pop(layer), "host")
 
-    # --- The end of the step ---
-
-    async def finish(self) -> None:
-        """Updates each layer when its gradient is there. Of ZeRO 1 and 2 each rank updates its shard, and gathers."""
-        model = self.model
-        model.weights.pop("whole", None)
-        if self.zero > 1:
-            await self.settle()
-        elif self.program.replicas > 1 and not self.program.overlap:
-            for layer in reversed(self.mine):
-                self.start_reducing(layer, model.grad_weights.pop(layer))
-        order = [layer for layer, _ in self.reducing] or self.mine[::-1]
-        calls = dict(self.reducing)
-        gathers = []
-        for layer, after in zip(order, [*order[1:], None]):
-            grad = await calls[layer] if layer in calls else model.grad_weights.pop(layer)
-            state = await self.state(layer, after)
-            weight = model.weights.pop(layer)
-            weight = weight.shard(*self.shard) if self.zero in (1, 2) else weight
-            model.weights[layer], state = model.update(layer, grad, weight, state)
-            await self.put_back(layer, state)
-            if self.zero in (1, 2):
-                gathers.append((layer, self.gather(layer)))
-        await self.parked()
-        for layer, call in gathers:
-            model.weights[layer] = await call
-        for layer in order:
-            model.set_final_weight(layer, model.weights[layer])
-
-    # --- States in the host's memory ---
-
-    async def state(self, layer: int, after: int | None) -> OptState:
-        """The state of a layer, from the host while the one before it is used."""
-        if not self.program.offload:
-            return self.model.opt_states.pop(layer)  # type: ignore[no-any-return]
-        state: OptState = await (self.fetching or self.fetch(layer))
-        self.fetching = self.fetch(after) if after is not None else None
-        return state
-
-    def fetch(self, layer: int) -> Any:
-        return self.model.fetch(self.model.parked.pop(layer))
-
-    async def put_back(self, layer: int, state: OptState) -> None:
-        if not self.program.offload:
-            self.model.opt_states[layer] = state
-            return
-        await self.parked()
-        self.parking = layer, self.model.offload(state, "host")
-
-    async def parked(self) -> None:
-        if self.parking is not None:
-            layer, call = self.parking
-            self.model.parked[layer] = await call
+    async def wait(self, call: Action) -> None:
+        """Stores what a call yields."""
+        model, (operation, layer) = self.model, call
+        made = await self.pending.pop(call)
+        match operation:
+            case "gather":
+                model.weights["gathered" if self.zero == 3 else layer] = made
+            case "reduce":
+                self.gradients.append(made)
+            case "fetch":
+                model.opt_states[layer] = made
+            case "park":
+                model.parked[layer] = made

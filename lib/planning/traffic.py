@@ -1,12 +1,12 @@
-"""What each rank of a run sends, operation by operation: measured by re-executing its trace."""
+"""Plays the runs of a plan, and measures what each rank sends, operation by operation, by re-executing the trace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lib import Trace
+from lib import Outcome, Setting, Trace
 from lib.communication.meetings import reach
 from lib.errors import IncompleteError
 from lib.game.costs import elements_sent
@@ -25,6 +25,20 @@ class Sent(NamedTuple):
 
 
 COPIES = ("offload", "fetch")
+
+
+def played(schedule: Any, size: tuple[int, int, int], setting: Setting) -> Outcome:
+    """A run in which no rank was refused, in a notebook too.
+
+    Raises:
+        PuzzleError: one was.
+    """
+    from lib.runtime.nested import run_nested  # here, since asyncio takes longer to import than all of lib
+
+    outcome = run_nested(schedule, *size, setting=setting)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome
 
 
 def executed(trace: Trace, whole: bool = True) -> Recomputation:

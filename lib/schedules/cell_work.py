@@ -37,9 +37,6 @@ class CellWork:
     async def before_backward(self, cell: Cell) -> None:
         """Precedes backward, or its input half."""
 
-    def before_layer_backward(self, cell: Cell, layer: int, weight: Weight) -> None:
-        """Precedes the whole backward of a layer."""
-
     # --- What they share ---
 
     def keep(self, cell: Cell, value: Activation | ActivationGrad | None) -> None:
@@ -82,9 +79,7 @@ class CellWork:
         await self.before_backward(cell)
         grad = model.grad_activations.pop((layers.stop - 1, b))
         for layer in reversed(layers):
-            weight = await self.weight(layer)
-            self.before_layer_backward(cell, layer, weight)
-            new, grad = model.backward(layer, model.activations.pop((layer, b)), grad, weight)
+            new, grad = model.backward(layer, model.activations.pop((layer, b)), grad, await self.weight(layer))
             await self.add(layer, new)
         return grad if layers.start else None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
 from lib.errors import DeadlockError, RuleError
 
-from .cells import Cell, Dependencies, Slot
+from .cells import Cell, Dependencies, Message, Slot
 from .playable import Play, Tagging, by_message, by_stream, require_complete, untagged
 
 CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
@@ -80,6 +80,14 @@ class Timetable:
     def batches(self) -> int:
         """Microbatches in a step."""
         return 1 + max(cell.batch for cell in self.cells)
+
+    @cached_property
+    def exchanges(self) -> Sequence[Sequence[tuple[Cell, Message | None, Message | None]]]:
+        """For each rank its cells in order, each with the message that it needs and the message that it makes."""
+        messages = [*self.needs.sent(tuple(self.cells))]
+        received = {message.used: message for message in messages}
+        sent = {message.made: message for message in messages}
+        return [[(cell, received.get(cell), sent.get(cell)) for slot in row for cell in slot] for row in self.rows]
 
     def stages_of(self, rank: int) -> list[int]:
         """The stages that lie on a rank, ascending."""

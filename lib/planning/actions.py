@@ -1,0 +1,201 @@
+"""What each rank of a planned step does, as plain actions: a pipeline of units, with replicas that share gradients,
+states or weights (ZeRO).
+
+`schedule` plays these actions on the Model, `timing` counts their ticks and bytes; neither decides what comes next.
+Each message has its own tag, and a rank awaits a message before it sends the next one, so that it computes while a
+message is pending. Gradients of a unit are reduced when its last microbatch has been through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from lib.schedules.timetable import Timetable
+
+Action = tuple[str, Any]
+"""An operation, and what it is done with:
+
+a layer: `load` its weight and state, `keep` the newest gradient as its sum or `add` it to its sum, `release` its
+    gathered weight, `update`, `store` its final weight
+a layer, calls: `gather` the weight, `reduce` the gradient, `fetch` the state from the host, `park` the state there
+a layer and a microbatch: `input`, `forward`, `recompute` (forward again), `loss`, `backward`, `backward_input`,
+    `backward_weight`, `drop` (the gradient of the model's input)
+a message: `receive`, and the call `send`
+an earlier action: `wait` for the end of this call
+"""
+
+
+class Program(NamedTuple):
+    """The order of the cells, the units in a stage, and how replicas share."""
+
+    table: Timetable
+    units: int
+    replicas: int = 1
+    zero: int = 0
+    """The stage of ZeRO; 0 without replicas."""
+    overlap: bool = True
+    recompute: bool = False
+    offload: bool = False
+
+    def layers(self, stage: int) -> range:
+        """The units of a stage, which are the layers of the run."""
+        return range(stage * self.units, (stage + 1) * self.units)
+
+    def layers_of(self, place: int) -> list[int]:
+        """The layers of a rank."""
+        return [layer for stage in self.table.stages_of(place) for layer in self.layers(stage)]
+
+    def uses(self, place: int) -> Iterator[int]:
+        """The layers whose weights a rank needs, in order."""
+        for slot in self.table.rows[place]:
+            for cell in slot:
+                if cell.op != "W":
+                    layers = self.layers(cell.stage)
+                    yield from layers if cell.op == "F" else reversed(layers)
+
+
+def actions(program: Program, place: int) -> Iterator[Action]:
+    """The actions of a rank of the pipeline, in order."""
+    return _Rank(program, place).train()
+
+
+OPERATIONS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
+
+
+class _Rank:
+    def __init__(self, program: Program, place: int) -> None:
+        self.program, self.place, self.zero = program, place, program.zero
+        self.mine = program.layers_of(place)
+        self.last = program.table.stages * program.units - 1
+        self.gathered: int | None = None
+        self.coming: int | None = None
+        """The layer whose weight is being gathered."""
+        self.uses = program.uses(place)
+        self.next = next(self.uses, None)
+        self.missing = dict.fromkeys(self.mine, program.table.batches)
+        """By layer, the microbatches whose gradients are missing."""
+        self.summed = set[int]()
+        """Layers that have a sum of gradients."""
+        self.reducing: list[int] = []
+        """Layers whose gradients are being reduced."""
+
+    def train(self) -> Iterator[Action]:
+        for layer in self.mine:
+            yield "load", layer
+        sending: Action | None = None
+        for cell, received, sent in self.program.table.exchanges[self.place]:
+            if received is not None:
+                yield "receive", received
+            yield from self.compute(*cell)
+            if sent is not None:
+                if sending is not None:
+                    yield "wait", sending
+                sending = "send", sent
+                yield sending
+        if sending is not None:
+            yield "wait", sending
+        yield from self.finish()
+
+    def compute(self, stage: int, op: str, batch: int) -> Iterator[Action]:
+        operation, layers = OPERATIONS[op], self.program.layers(stage)
+        if op == "F" and stage == 0:
+            yield "input", (0, batch)
+        for layer in layers if op == "F" else reversed(layers):
+            if self.zero == 3 and op != "W":
+                yield from self.weight(layer)
+            if self.program.recompute and op == "B":
+                yield "recompute", (layer, batch)
+            yield operation, (layer, batch)
+            if op in "BW":
+                self.missing[layer] -= 1
+                if self.zero < 2:
+                    yield self.sum_up(layer)
+                    if not self.missing[layer] and self.program.replicas > 1 and self.program.overlap:
+                        yield self.reduce(layer)
+                else:
+                    yield from self.reduce_now(layer)
+        if op == "F" and layer == self.last:
+            yield "loss", (layer, batch)
+        if op in "BI" and layer == 0:
+            yield "drop", (0, batch)
+
+    def weight(self, layer: int) -> Iterator[Action]:
+        """Has the full weight of a layer (ZeRO 3). The next one is gathered while this one computes."""
+        if self.gathered != layer:
+            if self.gathered is not None:
+                yield "release", self.gathered
+            if self.coming is None:
+                yield "gather", layer
+            yield "wait", ("gather", layer)
+            self.gathered, self.coming = layer, None
+        self.next = next(self.uses, None)
+        if self.program.overlap and self.next not in (None, layer):
+            self.coming = self.next
+            yield "gather", self.next
+
+    # --- Gradients ---
+
+    def reduce_now(self, layer: int) -> Iterator[Action]:
+        """Reduces the gradient of one microbatch (ZeRO 2 and 3), while the rank computes the next one."""
+        yield from self.settle()
+        yield self.reduce(layer)
+        if not self.program.overlap:
+            yield from self.settle()
+
+    def sum_up(self, layer: int) -> Action:
+        if layer in self.summed:
+            return "add", layer
+        self.summed.add(layer)
+        return "keep", layer
+
+    def reduce(self, layer: int) -> Action:
+        self.reducing.append(layer)
+        return "reduce", layer
+
+    def settle(self) -> Iterator[Action]:
+        for layer in self.reducing:
+            yield "wait", ("reduce", layer)
+            yield self.sum_up(layer)
+        self.reducing.clear()
+
+    # --- The end of the step ---
+
+    def finish(self) -> Iterator[Action]:
+        """Updates each layer when its gradient is there. Of ZeRO 1 and 2 each rank updates its shard, and gathers. A
+        state comes from the host while the one before it is used."""
+        program = self.program
+        if self.gathered is not None:
+            yield "release", self.gathered
+        if self.zero > 1:
+            yield from self.settle()
+        elif program.replicas > 1 and not program.overlap:
+            for layer in reversed(self.mine):
+                yield self.reduce(layer)
+        order = self.reducing or self.mine[::-1]
+        parking: Action | None = None
+        for layer, after in zip(order, [*order[1:], None]):
+            if self.reducing:
+                yield "wait", ("reduce", layer)
+                yield "keep", layer
+            if program.offload:
+                if parking is None:
+                    yield "fetch", layer
+                yield "wait", ("fetch", layer)
+                if after is not None:
+                    yield "fetch", after
+            yield "update", layer
+            if program.offload:
+                if parking is not None:
+                    yield "wait", parking
+                parking = "park", layer
+                yield parking
+            if self.zero in (1, 2):
+                yield "gather", layer
+        if parking is not None:
+            yield "wait", parking
+        if self.zero in (1, 2):
+            for layer in order:
+                yield "wait", ("gather", layer)
+        for layer in order:
+            yield "store", layer
