@@ -87,7 +87,8 @@ SAME_READER = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name.startswith("week/") else []) for name in FILES]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name.startswith(("week/", "basic.")) else []) for name in FILES],
 )
 def test_it_changes_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -61,6 +61,7 @@ class Entry(NamedTuple):
 
 M = ("-m", "puzzles")
 SLOW = {
+    "in the clone": Entry(M, "", arguments=(*GRADE, "--tier", "process"), here=True),
     "a class": Entry(M, arguments=ALL),
     "a class, in the clone": Entry(M, "", arguments=(*ALL, "--tier", "process"), here=True),
     "-m training_puzzles": Entry(("-m", "training_puzzles")),
@@ -77,7 +78,6 @@ SLOW = {
 }
 ENTRIES = {
     "-m puzzles": Entry(M),
-    "in the clone": Entry(M, "", arguments=(*GRADE, "--tier", "process"), here=True),
     "script, relative path": Entry(("bin/puzzles",), "sub:{root}:{package}:."),
     **SLOW,
 }
