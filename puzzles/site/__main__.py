@@ -2,7 +2,8 @@
 
 from puzzles.search_path import leave_out_current_folder
 
-leave_out_current_folder()
+if __name__ == "__main__":  # and not where a test imports this
+    leave_out_current_folder()
 from pathlib import Path  # noqa: E402  # from the folders that are left
 
 import click  # noqa: E402

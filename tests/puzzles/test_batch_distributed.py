@@ -41,11 +41,22 @@ def test_under_mpiexec_the_results_are_the_same(a_class: Path) -> None:
     assert json.loads(there.stdout) == json.loads(here.stdout)
 
 
+CLUSTER = """
+import subprocess, sys
+from distributed import LocalCluster
+
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        sys.exit(subprocess.run([*sys.argv[1:], cluster.scheduler_address]).returncode)
+"""
+"""Runs a command with the address of a cluster, whose workers are started by a fresh process and not by pytest's."""
+
+
 @pytest.mark.slow
 def test_on_a_dask_cluster_the_results_are_the_same(a_class: Path) -> None:
-    distributed = pytest.importorskip("distributed", reason="needs the extra: pip install 'training-puzzles[dask]'")
+    pytest.importorskip("distributed", reason="needs the extra: pip install 'training-puzzles[dask]'")
     here = ran([sys.executable, "-m", *GRADE], a_class)
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        there = ran([sys.executable, "-m", *GRADE, "--dask", cluster.scheduler_address], a_class)
+    (a_class / "cluster.py").write_text(CLUSTER, encoding="utf-8")
+    there = ran([sys.executable, "cluster.py", sys.executable, "-m", *GRADE, "--dask"], a_class)
     assert (here.returncode, there.returncode) == (0, 0), there.stderr
     assert json.loads(there.stdout) == json.loads(here.stdout)
