@@ -4,14 +4,14 @@ from puzzles.search_path import leave_out_current_folder
 
 if __name__ == "__main__":  # and not where a test imports this
     leave_out_current_folder()
-from pathlib import Path  # noqa: E402  # from the folders that are left
+from pathlib import Path  # from the folders that are left
 
-import click  # noqa: E402
+import click
 
-from puzzles.custom import add_installed  # noqa: E402
+from puzzles.custom import add_installed
 
-from .build import build  # noqa: E402
-from .npm import SiteError  # noqa: E402
+from .build import build
+from .npm import SiteError
 
 
 @click.command()
