@@ -119,7 +119,12 @@ def _executor(processes: int, dask: str | None, mpi: bool) -> Executor:
             from distributed import Client
         except ImportError:
             raise click.UsageError(_missing("--dask", "distributed", "dask")) from None
-        return Client(dask).get_executor()  # type: ignore[no-any-return,no-untyped-call]
+        try:
+            return Client(dask).get_executor()  # type: ignore[no-any-return,no-untyped-call]
+        except (OSError, ValueError) as why:
+            raise click.UsageError(
+                f"--dask {dask}: no cluster answers there ({why}); give the address of its scheduler, tcp://HOST:8786"
+            ) from None
     if mpi:
         try:
             from mpi4py.futures import MPIPoolExecutor

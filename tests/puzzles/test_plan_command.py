@@ -55,7 +55,7 @@ def test_the_table_has_a_row_for_each_plan() -> None:
         (f"{SMALL} --tokens 100", ("--batch", "--tokens")),
         ("--model gpt-1.7b --gpus 4 --tokens 5000", ("5,000 tokens", "2,048", "4,096")),
         ("--model gpt-1.7b --gpus four", ("'four' is not a number", "4M")),
-        ("--model gpt-1.7b --gpus 0", ("gpus", "from 1")),
+        ("--model gpt-1.7b --gpus 0", ("gpus", "more than 0")),
         (f"{SMALL} --pareto front.html", ("front.html",)),
         (f"{SMALL} --fp8", ("a100", "8 bits")),
     ],
