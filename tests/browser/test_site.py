@@ -67,10 +67,10 @@ class Game:
     def go(self, fragment: str) -> None:
         """Opens another part of the page, as a link on it does, and waits for its first verdict."""
         self.script("location.hash = ''")
-        self.until(lambda: self.script("return document.querySelector('main').dataset.page") == "map")
+        self.until(lambda: self.script("return document.querySelector('main')?.dataset.page") == "map")
         self.script("location.hash = arguments[0]", fragment)
         page = fragment.split("/")[0] or "map"
-        self.until(lambda: self.script("return document.querySelector('main').dataset.page") == page)
+        self.until(lambda: self.script("return document.querySelector('main')?.dataset.page") == page)
 
     def open(self, fragment: str, *status: str) -> None:
         self.go(fragment)
@@ -89,7 +89,7 @@ class Game:
 
     @property
     def is_running(self) -> bool:
-        return bool(self.script("return document.querySelector('main').dataset.running ?? ''"))
+        return bool(self.script("return document.querySelector('main')?.dataset.running ?? ''"))
 
     def type(self, text: str) -> None:
         """Types a text over the code, as an input method enters it."""
