@@ -39,6 +39,10 @@ def of_refusal(error: PuzzleError, otherwise: int = 0) -> Failure:
     return Failure(error.reason, plain(str(error)), error.line or otherwise)
 
 
+UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What `ast.parse` raises for a text that is not Python."""
+
+
 def of_source(problem: Exception) -> Failure:
     """The failure for a file that is not Python, or cannot be read."""
     if isinstance(problem, SyntaxError):

@@ -80,7 +80,7 @@ def require_messages(rows: Sequence[Row], table: Timetable) -> None:
         for action in (send, send.other):
             _require_place(action, one, rows, places, needed)
     _require_order(needed, places)
-    _require_end(rows, table)
+    _require_end(rows, table, needed)
 
 
 def _require_needed(rank: int, action: Transfer, needed: Mapping[Message, planned.Message], places: Places) -> None:
@@ -152,8 +152,8 @@ def _require_order(needed: Mapping[Message, planned.Message], places: Places) ->
                 )
 
 
-def _require_end(rows: Sequence[Row], table: Timetable) -> None:
-    needed, at = messages_of(table), [0] * len(rows)
+def _require_end(rows: Sequence[Row], table: Timetable, needed: Mapping[Message, planned.Message]) -> None:
+    at = [0] * len(rows)
     arrived: set[planned.Message] = set()
 
     def missing(rank: int) -> list[planned.Message]:

@@ -13,7 +13,7 @@ class Paper(NamedTuple):
     title: str
     where: str
     note: str = ""
-    """Why one puzzle cites it; empty in the table below."""
+    """Why one puzzle cites it; empty where `papers` defines it."""
 
     def __str__(self) -> str:
         note = f" ({self.note})" if self.note else ""

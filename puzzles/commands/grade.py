@@ -197,7 +197,7 @@ def _class_pages(paths: list[str], options: Mapping[str, Any]) -> ClassPages | N
 
 def is_folder(path: str) -> bool:
     """True for the path of a folder of pages: it is one already, or its name does not end as a page's."""
-    return os.path.isdir(path) or not os.path.basename(path) or Path(path).suffix.lower() not in (".html", ".htm")
+    return os.path.isdir(path) or not os.path.basename(path) or ENDINGS.get(Path(path).suffix.lower()) != "html"
 
 
 def _load_reports() -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.text_lines import GLUE
 from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import GLUE, say
+from puzzles.reports.paragraphs import say
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
 
 from .shared.params import GroupOrSlug, terminal

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puzzles.failure import UnreadableError, plain
+from puzzles.catalog.text_lines import GLUE
+from puzzles.failure import UNPARSABLE, UnreadableError, plain
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.fitted import Part, show_fitted
 from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import GLUE, say
+from puzzles.reports.paragraphs import say
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.notebook_cells import read_cells, without_magics
 from puzzles.tracks import ALL, chapter_of, track_of
@@ -320,7 +321,7 @@ def fingerprints(submission: Submission) -> dict[str, str]:
     for part in cells:
         try:
             tree = ast.parse(without_magics(part.text))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except UNPARSABLE:
             found[""] += part.text
             continue
         for node in tree.body:

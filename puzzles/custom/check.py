@@ -14,10 +14,9 @@ from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
 from puzzles.custom.drafts import PLACEHOLDER
 from puzzles.custom.puzzle_file import OwnPuzzle, shown
 from puzzles.custom.writing import can_be_written
-from puzzles.failure import of_source
+from puzzles.failure import UNPARSABLE, of_source
 from puzzles.grading.grader import grade_file
 from puzzles.grading.judge import UNGRADABLE
-from puzzles.grading.starters import UNPARSABLE
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import STATUSES, Verdict
 from puzzles.sandbox.client import Client

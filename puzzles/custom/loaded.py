@@ -131,9 +131,11 @@ def home_of(slug: str) -> OwnFolder | None:
 
 def fault_in(slug: str, error: Exception) -> str:
     """What is wrong with a teacher's puzzle that made this error: where, and what; empty if no teacher's did."""
+    if isinstance(error, OwnPuzzleError):
+        return str(error)
     home = home_of(slug)
-    if isinstance(error, OwnPuzzleError) or home is None:
-        return str(error) if isinstance(error, OwnPuzzleError) else ""
+    if home is None:
+        return ""
     frames = [f for f in extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home.path)]
     where = (
         f"{shown(Path(frames[-1].filename))}, line {frames[-1].lineno}" if frames else shown(home.puzzles[slug].file)

@@ -15,7 +15,7 @@ from typing import Any
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.paper import Paper
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import plain
+from puzzles.failure import UNPARSABLE, plain
 from puzzles.tracks import TRACKS
 
 
@@ -145,7 +145,7 @@ def _require_puzzle(path: Path) -> None:
     """
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as why:
+    except (OSError, *UNPARSABLE) as why:
         raise OwnPuzzleError(f"{shown(path)}: {error_text(why)}") from None
     names = {getattr(node, "id", getattr(node, "asname", None) or getattr(node, "name", "")) for node in ast.walk(tree)}
     if "PUZZLE" not in names:

@@ -12,13 +12,11 @@ from textwrap import wrap
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import text_lines
+from puzzles.failure import UNPARSABLE
 from puzzles.sandbox.worker.sketch import Sketch, called_name, sketch
 from puzzles.tracks import TRACKS, track_of
 
 WIDTH = 100
-
-UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What `ast.parse` raises for a text that is not Python."""
 
 
 def starter_file(puzzles: Sequence[Puzzle], path: str) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, WHOLE, wrapped
+from puzzles.catalog.text_lines import MAX_WIDTH, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-__all__ = ["GLUE", "MAX_WIDTH", "WHOLE", "say", "wrapped"]
 
 
 def say(

@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from puzzles.catalog.text_lines import GLUE, MAX_WIDTH
 from puzzles.custom import folders
 from puzzles.failure import plain
 from puzzles.grading.judge import UNGRADABLE
@@ -27,7 +28,7 @@ from puzzles.tracks.outcomes import counted
 from .fitted import Part
 from .named_rows import NamedRows, name_width
 from .next_command import next_command
-from .paragraphs import GLUE, MAX_WIDTH, say
+from .paragraphs import say
 from .standings import COLOURS, name_in, shared_folder, standings, stars_text
 
 MAX_EXPLAINED = 40

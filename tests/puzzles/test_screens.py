@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.text_lines import WHOLE, wrapped
 from puzzles.commands.main import main
 from puzzles.grading.progress import PuzzleProgress, add_own_file, save
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports.paragraphs import WHOLE, wrapped
 from puzzles.reports.terminal import report
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, groups, track_of

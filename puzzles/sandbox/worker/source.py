@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from types import CodeType
 from typing import Any
 
-from puzzles.failure import Failure, UnreadableError, of_source
+from puzzles.failure import UNPARSABLE, Failure, UnreadableError, of_source
 
 from .compiled import CompiledCode
 from .kept_statements import (
@@ -57,7 +57,7 @@ class SubmissionCode:
                 self.lines[bound] = max(line, self.lines.get(bound, 0))
             definitions = _definitions(body)
             self.sketches = {slug: sketch(definitions[slug]) for slug in slugs if slug in definitions}
-        except (SyntaxError, ValueError, RecursionError, MemoryError, UnreadableError) as why:
+        except (*UNPARSABLE, UnreadableError) as why:
             self.problem = of_source(why)
 
     def survey(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class SubmissionCode:
         for first, text, _ in self.cells:
             try:
                 tree = self._tree(text)
-            except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
+            except UNPARSABLE as why:
                 failure = of_source(why)
                 failure = failure._replace(line=failure.line + first - 1 if failure.line else first)
                 self.broken.update((slug, failure) for slug in slugs if looks_defined(slug, text.splitlines()))
