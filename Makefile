@@ -14,7 +14,8 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 # tests, and each would compile the project again.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play test test-all fuzz bench check docs docs-site site notebooks wheel colab lab browser site-test clean
+.PHONY: help play serve test test-all fuzz bench check docs docs-site site notebooks wheel packages address release colab lab \
+	browser site-test clean
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -27,6 +28,9 @@ play: $(VENV)/.play  ## set everything up, show a solved puzzle, and say what to
 		'  $(BIN)/puzzles start basic          write the first puzzle to my_basic.py' \
 		'  $(BIN)/puzzles watch my_basic.py    grade it on every save; h gives a hint' \
 		'  $(BIN)/puzzles list                 list all puzzles'
+
+serve: site/.training-puzzles-site  ## open the game in your browser, from this machine; needs node and npm
+	$(BIN)/python -m puzzles.site --serve
 
 test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
 	$(PYTEST) -m "not slow"
@@ -62,6 +66,9 @@ docs-site: $(VENV)/.with-docs  ## build the documentation site in build/site; wa
 site: $(VENV)/.play  ## build the game for the browser in site; needs node and npm
 	$(BIN)/python -m puzzles.site
 
+site/.training-puzzles-site: $(VENV)/.play $(shell find lib drawing puzzles solutions -type f -not -name '*.pyc')
+	$(BIN)/python -m puzzles.site
+
 notebooks: $(VENV)/.test  ## build the notebooks, solved ones for teachers too, and the wheel for Colab
 	$(BIN)/puzzles notebook notebooks --force
 	$(BIN)/puzzles notebook notebooks/solved --solved --force
@@ -69,6 +76,18 @@ notebooks: $(VENV)/.test  ## build the notebooks, solved ones for teachers too, 
 
 wheel: $(VENV)/.play  ## build the wheel in dist
 	$(PIP) wheel --no-deps --wheel-dir dist .
+
+packages: $(VENV)/.with-release  ## build wheel and source distribution in dist, and check them
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+	$(BIN)/python -m twine check --strict dist/*
+
+address: $(VENV)/.test  ## ORG=name sets the public address on GitHub in all files; without ORG, removes it
+	PYTHONPATH=. $(BIN)/python docs/generate/address.py $(ORG)
+	@$(MAKE) --no-print-directory notebooks
+
+release: $(VENV)/.with-release $(VENV)/.test  ## VERSION=1.2.3 checks, builds, tests, commits and tags a version
+	$(BIN)/python puzzles/package/release.py $(VERSION)
 
 colab: notebooks  ## run the solved notebooks from the wheel, with only Jupyter installed, as in Colab
 	$(BIN)/python -m tests.support.fresh_jupyter notebooks

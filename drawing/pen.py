@@ -52,7 +52,7 @@ def _colour(name: str) -> Color:
 
 
 @lru_cache(maxsize=4096)
-def look(
+def style(
     fill: str | None = None,
     stroke: str | None = None,
     width: float = 1.0,
@@ -118,10 +118,10 @@ def label(
     """One line of text, its middle at height `y`. `anchor` is start, middle or end."""
     shift = {"start": 0.5, "middle": 0.0, "end": -0.5}[anchor] * text_width(text, size, bold)
     place = Affine.translation(V2(x + shift, y))
-    return Primitive(Label(text, size, anchor, shift, bold, halo), look(colour), place)
+    return Primitive(Label(text, size, anchor, shift, bold, halo), style(colour), place)
 
 
-def tip(diagram: Diagram, text: str) -> Diagram:
+def tooltip(diagram: Diagram, text: str) -> Diagram:
     """The diagram with a name, which the SVG shows as a tooltip."""
     return ApplyName(Name(text), diagram)
 

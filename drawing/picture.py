@@ -13,7 +13,7 @@ from chalk.types import Diagram
 from lib import PuzzleError
 
 from .palette import EDGE, PAPER
-from .pen import box, box_envelope, look
+from .pen import box, box_envelope, style
 from .svg_writer import compact_svg
 
 MARGIN = 12.0
@@ -33,7 +33,7 @@ class Picture(Compose):
         self.title = title
         self.description = description
         self.dark = dark
-        paper = box(0.5, 0.5, self.width - 0.5, self.height - 0.5, look(PAPER, EDGE, 0.5))
+        paper = box(0.5, 0.5, self.width - 0.5, self.height - 0.5, style(PAPER, EDGE, 0.5))
         super().__init__(box_envelope(self.width, self.height), [paper, content.translate(MARGIN, MARGIN)])
 
     def __repr__(self) -> str:

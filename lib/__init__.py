@@ -22,12 +22,12 @@ from .rules.collectives import COLLECTIVES
 from .trace.ops import TIMED, Event, Op, Trace, group_of
 
 if TYPE_CHECKING:
-    from lib.judging.event_steps import event_steps
     from lib.judging.inflight import inflight
-    from lib.judging.ledger import Sample, Share, memory_by_kind
+    from lib.judging.memory_by_kind import Sample, Share, memory_by_kind
     from lib.judging.peak import PeakContents
     from lib.judging.peak_text import peak_lines
     from lib.judging.referee import Report, referee
+    from lib.judging.training_steps import event_steps
 
     from .game.goal import Goal, Record
     from .trace.notation import trace_from_json, trace_to_json
@@ -87,11 +87,11 @@ __all__ = [
 ]
 
 LOADED_LATER = {
-    "event_steps": "lib.judging.event_steps",
+    "event_steps": "lib.judging.training_steps",
     "inflight": "lib.judging.inflight",
-    "Sample": "lib.judging.ledger",
-    "Share": "lib.judging.ledger",
-    "memory_by_kind": "lib.judging.ledger",
+    "Sample": "lib.judging.memory_by_kind",
+    "Share": "lib.judging.memory_by_kind",
+    "memory_by_kind": "lib.judging.memory_by_kind",
     "PeakContents": "lib.judging.peak",
     "peak_lines": "lib.judging.peak_text",
     "Report": "lib.judging.referee",

@@ -36,7 +36,7 @@ class Failure(NamedTuple):
 
 def of_refusal(error: PuzzleError, otherwise: int = 0) -> Failure:
     """The failure for a refusal of the game. One that belongs to no line is shown at line `otherwise`."""
-    return Failure(error.reason, plain(str(error)), error.line or otherwise)
+    return Failure(error.reason, sanitized(str(error)), error.line or otherwise)
 
 
 UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -51,14 +51,14 @@ def of_source(problem: Exception) -> Failure:
         advice = ""
         if "'await' outside" in text:
             advice = "; await inside functions only, because the grader creates the models and runs the ranks"
-        return Failure("syntax", plain(f"this is not valid Python: {text}{advice}"), line)
+        return Failure("syntax", sanitized(f"this is not valid Python: {text}{advice}"), line)
     if isinstance(problem, UnreadableError):
-        return Failure("syntax", plain(str(problem)))
+        return Failure("syntax", sanitized(str(problem)))
     if isinstance(problem, OSError):
         return Failure("crash", f"this file cannot be read: {problem.strerror or problem}")
     if isinstance(problem, RecursionError | MemoryError):
         return Failure("syntax", "this is nested too deeply for Python to read; simplify it")
-    return Failure("syntax", plain(f"this is not valid Python: {problem}"))
+    return Failure("syntax", sanitized(f"this is not valid Python: {problem}"))
 
 
 def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 0) -> Failure:
@@ -84,7 +84,7 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
         text = _import_text(error, text)
     elif isinstance(error, KeyError) and error.args and isinstance(error.args[0], Value):
         text = f"the {error.args[0]}"
-    text = plain(f"{name}: {text}" if text else name)
+    text = sanitized(f"{name}: {text}" if text else name)
     if isinstance(error, ModuleNotFoundError):
         text += "; the file is run alone: put what it needs into it"
     if isinstance(error, BlockingIOError) or "can't start new thread" in text:
@@ -116,7 +116,7 @@ def line_in(traceback: TracebackType | None, path: str) -> int:
     return line
 
 
-def plain(text: str) -> str:
+def sanitized(text: str) -> str:
     """Text that may come from the player, on one line and without control characters."""
     text = " ".join(text.split())
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 ORDER = """
-lib.errors lib.masked_arrays lib.game lib.values lib.rules lib.trace lib.communication lib.judging
+lib.errors lib.extras lib.masked_arrays lib.game lib.values lib.rules lib.trace lib.communication lib.judging
 lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver
 lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.metering lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
@@ -26,9 +26,9 @@ lib.layout.planning lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_text drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
-puzzles.search_path puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.custom
-puzzles.grading puzzles.custom.check puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.gradescope
-puzzles.leaderboard puzzles.commands puzzles.own puzzles puzzles.__main__
+puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks
+puzzles.custom puzzles.grading puzzles.custom.check puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site
+puzzles.gradescope puzzles.leaderboard puzzles.commands puzzles.own puzzles puzzles.__main__
 puzzles.package.training_puzzles
 """.split()
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from chalk.types import Diagram
 
-from drawing.palette import EDGE, INK, KINDS, SOFT, WIRE
-from drawing.pen import box, label, lines, look, panel
+from drawing.palette import EDGE, INK, KINDS, SOFT, STROKE
+from drawing.pen import box, label, lines, panel, style
 from drawing.picture import Picture
 
 WIDTH, HEIGHT, GAP = 132.0, 54.0, 26.0
@@ -64,12 +64,12 @@ def _parts(height: float) -> Iterator[Diagram]:
         y = 30 + row * (HEIGHT + GAP)
         for x, (text, folder) in zip(at, texts.items()):
             if text:
-                yield box(x, y, x + WIDTH, y + HEIGHT, look(COLOURS[track], EDGE))
+                yield box(x, y, x + WIDTH, y + HEIGHT, style(COLOURS[track], EDGE))
                 yield label(x + WIDTH / 2, y + HEIGHT * 0.36, text, 13, INK, bold=True)
                 yield label(x + WIDTH / 2, y + HEIGHT * 0.72, folder, 10, SOFT)
-        yield lines([_arrow(x - GAP, y + HEIGHT / 2) for x in at[1:]], look(None, WIRE, 1.5))
+        yield lines([_arrow(x - GAP, y + HEIGHT / 2) for x in at[1:]], style(None, STROKE, 1.5))
     x = at[STOPS.index("verdict")]
-    yield box(x, 30, x + WIDTH, height, look("#ffffff", WIRE, 1.5))
+    yield box(x, 30, x + WIDTH, height, style("#ffffff", STROKE, 1.5))
     yield label(x + WIDTH / 2, (30 + height) / 2 - 10, "one judge", 13, INK, bold=True)
     yield label(x + WIDTH / 2, (30 + height) / 2 + 10, "puzzles/grading/", 10, SOFT)
 

@@ -16,7 +16,7 @@ FILE = Path(__file__).parents[1] / "xla.md"
 HEAD = """\
 # From JAX, and beside XLA
 
-`from_jax` makes a graph of a function that is written in JAX. It needs `pip install 'training-puzzles[jax]'`.
+`from_jax` makes a graph of a function that is written in JAX. It needs `pip install -e '.[jax]'` in the clone.
 
 ```python
 import jax

@@ -1,15 +1,14 @@
 """Builds pages of the site from the README, the catalog and docs/*.md, so that nothing is written twice.
 
-The line `{readme: Title}` includes that section of the README, and `{readme:}` what comes before its first section.
-`{file: NAME}` includes a file of the repository, `{puzzles: TRACK}` the table of a track's puzzles. Links to files
-outside the site are changed to point into the repository.
+The line `{readme:}` includes the README without its title, down to its table of pages. `{file: NAME}` includes a file
+of the repository, `{puzzles: TRACK}` the table of a track's puzzles. Links to files outside the site point into the
+public repository; until there is one, their words stay without a link.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from os.path import normpath, relpath
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,18 @@ DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))
 
-from puzzles.tracks import TRACKS, PuzzleGroup, Track  # noqa: E402  # from this clone
+from puzzles import address  # noqa: E402  # from this clone
+from puzzles.tracks import TRACKS, PuzzleGroup, Track  # noqa: E402
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SOURCE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Source"]
+SOURCE = address.source()
 
 MARKER = re.compile(r"^\{(readme|file|puzzles): *(.*?)\}$", re.MULTILINE)
-LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
+LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
 
 PAGE_OF = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changes.md",
-    "README.md#on-real-tensors": "tensors.md",
-    "README.md#where-tensors-live": "layout.md",
 }
 """Pages of the site whose source is elsewhere in the repository."""
 
@@ -53,11 +51,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return MARKER.sub(lambda marker: FILLED[marker[1]](marker[2], here), markdown)
 
 
-def readme(title: str, here: str) -> str:
-    """A section of the README without its title; without one, what comes before the first."""
-    titles = ["", *re.findall(r"^## (.*)", README, re.MULTILINE)]
-    sections = dict(zip(titles, re.split(r"^## .*\n", README, flags=re.MULTILINE)))
-    text = sections[title] if title else sections[""].partition("\n")[2]
+def readme(_: str, here: str) -> str:
+    """The README without its title, down to its table of pages."""
+    text = README.partition("\n")[2].partition("## Where next")[0]
     return turned(text.strip(), "README.md", here)
 
 
@@ -88,19 +84,20 @@ def turned(text: str, origin: str, here: str) -> str:
     """The text of a file in the repository, with its links adjusted to the page that includes it."""
 
     def turn(link: re.Match[str]) -> str:
-        path = normpath(str(Path(origin).parent / link[1])) if link[1] else origin
-        return f"]({target(path, link[2] or '', here)})"
+        path = normpath(str(Path(origin).parent / link[2])) if link[2] else origin
+        found = target(path, link[3] or "", here)
+        return link[1] if found is None else f"[{link[1]}]({found})"
 
     return LINK.sub(turn, text)
 
 
-def target(path: str, anchor: str, here: str) -> str:
-    """The target of a link to a repository file: a page or picture of the site if there is one, else the repository."""
+def target(path: str, anchor: str, here: str) -> str | None:
+    """The target of a link to a file: a page or picture of the site if there is one, else the public repository."""
     page = PAGE_OF.get(path + anchor) or PAGE_OF.get(path)
     if page is None and path == f"docs/{here}":
         return anchor
     if page is None and path.startswith("docs/") and (ROOT / path).is_file():
         page = path.removeprefix("docs/") + anchor
     if page is None:
-        return f"{SOURCE}/blob/main/{path}{anchor}"
+        return SOURCE and f"{SOURCE}/blob/main/{path}{anchor}"
     return relpath(page, Path(here).parent)

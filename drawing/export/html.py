@@ -12,7 +12,7 @@ from drawing.runs.captions import SHARED, describe, describe_gap, error_text, sh
 from drawing.runs.colouring import COLOURS, Colouring, Paint
 from drawing.runs.dependencies import needs
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
-from drawing.runs.marks import Lane, Mark
+from drawing.runs.marks import LaneMarks, Mark
 from drawing.runs.memory import KIND_NAMES, highest
 from drawing.runs.scene import Scene
 from drawing.runs.text import LETTERS, text_of
@@ -31,7 +31,7 @@ TONES = (
     "GRID",
     "IDLE",
     "IDLE_HATCH",
-    "WIRE",
+    "STROKE",
     "UNDER_WAY",
     "STEP",
     "STEP_EDGE",
@@ -257,7 +257,7 @@ def memory_data(scene: Scene) -> dict[str, Any]:
     }
 
 
-def memory_levels(lane: Lane) -> Iterator[list[float]]:
+def memory_levels(lane: LaneMarks) -> Iterator[list[float]]:
     for kinds, group in groupby(lane.memory, key=lambda span: span.kinds):
         spans = list(group)
         if spans[-1].end > spans[0].start:

@@ -12,7 +12,7 @@ from typing import Any
 
 from drawing.runs.captions import describe_gap, error_text, summary
 from drawing.runs.glyphs import batches_text, glyph_of
-from drawing.runs.marks import Lane, Link, Mark, Tie
+from drawing.runs.marks import LaneMarks, Link, Mark, Tie
 from drawing.runs.scene import Scene
 from lib import COLLECTIVES, group_of
 
@@ -97,7 +97,7 @@ def operation(mark: Mark, scene: Scene) -> dict[str, Any]:
     }
 
 
-def waits(lane: Lane, scene: Scene) -> Iterator[dict[str, Any]]:
+def waits(lane: LaneMarks, scene: Scene) -> Iterator[dict[str, Any]]:
     """Idle time, with what the rank waited for."""
     for gap in lane.gaps:
         if gap.before is not None:
@@ -115,7 +115,7 @@ def waits(lane: Lane, scene: Scene) -> Iterator[dict[str, Any]]:
             }
 
 
-def counters(lane: Lane) -> Iterator[dict[str, Any]]:
+def counters(lane: LaneMarks) -> Iterator[dict[str, Any]]:
     """Memory by kind, from when each level starts."""
     for span in lane.memory:
         elements = {kind: sum(share) for kind, share in span.kinds._asdict().items()}

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from lib import PuzzleError
+from lib.extras import install_command
 
 SCALE = 2
 """Pixels of a PNG for each pixel of the picture: sharp on slides and on screens with small pixels."""
@@ -50,7 +51,7 @@ def require_converter() -> str:
     found = next(filter(None, map(shutil.which, BROWSERS)), str(ON_A_MAC) if ON_A_MAC.exists() else "")
     if not found:
         raise PuzzleError(
-            "PNG and PDF need CairoSVG (pip install 'training-puzzles[pictures]') or a browser (Chromium, Chrome or "
+            f"PNG and PDF need CairoSVG ({install_command('pictures')}) or a browser (Chromium, Chrome or "
             "Edge); .svg needs neither"
         )
     return found

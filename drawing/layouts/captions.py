@@ -29,7 +29,7 @@ def held_number(plan: GraphPlan, tensor: str) -> str:
 def memory_text(plan: GraphPlan, cap: float = inf) -> str:
     """The line below such a column."""
     words = f"{plan.memory:,} bytes on each device" + (f" of at most {cap:,}" if cap < inf else "")
-    counted = all(is_counted(plan, tensor) for tensor in (*plan.homes, *plan.operators))
+    counted = all(is_counted(plan, tensor) for tensor in (*plan.storage_layouts, *plan.operators))
     return words if counted else f"{words}; those in brackets are not counted"
 
 
@@ -39,7 +39,7 @@ def _held(plan: GraphPlan, tensor: str) -> str:
 
 def is_counted(plan: GraphPlan, tensor: str) -> bool:
     """True if a plan's memory counts this tensor."""
-    return tensor in plan.homes or plan.graph.keeps(tensor)
+    return tensor in plan.storage_layouts or plan.graph.keeps(tensor)
 
 
 def move_text(plan: GraphPlan, edge: Edge) -> str:

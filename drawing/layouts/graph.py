@@ -8,13 +8,13 @@ from math import inf
 from chalk.style import Style
 from chalk.types import Diagram
 
-from drawing.palette import ALARM, EDGE, EMPTY, INK, KINDS, PAPER, SOFT, STEP, STEP_EDGE, WIRE, mix
-from drawing.pen import box, label, lines, look, panel, text_width, tip
+from drawing.palette import ALARM, EDGE, EMPTY, INK, KINDS, PAPER, SOFT, STEP, STEP_EDGE, STROKE, mix
+from drawing.pen import box, label, lines, panel, style, text_width, tooltip
 from drawing.picture import Picture
 from lib.layout import Edge, GraphPlan, strategy_text
 
 from .captions import held_text, limits_text, move_text
-from .placing import Placing, Size
+from .placing import BoxSize, Placing
 
 LINE, PAD, SIZE = 14.0, 7.0, 10.5
 HEAD = 76.0
@@ -51,11 +51,14 @@ def draw_plan(
 
 def plan_panel(plan: GraphPlan, title: str, target: float, cap: float, given: Collection[str]) -> tuple[Diagram, str]:
     """The content of the picture, and the line of text below its title."""
-    texts = {name: _source_lines(plan, name) for name in plan.homes}
+    texts = {name: _source_lines(plan, name) for name in plan.storage_layouts}
     texts |= {name: _operator_lines(plan, name, given) for name in plan.operators}
     sizes = {
-        name: Size(
-            max(LEAST[name in plan.homes], max(text_width(text, SIZE, bold) for text, _, bold in found) + 2 * PAD),
+        name: BoxSize(
+            max(
+                LEAST[name in plan.storage_layouts],
+                max(text_width(text, SIZE, bold) for text, _, bold in found) + 2 * PAD,
+            ),
             len(found) * LINE + 2 * PAD,
         )
         for name, found in texts.items()
@@ -65,7 +68,7 @@ def plan_panel(plan: GraphPlan, title: str, target: float, cap: float, given: Co
     for edge in sorted(plan.edges, key=lambda each: each.bytes):
         parts.append(_edge(plan, edge, placing))
     for name, (x, y, width, height, _) in placing.boxes.items():
-        parts.append(tip(box(x, y, x + width, y + height, _style(plan, name)), f"{name}: {plan.layout(name)}"))
+        parts.append(tooltip(box(x, y, x + width, y + height, _style(plan, name)), f"{name}: {plan.layout(name)}"))
         for i, (text, colour, bold) in enumerate(texts[name]):
             parts.append(label(x + PAD, y + PAD + (i + 0.5) * LINE, text, SIZE, colour, "start", bold=bold))
     moved, held = limits_text(plan, target, cap)
@@ -81,16 +84,16 @@ def plan_panel(plan: GraphPlan, title: str, target: float, cap: float, given: Co
 
 
 def _style(plan: GraphPlan, name: str) -> Style:
-    if name in plan.homes:
-        return look(FILLS[plan.graph.sources[name]], EDGE, 1)
+    if name in plan.storage_layouts:
+        return style(FILLS[plan.graph.sources[name]], EDGE, 1)
     if name in plan.graph.strategies:
-        return look(STEP, STEP_EDGE, 1.8)
+        return style(STEP, STEP_EDGE, 1.8)
     pays = plan.collective_bytes(name) > 0
-    return look(EMPTY, ALARM if pays else EDGE, 1.5 if pays else 1)
+    return style(EMPTY, ALARM if pays else EDGE, 1.5 if pays else 1)
 
 
 def _source_lines(plan: GraphPlan, name: str) -> list[TextLine]:
-    layout = plan.homes[name]
+    layout = plan.storage_layouts[name]
     return [
         (name, INK, True),
         (f"{ROLES[plan.graph.sources[name]]} {'x'.join(map(str, layout.shape))}", INK, False),
@@ -124,6 +127,6 @@ def _operator_lines(plan: GraphPlan, name: str, given: Collection[str]) -> list[
 def _edge(plan: GraphPlan, edge: Edge, placing: Placing) -> Diagram:
     path = placing.path(edge)
     x, y = path[-1]
-    colour, width = (ALARM, 1.8) if edge.bytes else (WIRE, 1.0)
+    colour, width = (ALARM, 1.8) if edge.bytes else (STROKE, 1.0)
     head = [(x - 3.5, y - 6), (x, y), (x + 3.5, y - 6)]
-    return tip(lines([path, head], look(stroke=colour, width=width)), f"{edge}: {move_text(plan, edge)}")
+    return tooltip(lines([path, head], style(stroke=colour, width=width)), f"{edge}: {move_text(plan, edge)}")

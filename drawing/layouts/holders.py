@@ -6,8 +6,8 @@ from math import inf, prod
 
 from chalk.types import Diagram
 
-from drawing.palette import ALARM, EDGE, GRID, IDLE, INK, PAPER, SOFT, WIRE
-from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width, tip
+from drawing.palette import ALARM, EDGE, GRID, IDLE, INK, PAPER, SOFT, STROKE
+from drawing.pen import box, clip, hatch, label, lines, panel, style, text_width, tooltip
 from drawing.picture import Picture
 from lib.layout import GraphPlan, LayoutError, TensorLayout
 
@@ -34,7 +34,7 @@ def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = Fa
     devices = plan.graph.devices
     if devices > MAX_DEVICES:
         raise LayoutError(f"a picture of who holds what shows at most {MAX_DEVICES} devices; this plan has {devices}")
-    tensors = [*plan.homes, *plan.operators]
+    tensors = [*plan.storage_layouts, *plan.operators]
     notes = {name: str(plan.layout(name)) for name in tensors}
     name_width = max(text_width(name, SIZE, True) for name in tensors) + 14
     left = name_width + max(text_width(note, SIZE) for note in notes.values()) + 14
@@ -47,7 +47,7 @@ def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = Fa
     y = HEAD
     for name in tensors:
         if y > HEAD and name == next(iter(plan.operators), ""):
-            parts.append(lines([[(0, y - 1), (right + 90, y - 1)]], look(stroke=GRID, width=1)))
+            parts.append(lines([[(0, y - 1), (right + 90, y - 1)]], style(stroke=GRID, width=1)))
             y += 6
         middle = y + ROW / 2
         parts.append(label(0, middle, name, SIZE, INK, "start", bold=True))
@@ -58,7 +58,7 @@ def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = Fa
         parts.append(label(right + 90, middle, held_number(plan, name), SIZE, colour, "end"))
         y += ROW
     words = memory_text(plan, cap)
-    parts.append(lines([[(0, y + 2), (right + 90, y + 2)]], look(stroke=WIRE, width=1)))
+    parts.append(lines([[(0, y + 2), (right + 90, y + 2)]], style(stroke=STROKE, width=1)))
     parts.append(label(right + 90, y + 14, words, 11, ALARM if plan.memory > cap else INK, "end", bold=True))
     width = max(right + 90, text_width(legend, 10), text_width(words, 11, True))
     return Picture(panel(width, y + 24, parts), title, words, dark)
@@ -72,16 +72,16 @@ def _cell(name: str, layout: TensorLayout, device: int, x: float, y: float) -> l
     x0, y0, x1, y1 = x + wide * left, y + high * top, x + wide * right, y + high * bottom
     number = piece_text(layout, device)
     ranges = ", ".join(f"{s.start}:{s.stop}" for s in layout.box(device))
-    found = [box(x, y, x + wide, y + high, look(PAPER, EDGE, 0.7))]
+    found = [box(x, y, x + wide, y + high, style(PAPER, EDGE, 0.7))]
     if layout.uneven:
-        found.append(box(x0, y0, x1, y1, look(IDLE, EDGE, 0.5)))
+        found.append(box(x0, y0, x1, y1, style(IDLE, EDGE, 0.5)))
         x1, y1 = (
             start + length * side for start, length, side in zip((x, y), (wide, high), real_part(layout, device)[2:])
         )
-    held = box(x0, y0, x1, y1, look(piece_colour(layout, device), EDGE, 0.5))
-    found.append(tip(held, f"device {device}: {name}[{ranges}]"))
+    held = box(x0, y0, x1, y1, style(piece_colour(layout, device), EDGE, 0.5))
+    found.append(tooltip(held, f"device {device}: {name}[{ranges}]"))
     if layout.partial:
-        found.append(lines(hatch(x0, y0, x1, y1, 5), look(stroke=EDGE, width=0.7)))
+        found.append(lines(hatch(x0, y0, x1, y1, 5), style(stroke=EDGE, width=0.7)))
     if prod(layout.splits) > 1:
         found.append(label(x + wide / 2, y + high / 2, clip(number, 6), 9.5, INK, halo=PAPER))
     return found

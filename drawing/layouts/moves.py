@@ -6,7 +6,7 @@ from chalk.types import Diagram
 
 from drawing.number_text import short_text
 from drawing.palette import EMPTY, GRID, INK, PAPER, SOFT, layer_colour, mix, text_on
-from drawing.pen import box, label, look, panel, tip
+from drawing.pen import box, label, panel, style, tooltip
 from drawing.picture import Picture
 from lib.layout import LayoutError, Redistribution, Step
 
@@ -51,8 +51,10 @@ def _step(step: Step, itemsize: int, left: float, cell: float) -> list[Diagram]:
         for receiver, sent in enumerate(row):
             x = x0 + receiver * cell
             fill = mix(darkest, PAPER, 0.85 * (1 - sent / most)) if sent else EMPTY
-            square = box(x, y, x + cell, y + cell, look(fill, GRID, 0.5))
-            found.append(tip(square, f"device {sender} sends {sent:,} bytes to device {receiver}") if sent else square)
+            square = box(x, y, x + cell, y + cell, style(fill, GRID, 0.5))
+            found.append(
+                tooltip(square, f"device {sender} sends {sent:,} bytes to device {receiver}") if sent else square
+            )
             if sent and not small:
                 found.append(label(x + cell / 2, y + cell / 2, short_text(sent), 8, text_on(fill)))
         if not small:

@@ -1,4 +1,4 @@
-"""Where the boxes of a graph go: operators from top to bottom by depth, each source in the row above its first reader.
+"""Positions of a graph's boxes: operators from top to bottom by depth, each source in the row above its first reader.
 
 Edges run in the gaps between rows, each tensor on a track of its own; those that pass a row take a lane at the right.
 """
@@ -18,7 +18,7 @@ ABOVE, BELOW = 10.0, 20.0
 """Room in a gap above its first track and below its last."""
 
 
-class Size(NamedTuple):
+class BoxSize(NamedTuple):
     width: float
     height: float
 
@@ -49,7 +49,7 @@ def rows_of(graph: Graph) -> list[list[str]]:
 class Placing:
     """Boxes and the paths of edges, for boxes of these sizes."""
 
-    def __init__(self, graph: Graph, edges: Iterable[Edge], sizes: Mapping[str, Size], top: float) -> None:
+    def __init__(self, graph: Graph, edges: Iterable[Edge], sizes: Mapping[str, BoxSize], top: float) -> None:
         self.graph = graph
         self.edges = list(edges)
         rows = rows_of(graph)

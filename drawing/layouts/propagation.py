@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from chalk.types import Diagram
 
-from drawing.palette import ALARM, EDGE, EMPTY, GRID, INK, PAPER, SOFT, STEP, STEP_EDGE, WIRE, mix
-from drawing.pen import box, label, lines, look, panel, stack, text_width, tip
+from drawing.palette import ALARM, EDGE, EMPTY, GRID, INK, PAPER, SOFT, STEP, STEP_EDGE, STROKE, mix
+from drawing.pen import box, label, lines, panel, stack, style, text_width, tooltip
 from drawing.picture import Picture
 from lib.layout import Candidate, Decision, GraphPlan, LayoutError, compared, strategy_text
 
@@ -20,7 +20,7 @@ LINE, SIZE, HEAD = 17.0, 10.5, 46.0
 DOT_WIDTH, DOT_HEIGHT, DOT_DOWN = 15.0, 8.0, 15.0
 BAR, TABLE = 110.0, 720.0
 MAX_CANDIDATES, MAX_STEPS, MAX_ROWS = 6, 48, 40
-SETTLED = mix(WIRE, PAPER, 0.55)
+SETTLED = mix(STROKE, PAPER, 0.55)
 
 
 class StepTexts:
@@ -39,7 +39,7 @@ class StepTexts:
             if reached.place is None:
                 what = f"takes {reached.tensor} as"
             else:
-                what = "is taken elsewhere as" if reached.neighbor in plan.homes else "leaves"
+                what = "is taken elsewhere as" if reached.neighbor in plan.storage_layouts else "leaves"
             self.known = f"{reached.neighbor} {what} {reached.known}"
 
     @property
@@ -104,12 +104,12 @@ def _panel(plan: GraphPlan, step: StepTexts, settled: set[str], dots: Mapping[st
     for each in step.shown:
         mine = step.is_chosen(each)
         if mine:
-            parts.append(box(left - 6, y - 1, left + TABLE, y + LINE - 2, look(STEP, STEP_EDGE, 1)))
+            parts.append(box(left - 6, y - 1, left + TABLE, y + LINE - 2, style(STEP, STEP_EDGE, 1)))
         middle = y + LINE / 2 - 1
         parts.append(label(left, middle, strategy_text(each.choice.strategy), SIZE, INK, "start", bold=mine))
         bar = left + 210
         if each.bytes:
-            parts.append(box(bar, y + 3, bar + BAR * each.bytes / most, y + LINE - 5, look(ALARM)))
+            parts.append(box(bar, y + 3, bar + BAR * each.bytes / most, y + LINE - 5, style(ALARM)))
         parts.append(label(bar + BAR + 86, middle, f"{each.bytes:,} bytes", SIZE, ALARM if each.bytes else INK, "end"))
         size = plan.graph.itemsize
         rest = f"{each.flops:,} operations, {each.held * size:,} bytes of memory"
@@ -120,7 +120,7 @@ def _panel(plan: GraphPlan, step: StepTexts, settled: set[str], dots: Mapping[st
         y += LINE
     lowest = max((top for _, top in dots.values()), default=0.0) + DOT_HEIGHT + 16
     height = max(y, lowest) + 10 if step.found else 30.0
-    parts.append(lines([[(0, 1), (left + TABLE, 1)]], look(stroke=GRID, width=1)))
+    parts.append(lines([[(0, 1), (left + TABLE, 1)]], style(stroke=GRID, width=1)))
     return panel(left + TABLE + 4, height, parts)
 
 
@@ -136,10 +136,10 @@ def _map(
             line = [(x0 + DOT_WIDTH / 2, top + y0 + DOT_HEIGHT), (x1 + DOT_WIDTH / 2, top + y1)]
             reached = decision.reached
             mine = reached is not None and {edge.tensor, edge.operator} == {reached.neighbor, decision.operator}
-            found.append(lines([line], look(stroke=STEP_EDGE if mine else EDGE, width=2.2 if mine else 0.8)))
+            found.append(lines([line], style(stroke=STEP_EDGE if mine else EDGE, width=2.2 if mine else 0.8)))
     for name, (x, y) in dots.items():
-        style = look(SETTLED if name in settled else EMPTY, EDGE, 0.8)
+        dot = style(SETTLED if name in settled else EMPTY, EDGE, 0.8)
         if name == decision.operator:
-            style = look(STEP_EDGE, STEP_EDGE, 1.2)
-        found.append(tip(box(x, top + y, x + DOT_WIDTH, top + y + DOT_HEIGHT, style), name))
+            dot = style(STEP_EDGE, STEP_EDGE, 1.2)
+        found.append(tooltip(box(x, top + y, x + DOT_WIDTH, top + y + DOT_HEIGHT, dot), name))
     return found

@@ -7,7 +7,7 @@ from math import prod
 from chalk.types import Diagram
 
 from drawing.palette import EDGE, IDLE, INK, PAPER, SOFT, layer_tint
-from drawing.pen import box, clip, hatch, label, lines, look, panel, tip
+from drawing.pen import box, clip, hatch, label, lines, panel, style, tooltip
 from drawing.picture import Picture
 from lib.layout import LayoutError, TensorLayout
 
@@ -96,13 +96,13 @@ def _tensor(layout: TensorLayout) -> list[Diagram]:
         names = ", ".join(map(str, devices))
         right, bottom = x + wide, y + high
         if layout.uneven:
-            found.append(box(x, y, right, bottom, look(IDLE, PAPER, 1)))
+            found.append(box(x, y, right, bottom, style(IDLE, PAPER, 1)))
             right, bottom = (SIDE * side for side in real_part(layout, devices[0])[2:])
             bottom += HEAD
-        cell = box(x, y, right, bottom, look(piece_colour(layout, devices[0]), PAPER, 1))
-        found.append(tip(cell, f"part {row}, {column}: on {names}"))
+        cell = box(x, y, right, bottom, style(piece_colour(layout, devices[0]), PAPER, 1))
+        found.append(tooltip(cell, f"part {row}, {column}: on {names}"))
         if layout.partial:
-            found.append(lines(hatch(x, y, x + wide, y + high, 9), look(stroke=EDGE, width=0.7)))
+            found.append(lines(hatch(x, y, x + wide, y + high, 9), style(stroke=EDGE, width=0.7)))
         room = int(wide / 6.2)
         if high > 12 and room > 1:
             found.append(label(x + wide / 2, y + high / 2, clip(names, room), 11, INK))
@@ -118,8 +118,8 @@ def _matrix(layout: TensorLayout, left: float) -> list[Diagram]:
     for place, device in enumerate(order):
         row, column = divmod(place, columns)
         x, y = left + column * CELL, HEAD + row * CELL
-        cell = box(x, y, x + CELL, y + CELL, look(piece_colour(layout, device), PAPER, 2))
-        found.append(tip(cell, f"device {device} holds part {layout.part(device)}"))
+        cell = box(x, y, x + CELL, y + CELL, style(piece_colour(layout, device), PAPER, 2))
+        found.append(tooltip(cell, f"device {device} holds part {layout.part(device)}"))
         found.append(label(x + CELL / 2, y + CELL / 2, str(device), 11, INK))
     below = HEAD + CELL * (layout.devices // columns) + 14
     found.append(label(left, below, f"the devices, {layout.matrix}", 10, SOFT, "start"))

@@ -82,7 +82,7 @@ def holders_text(plan: GraphPlan, width: int) -> Text:
     A piece is the number of its part along each dimension that is split. If the devices do not fit side by side, they
     are in several blocks, without the layouts.
     """
-    tensors = [*plan.homes, *plan.operators]
+    tensors = [*plan.storage_layouts, *plan.operators]
     names, held, cells = {}, {}, {}
     for name in tensors:
         layout = plan.layout(name)

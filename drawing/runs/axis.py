@@ -9,9 +9,9 @@ from chalk.types import Diagram
 
 from drawing.number_text import time_text
 from drawing.palette import GRID, SOFT
-from drawing.pen import label, lines, look, text_width
+from drawing.pen import label, lines, style, text_width
 
-from .rows import Row
+from .rows import MarkRow
 from .scene import Scene
 
 LEFT, RIGHT = 62.0, 54.0
@@ -25,7 +25,7 @@ MAX_STEP_WIDTH = 200.0
 AXIS_HEIGHT = 20.0
 STEPS_HEIGHT = 18.0
 """Below the axis, for the numbers of the training steps."""
-BESIDE = 0.45
+LANE_SCALE = 0.45
 """Height of a stream beside computation, as a share of computation's."""
 
 
@@ -70,7 +70,7 @@ class Scale:
     @property
     def pitch(self) -> float:
         """From one lane to the next: half as much again for each stream beside computation."""
-        return self.compute_pitch * (1 + BESIDE * (self.streams - 1))
+        return self.compute_pitch * (1 + LANE_SCALE * (self.streams - 1))
 
     @property
     def compute_pitch(self) -> float:
@@ -102,7 +102,7 @@ class Scale:
         """Only every n-th lane gets a label if they are too close for all."""
         return max(1, -(-9 // int(self.pitch)))
 
-    def is_labelled(self, row: Row) -> bool:
+    def is_labelled(self, row: MarkRow) -> bool:
         return self.places[row.lane.rank] % self.label_every == 0
 
     @property
@@ -132,10 +132,10 @@ def draw_axis(scale: Scale, y: float) -> list[Diagram]:
 
 def draw_grid(scale: Scale, y0: float, y1: float) -> list[Diagram]:
     """A thin line at each tick, behind everything."""
-    return [lines([[(scale.x(t), y0), (scale.x(t), y1)] for t in grid_times(scale)], look(None, GRID))]
+    return [lines([[(scale.x(t), y0), (scale.x(t), y1)] for t in grid_times(scale)], style(None, GRID))]
 
 
-def draw_row_label(scale: Scale, row: Row, y: float) -> list[Diagram]:
+def draw_row_label(scale: Scale, row: MarkRow, y: float) -> list[Diagram]:
     if not scale.is_labelled(row):
         return []
     size = min(12.0, max(8.0, scale.compute_pitch * 0.5), (LEFT - 8) / text_width(row.label, 1.0))

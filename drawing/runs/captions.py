@@ -9,8 +9,8 @@ from drawing.number_text import tenths_text, time_text
 from lib import COLLECTIVES, IncompleteError, Report, group_of, in_group
 
 from .glyphs import batches_text, glyph_of
-from .marks import Gap, Lane, Mark
-from .rows import Row
+from .marks import Gap, LaneMarks, Mark
+from .rows import MarkRow
 from .scene import Scene
 
 MAX_ROWS = 8
@@ -142,7 +142,7 @@ def describe_run(scene: Scene) -> str:
     return " ".join([f"{summary(scene.report)}.", *filter(None, [error_text(scene.report)]), *lanes, *rest])
 
 
-def describe_row(row: Row, scene: Scene) -> str:
+def describe_row(row: MarkRow, scene: Scene) -> str:
     """One row in words: the operations of a rank, how busy it is, its memory, and its longest wait."""
     lane = row.lane
     counts = Counter(glyph_of(mark.op.name).name for mark in lane.marks)
@@ -153,7 +153,7 @@ def describe_row(row: Row, scene: Scene) -> str:
     return f"{row.first.capitalize()}: {work}; {busy}; at most {most:,} elements{''.join(waits)}."
 
 
-def long_waits(lane: Lane, scene: Scene) -> Iterator[str]:
+def long_waits(lane: LaneMarks, scene: Scene) -> Iterator[str]:
     """The longest gap, if it takes at least a tenth of the run."""
     gap = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None)
     if gap is not None and gap.before is not None and gap.end - gap.start >= scene.end / 10:

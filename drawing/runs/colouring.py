@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from drawing.palette import INK, OPERATIONS, PAPER, SOFT, WIRE, batch_colour, layer_colour, mix
+from drawing.palette import INK, OPERATIONS, PAPER, SOFT, STROKE, batch_colour, layer_colour, mix
 from lib import PuzzleError
 
-from .marks import Lane, Mark
+from .marks import LaneMarks, Mark
 
 COLOURS = ("layer", "microbatch", "operation")
 """What a colour may show."""
@@ -42,7 +42,7 @@ def inked(hue: str) -> Paint:
 
 
 def wire(hue: str) -> Paint:
-    return WIRE, PAPER, 0.5
+    return STROKE, PAPER, 0.5
 
 
 PAINTS: dict[str, Callable[[str], Paint]] = {
@@ -77,7 +77,7 @@ class Colouring:
     """The ranks that compute more than one layer."""
 
     @classmethod
-    def of(cls, by: str, layers: int, lanes: Iterable[Lane]) -> Colouring:
+    def of(cls, by: str, layers: int, lanes: Iterable[LaneMarks]) -> Colouring:
         """The colouring of a run."""
         computed = {
             lane.rank: {mark.op.layer for mark in lane.marks if mark.op.name == "forward" and mark.op.layer is not None}

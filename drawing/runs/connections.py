@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from lib import COLLECTIVES, group_of
 
-from .marks import Lane, Link, Mark, Tie
+from .marks import LaneMarks, Link, Mark, Tie
 
 
-def links_between(lanes: Sequence[Lane]) -> Iterator[Link]:
+def links_between(lanes: Sequence[LaneMarks]) -> Iterator[Link]:
     """Sends and receives, paired in order for each sender, receiver and tag."""
     reads: dict[tuple[int, int, int], deque[Mark]] = {}
     for lane in lanes:
@@ -25,7 +25,7 @@ def links_between(lanes: Sequence[Lane]) -> Iterator[Link]:
                 yield Link(mark, to, read_by.popleft() if read_by else None)
 
 
-def ties_between(lanes: Sequence[Lane]) -> Iterator[Tie]:
+def ties_between(lanes: Sequence[LaneMarks]) -> Iterator[Tie]:
     """Collectives: the n-th calls of a group's members belong together."""
     calls: dict[tuple[tuple[int, ...] | None, int], list[Mark]] = {}
     for lane in lanes:

@@ -23,11 +23,11 @@ def needs(scene: Scene) -> Needs:
         for i, op in enumerate(ops):
             if op.name in ("store", "delete"):
                 continue
-            used = tuple(dict.fromkeys(maker for number in op.used for maker in makers.get(number, ())))
+            used = tuple(dict.fromkeys(maker for number in op.inputs for maker in makers.get(number, ())))
             if i in events:
                 found[events[i].number] = used
                 used = (events[i].number,)
-            makers.update((number, used) for number in op.made)
+            makers.update((number, used) for number in op.outputs)
     for link in scene.links:
         if link.receive is not None:
             found[link.receive.number] = (*found[link.receive.number], link.send.number)

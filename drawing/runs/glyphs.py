@@ -15,7 +15,7 @@ from typing import NamedTuple
 from chalk.types import Diagram
 
 from drawing.palette import PAPER, text_on
-from drawing.pen import Point, box, corners, hatch, label, lines, look, polygon, text_width
+from drawing.pen import Point, box, corners, hatch, label, lines, polygon, style, text_width
 from lib import COMPUTING
 
 from .colouring import HOLLOW, Colouring
@@ -179,7 +179,7 @@ def draw_mark(mark: Mark, frame: Frame, colouring: Colouring) -> list[Diagram]:
     fill, stroke, width = colouring.paint(mark)
     if frame.width <= 3:  # too narrow for a border; a hollow shape is drawn as its border only
         fill, width = (stroke if width >= HOLLOW else fill), 0.0
-    shape = polygon(glyph.outline(frame), look(fill, stroke, width))
+    shape = polygon(glyph.outline(frame), style(fill, stroke, width))
     ink = text_on(fill)
     bar = draw_bar(colouring.bar(mark), frame, ink)
     return [shape, *hatch_again(mark, frame), *bar, *draw_text(mark, glyph, frame, ink, colouring)]
@@ -190,7 +190,7 @@ def draw_bar(share: float, frame: Frame, colour: str) -> Iterator[Diagram]:
     inset, high = min(5.0, frame.width / 4), min(2.0, frame.height / 8)
     if share:
         end = frame.x0 + inset + (frame.width - 2 * inset) * share
-        yield box(frame.x0 + inset, frame.y1 - 2 * high, end, frame.y1 - high, look(colour))
+        yield box(frame.x0 + inset, frame.y1 - 2 * high, end, frame.y1 - high, style(colour))
 
 
 def hatch_again(mark: Mark, frame: Frame) -> Iterator[Diagram]:
@@ -198,7 +198,7 @@ def hatch_again(mark: Mark, frame: Frame) -> Iterator[Diagram]:
     inset = min(5.0, frame.width / 4)
     if mark.again and frame.width > 3:
         strokes = hatch(frame.x0 + inset, frame.y0, frame.x1 - inset, frame.y1, gap=5.0)
-        yield lines(strokes, look(None, PAPER, 1.6))
+        yield lines(strokes, style(None, PAPER, 1.6))
 
 
 def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str, colouring: Colouring) -> list[Diagram]:

@@ -22,7 +22,7 @@ from drawing.palette import (
     layer_colour,
     text_on,
 )
-from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width
+from drawing.pen import box, clip, hatch, label, lines, panel, style, text_width
 from lib import Sample
 
 from .captions import SHARED
@@ -82,14 +82,14 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
     if any(scene.steps > 1 for scene in scenes):
         yield steps_entry(max(scene.steps for scene in scenes))
     if any(len(scene.streams) > 1 for scene in scenes):
-        stroke = lines([[(0, ROW / 2), (24, ROW / 2)]], look(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
+        stroke = lines([[(0, ROW / 2), (24, ROW / 2)]], style(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
         yield worded(24, [stroke], "called, not started; or ended, not awaited")
     if any(lane.gaps for scene in scenes for lane in scene.rows.lanes):
         yield idle_entry()
     if any(scene.rows.are_shared for scene in scenes):
         yield worded(0, [], SHARED)
     if critical:
-        yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], look(None, CRITICAL, 3.0))], "critical path")
+        yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], style(None, CRITICAL, 3.0))], "critical path")
     yield from colour_entries(scenes)
     yield from memory_entries([span.kinds for scene in scenes for lane in scene.rows.lanes for span in lane.memory])
 
@@ -116,7 +116,7 @@ def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
     for kind, colour in KINDS.items():
         if any(sum(getattr(sample, kind)) for sample in samples):
             parts += [
-                box(x, 6, x + 14, ROW - 6, look(colour)),
+                box(x, 6, x + 14, ROW - 6, style(colour)),
                 label(x + 19, ROW / 2, KIND_NAMES[kind], SIZE, SOFT, "start"),
             ]
             x += 19 + text_width(KIND_NAMES[kind], SIZE) + 10
@@ -124,8 +124,8 @@ def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
         yield LegendEntry(x, parts)
     if any(share.hidden for sample in samples for share in sample):
         frame = (0.0, 6.0, 24.0, ROW - 6)
-        strokes = lines(hatch(*frame, gap=3.5), look(None, INK, 0.8))
-        yield worded(24, [box(*frame, look(EMPTY)), strokes], "not stored but used later")
+        strokes = lines(hatch(*frame, gap=3.5), style(None, INK, 0.8))
+        yield worded(24, [box(*frame, style(EMPTY)), strokes], "not stored but used later")
 
 
 def operation_entry(mark: Mark, colouring: Colouring, words: str = "") -> LegendEntry:
@@ -146,15 +146,15 @@ def worded(width: float, parts: Sequence[Diagram], words: str) -> LegendEntry:
 
 def idle_entry() -> LegendEntry:
     frame = (0.0, 4.0, 24.0, ROW - 4)
-    strokes = lines(hatch(*frame, gap=9.0), look(None, IDLE_HATCH, 0.8))
-    return worded(24, [box(*frame, look(IDLE)), strokes], "idle")
+    strokes = lines(hatch(*frame, gap=9.0), style(None, IDLE_HATCH, 0.8))
+    return worded(24, [box(*frame, style(IDLE)), strokes], "idle")
 
 
 def steps_entry(steps: int) -> LegendEntry:
     """A shaded step beside one that is not, with the border between them."""
     parts = [
-        box(12, 4, 24, ROW - 4, look(STEP)),
-        lines([[(12, 4), (12, ROW - 4)]], look(None, STEP_EDGE, 1.2)),
+        box(12, 4, 24, ROW - 4, style(STEP)),
+        lines([[(12, 4), (12, ROW - 4)]], style(None, STEP_EDGE, 1.2)),
     ]
     return worded(24, parts, "shaded: step 1" if steps == 2 else "shaded: every second training step, from step 1 on")
 
@@ -166,8 +166,8 @@ def swatches(what: str, numbers: Sequence[int], colour: Callable[[int], str]) ->
     for number in numbers:
         width = max(18.0, text_width(str(number), 10, bold=True) + 8)
         full = colour(number)
-        parts.append(box(x, 4, x + width, ROW / 2, look(tinted(full)[0])))
-        parts.append(box(x, ROW / 2, x + width, ROW - 4, look(full)))
+        parts.append(box(x, 4, x + width, ROW / 2, style(tinted(full)[0])))
+        parts.append(box(x, ROW / 2, x + width, ROW - 4, style(full)))
         parts.append(label(x + width / 2, ROW / 2, str(number), 10, text_on(full), bold=True))
         x += width + 2
     return LegendEntry(x, parts)
@@ -180,7 +180,7 @@ def chunks_entry(bars: Sequence[float]) -> LegendEntry:
     x = 0.0
     for length in thin_out(bars, MAX_LAYERS):
         frame = Frame(x, 4, x + 24, ROW - 4)
-        parts += [box(frame.x0, frame.y0, frame.x1, frame.y1, look(EMPTY)), *draw_bar(length, frame, INK)]
+        parts += [box(frame.x0, frame.y0, frame.x1, frame.y1, style(EMPTY)), *draw_bar(length, frame, INK)]
         x += 26
     return LegendEntry(x + 4 + text_width(words, SIZE), [*parts, label(x + 4, ROW / 2, words, SIZE, SOFT, "start")])
 

@@ -111,7 +111,7 @@ def in_time(marks: Iterable[Mark]) -> list[Mark]:
     return sorted(marks, key=lambda mark: mark.start)
 
 
-class Lane(NamedTuple):
+class LaneMarks(NamedTuple):
     """One rank's part: its operations in program order, where it is idle, and its memory."""
 
     rank: int

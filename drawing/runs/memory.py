@@ -10,12 +10,12 @@ from chalk.types import Diagram
 
 from drawing.number_text import short_text, time_text
 from drawing.palette import ALARM, GRID, INK, KINDS, MEMORY, PAPER, SOFT, TARGET
-from drawing.pen import Point, hatch, label, lines, look, panel, polygon, polygons, text_width, tip
+from drawing.pen import Point, hatch, label, lines, panel, polygon, polygons, style, text_width, tooltip
 from lib import Goal
 
 from .axis import LEFT, Scale, draw_grid, draw_row_label
 from .marks import MemorySpan
-from .rows import Row
+from .rows import MarkRow
 from .scene import Scene
 
 HEAD = 38.0
@@ -68,10 +68,10 @@ def height_of(memory: int, most: int, scale: Scale) -> float:
     return FILLED * scale.memory_pitch * memory / most if most else 0.0
 
 
-def draw_row_memory(row: Row, most: int, scale: Scale) -> Iterator[Diagram]:
+def draw_row_memory(row: MarkRow, most: int, scale: Scale) -> Iterator[Diagram]:
     lane = row.lane
     floor = floor_of(lane.rank, scale)
-    yield lines([[(LEFT, floor), (scale.right, floor)]], look(None, GRID))
+    yield lines([[(LEFT, floor), (scale.right, floor)]], style(None, GRID))
     yield from draw_row_label(scale, row, floor - scale.memory_pitch / 2)
     if not any(span.end > span.start for span in lane.memory):
         return
@@ -84,12 +84,12 @@ def draw_row_memory(row: Row, most: int, scale: Scale) -> Iterator[Diagram]:
         if any(level.high > level.low for level in levels):
             peak = max(level.high - level.low for level in levels)
             words = f"{row.all}: {KIND_NAMES[kind]}, at most {peak:,} elements"
-            yield tip(polygons(areas(levels, unit, scale, floor), look(colour)), words)
+            yield tooltip(polygons(areas(levels, unit, scale, floor), style(colour)), words)
         kept = [low + share.stored for low, share in zip(base, shares, strict=True)]
         hidden = list(merged(lane.memory, kept, tops))
         yield from draw_hidden(hidden, unit, scale, floor, f"{row.all}: not stored but used later: {KIND_NAMES[kind]}")
         base = tops
-    yield lines([outline(list(merged(lane.memory, base, base)), unit, scale, floor)], look(None, MEMORY, 1.2))
+    yield lines([outline(list(merged(lane.memory, base, base)), unit, scale, floor)], style(None, MEMORY, 1.2))
     if scale.is_labelled(row):
         size = min(11.0, max(8.0, scale.compute_pitch * 0.45))
         words = short_text(max(span.memory for span in lane.memory))
@@ -106,7 +106,7 @@ def draw_hidden(levels: Sequence[Level], unit: float, scale: Scale, floor: float
     gap = min(max(3.5, sum(x1 - x0 for x0, _, x1, _ in frames) / (3 * scale.memory_pitch)), 16.0)
     strokes = [stroke for frame in frames for stroke in hatch(*frame, gap)]
     most = max(level.high - level.low for level in shown)
-    yield tip(lines(strokes, look(None, INK, 0.8)), f"{what}, at most {most:,} elements")
+    yield tooltip(lines(strokes, style(None, INK, 0.8)), f"{what}, at most {most:,} elements")
 
 
 def merged(spans: Sequence[MemorySpan], lows: Sequence[int], highs: Sequence[int]) -> Iterator[Level]:
@@ -150,9 +150,9 @@ def draw_target(goal: Goal, scene: Scene, most: int, scale: Scale) -> list[Diagr
     limit = height_of(goal.memory_limit, most, scale)
     ys = [floor_of(lane.rank, scale) - limit for lane in scene.rows.lanes]
     words = f"target: {goal.memory_text} elements"
-    stroke = lines([[(LEFT, y), (scale.right, y)] for y in ys], look(None, TARGET, 1.0, dash=(5.0, 3.0)))
+    stroke = lines([[(LEFT, y), (scale.right, y)] for y in ys], style(None, TARGET, 1.0, dash=(5.0, 3.0)))
     return [
-        tip(stroke, words),
+        tooltip(stroke, words),
         label(scale.right - 4, HEAD - 24, f"dashed: target {goal.memory_text}", 11, TARGET, "end"),
     ]
 
@@ -167,8 +167,8 @@ def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
     fits = x + 8 + text_width(text, 11, bold=True) < scale.right
     anchor, shift = ("start", 7) if fits else ("end", -7)
     return [
-        polygon([(x, y - 4), (x + 4, y), (x, y + 4), (x - 4, y)], look(ALARM, PAPER, 0.8)),
-        tip(
+        polygon([(x, y - 4), (x + 4, y), (x, y + 4), (x - 4, y)], style(ALARM, PAPER, 0.8)),
+        tooltip(
             label(x + shift, y - 9, text, 11, INK, anchor, bold=True, halo=PAPER),
             f"peak: {peak.memory:,} elements on rank {peak.rank} at t={time_text(peak.time)}",
         ),

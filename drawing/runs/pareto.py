@@ -14,8 +14,8 @@ from chalk.style import Style
 from chalk.types import Diagram
 
 from drawing.number_text import short_text, time_text
-from drawing.palette import ALARM, EDGE, GRID, INK, PAPER, SOFT, TARGET_AREA, WIRE
-from drawing.pen import Point, box, clip, label, lines, look, panel, polygon, stack, text_width, tip
+from drawing.palette import ALARM, EDGE, GRID, INK, PAPER, SOFT, STROKE, TARGET_AREA
+from drawing.pen import Point, box, clip, label, lines, panel, polygon, stack, style, text_width, tooltip
 from drawing.picture import Picture
 from lib import Goal, Record, Report
 
@@ -126,20 +126,20 @@ def draw_box(goal: Goal, plane: Plane) -> Iterator[Diagram]:
     x, y = min(x, WIDTH - RIGHT), max(y, TOP)
     left, floor = LEFT, HEIGHT - BOTTOM
     words = f"meets both targets: {goal.time_text} timesteps and {goal.memory_text} elements"
-    yield tip(box(left, y, x, floor, look(TARGET_AREA, opacity=0.8)), words)
-    yield lines([[(left, y), (x, y), (x, floor)]], look(None, WIRE, 1.2, dash=(5.0, 3.0)))
-    yield label(left + 8, floor - 11, "target met", 11, WIRE, "start", halo=TARGET_AREA)
+    yield tooltip(box(left, y, x, floor, style(TARGET_AREA, opacity=0.8)), words)
+    yield lines([[(left, y), (x, y), (x, floor)]], style(None, STROKE, 1.2, dash=(5.0, 3.0)))
+    yield label(left + 8, floor - 11, "target met", 11, STROKE, "start", halo=TARGET_AREA)
 
 
 def draw_axes(plane: Plane) -> Iterator[Diagram]:
     floor = HEIGHT - BOTTOM
     for time in round_numbers(*plane.times):
-        yield lines([[(plane.x(time), TOP), (plane.x(time), floor)]], look(None, GRID))
+        yield lines([[(plane.x(time), TOP), (plane.x(time), floor)]], style(None, GRID))
         yield label(plane.x(time), floor + 11, time_text(time), 10, SOFT)
     for memory in round_numbers(*plane.memories):
-        yield lines([[(LEFT, plane.y(memory)), (WIDTH - RIGHT, plane.y(memory))]], look(None, GRID))
+        yield lines([[(LEFT, plane.y(memory)), (WIDTH - RIGHT, plane.y(memory))]], style(None, GRID))
         yield label(LEFT - 7, plane.y(memory), short_text(round(memory)), 10, SOFT, "end")
-    yield lines([[(LEFT, TOP), (LEFT, floor), (WIDTH - RIGHT, floor)]], look(None, EDGE, 1.2))
+    yield lines([[(LEFT, TOP), (LEFT, floor), (WIDTH - RIGHT, floor)]], style(None, EDGE, 1.2))
     yield label((LEFT + WIDTH - RIGHT) / 2, floor + 29, "timesteps", 11, SOFT)
     yield label(0, TOP - 14, "peak memory, elements", 11, SOFT, "start")
 
@@ -154,15 +154,15 @@ def round_numbers(low: float, high: float) -> list[float]:
 def draw_spots(spots: Sequence[Spot], plane: Plane) -> Iterator[Diagram]:
     """Records as diamonds, attempts as discs with their names; what failed has no place here."""
     if any(spot.whose == "other" for spot in spots):
-        yield from draw_front(spots, ("record", "other"), plane, look(None, SOFT, 1.2, dash=(2.0, 3.0)))
-    yield from draw_front(spots, ("record",), plane, look(None, WIRE, 1.2))
+        yield from draw_front(spots, ("record", "other"), plane, style(None, SOFT, 1.2, dash=(2.0, 3.0)))
+    yield from draw_front(spots, ("record",), plane, style(None, STROKE, 1.2))
     named: list[tuple[float, float]] = []
     for spot in sorted(spots, key=lambda spot: spot.whose == "attempt"):
         if spot.whose == "failed":
             continue
         x, y = plane.x(spot.time), plane.y(spot.memory)
         words = f"{NAMES[spot.whose]}: {spot.name}, {time_text(spot.time)} timesteps, {spot.memory:,} elements"
-        yield tip(mark_of(spot.whose, x, y), words)
+        yield tooltip(mark_of(spot.whose, x, y), words)
         if spot.whose == "other":
             continue  # many, and alike: the key and the tips name them
         text = clip(spot.name, 30)
@@ -188,10 +188,10 @@ def draw_front(spots: Sequence[Spot], whose: Sequence[str], plane: Plane, stroke
 def mark_of(whose: str, x: float, y: float) -> Diagram:
     if whose == "other":
         r = RADIUS - 1.5
-        return polygon([(x, y - r), (x + r, y), (x, y + r), (x - r, y)], look(PAPER, SOFT, 1.4))
+        return polygon([(x, y - r), (x + r, y), (x, y + r), (x - r, y)], style(PAPER, SOFT, 1.4))
     if whose == "record":
-        return polygon([(x, y - RADIUS), (x + RADIUS, y), (x, y + RADIUS), (x - RADIUS, y)], look(PAPER, WIRE, 2.0))
-    return polygon(list(ring(x, y, RADIUS)), look(ALARM, PAPER, 1.0))
+        return polygon([(x, y - RADIUS), (x + RADIUS, y), (x, y + RADIUS), (x - RADIUS, y)], style(PAPER, STROKE, 2.0))
+    return polygon(list(ring(x, y, RADIUS)), style(ALARM, PAPER, 1.0))
 
 
 def ring(x: float, y: float, r: float) -> Iterator[Point]:

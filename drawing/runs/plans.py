@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from chalk.types import Diagram
 
 from drawing.number_text import time_text
-from drawing.palette import EDGE, GRID, INK, PAPER, SOFT, WIRE
-from drawing.pen import clip, label, lines, look, panel, stack, text_width, tip
+from drawing.palette import EDGE, GRID, INK, PAPER, SOFT, STROKE
+from drawing.pen import clip, label, lines, panel, stack, style, text_width, tooltip
 from drawing.picture import Picture
 
 from .pareto import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Plane, Spot, draw_front, mark_of, round_numbers
@@ -60,25 +60,25 @@ def _axes(plane: Plane, limit: int, limit_text: str) -> Iterator[Diagram]:
     scale = 1 if high - low >= 1 else 1000
     for time in round_numbers(low * scale, high * scale):
         x = plane.x(time / scale)
-        yield lines([[(x, TOP), (x, floor)]], look(None, GRID))
+        yield lines([[(x, TOP), (x, floor)]], style(None, GRID))
         yield label(x, floor + 11, time_text(time), 10, SOFT)
     for memory in round_numbers(0, plane.memories[1] / 1024):
         y = plane.y(memory * 1024)
-        yield lines([[(LEFT, y), (right, y)]], look(None, GRID))
+        yield lines([[(LEFT, y), (right, y)]], style(None, GRID))
         yield label(LEFT - 7, y, time_text(memory), 10, SOFT, "end")
-    yield lines([[(LEFT, TOP), (LEFT, floor), (right, floor)]], look(None, EDGE, 1.2))
+    yield lines([[(LEFT, TOP), (LEFT, floor), (right, floor)]], style(None, EDGE, 1.2))
     y = plane.y(limit)
-    yield tip(lines([[(LEFT, y), (right, y)]], look(None, WIRE, 1.2, dash=(5.0, 3.0))), limit_text)
+    yield tooltip(lines([[(LEFT, y), (right, y)]], style(None, STROKE, 1.2, dash=(5.0, 3.0))), limit_text)
     yield label((LEFT + right) / 2, floor + 29, "seconds a step" if scale == 1 else "milliseconds a step", 11, SOFT)
     yield label(0, TOP - 14, "GiB of the fullest GPU", 11, SOFT, "start")
 
 
 def _spots(spots: Sequence[Spot], facts: Sequence[str], plane: Plane) -> Iterator[Diagram]:
-    yield from draw_front(spots, ("record",), plane, look(None, WIRE, 1.2))
+    yield from draw_front(spots, ("record",), plane, style(None, STROKE, 1.2))
     taken: list[tuple[float, float]] = []
     for spot, words in sorted(zip(spots, facts)):
         x, y = plane.x(spot.time), plane.y(spot.memory)
-        yield tip(mark_of(spot.whose, x, y), words)
+        yield tooltip(mark_of(spot.whose, x, y), words)
         text, at = clip(spot.name, NAME), y - 13
         while any(abs(at - other) < 13 and abs(x - place) < 300 for place, other in taken):
             at += 13

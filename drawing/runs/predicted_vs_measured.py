@@ -14,7 +14,7 @@ from lib import Trace
 from .axis import Scale
 from .captions import name_of
 from .legend import draw_legend
-from .marks import Lane, Link, Mark, Tie
+from .marks import LaneMarks, Link, Mark, Tie
 from .scene import Scene, awaited_before, idle_between, scene_of
 from .timeline import draw_header
 from .timeline_rows import draw_lanes
@@ -93,7 +93,7 @@ def measured(scene: Scene, times: Times) -> Scene:
     for lane, rank in zip(scene.lanes, times, strict=True):
         marks = [moved_to(mark, *event) for mark, event in zip(lane.marks, rank, strict=True)]
         gaps = idle_between(marks, end, awaited_before(scene.trace.ranks[lane.rank], marks))
-        lanes.append(Lane(lane.rank, tuple(marks), tuple(gaps), ()))
+        lanes.append(LaneMarks(lane.rank, tuple(marks), tuple(gaps), ()))
     moved = {(mark.rank, mark.place): mark for lane in lanes for mark in lane.marks}
 
     def now(mark: Mark) -> Mark:
@@ -126,7 +126,9 @@ def tie_of(name: str, members: Sequence[Mark]) -> Tie:
     return Tie(name, min(mark.start for mark in members), max(mark.end for mark in members), tuple(members))
 
 
-def waits_of(lanes: Sequence[Lane], links: Sequence[Link], ties: Sequence[Tie]) -> list[dict[int, tuple[int, int]]]:
+def waits_of(
+    lanes: Sequence[LaneMarks], links: Sequence[Link], ties: Sequence[Tie]
+) -> list[dict[int, tuple[int, int]]]:
     """By rank and event, the event that it may have waited for: a message's send, or the last rank to arrive."""
     waits: list[dict[int, tuple[int, int]]] = [{} for _ in lanes]
     free = {

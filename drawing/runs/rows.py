@@ -23,19 +23,19 @@ from typing import NamedTuple
 from drawing.number_text import ranks_text
 from lib import COLLECTIVES, group_of
 
-from .marks import Gap, Lane, Link, Mark, Tie
+from .marks import Gap, LaneMarks, Link, Mark, Tie
 
-MOST_APART = 16
+MAX_ROWS_APART = 16
 """In a picture of at most so many ranks, each has a row of its own."""
 
 Waits = Sequence[Mapping[int, tuple[int, int]]]
 """By rank and place of an event: rank and place of the event that it waited for."""
 
 
-class Row(NamedTuple):
+class MarkRow(NamedTuple):
     """One row: its ranks, which do what the `lane` of the first one shows."""
 
-    lane: Lane
+    lane: LaneMarks
     ranks: tuple[int, ...]
 
     @property
@@ -56,13 +56,13 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rows:
+class MarkRows:
     """The rows of a picture, from top to bottom, in the order of their first ranks."""
 
-    every: tuple[Row, ...]
+    every: tuple[MarkRow, ...]
     places: tuple[int, ...]
     """By rank: the number of its row."""
-    _all_lanes: Sequence[Lane]
+    _all_lanes: Sequence[LaneMarks]
 
     @property
     def are_shared(self) -> bool:
@@ -70,7 +70,7 @@ class Rows:
         return len(self.every) < len(self.places)
 
     @property
-    def lanes(self) -> tuple[Lane, ...]:
+    def lanes(self) -> tuple[LaneMarks, ...]:
         """The lanes that are drawn."""
         return tuple(row.lane for row in self.every)
 
@@ -79,7 +79,7 @@ class Rows:
         """The operations that are drawn."""
         return (mark for row in self.every for mark in row.lane.marks)
 
-    def of(self, rank: int) -> Row:
+    def of(self, rank: int) -> MarkRow:
         """The row of a rank."""
         return self.every[self.places[rank]]
 
@@ -115,19 +115,21 @@ class Rows:
         return tuple(found.values())
 
 
-def rows_of(lanes: Sequence[Lane], links: Sequence[Link], ties: Sequence[Tie], waits: Waits, shared: bool) -> Rows:
+def rows_of(
+    lanes: Sequence[LaneMarks], links: Sequence[Link], ties: Sequence[Tie], waits: Waits, shared: bool
+) -> MarkRows:
     """The rows of a run; without `shared`, and of at most 16 ranks, one for each."""
-    many = shared and len(lanes) > MOST_APART
+    many = shared and len(lanes) > MAX_ROWS_APART
     kinds = kinds_of(lanes, links, ties, waits) if many else range(len(lanes))
     members: dict[int, list[int]] = {}
     for rank, kind in enumerate(kinds):
         members.setdefault(kind, []).append(rank)
     numbers = {kind: number for number, kind in enumerate(members)}
-    rows = tuple(Row(lanes[ranks[0]], tuple(ranks)) for ranks in members.values())
-    return Rows(rows, tuple(numbers[kind] for kind in kinds), lanes)
+    rows = tuple(MarkRow(lanes[ranks[0]], tuple(ranks)) for ranks in members.values())
+    return MarkRows(rows, tuple(numbers[kind] for kind in kinds), lanes)
 
 
-def kinds_of(lanes: Sequence[Lane], links: Sequence[Link], ties: Sequence[Tie], waits: Waits) -> list[int]:
+def kinds_of(lanes: Sequence[LaneMarks], links: Sequence[Link], ties: Sequence[Tie], waits: Waits) -> list[int]:
     """By rank: a number, which is the same for ranks that share a row."""
     other_end = {link.send.number: link.received for link in links}
     other_end |= {link.receive.number: link.sent for link in links if link.receive is not None}
@@ -159,7 +161,7 @@ def numbered(things: Iterable[Hashable]) -> list[int]:
     return [found.setdefault(thing, len(found)) for thing in things]
 
 
-def own_part(lane: Lane, other_end: Mapping[int, float | None], causes: Mapping[int, Mark]) -> Hashable:
+def own_part(lane: LaneMarks, other_end: Mapping[int, float | None], causes: Mapping[int, Mark]) -> Hashable:
     """What can be compared of a rank without knowing which ranks are equal."""
     batches: dict[int, int] = {}
     first = lane.marks[0].number if lane.marks else 0
@@ -185,7 +187,7 @@ def own_gap(gap: Gap, first: int) -> Hashable:
     return gap.start, gap.end, *(mark and mark.number - first for mark in (gap.before, gap.awaited))
 
 
-def peers_of(lane: Lane, causes: Mapping[int, Mark], ranks: int) -> list[int]:
+def peers_of(lane: LaneMarks, causes: Mapping[int, Mark], ranks: int) -> list[int]:
     """The ranks at the other end of messages and of waits, in order."""
     partners = (mark.partner for mark in lane.marks)
     found = [partner for partner in partners if partner is not None and 0 <= partner < ranks]

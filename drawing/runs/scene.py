@@ -30,10 +30,10 @@ from lib.recognition import recognize, recomputed
 from .colouring import Colouring, require_colour
 from .connections import links_between, ties_between
 from .lanes import COMPUTE, streams_of
-from .marks import Gap, Lane, Link, Mark, MemorySpan, Tie, in_time
-from .rows import Rows, rows_of
+from .marks import Gap, LaneMarks, Link, Mark, MemorySpan, Tie, in_time
+from .rows import MarkRows, rows_of
 
-MOST_OPERATIONS = 20_000
+MAX_RECOGNIZED_OPERATIONS = 20_000
 """Of a longer run the picture does not say what schedule it is, which would take longer than to draw it."""
 
 
@@ -43,7 +43,7 @@ class Scene:
 
     trace: Trace
     report: Report
-    lanes: tuple[Lane, ...]
+    lanes: tuple[LaneMarks, ...]
     links: tuple[Link, ...]
     ties: tuple[Tie, ...]
     end: float
@@ -58,7 +58,7 @@ class Scene:
     """Of many ranks, those that do the same are drawn once."""
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> MarkRows:
         """The rows of a picture, and which ranks share one."""
         return rows_of(self.lanes, self.links, self.ties, self.report.waits, self.shares_rows)
 
@@ -143,20 +143,20 @@ def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> S
     end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
     streams, numbers = streams_of(trace)
     steps = event_steps(trace) if trace.setting.steps > 1 else [()] * len(trace.ranks)
-    lanes: list[Lane] = []
+    lanes: list[LaneMarks] = []
     number = 0
     for rank, samples in enumerate(memory_by_kind(trace)):
         memory = report.ranks[rank].memory
         marks = _marks(rank, trace, numbers[rank], memory, number, steps[rank])
         number += len(marks)
         gaps = idle_between(marks, end, awaited_before(trace.ranks[rank], marks))
-        lanes.append(Lane(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end))))
+        lanes.append(LaneMarks(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end))))
     links, ties = tuple(links_between(lanes)), tuple(ties_between(lanes))
     return Scene(trace, report, tuple(lanes), links, ties, end, streams, colour, _known(trace, report))
 
 
 def _known(trace: Trace, report: Report) -> str:
-    short = report.error is None and sum(map(len, trace.ranks)) <= MOST_OPERATIONS
+    short = report.error is None and sum(map(len, trace.ranks)) <= MAX_RECOGNIZED_OPERATIONS
     found = recognize(trace) if short else None
     return f"{found.text[0].upper()}{found.text[1:]}" if found is not None else ""
 

@@ -8,16 +8,16 @@ from chalk.types import Diagram
 
 from drawing.number_text import time_text
 from drawing.palette import SOFT, STEP, STEP_EDGE
-from drawing.pen import box, label, lines, look, text_width, tip
+from drawing.pen import box, label, lines, style, text_width, tooltip
 
 from .axis import AXIS_HEIGHT, Scale
 from .marks import Band
-from .rows import Row
+from .rows import MarkRow
 from .scene import Scene
 
 SIZE = 10.0
 
-Place = tuple[Row, Band, float, float]
+Place = tuple[MarkRow, Band, float, float]
 """A band of a row, with its top and bottom."""
 
 
@@ -26,7 +26,7 @@ def draw_bands(scene: Scene, scale: Scale) -> Iterator[Diagram]:
     for row, band, y0, y1 in places(scene, scale):
         if band.step % 2:
             words = f"{row.all}: step {band.step}, t={time_text(band.start)} to {time_text(band.end)}"
-            yield tip(box(scale.x(band.start), y0, scale.x(band.end), y1, look(STEP)), words)
+            yield tooltip(box(scale.x(band.start), y0, scale.x(band.end), y1, style(STEP)), words)
     if scene.steps > 1:
         yield from draw_numbers(scene.lanes[0].bands(0, scene.end), scale)
 
@@ -34,7 +34,7 @@ def draw_bands(scene: Scene, scale: Scale) -> Iterator[Diagram]:
 def draw_borders(scene: Scene, scale: Scale) -> Diagram:
     """What lies on the lanes: a line where a step begins."""
     starts = [(scale.x(band.start), y0, y1) for _, band, y0, y1 in places(scene, scale) if band.start]
-    return lines([[(x, y0), (x, y1)] for x, y0, y1 in starts], look(None, STEP_EDGE, 1.4))
+    return lines([[(x, y0), (x, y1)] for x, y0, y1 in starts], style(None, STEP_EDGE, 1.4))
 
 
 def places(scene: Scene, scale: Scale) -> Iterator[Place]:

@@ -11,8 +11,8 @@ from lib import COMPUTING, Goal, PuzzleError
 from .captions import SHARED, error_text, name_of, summary
 from .colouring import Colouring
 from .glyphs import batches_text, glyph_of
-from .marks import Band, Lane, Mark
-from .rows import Row
+from .marks import Band, LaneMarks, Mark
+from .rows import MarkRow
 from .scene import RunLike, Scene, scene_of, trace_from
 
 TEXT_WIDTH, MIN_WIDTH = 100, 40
@@ -86,7 +86,7 @@ def axis(end: float, step: float, columns: int) -> str:
     return line
 
 
-def row_lines(row: Row, scene: Scene, head: int, step: float) -> Iterator[str]:
+def row_lines(row: MarkRow, scene: Scene, head: int, step: float) -> Iterator[str]:
     """A line for what a rank computes, and one for each stream beside it; below each, the training steps of several."""
     for stream, name in enumerate(scene.streams):
         words = name if stream else row.label
@@ -143,7 +143,7 @@ def letter_of(name: str) -> str:
     return LETTERS.get(name) or glyph_of(name).mark[:1]
 
 
-def memory_text(lane: Lane, most: int, step: float) -> str:
+def memory_text(lane: LaneMarks, most: int, step: float) -> str:
     """Memory in tenths: what is held for most of a column."""
     line = ""
     for span in lane.memory:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from chalk.types import Diagram
 
-from drawing.palette import CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, UNDER_WAY, WIRE
-from drawing.pen import Point, box, hatch, label, lines, look, panel, polygons, text_width, tip
+from drawing.palette import CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, STROKE, UNDER_WAY
+from drawing.pen import Point, box, hatch, label, lines, panel, polygons, style, text_width, tooltip
 
 from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_row_label
 from .captions import describe, describe_gap, short_reason
 from .glyphs import Frame, draw_mark
-from .marks import Lane, Link, Mark, Tie
-from .rows import Row
+from .marks import LaneMarks, Link, Mark, Tie
+from .rows import MarkRow
 from .scene import Scene
 from .step_bands import draw_bands, draw_borders
 
@@ -43,7 +43,7 @@ def top_of(rank: int, scale: Scale) -> float:
     return scale.axis_height + scale.places[rank] * scale.pitch + (scale.pitch - scale.lane) / 2
 
 
-def draw_row(row: Row, scene: Scene, scale: Scale) -> Iterator[Diagram]:
+def draw_row(row: MarkRow, scene: Scene, scale: Scale) -> Iterator[Diagram]:
     """One row: its label, where its ranks wait, what they do, and how busy they are."""
     lane = row.lane
     y0, y1 = row_of(lane.rank, 0, scale)
@@ -53,7 +53,7 @@ def draw_row(row: Row, scene: Scene, scale: Scale) -> Iterator[Diagram]:
     # What takes no time is drawn last, on top of its neighbors.
     for mark in sorted(lane.marks, key=lambda mark: mark.end == mark.start):
         shape, *text = draw_mark(mark, frame_of(mark, scene, scale), scene.colouring)
-        yield tip(shape, describe(mark, row.first))
+        yield tooltip(shape, describe(mark, row.first))
         yield from text
     if scale.is_labelled(row):
         busy = f"{100 * scene.report.ranks[lane.rank].busy:.0f}%"
@@ -67,7 +67,7 @@ def row_of(rank: int, stream: int, scale: Scale) -> tuple[float, float]:
     return top + y0, top + y1
 
 
-def draw_streams(lane: Lane, streams: Sequence[str], scale: Scale) -> Iterator[Diagram]:
+def draw_streams(lane: LaneMarks, streams: Sequence[str], scale: Scale) -> Iterator[Diagram]:
     """Names of the streams beside computation, and their calls while they are under way but do not run: from when
     they are made, and until they are awaited."""
     for stream, name in enumerate(streams[1:], 1):
@@ -81,7 +81,7 @@ def draw_streams(lane: Lane, streams: Sequence[str], scale: Scale) -> Iterator[D
             for start, end in ((mark.called, mark.start), (mark.end, mark.awaited))
             if start is not None and end is not None and end > start
         ]
-        yield lines(waiting, look(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
+        yield lines(waiting, style(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
 
 
 def frame_of(mark: Mark, scene: Scene, scale: Scale) -> Frame:
@@ -90,15 +90,15 @@ def frame_of(mark: Mark, scene: Scene, scale: Scale) -> Frame:
     return Frame(scale.x(mark.start), y0, scale.x(mark.end), y1, -1 if above else 1, 0.5 if mark.stream else 1.0)
 
 
-def draw_gaps(row: Row, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
+def draw_gaps(row: MarkRow, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
     """Idle time, pale and hatched so that it is visible, with what the rank waited for."""
     gaps = [gap for gap in row.lane.gaps if scale.x(gap.end) - scale.x(gap.start) >= 0.1]
     strokes = [stroke for gap in gaps for stroke in hatch(scale.x(gap.start), y0, scale.x(gap.end), y1, gap=9.0)]
-    yield lines(strokes, look(None, IDLE_HATCH, 0.9))
+    yield lines(strokes, style(None, IDLE_HATCH, 0.9))
     for gap in gaps:
         # On top of its hatching, so that the tooltip shows everywhere.
-        pane = box(scale.x(gap.start), y0, scale.x(gap.end), y1, look(IDLE, opacity=0.5))
-        yield tip(pane, describe_gap(gap, row.first, scene))
+        pane = box(scale.x(gap.start), y0, scale.x(gap.end), y1, style(IDLE, opacity=0.5))
+        yield tooltip(pane, describe_gap(gap, row.first, scene))
         words = short_reason(gap, scene)
         if scale.compute_pitch >= 25 and text_width(words, WAIT_SIZE) + 16 < scale.x(gap.end) - scale.x(gap.start):
             middle = (scale.x(gap.start) + scale.x(gap.end)) / 2
@@ -112,7 +112,7 @@ def draw_ties(ties: tuple[Tie, ...], scale: Scale) -> list[Diagram]:
         x = scale.x((tie.start + tie.end) / 2) + aside(tie)
         first, last = (row_of(mark.rank, mark.stream, scale) for mark in (tie.members[0], tie.members[-1]))
         uprights.append([(x, first[0]), (x, last[1])])
-    return [lines(uprights, look(None, WIRE, 2.0))]
+    return [lines(uprights, style(None, STROKE, 2.0))]
 
 
 def aside(tie: Tie) -> float:
@@ -127,9 +127,9 @@ def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
     lost = [link_line(link, scale) for link in links if link.received is None]
     heads = [arrowhead(*line) for line in received]
     return [
-        lines(received, look(None, INK, 1.2)),
-        lines(lost, look(None, INK, 1.2, dash=(3, 3))),
-        polygons(heads, look(INK)),
+        lines(received, style(None, INK, 1.2)),
+        lines(lost, style(None, INK, 1.2, dash=(3, 3))),
+        polygons(heads, style(INK)),
     ]
 
 
@@ -158,4 +158,4 @@ def draw_critical(scene: Scene, scale: Scale) -> list[Diagram]:
     for mark in scene.critical:
         y = row_of(mark.rank, mark.stream, scale)[1] + 1
         points += [(scale.x(mark.start), y), (scale.x(mark.end), y)]
-    return [lines([points], look(None, PAPER, 5.5)), lines([points], look(None, CRITICAL, 3.0))] if points else []
+    return [lines([points], style(None, PAPER, 5.5)), lines([points], style(None, CRITICAL, 3.0))] if points else []

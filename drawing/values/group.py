@@ -10,7 +10,7 @@ from chalk.types import Diagram
 
 from drawing.number_text import time_text
 from drawing.palette import EDGE, INK, SOFT
-from drawing.pen import clip, label, lines, look, panel, stack, text_width
+from drawing.pen import clip, label, lines, panel, stack, style, text_width
 from drawing.picture import Picture
 from lib import Model, PuzzleError, Value
 
@@ -84,7 +84,7 @@ def value_row(key: str, strip: Diagram | None, words: str, at: float, wide: floa
         width,
         height,
         [
-            lines([[(0, 0), (width, 0)]], look(None, EDGE, 0.5)),
+            lines([[(0, 0), (width, 0)]], style(None, EDGE, 0.5)),
             label(0, middle, key, KEY_SIZE, INK, "start", bold=True),
             *([] if strip is None else [strip.translate(at, 5)]),
             label(at + (wide if strip is not None else 0), middle, words, TEXT_SIZE, SOFT, "start"),

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from chalk.types import Diagram
 
-from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, WIRE, layer_colour, layer_tint, mix
-from drawing.pen import Point, box, corners, dots, hatch, label, lines, look, panel, polygons
+from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, STROKE, layer_colour, layer_tint, mix
+from drawing.pen import Point, box, corners, dots, hatch, label, lines, panel, polygons, style
 from lib import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 HEIGHT = 44.0
@@ -118,13 +118,13 @@ def draw_strip(value: Value) -> Diagram:
 def draw_outline(columns: Columns) -> list[Diagram]:
     """All layers, pale, and a line through the middle for what flows."""
     middle = HEAD + HEIGHT / 2
-    flow = lines([[(0, middle), (columns.width, middle)]], look(None, EDGE))
+    flow = lines([[(0, middle), (columns.width, middle)]], style(None, EDGE))
     if columns.unit < 0.5 and not columns.uniform:
         blocks = [(columns.left(1), columns.right(2 * columns.layers - 1))]
     else:
         blocks = [(columns.left(2 * i + 1), columns.right(2 * i + 1)) for i in range(columns.layers)]
     boxes = [corners(x0, HEAD, x1, HEAD + HEIGHT) for x0, x1 in blocks]
-    return [flow, polygons(boxes, look(EMPTY, EDGE, 0.8) if columns.uniform else look(GRID))]
+    return [flow, polygons(boxes, style(EMPTY, EDGE, 0.8) if columns.uniform else style(GRID))]
 
 
 def draw_numbers(columns: Columns) -> Iterator[Diagram]:
@@ -145,20 +145,20 @@ def draw_held(what: Held, value: Value, columns: Columns) -> Iterator[Diagram]:
     layer = min(max(value.layer, 0), value.layers - 1)
     full, tint = layer_colour(layer, value.layers), layer_tint(layer, value.layers)
     runs = [band(y0, i / what.total, j / what.total) for i, j in runs_of(what.parts)]
-    yield box(x0, y0, x1, y1, look(PAPER, INK, 1.2))
+    yield box(x0, y0, x1, y1, style(PAPER, INK, 1.2))
     if what.pattern == "plain":
-        yield polygons([corners(x0, a, x1, b) for a, b in runs], look(full))
+        yield polygons([corners(x0, a, x1, b) for a, b in runs], style(full))
     else:
-        yield polygons([corners(x0, a, x1, b) for a, b in runs], look(tint))
+        yield polygons([corners(x0, a, x1, b) for a, b in runs], style(tint))
         strong = mix(full, INK, 0.25)
         if what.pattern == "dots":
-            yield polygons([dot for a, b in runs for dot in dots(x0, a, x1, b)], look(strong))
+            yield polygons([dot for a, b in runs for dot in dots(x0, a, x1, b)], style(strong))
         else:
-            yield lines([s for a, b in runs for s in hatch(x0, a, x1, b, 5.0)], look(None, strong, 1.3))
+            yield lines([s for a, b in runs for s in hatch(x0, a, x1, b, 5.0)], style(None, strong, 1.3))
     if 1 < what.total <= MAX_RULED_PARTS:
         cuts = [HEAD + HEIGHT * i / what.total for i in range(1, what.total)]
-        yield lines([[(x0, y), (x1, y)] for y in cuts], look(None, INK, 0.6))
-    yield lines([[*corners(x0, y0, x1, y1), (x0, y0)]], look(None, INK, 1.2))
+        yield lines([[(x0, y), (x1, y)] for y in cuts], style(None, INK, 0.6))
+    yield lines([[*corners(x0, y0, x1, y1), (x0, y0)]], style(None, INK, 1.2))
     yield label((x0 + x1) / 2, HEAD - 7, what.mark, 11, INK, bold=True)
     if what.feeds:
         yield draw_feed(x1 if what.feeds > 0 else x0, HEAD + HEIGHT / 2, what.feeds)
@@ -178,7 +178,7 @@ def band(top: float, start: float, end: float) -> tuple[float, float]:
 def draw_feed(x: float, y: float, way: int) -> Diagram:
     """An arrowhead into the layer that takes the value."""
     head: list[Point] = [(x, y - 4), (x + 7 * way, y), (x, y + 4)]
-    return polygons([head], look(WIRE))
+    return polygons([head], style(STROKE))
 
 
 def draw_batches(batches: Collection[int], total: int, x: float, y: float) -> list[Diagram]:
@@ -189,7 +189,7 @@ def draw_batches(batches: Collection[int], total: int, x: float, y: float) -> li
     ruled = range(1, total) if total <= MAX_RULED_PARTS else ()
     cuts = [[(left + cell * i, y - 3), (left + cell * i, y + 3)] for i in ruled]
     rim = [*corners(left, y - 3, left + width, y + 3), (left, y - 3)]
-    return [polygons(filled, look(INK)), lines([rim, *cuts], look(None, SOFT, 0.8))]
+    return [polygons(filled, style(INK)), lines([rim, *cuts], style(None, SOFT, 0.8))]
 
 
 def runs_of(numbers: Collection[int]) -> Sequence[tuple[int, int]]:

@@ -22,11 +22,10 @@ class FoldedMesh(Mesh):
     def __init__(self, axes: Axes, ranks: int, fold: Fold) -> None:
         super().__init__(axes, ranks)
         self.fold = fold
-        self.classes = fold.classes
         self._shown: dict[tuple[int, object], tuple[int, ...]] = {}
 
     def shown(self, rank: int) -> int:
-        return self.fold.number(rank, self.fold.classes)
+        return self.fold.number(rank, self.fold.ranks_per_replica)
 
     def index(self, rank: int, axis: object) -> int:
         place = super().index(rank, axis)
@@ -48,7 +47,7 @@ class FoldedMesh(Mesh):
         """
         if not hasattr(given, "__index__"):
             return given  # no rank at all: the rule says so
-        if stride_of(given) == self.fold.classes and 0 <= index(given) < self.fold.classes:
+        if stride_of(given) == self.fold.ranks_per_replica and 0 <= index(given) < self.fold.ranks_per_replica:
             return index(given)
         whose = f"rank {index(given)} of replica 0 would be that of another replica on the others"
         if not stride_of(given):
@@ -62,10 +61,10 @@ class FoldedMesh(Mesh):
         if all(isinstance(part, str) for part in given):
             group = super()._members(rank, tuple(part for part in given if part != self.fold.axis))
             return (self.fold.axis, *group) if self.fold.axis in given else group
-        if all(stride_of(part) == self.fold.classes for part in given):
+        if all(stride_of(part) == self.fold.ranks_per_replica for part in given):
             return super()._members(rank, tuple(map(int, given)))
         ranks = super()._members(rank, given)
-        kept = sorted({each % self.fold.classes for each in ranks})
+        kept = sorted({each % self.fold.ranks_per_replica for each in ranks})
         if len(ranks) < len(kept) * self.fold.replicas:
             raise RuleError(
                 f"the group {set_text(ranks)} is only in some of the {self.fold.replicas} replicas; in a folded run "
@@ -74,13 +73,13 @@ class FoldedMesh(Mesh):
         return (self.fold.axis, *kept)
 
     def _is_world(self, group: Group) -> bool:
-        return group[0] == self.fold.axis and len(group) == 1 + self.classes
+        return group[0] == self.fold.axis and len(group) == 1 + self.fold.ranks_per_replica
 
     def recorded(self, group: object) -> bool:
         if type(group) is not tuple or not group or self._is_world(group):
             return False
         ranks = group[1:] if group[0] == self.fold.axis else group
-        return {*ranks} <= {*range(self.classes)} and list(ranks) == sorted({*ranks})
+        return {*ranks} <= {*range(self.fold.ranks_per_replica)} and list(ranks) == sorted({*ranks})
 
 
 def mesh_of(game: Game) -> Mesh:

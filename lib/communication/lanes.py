@@ -1,7 +1,7 @@
 """Lanes: communication that runs beside a rank's computation, the calls of one lane one after the other.
 
 A call is issued at its rank's clock and joined by `await`. It starts when every member of its group has issued it, the
-call before it on each member's lane has ended, and what it brings has been made; the rank computes on meanwhile.
+call before it on each member's lane has ended, and its inputs exist; the rank computes on meanwhile.
 All of this is a maximum of sums, so no figure depends on the order in which ranks are started or visited.
 
 Two decisions, from what `work = dist.all_gather(..., async_op=True); work.wait()` does in PyTorch:
@@ -30,7 +30,7 @@ from lib.errors import PuzzleError
 from lib.game.costs import COPYING, Costs
 from lib.game.setting import Game
 from lib.rules import memory_tiers, operations
-from lib.rules.collectives import COLLECTIVES, Group, contribute
+from lib.rules.collectives import COLLECTIVES, Group, require_contribution
 from lib.trace.ops import Op
 from lib.values.algebra import named
 from lib.values.base import Value
@@ -46,11 +46,11 @@ LANES: Mapping[str, str] = {
 }
 """The kind of lane of each operation that runs beside computation, where costs have `overlap`."""
 
-Place = tuple[int, int]
+OpIndex = tuple[int, int]
 """An operation: its rank, and its index there."""
 
 
-class Made(NamedTuple):
+class PendingValue(NamedTuple):
     """What an earlier call of the same rank will have made: the n-th of its results."""
 
     call: Call
@@ -58,29 +58,29 @@ class Made(NamedTuple):
 
     @property
     def number(self) -> int:
-        return self.call.op.made[self.n]
+        return self.call.op.outputs[self.n]
 
 
-def layer_of(part: Value | Made) -> int:
+def layer_of(part: Value | PendingValue) -> int:
     """The layer of an input. Outputs have the layers of the inputs."""
-    return layer_of(part.call.brought[part.n]) if isinstance(part, Made) else part.layer
+    return layer_of(part.call.inputs[part.n]) if isinstance(part, PendingValue) else part.layer
 
 
 @dataclass(slots=True, eq=False)
 class Call:
     """One rank's call. `at` is the index of its row, `clock` the rank's clock, `cause` the event that set it, and
-    `brought` what it uses: values, or what another call makes."""
+    `inputs` its values, or outputs of other calls that are pending."""
 
     rank: int
     at: int
     clock: int
-    cause: Place | None
+    cause: OpIndex | None
     op: Op
     group: Group | None
-    brought: tuple[Value | Made, ...]
+    inputs: tuple[Value | PendingValue, ...]
     values: tuple[Value, ...] = ()
-    """What it brings, known when it is first on its lane."""
-    made: tuple[Value, ...] = ()
+    """The values of its inputs, known when it is first on its lane."""
+    outputs: tuple[Value, ...] = ()
     start: int = -1
     end: int = -1
     """Known when it is settled; -1 before."""
@@ -104,7 +104,7 @@ class Call:
         return self.op.batches
 
     @property
-    def place(self) -> Place:
+    def place(self) -> OpIndex:
         return self.rank, self.at
 
     @property
@@ -115,13 +115,13 @@ class Call:
         """Resolves the inputs; False while one of them is pending."""
         if not self.values:
             values = []
-            for part in self.brought:
-                if type(part) is Made:
+            for part in self.inputs:
+                if type(part) is PendingValue:
                     if part.call.end < 0:
                         return False
-                    part = part.call.made[part.n]
+                    part = part.call.outputs[part.n]
                 values.append(part)
-            self.values = tuple(values)  # type: ignore[arg-type]  # no Made is left
+            self.values = tuple(values)  # type: ignore[arg-type]  # no PendingValue is left
         return True
 
 
@@ -138,19 +138,19 @@ class Lane:
         return self.calls[0] if self.calls else None
 
 
-def beside(costs: Costs) -> Collection[str]:
+def overlapped(costs: Costs) -> Collection[str]:
     """The operations that run beside computation: those with a lane, where costs have `overlap`."""
     return LANES if costs.overlap else ()
 
 
 def computing(op: Op, costs: Costs) -> bool:
     """True if an event keeps its rank busy: not if it runs on a lane."""
-    return op.name not in beside(costs)
+    return op.name not in overlapped(costs)
 
 
 def clocks(ops: Iterable[Op], costs: Costs) -> Iterator[int]:
     """One rank's clock at each of its operations, in ticks: when an operation starts, or when a call is made."""
-    clock, lanes = 0, beside(costs)
+    clock, lanes = 0, overlapped(costs)
     for op in ops:
         if op.name not in lanes:
             yield op.start
@@ -223,13 +223,13 @@ class Lanes:
         if call.op.name not in COLLECTIVES:
             return [call]
         self.require_inputs(call)
-        return self.meetings.of(call.group).come(call.rank, call) or ()
+        return self.meetings.of(call.group).arrive(call.rank, call) or ()
 
     def require_inputs(self, call: Call) -> None:
         """Refuses a collective that is first on its lane, if what an earlier call has made may not take part."""
-        for part, value in zip(call.brought, call.values):
-            if type(part) is Made:
-                contribute(self.game, call.name, value)
+        for part, value in zip(call.inputs, call.values):
+            if type(part) is PendingValue:
+                require_contribution(self.game, call.name, value)
 
     def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
         """What each of some calls that belong together makes; None if a call must wait.
@@ -252,21 +252,21 @@ class Lanes:
                 start, cause = ready, by
         end = start + self.ticks(calls, made)
         for call, values in zip(calls, made):
-            call.start, call.end, call.cause, call.made = start, end, cause, values
+            call.start, call.end, call.cause, call.outputs = start, end, cause, values
             lane, call.lane = call.lane, None
             assert lane is not None
             lane.last = lane.calls.popleft()
         for call in calls:
             self.settle(call)
 
-    def _ready_at(self, call: Call) -> tuple[int, Place | None]:
+    def _ready_at(self, call: Call) -> tuple[int, OpIndex | None]:
         """The tick from which on a rank is ready for a call, and the event that set it."""
         ready, by = call.clock, call.cause
         before = call.lane.last if call.lane else None
         if before is not None and before.end > ready:
             ready, by = before.end, before.place
-        for part in call.brought:
-            if type(part) is Made and part.call.end > ready:
+        for part in call.inputs:
+            if type(part) is PendingValue and part.call.end > ready:
                 ready, by = part.call.end, part.call.place
         return ready, by
 
@@ -279,13 +279,13 @@ class Lanes:
             return collective_ticks(calls, self.game)
         return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))
 
-    def blockage(self, call: Call) -> tuple[str, tuple[int, ...], str]:
+    def why_blocked(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""
         assert call.lane is not None
         head = call.lane.calls[0]
         held = "" if head is call else f"behind {head}, which waits "
         if not head.ready():
-            before = next(part.call for part in head.brought if type(part) is Made and not part.call.settled)
+            before = next(part.call for part in head.inputs if type(part) is PendingValue and not part.call.settled)
             return "lane", (call.rank,), f"{held}for what {before} makes"
         if head.name == "pass_to":
             return "post", head.op.args[:1], f"{held}until rank {head.op.args[0]} reads the message before it"

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from lib.game.costs import Costs
 from lib.game.setting import Game
 from lib.rules import collectives as rules
-from lib.rules.collectives import Group, spans
+from lib.rules.collectives import Group, crosses_replicas
 from lib.rules.folded_collectives import folded
 from lib.trace.ops import call_text
 from lib.values.base import Value
@@ -42,9 +42,9 @@ C = TypeVar("C")
 
 
 class Meeting(Generic[C]):
-    """The next collective of a group of ranks: who has come to it, and with which call.
+    """The next collective of a group of ranks: which ranks have arrived, and with which call.
 
-    A rank comes with one call at a time, so nobody can come to a group's next collective before this one is complete:
+    A rank arrives with one call at a time, so no rank arrives at a group's next collective before this one is complete:
     the k-th call of every member meets the k-th of the others, and one meeting for each group is enough.
     """
 
@@ -52,25 +52,25 @@ class Meeting(Generic[C]):
         self.members = tuple(members)
         self._calls: dict[int, C] = {}
 
-    def come(self, rank: int, call: C) -> list[C] | None:
-        """Adds a rank's call. The last one gets all calls, in the order of the members, and the next meeting opens."""
+    def arrive(self, rank: int, call: C) -> list[C] | None:
+        """Adds a rank's call. The last rank gets all calls, in the order of the members, and the next meeting opens."""
         self._calls[rank] = call
         if len(self._calls) < len(self.members):
             return None
         calls, self._calls = self._calls, {}
         return [calls[member] for member in self.members]
 
-    def leave(self, rank: int, call: C) -> None:
+    def withdraw(self, rank: int, call: C) -> None:
         """Takes a call back, if the rank is still waiting in it."""
         if self._calls.get(rank) is call:
             del self._calls[rank]
 
-    def present(self) -> Mapping[int, C]:
-        """The calls of the ranks that have come, by rank."""
+    def arrived(self) -> Mapping[int, C]:
+        """The calls of the ranks that have arrived, by rank."""
         return self._calls
 
     def missing(self) -> tuple[int, ...]:
-        """The ranks that have not come yet."""
+        """The ranks that have not arrived yet."""
         return tuple(rank for rank in self.members if rank not in self._calls)
 
 
@@ -85,34 +85,32 @@ class Meetings(Generic[C]):
         meeting = self._of.get(group)
         if meeting is None:
             assert group is not None
-            meeting = self._of[group] = Meeting(group[1:] if spans(group) else group)
+            meeting = self._of[group] = Meeting(group[1:] if crosses_replicas(group) else group)
         return meeting
 
-    def open(self) -> Iterator[Meeting[C]]:
-        """The meetings to which somebody has come, by the lowest rank that is there."""
-        begun = [meeting for meeting in self._of.values() if meeting.present()]
-        return iter(sorted(begun, key=lambda meeting: min(meeting.present())))
+    def pending(self) -> Iterator[Meeting[C]]:
+        """The meetings at which a rank has arrived, by the lowest such rank."""
+        begun = [meeting for meeting in self._of.values() if meeting.arrived()]
+        return iter(sorted(begun, key=lambda meeting: min(meeting.arrived())))
 
 
-def settle(calls: Sequence[PendingCall], game: Game) -> tuple[list[tuple[Value, ...]], int]:
-    """The results of each member of a complete meeting, and the tick at which the collective starts: that of the last
-    to come.
-    """
+def complete(calls: Sequence[PendingCall], game: Game) -> tuple[list[tuple[Value, ...]], int]:
+    """The results of each member of a complete meeting, and its start: the tick of the last arrival."""
     return results(calls, game), max([call.clock for call in calls])
 
 
 def results(calls: Sequence[PendingCall], game: Game) -> list[tuple[Value, ...]]:
-    """What each member of a complete meeting gets for what it brings.
+    """Applies the collective's rule to the inputs of all members, and returns the outputs of each member.
 
     Raises:
         MismatchError: they call different operations, or bring values of different layers.
         RuleError: the values do not fit together.
     """
-    agree(calls)
+    require_same_call(calls)
     first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
-    if game.fold is not None and spans(first.group):
+    if game.fold is not None and crosses_replicas(first.group):
         rule = folded(game, game.fold, first.name)
-    wanted = [call.batches for call in calls] if first.name in rules.ASKING else ()
+    wanted = [call.batches for call in calls] if first.name in rules.REQUESTING else ()
     columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
     return list(zip(*columns))
 
@@ -124,18 +122,18 @@ def ticks(calls: Sequence[PendingCall], game: Game) -> int:
     if costs.by_value:
         return costs.duration(first.name, items)
     elements = max(sum([value.memory(costs) for value in call.values]) for call in calls)
-    return costs.transfer(first.name, items, elements, reach(game, first.group))
+    return costs.transfer(first.name, items, elements, members_of(game, first.group))
 
 
-def reach(game: Game, group: Group | None) -> Sequence[int]:
+def members_of(game: Game, group: Group | None) -> Sequence[int]:
     """The ranks of a group, ascending; None is all. In a folded run those of every replica that it is in."""
     if group is None:
         return range(game.ranks)
-    return game.fold.ranks(group[1:]) if game.fold is not None and spans(group) else group
+    return game.fold.ranks(group[1:]) if game.fold is not None and crosses_replicas(group) else group
 
 
 def _batches(call: PendingCall) -> int:
-    """The batches of its own that a rank brings to an all-to-all, or asks for."""
+    """How many local batches a rank contributes to an all-to-all, or requests from it."""
     return len(call.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
 
 
@@ -145,13 +143,13 @@ def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tup
     return costs.transfer(name, max(1, len(values)), elements, between)
 
 
-def agree(calls: Sequence[PendingCall]) -> None:
+def require_same_call(calls: Sequence[PendingCall]) -> None:
     """Refuses calls of one meeting that differ; also before all members have come.
 
     Raises:
         MismatchError: naming two ranks whose calls differ.
     """
-    rules.agree([(call.name, _layers(call)) for call in calls], lambda i: _described(calls[i]))
+    rules.require_same_call([(call.name, _layers(call)) for call in calls], lambda i: _described(calls[i]))
 
 
 def _layers(call: PendingCall) -> tuple[int, ...]:

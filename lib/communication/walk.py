@@ -18,7 +18,7 @@ from lib.game.setting import Game
 from lib.rules.collectives import COLLECTIVES, Group
 from lib.trace.ops import Op
 
-from .lanes import Call, Lanes, Made, Place, beside
+from .lanes import Call, Lanes, OpIndex, PendingValue, overlapped
 from .mailboxes import Mailboxes
 from .meetings import PendingCall
 
@@ -45,7 +45,7 @@ class Cursor:
     def ended(self) -> bool:
         return self.at == len(self.ops)
 
-    def last_event(self) -> Place | None:
+    def last_event(self) -> OpIndex | None:
         """The event that set the clock, for walks that ask for it."""
         return None
 
@@ -71,7 +71,7 @@ class Walk(Lanes, Generic[C]):
         self.cursors = cursors
         self.mailboxes: Mailboxes[int] = Mailboxes(len(cursors), bounded=not buffered)
         """For each unread message the index of its `pass_to` on the sender."""
-        self.on_lanes = frozenset(beside(self.costs))
+        self.on_lanes = frozenset(overlapped(self.costs))
         self._runnable = deque(cursors)
 
     # --- What subclasses say ---
@@ -130,7 +130,7 @@ class Walk(Lanes, Generic[C]):
         if name in self.on_lanes:
             call: Any = self.on_call(cursor, op)
             cursor.calls[cursor.at] = call
-            for number in op.made:
+            for number in op.outputs:
                 cursor.pending[number] = call
             self.issue(call)
         elif name in COLLECTIVES:
@@ -150,17 +150,17 @@ class Walk(Lanes, Generic[C]):
     def call(cursor: C, op: Op, group: Group | None, inputs: Sequence[Any]) -> Call:
         """The call that a rank's next operation makes, of `inputs`; one that is pending is replaced."""
         pending = cursor.pending
-        if not pending.keys().isdisjoint(op.used):
-            calls = map(pending.get, op.used)
+        if not pending.keys().isdisjoint(op.inputs):
+            calls = map(pending.get, op.inputs)
             inputs = [
-                Made(call, call.op.made.index(number)) if call else value
-                for call, number, value in zip(calls, op.used, inputs)
+                PendingValue(call, call.op.outputs.index(number)) if call else value
+                for call, number, value in zip(calls, op.inputs, inputs)
             ]
         return Call(cursor.rank, cursor.at, cursor.clock, cursor.last_event(), op, group, tuple(inputs))
 
     def meet(self, cursor: C, call: PendingCall) -> bool:
         """Visits a collective on all ranks of its group if this one is the last to come."""
-        calls = self.meetings.of(call.group).come(cursor.rank, call)
+        calls = self.meetings.of(call.group).arrive(cursor.rank, call)
         if calls is None:
             return False
         for member, result in zip(calls, self.on_collective(calls), strict=True):
@@ -205,7 +205,7 @@ class Walk(Lanes, Generic[C]):
             return False
         self.on_await(cursor, op, call)
         del cursor.calls[call.at]
-        for number in call.op.made:
+        for number in call.op.outputs:
             del cursor.pending[number]
         cursor.at += 1
         return True

@@ -20,6 +20,9 @@ from lib.masked_arrays import refuse_masked
 
 from .collectives import Array
 
+NATIVE = frozenset("?bhilqBHILQefdFD")
+"""Characters of the dtypes that can be sent. Others have widths, units or byte orders, which would tell something."""
+
 MAX_EMPTY_BYTES = 1 << 16
 """The maximum product of an empty array's nonzero axes and its element size."""
 
@@ -38,6 +41,8 @@ def require_sendable(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         )
     if dtype.metadata:
         raise RuleError("a dtype with metadata cannot be sent; convert the array with astype to one without")
+    if dtype.char not in NATIVE or not dtype.isnative:
+        raise RuleError(f"an array of dtype {dtype} cannot be sent; convert it with astype to a number of this machine")
     if 0 in shape and prod(n for n in shape if n) * dtype.itemsize > MAX_EMPTY_BYTES:
         raise RuleError(
             f"an array of {dtype} {shape} is empty, so only its shape would be sent, which no meter counts; "

@@ -56,7 +56,7 @@ def collective_call(
     group = checked_group(members, device, size)
     require_sendable(shape, dtype)
     if name in ("all_reduce", "reduce_scatter"):
-        _require_reducible(op, dtype)
+        _require_reduction(op)
     if name in collectives.ALONG_AN_AXIS:
         axis = _checked_axis(name, shape, axis, len(group))
     sent = collectives.bytes_sent(name, prod(shape) * dtype.itemsize, len(group))
@@ -78,7 +78,24 @@ def message_bytes(partner: int, shape: tuple[int, ...], dtype: np.dtype[Any], de
     """
     checked_partner(partner, device, size)
     require_sendable(shape, dtype)
-    return prod(shape) * dtype.itemsize or 8 * len(shape)
+    return _bytes_with_form(shape, dtype, FLOAT)
+
+
+FLOAT, WORD = 4, 8
+"""The least bytes of a message; those of a put, which also has a place, and of each dimension beyond the third."""
+
+PLAIN_DIMENSIONS = 3
+
+
+def put_bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """The bytes of a put."""
+    return _bytes_with_form(shape, dtype, WORD)
+
+
+def _bytes_with_form(shape: tuple[int, ...], dtype: np.dtype[Any], least: int) -> int:
+    """The bytes of the contents, or of the shape if it is empty; a form that could carry numbers is charged, too."""
+    contents = prod(shape) * dtype.itemsize or WORD * min(len(shape), PLAIN_DIMENSIONS)
+    return max(contents, least) + WORD * max(len(shape) - PLAIN_DIMENSIONS, 0)
 
 
 @lru_cache(maxsize=4096)
@@ -91,11 +108,9 @@ def message_source(partner: int, device: int, size: int) -> int:
     return checked_partner(partner, device, size)
 
 
-def _require_reducible(op: str, dtype: np.dtype[Any]) -> None:
+def _require_reduction(op: str) -> None:
     if op not in collectives.REDUCTIONS:
         raise RuleError(f"there is no reduction {op!r}; there are {', '.join(collectives.REDUCTIONS)}")
-    if dtype.kind not in "biufc":
-        raise RuleError(f"arrays of dtype {dtype} cannot be reduced; convert them to numbers first")
 
 
 def _checked_axis(name: str, shape: tuple[int, ...], axis: int, parts: int) -> int:

@@ -175,11 +175,6 @@ def all_to_all(arrays: Sequence[Array], axis: int = 0, only: Devices = None) -> 
     return [joined([parts[i] for parts in pieces], axis) for i in devices]
 
 
-def payload_bytes(array: Array) -> int:
-    """Bytes of an array that is sent on its own; for an empty array those of its shape, 8 for each dimension."""
-    return array.nbytes or 8 * array.ndim
-
-
 def bytes_sent(name: str, nbytes: int, n: int) -> int:
     """Bytes that one of `n` devices sends when it contributes `nbytes` to the operation `name`."""
     match name:

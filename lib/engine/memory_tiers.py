@@ -30,13 +30,13 @@ from .collectives import Array
 class Fetch:
     """An array in transfer to the device, whose memory it occupies from the moment of the call."""
 
-    def __init__(self, array: Array, end: int, meter: Meter, place: str) -> None:
+    def __init__(self, array: Array, transfer: int, meter: Meter, place: str) -> None:
         self._array: Array | None = array
-        self._end, self._meter, self._place = end, meter, place
+        self._transfer, self._meter, self._place = transfer, meter, place
 
     def done(self) -> bool:
         """True if it has arrived."""
-        return self._meter.clock >= self._end
+        return self._meter.clock >= self._meter.ends[self._transfer][1]
 
     def wait(self) -> Array:
         """Waits until it has arrived and returns the array, once. No reference is kept here, so the caller decides when
@@ -44,7 +44,7 @@ class Fetch:
         array, self._array = self._array, None
         if array is None:
             raise RuleError("wait() was already called; keep the array that it returned", self._place)
-        self._meter.clock = max(self._meter.clock, self._end)
+        self._meter.wait_for(self._transfer)
         return array
 
     result = wait
@@ -62,8 +62,6 @@ class MemoryTier:
         self._store = store
         self._meter = port.meter or Meter()  # a meter that is never read
         self._figures: dict[str, int] = getattr(self._meter, kind)
-        self._link_free_at = 0
-        """The clock at the end of the last transfer so far."""
 
     def put(self, name: str, arr: ArrayLike) -> None:
         """Writes a copy of an array, replacing one of the same name; waits. Writes S bytes."""
@@ -82,7 +80,7 @@ class MemoryTier:
         figures["written"] += array.nbytes
         figures["live"] += array.nbytes
         figures["peak"] = max(figures["peak"], figures["live"])
-        self._meter.clock = self._transfer(array.nbytes)
+        self._meter.wait_for(self._meter.transfer(self.kind, array.nbytes))
 
     def fetch(self, name: str) -> Array:
         """A copy of an array, on the device; waits. Reads S bytes."""
@@ -113,7 +111,7 @@ class MemoryTier:
             array = asarray(self._look_up(name, call)).copy()
         self._figures["read"] += array.nbytes
         mine = array if self.port.meter is None else as_metered(array, self._meter)
-        return Fetch(mine, self._transfer(array.nbytes), self._meter, self._place(f"{call}({name!r})"))
+        return Fetch(mine, self._meter.transfer(self.kind, array.nbytes), self._meter, self._place(f"{call}({name!r})"))
 
     def _look_up(self, name: str, call: str) -> Array:
         if name not in self._store:
@@ -121,12 +119,6 @@ class MemoryTier:
             advice = f"did you mean {near[0]!r}?" if near else "put it there first"
             raise RuleError(f"the {self.kind} has no {name!r}; {advice}", self._place(f"{call}({name!r})"))
         return self._store[name]
-
-    def _transfer(self, nbytes: int) -> int:
-        """Queues a transfer on the link and returns its end on the clock."""
-        duration = nbytes * self._meter.byte_time.get(self.kind, 0)
-        self._link_free_at = max(self._link_free_at, self._meter.clock) + duration
-        return self._link_free_at
 
     def _place(self, call: str) -> str:
         return f"device {self.port.device} of {self.port.size}, {self.kind}.{call}"

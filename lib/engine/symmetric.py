@@ -16,7 +16,7 @@ from lib.engine.transports.base import Port, Put, call_place
 from lib.errors import RuleError
 
 from .arguments import checked_partner, plain_array, require_sendable
-from .call import CollectiveCall
+from .call import CollectiveCall, put_bytes
 from .collectives import Array
 
 
@@ -49,6 +49,7 @@ class SymmetricBuffers:
             src, dst = plain_array(source), plain_array(place)
             target = checked_partner(target, port.device, port.size)
             buffer, offset = self._find(dst)
+            require_sendable(src.shape, src.dtype)
             if dst.shape != src.shape or dst.dtype != src.dtype:
                 raise RuleError(
                     f"it puts {src.dtype} {src.shape} into {dst.dtype} {dst.shape}; "
@@ -57,7 +58,7 @@ class SymmetricBuffers:
         except RuleError as why:
             raise why.at(call_place(port, "send_async", target)) from None
         if port.meter is not None:
-            port.meter.communicate("send_async", src.nbytes, 2)
+            port.meter.communicate("send_async", put_bytes(src.shape, src.dtype), 2)
         put = Put(buffer, offset, dst.strides, src.copy())
         if not port.try_put(target, put):
             self.puts.append((target, put))

@@ -8,10 +8,10 @@ from typing import Any
 
 from lib.errors import RuleError
 
-MOST = 10**9
+MAX_NUMBER = 10**9
 """The largest number in a cost record, and the most ticks of one communication."""
 
-MOST_PARAMETERS = 10**15
+MAX_PARAMETERS = 10**15
 """The largest weight of a layer, in elements."""
 
 MAX_DIGITS = 18
@@ -21,10 +21,10 @@ MAX_NAME = 100
 """Characters of a name."""
 
 
-def whole(given: object, name: str, least: int = 0, most: int = MOST) -> int:
+def checked_int(given: object, name: str, minimum: int = 0, maximum: int = MAX_NUMBER) -> int:
     """`given`, if it is a whole number in bounds."""
-    if type(given) is not int or not least <= given <= most:
-        raise RuleError(f"{name} must be a whole number from {least} to {most:,}; got {given!r:.60}")
+    if type(given) is not int or not minimum <= given <= maximum:
+        raise RuleError(f"{name} must be a whole number from {minimum} to {maximum:,}; got {given!r:.60}")
     return given
 
 
@@ -40,14 +40,14 @@ def fraction(given: object, name: str) -> Fraction:
     )
 
 
-def text(given: object, name: str) -> str:
+def checked_text(given: object, name: str) -> str:
     """`given`, if it is a short text."""
     if not isinstance(given, str) or len(given) > MAX_NAME:
         raise RuleError(f"{name} must be a text of at most {MAX_NAME} characters; got {given!r:.60}")
     return given
 
 
-def each(given: object, name: str) -> Mapping[str, Any]:
+def checked_mapping(given: object, name: str) -> Mapping[str, Any]:
     """`given`, if it maps names to something."""
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise RuleError(f"{name} maps names to prices; got {given!r:.60}")

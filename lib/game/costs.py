@@ -16,7 +16,7 @@ from . import cost_checks
 TICKS_PER_STEP = 10
 """In the classic costs time is counted in integer tenths of a step, so that sums never drift."""
 
-FINEST = 1000
+MAX_TICKS_PER_STEP = 1000
 """A step has a whole number of ticks that divides this, so that three decimals write every time exactly."""
 
 HIDDEN = 512
@@ -111,8 +111,8 @@ class Costs:
 
     def __post_init__(self) -> None:
         self._check()
-        if self.unit < 1 or FINEST % self.unit:
-            raise RuleError(f"Costs: unit, the ticks in a step, must divide {FINEST}; got {self.unit!r}")
+        if self.unit < 1 or MAX_TICKS_PER_STEP % self.unit:
+            raise RuleError(f"Costs: unit, the ticks in a step, must divide {MAX_TICKS_PER_STEP}; got {self.unit!r}")
         priced = {*self.ticks, *self.calls, *self.alpha, *self.beta}
         priced |= {"forward", "backward"} if self.flops_per_tick else set()
         priced |= {
@@ -127,27 +127,27 @@ class Costs:
         object.__setattr__(self, "by_value", not (self.calls or self.alpha or self.beta or self.islands))
 
     def _check(self) -> None:
-        cost_checks.text(self.name, "Costs: name")
+        cost_checks.checked_text(self.name, "Costs: name")
         for name in ("hidden", "length", "unit"):
-            cost_checks.whole(getattr(self, name), f"Costs: {name}", least=1)
+            cost_checks.checked_int(getattr(self, name), f"Costs: {name}", minimum=1)
         if self.parameters is not None:
-            cost_checks.whole(self.parameters, "Costs: parameters", least=1, most=cost_checks.MOST_PARAMETERS)
+            cost_checks.checked_int(self.parameters, "Costs: parameters", minimum=1, maximum=cost_checks.MAX_PARAMETERS)
         for name in ("islands", "flops_per_tick", *(("gradient",) if self.gradient is not None else ())):
-            cost_checks.whole(getattr(self, name), f"Costs: {name}")
+            cost_checks.checked_int(getattr(self, name), f"Costs: {name}")
         for name in ("ticks", "calls", "alpha", "ticks_between"):
-            for operation, price in cost_checks.each(getattr(self, name), f"Costs: {name}").items():
-                cost_checks.whole(price, f"Costs: {name} of {operation}")
+            for operation, price in cost_checks.checked_mapping(getattr(self, name), f"Costs: {name}").items():
+                cost_checks.checked_int(price, f"Costs: {name} of {operation}")
         if type(self.overlap) is not bool:
             raise RuleError(f"Costs: overlap must be True or False; got {self.overlap!r:.60}")
-        for place, tier in cost_checks.each(self.tiers, "Costs: tiers").items():
+        for place, tier in cost_checks.checked_mapping(self.tiers, "Costs: tiers").items():
             if not isinstance(tier, Tier):
                 raise RuleError(f"Costs: the tier {place} must be a Tier(offload, fetch, capacity); got {tier!r:.60}")
             for name, price in tier._asdict().items():
                 if price is not None:
-                    cost_checks.whole(price, f"Costs: {name} of the tier {place}")
+                    cost_checks.checked_int(price, f"Costs: {name} of the tier {place}")
         exact = {
             operation: cost_checks.fraction(price, f"Costs: beta of {operation}")
-            for operation, price in cost_checks.each(self.beta, "Costs: beta").items()
+            for operation, price in cost_checks.checked_mapping(self.beta, "Costs: beta").items()
         }
         object.__setattr__(self, "beta", MappingProxyType(exact))
 
@@ -206,10 +206,10 @@ class Costs:
             + self.alpha.get(operation, 0) * hops
             + ceil(self.beta.get(operation, 0) * sent)
         )
-        if found > cost_checks.MOST:
+        if found > cost_checks.MAX_NUMBER:
             raise RuleError(
                 f"{operation} of {sent:,} elements takes {found:,} ticks in the costs {self.name!r}, and at most "
-                f"{cost_checks.MOST:,} are possible; lower its alpha or beta"
+                f"{cost_checks.MAX_NUMBER:,} are possible; lower its alpha or beta"
             )
         return found
 
@@ -265,7 +265,7 @@ def elements_sent(operation: str, elements: int, ranks: int) -> int:
 
 
 def _hops(operation: str, ranks: int) -> int:
-    """How often a message is handed on, one after the other: twice around the ring, once, or not at all."""
+    """Sequential hops of the ring algorithm: 2(n-1) for an all-reduce, n-1 for other collectives, 1 for a message."""
     match operation:
         case "allreduce":
             return 2 * (ranks - 1)

@@ -5,7 +5,7 @@ of classes; its microbatches, B/D d further on; and its shards, some stride furt
 of replica 0 stand for all:
 
 - Batches S of B are replica 0's own. A sum over the replicas has them of all: S of B/D, in each replica.
-- Shards S of T are the same on every replica, or each replica's own where the value says so (`Own` in
+- Shards S of T are the same on every replica, or each replica's own where the value says so (`ReplicaShards` in
   `lib.values.replica_shards`).
 
 That replicas are alike is a claim about the program. What could not be so is refused: a message to another replica, a
@@ -23,24 +23,24 @@ from .replica_number import replica_number
 
 
 class Fold(NamedTuple):
-    """`replicas` along an axis, each of `classes` ranks; rank c of replica 0 stands for ranks c, c + classes, ..."""
+    """`replicas` along an axis, each of n = `ranks_per_replica` ranks; rank c of replica 0 stands for c, c + n, ..."""
 
     axis: str
     replicas: int
-    classes: int
+    ranks_per_replica: int
 
     def number(self, first: int, stride: int) -> int:
         """`first + stride * d` on replica d."""
         return replica_number(first, stride, self.replicas)
 
-    def ranks(self, classes: tuple[int, ...]) -> tuple[int, ...]:
+    def ranks(self, ranks_per_replica: tuple[int, ...]) -> tuple[int, ...]:
         """The ranks of some classes in all replicas, ascending."""
-        return _ranks(self, classes)
+        return _ranks(self, ranks_per_replica)
 
 
 @lru_cache(maxsize=1024)
-def _ranks(fold: Fold, classes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(d * fold.classes + c for d in range(fold.replicas) for c in classes)
+def _ranks(fold: Fold, ranks_per_replica: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(d * fold.ranks_per_replica + c for d in range(fold.replicas) for c in ranks_per_replica)
 
 
 Axes = tuple[tuple[str, int], ...]

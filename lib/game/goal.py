@@ -63,7 +63,7 @@ class Goal:
     def costs(self) -> Costs:
         return self.setting.costs
 
-    def rivals(self, family: str) -> tuple[Record, ...]:
+    def records_to_beat(self, family: str) -> tuple[Record, ...]:
         """The records that a schedule of a family is compared with: of the puzzle's own family those of that family,
         of any other all, since such a schedule leaves the puzzle's idea to be better than all that is known."""
         if family != self.family:

@@ -18,7 +18,7 @@ LAYERS = ("dense", "block", "experts")
 TASKS = ("train", "local", "infer")
 """What is to be made: weights after every batch; weights that replicas may update alone and average; outputs."""
 
-MOST_STEPS = 10**6
+MAX_STEPS = 10**6
 
 
 class Size(NamedTuple):
@@ -71,8 +71,8 @@ class Setting:
     def _check(self) -> None:
         if not isinstance(self.costs, Costs):
             raise RuleError(f"Setting: costs must be a record of costs; got {self.costs!r}")
-        if type(self.steps) is not int or not 1 <= self.steps <= MOST_STEPS:
-            raise RuleError(f"Setting: steps must be a whole number from 1 to {MOST_STEPS:,}; got {self.steps!r}")
+        if type(self.steps) is not int or not 1 <= self.steps <= MAX_STEPS:
+            raise RuleError(f"Setting: steps must be a whole number from 1 to {MAX_STEPS:,}; got {self.steps!r}")
         if not isinstance(self.fold, str):
             raise RuleError(f"Setting: fold must be the name of an axis; got {self.fold!r}")
         if self.fold:
@@ -132,6 +132,6 @@ class Game:
         return cls(*size, setting, setting.steps, setting.layer, setting.task, fold)
 
     @property
-    def classes(self) -> int:
+    def played_ranks(self) -> int:
         """The ranks that are played: all, or in a folded run those of replica 0."""
-        return self.ranks if self.fold is None else self.fold.classes
+        return self.ranks if self.fold is None else self.fold.ranks_per_replica

@@ -11,7 +11,7 @@ from typing import Any
 
 from lib.errors import RuleError, TraceError
 
-from .cost_checks import MAX_DIGITS, MAX_NAME, MOST, MOST_PARAMETERS
+from .cost_checks import MAX_DIGITS, MAX_NAME, MAX_NUMBER, MAX_PARAMETERS
 from .costs import CLASSIC, Costs, Tier
 from .named_costs import COSTS
 from .setting import CLASSIC_SETTING, FIELDS, Setting
@@ -39,7 +39,7 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
     """
     given = {name: data[name] for name in FIELDS[1:] if name in data}
     if "mesh" in given:
-        lengths = _numbers(given["mesh"], "mesh", least=1)
+        lengths = _numbers(given["mesh"], "mesh", minimum=1)
         given["mesh"] = tuple(lengths.items())
     try:
         return Setting(costs_from_json(data.get("costs")), **given)
@@ -90,14 +90,14 @@ def costs_from_json(given: Any) -> Costs:
         raise TraceError(f"impossible cost record: {why}") from None
 
 
-def _number(given: Any, name: str, least: int = 0, most: int = MOST) -> int:
-    if type(given) is not int or not least <= given <= most:
-        raise TraceError(f"{name} must be a whole number from {least} to {most:,}; got {given!r:.60}")
+def _number(given: Any, name: str, minimum: int = 0, maximum: int = MAX_NUMBER) -> int:
+    if type(given) is not int or not minimum <= given <= maximum:
+        raise TraceError(f"{name} must be a whole number from {minimum} to {maximum:,}; got {given!r:.60}")
     return given
 
 
-def _numbers(given: Any, name: str, least: int = 0) -> Mapping[str, int]:
-    return _read_each(given, name, lambda price: _number(price, name, least))
+def _numbers(given: Any, name: str, minimum: int = 0) -> Mapping[str, int]:
+    return _read_each(given, name, lambda price: _number(price, name, minimum))
 
 
 def _fractions(given: Any, name: str) -> Mapping[str, Fraction]:
@@ -142,11 +142,11 @@ def _optional(given: Any, name: str) -> int | None:
 
 
 def _parameters(given: Any, name: str) -> int | None:
-    return None if given is None else _number(given, name, least=1, most=MOST_PARAMETERS)
+    return None if given is None else _number(given, name, minimum=1, maximum=MAX_PARAMETERS)
 
 
 def _positive(given: Any, name: str) -> int:
-    return _number(given, name, least=1)
+    return _number(given, name, minimum=1)
 
 
 READ: Mapping[str, Callable[[Any, str], Any]] = {

@@ -84,14 +84,14 @@ def _bring(ranks: Sequence[RankState], names: Set[str], kind: type[Value]) -> bo
 def _kinds(rank: RankState, names: Set[str]) -> set[type[Value]]:
     """The kinds of values that the operations of some names use."""
     ops, values, named = rank.ops, rank.values, rank.named
-    return {type(values[number]) for name in names & named.keys() for i in named[name] for number in ops[i].used}
+    return {type(values[number]) for name in names & named.keys() for i in named[name] for number in ops[i].inputs}
 
 
 def _receives_activations(rank: RankState) -> bool:
     """True if the rank computes with an activation, or the gradient of one, that came in a message."""
     values = rank.values
-    came = {n for op in rank.all({"receive"}) for n in op.made if isinstance(values[n], Batched)}
-    return bool(came) and any(not came.isdisjoint(op.used) for op in rank.all(COMPUTING | {"loss"}))
+    came = {n for op in rank.all({"receive"}) for n in op.outputs if isinstance(values[n], Batched)}
+    return bool(came) and any(not came.isdisjoint(op.inputs) for op in rank.all(COMPUTING | {"loss"}))
 
 
 def _sends_weights(ranks: Sequence[RankState]) -> bool:
@@ -114,5 +114,5 @@ def _each_batch_on_one_rank(ranks: Sequence[RankState]) -> bool:
 def _batches(rank: RankState) -> frozenset[tuple[int, int]]:
     """The (step, batch) pairs that a rank computes."""
     values, ops = rank.values, [rank.ops[i] for name in COMPUTING | {"loss"} for i in rank.named.get(name, ())]
-    found = {(values[op.used[0]].step, op.batches) for op in ops}  # type: ignore[attr-defined]  # an activation first
+    found = {(values[op.inputs[0]].step, op.batches) for op in ops}  # type: ignore[attr-defined]  # an activation first
     return frozenset((step, batch) for step, batches in found for batch in batches)

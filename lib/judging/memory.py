@@ -36,12 +36,12 @@ def lasting_peak(
 
 
 def _lasting(ops: Sequence[Op], lives: Lifetimes, read: Mapping[int, int], costs: Costs) -> Iterator[Span]:
-    loaded = {number for op in ops if op.name == "load_weights" for number in op.made}
+    loaded = {number for op in ops if op.name == "load_weights" for number in op.outputs}
     starts = list(clocks(ops, costs))
     under_way: dict[int, int] = {}  # by number: the last operation before the value has been read elsewhere
     for i, tick in read.items():
         before = bisect_left(starts, tick, lo=i) - 1
-        for number in ops[i].used:
+        for number in ops[i].inputs:
             under_way[number] = max(before, under_way.get(number, -1))
     for number, after, until in lives.held:
         needed = until > after

@@ -15,7 +15,7 @@ from .peak import PeakContents
 from .peak_text import layers_text, noun, unstored_text
 from .rank_state import RankState
 from .recompute import Recomputation
-from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
+from .repeatable import discarded_states, loaded_twice, lost_states, missing_at_end
 
 
 class Note(NamedTuple):
@@ -52,7 +52,7 @@ def notes_on(
     return tuple(notes)
 
 
-def lasting_of(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
+def steady_state_peak(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
     """The most elements that a rank would need if training went on; `sizes` are of its values, by number."""
     if state.read or any(op.start > 0 for op in state.all({"load_weights"})):
         return lasting_peak(state.done, sizes, prof.lifetimes, state.read, state.costs)
@@ -60,17 +60,17 @@ def lasting_of(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
 
 
 def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Game) -> Iterator[Note]:
-    if prof.lifetimes.hidden:
-        yield _kept_outside(state, prof.lifetimes.hidden)
+    if prof.lifetimes.kept_outside:
+        yield _kept_outside(state, prof.lifetimes.kept_outside)
     if labelled := _labelled(state):
         yield _other_label(labelled)
     if twice := loaded_twice(state):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"
         yield Note(text, costs_a_star=True, is_a_reload=True)
-    if thrown := thrown_away(state, prof):
+    if thrown := discarded_states(state, prof):
         text = f"discarded the updated optimizer state of {named('layer', thrown)}, which the next step needs"
         yield Note(text, costs_a_star=True)
-    if game.task != "infer" and (fewer := not_held_again(state, prof, game.steps)):
+    if game.task != "infer" and (fewer := missing_at_end(state, prof, game.steps)):
         layers = named("layer", fewer)
         text = f"started with more of the weight of {layers} than it holds at the end, so the step cannot be repeated"
         yield Note(text, costs_a_star=True, is_a_reload=True)
@@ -84,7 +84,7 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Gam
 
 
 def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
-    line = next(op.line for op in state.done if hidden[0] in op.made)
+    line = next(op.line for op in state.done if hidden[0] in op.outputs)
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     value = state.values[hidden[0]]  # without its batches, so that ranks which do the same share one note
     kept = f"the {noun(value)} {layers_text([value])}{more} (line {line})"

@@ -69,8 +69,8 @@ def _contents(state: RankState, prof: Profile, setting: Setting) -> PeakContents
     charged = [number for number, after, until in lives.held if after < at <= until]
     reads = _next_reads(ops, at)
     under_way = _under_way(ops[:at], costs)
-    final = {number for op in ops[:at] if op.name == "set_final_weight" for number in op.used}
-    lines = {number: op.line for op in ops for number in op.made}
+    final = {number for op in ops[:at] if op.name == "set_final_weight" for number in op.inputs}
+    lines = {number: op.line for op in ops for number in op.outputs}
     items = []
     for number in charged:
         value, read = state.values[number], reads.get(number)
@@ -89,7 +89,7 @@ def _under_way(ops: Sequence[Op], costs: Costs) -> set[int]:
     """The numbers of what calls bring and make that have not been awaited by the end of `ops`."""
     joined = {op.args[0] for op in ops if op.name == "await"}
     calls = [op for i, op in enumerate(ops) if i not in joined and not computing(op, costs)]
-    return {number for op in calls for number in (*op.used, *op.made)}
+    return {number for op in calls for number in (*op.inputs, *op.outputs)}
 
 
 def _next_reads(ops: Sequence[Op], at: int) -> dict[int, int]:
@@ -100,5 +100,5 @@ def _next_reads(ops: Sequence[Op], at: int) -> dict[int, int]:
 def _reads(ops: Sequence[Op], at: int) -> Iterator[tuple[int, int]]:
     for i in range(at, len(ops)):
         if ops[i].name != "store":
-            for number in ops[i].used:
+            for number in ops[i].inputs:
                 yield i, number

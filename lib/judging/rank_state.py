@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from lib.communication.lanes import Place, beside
+from lib.communication.lanes import OpIndex, overlapped
 from lib.communication.walk import Cursor
 from lib.errors import PuzzleError, TraceError
 from lib.game.costs import CLASSIC, Costs
@@ -37,11 +37,11 @@ class RankState(Cursor):
     """Numbers of the values that were made by hand or by a model of another Dist."""
     read: dict[int, int] = field(default_factory=dict)
     """By index of a pass_to: the tick at which its message is received."""
-    waited_for: dict[int, Place] = field(default_factory=dict)
+    waited_for: dict[int, OpIndex] = field(default_factory=dict)
     """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
-    causes: dict[int, Place | None] = field(default_factory=dict)
+    causes: dict[int, OpIndex | None] = field(default_factory=dict)
     """By index of an event: the event whose end its start waited for, where that is not the computation before it."""
-    cause: Place | None = None
+    cause: OpIndex | None = None
     """The event that set the clock, where that is not the computation before."""
     computed: int = -1
     """The index of the event that kept this rank busy last."""
@@ -50,7 +50,7 @@ class RankState(Cursor):
     """Elements sent, in messages and collectives (ring-optimal)."""
 
     def __post_init__(self) -> None:
-        self.liveness = Liveness(self.ops, self.values, {*beside(self.costs), *(("given",) if self.strict else ())})
+        self.liveness = Liveness(self.ops, self.values, {*overlapped(self.costs), *(("given",) if self.strict else ())})
 
     @property
     def done(self) -> Sequence[Op]:
@@ -59,7 +59,7 @@ class RankState(Cursor):
 
     def used(self, op: Op) -> list[Value]:
         """The values that one of the executed operations used."""
-        return [self.values[number] for number in op.used]
+        return [self.values[number] for number in op.inputs]
 
     def all(self, names: Set[str]) -> list[Op]:
         """The executed operations with one of the names, in their order."""
@@ -79,11 +79,11 @@ class RankState(Cursor):
 
     def parked(self) -> list[Parked]:
         """The values in `model.parked`, each once."""
-        self.liveness.follow(self.at)
+        self.liveness.advance(self.at)
         numbers = {number for (where, _), number in self.liveness.kept.items() if where == "parked"}
         return [value for value in map(self.values.__getitem__, sorted(numbers)) if isinstance(value, Parked)]
 
-    def last_event(self) -> Place | None:
+    def last_event(self) -> OpIndex | None:
         """The event that set the clock."""
         if self.cause is not None or self.computed < 0:
             return self.cause
@@ -111,7 +111,7 @@ def confirm(
     batches: frozenset[int] = NO_BATCHES,
 ) -> None:
     """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
-    name, its_batches, numbers, end = op.name, op.batches, op.made, start + ticks
+    name, its_batches, numbers, end = op.name, op.batches, op.outputs, start + ticks
     if op.start != start or op.end != end:
         raise TraceError(f"it takes place from tick {start} to {end}, not {op.start} to {op.end}")
     if its_batches is not batches and its_batches != batches:

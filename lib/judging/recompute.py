@@ -6,33 +6,33 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lib.communication.folded_mesh import mesh_of
-from lib.communication.lanes import LANES, Place, beside
-from lib.communication.meetings import PendingCall, message_ticks, reach, settle
+from lib.communication.lanes import LANES, OpIndex, overlapped
+from lib.communication.meetings import PendingCall, complete, members_of, message_ticks
 from lib.communication.meetings import ticks as collective_ticks
 from lib.communication.mesh import Mesh
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.costs import COPYING, elements_sent
 from lib.game.setting import Game
 from lib.rules import memory_tiers, operations
-from lib.rules.collectives import ASKING, COLLECTIVES, Group, asked, contribute
-from lib.rules.operations import BATCHED, LOCAL_RULES
+from lib.rules.collectives import COLLECTIVES, REQUESTING, Group, requested_batches, require_contribution
+from lib.rules.operations import LOCAL_RULES, PER_BATCH
 from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
 from lib.values.algebra import named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
 
-from .call_records import require_group, require_tag
+from .call_checks import require_group, require_tag
+from .deadlock import refuse_deadlock
 from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed
 from .recompute_lanes import OverlappedCalls
-from .storing import follow_stored, refuse_handmade, refuse_pending
-from .stuck import refuse_deadlock
+from .storage_checks import follow_stored, refuse_handmade, refuse_pending
 
-Met = tuple[tuple[Value, ...], int, int, int, Place, Place | None]
+Met = tuple[tuple[Value, ...], int, int, int, OpIndex, OpIndex | None]
 """One rank's share of a collective: what it gets, the elements it sends, the start, the ticks, the call that set the
 start, and the event that this call came after."""
 
 
-_SHAPES = {name: (not form.layer, form.uses, len(form.args)) for name, form in FORMS.items()}
+_SHAPES = {name: (not form.layer, form.inputs, len(form.args)) for name, form in FORMS.items()}
 """Of a record without optional columns: whether it names no layer, and how many values and arguments it holds."""
 
 
@@ -47,7 +47,7 @@ class Recomputation(OverlappedCalls):
         self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
         self._prices = {**self.game.prices, **dict.fromkeys(FREE, 0)}
         """Ticks per batch, of what costs as much wherever it is done."""
-        self._with_others = frozenset({"await", "receive", "pass_to", *COLLECTIVES, *beside(trace.costs)})
+        self._with_others = frozenset({"await", "receive", "pass_to", *COLLECTIVES, *overlapped(trace.costs)})
         self._begin(in_order=False)
 
     def _begin(self, in_order: bool) -> None:
@@ -88,7 +88,7 @@ class Recomputation(OverlappedCalls):
         """Follows what every rank has stored so far; False if that is not as a run writes it."""
         try:
             for rank in self.ranks:
-                rank.liveness.follow(rank.at)
+                rank.liveness.advance(rank.at)
         except (TraceError, LookupError, *MALFORMED):
             return False
         return True
@@ -96,8 +96,8 @@ class Recomputation(OverlappedCalls):
     def _execute(self) -> None:
         if self._impossible is not None:
             raise self._impossible
-        if len(self.ranks) != self.game.classes:
-            raise TraceError(f"the trace is of {self.game.classes} ranks and holds {len(self.ranks)}")
+        if len(self.ranks) != self.game.played_ranks:
+            raise TraceError(f"the trace is of {self.game.played_ranks} ranks and holds {len(self.ranks)}")
         self.mesh = mesh_of(self.game)
         if stuck := self.walk():
             refuse_deadlock(stuck, self)
@@ -149,11 +149,11 @@ class Recomputation(OverlappedCalls):
             operations.message(used)
             require_tag(self.game, op)
         elif op.name in COPYING:
-            if cursor.pending.keys().isdisjoint(op.used):
+            if cursor.pending.keys().isdisjoint(op.inputs):
                 memory_tiers.require_room(self.costs, cursor.parked(), LOCAL_RULES[op.name](self.game, op, used))
         else:
             for value in used:
-                contribute(self.game, op.name, value)
+                require_contribution(self.game, op.name, value)
             if op.args or op.layer != used[0].layer:
                 group = require_group(self.mesh, cursor.rank, op, used)
         return used, group
@@ -169,7 +169,7 @@ class Recomputation(OverlappedCalls):
 
     def _used(self, rank: RankState, op: Op) -> list[Value]:
         """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
-        name, numbers, args = op.name, op.used, op.args
+        name, numbers, args = op.name, op.inputs, op.args
         if not type(numbers) is type(args) is tuple or _SHAPES.get(name) != (op.layer is None, len(numbers), len(args)):
             self._require_form(op)
         try:
@@ -187,7 +187,7 @@ class Recomputation(OverlappedCalls):
         form = FORMS.get(op.name)
         if form is None:
             raise TraceError(f"there is no operation {op.name!r}")
-        fits = type(op.used) is type(op.args) is tuple and form.takes(len(op.used), self.costs.overlap)
+        fits = type(op.inputs) is type(op.args) is tuple and form.takes(len(op.inputs), self.costs.overlap)
         if not fits or (op.layer is None) is form.layer or not form.fits(op.args):
             raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
 
@@ -202,8 +202,8 @@ class Recomputation(OverlappedCalls):
         if made and type(made[0]) is Parked:
             memory_tiers.require_room(self.costs, rank.parked(), made)
         batches, items = NO_BATCHES, 1
-        if name in BATCHED:
-            batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
+        if name in PER_BATCH:
+            batches = made[0].batches  # type: ignore[attr-defined]  # what PER_BATCH means
             items = len(batches)
         price = self._prices.get(name)
         length = operations.ticks(self.game, name, items, used, made) if price is None else price * items
@@ -233,7 +233,7 @@ class Recomputation(OverlappedCalls):
     # --- What ranks do together ---
 
     def on_collective(self, calls: Sequence[PendingCall]) -> list[Met]:
-        results, start = settle(calls, self.game)
+        results, start = complete(calls, self.game)
         length = collective_ticks(calls, self.game)
         last = self.ranks[next(call.rank for call in calls if call.clock == start)]
         setter, before = (last.rank, last.at), last.last_event()
@@ -242,7 +242,7 @@ class Recomputation(OverlappedCalls):
 
     def _elements_sent(self, calls: Sequence[PendingCall]) -> list[int]:
         """How many elements each member of a collective sends."""
-        name, members = calls[0].name, len(reach(self.game, calls[0].group))
+        name, members = calls[0].name, len(members_of(self.game, calls[0].group))
         sizes = [call.values[0].memory(self.costs) for call in calls]
         sent = {elements: elements_sent(name, elements, members) for elements in {*sizes}}
         return [*map(sent.__getitem__, sizes)]
@@ -254,7 +254,7 @@ class Recomputation(OverlappedCalls):
             cursor.cause = before
         cursor.elements += sent
         try:
-            wanted = asked(self.game, op.name, op.batches) if op.name in ASKING else NO_BATCHES
+            wanted = requested_batches(self.game, op.name, op.batches) if op.name in REQUESTING else NO_BATCHES
             confirm(cursor, op, made, start, length, wanted)
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lib.communication.lanes import Call
-from lib.communication.meetings import reach
+from lib.communication.meetings import members_of
 from lib.communication.walk import Walk
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.costs import elements_sent
-from lib.rules.collectives import Group, asked
+from lib.rules.collectives import Group, requested_batches
 from lib.trace.ops import NO_BATCHES, Op, place_text
 from lib.values.base import Value
 
 from .rank_state import RankState
-from .storing import refuse_pending
+from .storage_checks import refuse_pending
 
 
 class OverlappedCalls(Walk[RankState]):
@@ -23,10 +23,10 @@ class OverlappedCalls(Walk[RankState]):
     def overlapped(self, rank: RankState, op: Op, used: Sequence[Value], group: Group | None) -> Call:
         """The call that a record holds; its times are looked at when they are known."""
         if op.name == "pass_to":
-            refuse_pending(rank, op.used)
+            refuse_pending(rank, op.inputs)
         first, made = len(rank.values), 0 if op.name == "pass_to" else len(used)
         numbers = (first,) if made == 1 else tuple(range(first, first + made))
-        if op.made != numbers or op.batches != asked(self.game, op.name, op.batches):
+        if op.outputs != numbers or op.batches != requested_batches(self.game, op.name, op.batches):
             raise TraceError(f"it makes {made} values from number {first} on, of no batches; this record is {op}")
         call = self.call(rank, op, group, used)
         for number, value in zip(numbers, used):
@@ -46,9 +46,9 @@ class OverlappedCalls(Walk[RankState]):
 
     def on_await(self, cursor: RankState, op: Op, call: Call) -> None:
         after = max(cursor.clock, call.end)
-        if op[1:-2] != (cursor.clock, after, None, NO_BATCHES, call.op.used, ()):
+        if op[1:-2] != (cursor.clock, after, None, NO_BATCHES, call.op.inputs, ()):
             raise TraceError(
-                f"it goes from tick {cursor.clock} to {after} and uses {list(call.op.used)}, as {call.op.call()} does; "
+                f"it goes from tick {cursor.clock} to {after} and uses {[*call.op.inputs]}, as {call.op.call()} does; "
                 f"this record is {op}"
             )
         if after > cursor.clock:
@@ -61,8 +61,8 @@ class OverlappedCalls(Walk[RankState]):
             why = TraceError(f"it takes place from tick {call.start} to {call.end}, not {start} to {end}")
             raise self._at(call, why)
         cursor.causes[call.at] = call.cause
-        cursor.values.update(zip(made, call.made))
-        members = len(reach(self.game, call.group))
+        cursor.values.update(zip(made, call.outputs))
+        members = len(members_of(self.game, call.group))
         for value in call.values:
             cursor.elements += elements_sent(name, value.memory(self.costs), members)
         cursor.messages += name == "pass_to"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
-from lib.communication.lanes import Place, beside, clocks, computing
+from lib.communication.lanes import OpIndex, clocks, computing, overlapped
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.costs import Costs
 from lib.game.goal import Goal
@@ -17,7 +17,7 @@ from lib.values.kinds import Parked
 
 from .family import family_of
 from .memory import Profile, profile
-from .notes import Note, lasting_of, notes_on
+from .notes import Note, notes_on, steady_state_peak
 from .peak import PeakContents, peak_contents
 from .rank_state import RankState
 from .recompute import Recomputation
@@ -105,7 +105,7 @@ class Report:
         """1 correct; 2 meets both targets; 3 beaten by no rival of the goal, and nothing noted that costs a star."""
         if self.status != "passed" or self.goal is None:
             return int(self.error is None)
-        rivals = self.goal.rivals(self.family)
+        rivals = self.goal.records_to_beat(self.family)
         beaten = any(rival.dominates(self.timesteps, self.peak.memory) for rival in rivals)
         return 2 if beaten or any(note.costs_a_star for note in self.notes) else 3
 
@@ -140,7 +140,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     profiles = [profile(state.liveness.lifetimes(), size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
     contents = peak_contents(ranks, profiles, trace.setting)
-    lasting = [lasting_of(each, size, prof) for each, size, prof in zip(ranks, sizes, profiles)]
+    lasting = [steady_state_peak(each, size, prof) for each, size, prof in zip(ranks, sizes, profiles)]
     spans = [_span(ops) for ops in events]
     makespan = max((end for _, _, end in spans), default=0)
     working = [_working(ops, costs) for ops in events]
@@ -179,7 +179,7 @@ def _span(events: Sequence[Op]) -> tuple[int, int, int]:
 
 def _working(events: Sequence[Op], costs: Costs) -> int:
     """The ticks in which a rank is busy."""
-    if idle := beside(costs):
+    if idle := overlapped(costs):
         events = [op for op in events if op.name not in idle]
     ticks: int = sum(map(_end, events)) - sum(map(_start, events))
     return ticks
@@ -257,10 +257,10 @@ def _copies(ranks: Sequence[RankState], layers: int, replicas: int) -> tuple[flo
     return tuple(copies)
 
 
-def _critical_path(ranks: Sequence[RankState], makespan: int, costs: Costs) -> tuple[Place, ...]:
+def _critical_path(ranks: Sequence[RankState], makespan: int, costs: Costs) -> tuple[OpIndex, ...]:
     """From the first event that ends last, back through what each event's start was set by."""
     last = ((state.rank, i) for state in ranks for i in state.events if state.ops[i].end == makespan)
-    at: Place | None = next(last, None)
+    at: OpIndex | None = next(last, None)
     path = []
     while at is not None:
         path.append(at)
@@ -269,7 +269,7 @@ def _critical_path(ranks: Sequence[RankState], makespan: int, costs: Costs) -> t
     return tuple(reversed(path))
 
 
-def _computed_before(state: RankState, i: int, costs: Costs) -> Place | None:
+def _computed_before(state: RankState, i: int, costs: Costs) -> OpIndex | None:
     """The event that kept a rank busy before one of its operations."""
     for before in range(i - 1, -1, -1):
         if state.ops[before].name in TIMED and computing(state.ops[before], costs):

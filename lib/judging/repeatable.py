@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from lib.values.base import Sharded, Value, with_fields
 from lib.values.kinds import OptState, Parked, Weight
-from lib.values.replica_shards import Own
+from lib.values.replica_shards import ReplicaShards
 
 from .memory import Profile
 from .rank_state import RankState
@@ -31,27 +31,27 @@ def _overlap(parts: list[tuple[int, int]]) -> bool:
     return any(after[0] < before[1] for before, after in pairwise(spans))
 
 
-def thrown_away(state: RankState, prof: Profile) -> list[int]:
+def discarded_states(state: RankState, prof: Profile) -> list[int]:
     """Layers whose updated optimizer state is neither stored at the end nor went into anything else."""
-    thrown = {op.made[1] for op in state.all({"update"})} - prof.lifetimes.left
+    thrown = {op.outputs[1] for op in state.all({"update"})} - prof.lifetimes.stored_at_end
     if thrown:
-        thrown.difference_update(*[op.used for op in state.done if op.name != "store"])
+        thrown.difference_update(*[op.inputs for op in state.done if op.name != "store"])
     return sorted({state.values[number].layer for number in thrown})
 
 
 def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: int) -> list[int]:
     """Layers that were updated, but whose optimizer state all ranks together do not hold whole after all `steps`."""
-    left = [state.values[number] for state, prof in zip(ranks, profiles) for number in prof.lifetimes.left]
+    left = [state.values[number] for state, prof in zip(ranks, profiles) for number in prof.lifetimes.stored_at_end]
     held = _by_layer(OptState, left, steps)
     updated = {op.layer or 0 for state in ranks for op in state.all({"update"})}
     return [layer for layer in sorted(updated) if not _contain(_of_all_replicas(held.get(layer, [])), {1: {0}})]
 
 
-def not_held_again(state: RankState, prof: Profile, steps: int) -> list[int]:
-    """Layers of which a rank used more as it was loaded than it holds at the end, after all `steps`."""
-    left = [state.values[number] for number in prof.lifetimes.left]
+def missing_at_end(state: RankState, prof: Profile, steps: int) -> list[int]:
+    """Layers whose loaded weight a rank used but does not hold, updated, after the last of `steps`."""
+    left = [state.values[number] for number in prof.lifetimes.stored_at_end]
     held = _by_layer(Weight, [*left, *state.final], steps)
-    loaded = [state.values[op.made[0]] for op in state.all({"load_weights"})]
+    loaded = [state.values[op.outputs[0]] for op in state.all({"load_weights"})]
     if not _fewer(held, _by_layer(Weight, loaded)):
         return []  # whoever holds all that was loaded holds all that was used
     return _fewer(held, _by_layer(Weight, _used_as_loaded(state)))
@@ -63,11 +63,11 @@ def _used_as_loaded(state: RankState) -> list[Value]:
     needed: dict[int, None] = {}
     for op in state.done:
         if op.name == "load_weights":
-            loaded.add(op.made[0])
-        elif op.name in ("shard", "combine", "offload", "fetch") and loaded.issuperset(op.used):
-            loaded.update(op.made)  # cut to size or moved before any use: what counts is the part
+            loaded.add(op.outputs[0])
+        elif op.name in ("shard", "combine", "offload", "fetch") and loaded.issuperset(op.inputs):
+            loaded.update(op.outputs)  # cut to size or moved before any use: what counts is the part
         elif op.name not in ("store", "await"):  # await holds what its call used
-            needed.update(dict.fromkeys(loaded.intersection(op.used)))
+            needed.update(dict.fromkeys(loaded.intersection(op.inputs)))
     return [state.values[number] for number in needed]
 
 
@@ -89,7 +89,7 @@ def _by_layer(kind: type[S], values: Iterable[Value], step: int = 0) -> dict[int
 
 def _of_all_replicas(held: Sequence[Sharded]) -> list[Sharded]:
     """The values of all replicas of a folded run: shards of their own as blocks, unless these have gaps."""
-    together: dict[tuple[int, Own], list[Sharded]] = {}
+    together: dict[tuple[int, ReplicaShards], list[Sharded]] = {}
     for value in held:
         if value.own is not None:
             together.setdefault((value.total, value.own), []).append(value)

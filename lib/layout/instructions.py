@@ -15,7 +15,7 @@ from lib.layout.layouts.tensor_layout import TensorLayout, parts
 from lib.layout.redistribution.steps import Step
 
 
-class Fetch(NamedTuple):
+class OperandFetch(NamedTuple):
     """How an input comes to the layout that an operator needs: by its own steps, or as an earlier one left it."""
 
     steps: tuple[Step, ...]
@@ -30,7 +30,7 @@ class Instruction(NamedTuple):
 
     output: str
     inputs: tuple[str, ...]
-    fetches: tuple[Fetch, ...]
+    fetches: tuple[OperandFetch, ...]
     """For each input, how it comes to its layout in `wanted`."""
     wanted: tuple[TensorLayout, ...]
     compute: Callable[[int, list[Array]], Array]

@@ -20,7 +20,7 @@ from lib.layout.redistribution.steps import Step
 
 from .engine_steps import take_step
 from .errors import LayoutError
-from .instructions import DeviceProgram, Fetch, Instruction
+from .instructions import DeviceProgram, Instruction, OperandFetch
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +150,7 @@ def run_instruction(
     pieces[instruction.output] = piece
 
 
-def _fetched(device: ShardedEngine, fetch: Fetch, piece: Array, copies: dict[int, Array]) -> Array:
+def _fetched(device: ShardedEngine, fetch: OperandFetch, piece: Array, copies: dict[int, Array]) -> Array:
     """An input in the layout that an operator needs."""
     if fetch.copy in copies:
         return copies.pop(fetch.copy) if fetch.last else copies[fetch.copy]

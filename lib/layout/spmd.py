@@ -57,7 +57,7 @@ class Spmd:
         """Copies this device's pieces of the parameters, given full arrays by name."""
         for name, role in self.program.graph.sources.items():
             if role == "parameter":
-                self.parameters[name] = params[name][self.plan.homes[name].box(self.device.device_id)].copy()
+                self.parameters[name] = params[name][self.plan.storage_layouts[name].box(self.device.device_id)].copy()
 
     def forward(self, inputs: Mapping[str, Array]) -> Array:
         """Maps this device's pieces of the inputs, by name, to its piece of the result."""
@@ -71,7 +71,7 @@ class Spmd:
         """This device's pieces of parameters and inputs, each with the size given by its layout."""
         pieces = {**self.parameters, **inputs}
         for name, role in self.program.graph.sources.items():
-            wanted = self.plan.homes[name].local_shape
+            wanted = self.plan.storage_layouts[name].local_shape
             if name not in pieces:
                 raise LayoutError(
                     f"{role} '{name}' is missing; parameters come with load_checkpoint, inputs with forward"

@@ -9,12 +9,12 @@ mine = plan(job, Split(dp=16, pp=4, tp=8))
 Times are seconds, sizes bytes, flops and tokens. The costs are the ledger's: what a plan states is a run.
 """
 
-from .best import Search, search
 from .gpus import Gpu
 from .job import Job
 from .plans import Plan, plan
 from .presets import gpu, transformer
 from .split import Split
+from .split_search import Search, search
 from .transformers import Transformer
 
 __all__ = ["Gpu", "Job", "Plan", "Search", "Split", "Transformer", "gpu", "plan", "search", "transformer"]

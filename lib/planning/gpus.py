@@ -38,9 +38,9 @@ class Gpu:
     def __post_init__(self) -> None:
         for field in fields(self):
             number = getattr(self, field.name)
-            least = 0 if field.name in MAY_BE_ZERO else LEAST
-            if field.type in ("int", "float") and not (type(number) in (int, float) and least <= number <= MOST):
-                raise RuleError(f"gpu.{field.name} must be more than 0, and at most {MOST:g}; got {number!r:.40}")
+            least = 0 if field.name in MAY_BE_ZERO else MIN_NUMBER
+            if field.type in ("int", "float") and not (type(number) in (int, float) and least <= number <= MAX_NUMBER):
+                raise RuleError(f"gpu.{field.name} must be more than 0, and at most {MAX_NUMBER:g}; got {number!r:.40}")
         if self.efficiency > 1:
             raise RuleError(f"gpu.efficiency is a share, at most 1; got {self.efficiency!r}")
         if not isinstance(self.machine, int):
@@ -74,5 +74,5 @@ class Gpu:
 
 
 MAY_BE_ZERO = ("flops8", "reserved")
-LEAST, MOST = 1e-3, 1e24
+MIN_NUMBER, MAX_NUMBER = 1e-3, 1e24
 """Of a number of a GPU; far beyond any, and times are still finite."""

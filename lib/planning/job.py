@@ -11,7 +11,7 @@ from .transformers import Transformer
 
 GIB = 2**30
 
-MOST, MOST_TRIED = 10**9, 2**20
+MAX_NUMBER, MAX_TRIED = 10**9, 2**20
 """The largest numbers of a job; of GPUs and sequences, whose divisors are tried and which are played, it is less."""
 
 
@@ -43,7 +43,7 @@ class Job:
         object.__setattr__(self, "sequence", self.sequence or self.model.sequence)
         for name in ("gpus", "batch", "sequence", "weight", "gradient", "state"):
             number = getattr(self, name)
-            most = MOST_TRIED if name in ("gpus", "batch") else MOST
+            most = MAX_TRIED if name in ("gpus", "batch") else MAX_NUMBER
             if type(number) is not int or not 1 <= number <= most:
                 raise RuleError(f"{name} must be a whole number from 1 to {most:,}; got {number!r:.40}")
         if self.fp8 and not self.gpu.flops8:

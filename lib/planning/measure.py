@@ -14,8 +14,8 @@ from lib.values.base import Sharded, Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
 from .actions import Program
+from .cost_model import Prices
 from .job import Job
-from .prices import Prices
 from .traffic import executed, sent_by
 
 KINDS = ("weights", "gradients", "states", "activations", "ends", "workspace")
@@ -82,7 +82,7 @@ def _memory(rank: RankState, job: Job, prices: Prices, program: Program) -> dict
     """Bytes by kind when this rank has most. A reduction is in place, as NCCL's are: what is brought to an all-reduce
     counts until the call, and what it makes from then on."""
     mine = frozenset(program.layers_of(rank.rank))
-    reduced = {op.used[0]: i for i, op in enumerate(rank.done) if op.name == "allreduce"}
+    reduced = {op.inputs[0]: i for i, op in enumerate(rank.done) if op.name == "allreduce"}
     lives = rank.liveness.lifetimes()
     spans = [(number, after, min(until, reduced.get(number, until))) for number, after, until in lives.held]
     kinds = {number: _bytes(value, mine, job, prices) for number, value in rank.values.items()}

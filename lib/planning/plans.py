@@ -10,11 +10,11 @@ from lib import Trace
 from lib.schedules.timetable import Timetable
 
 from .actions import Program
+from .cost_model import TICKS, Prices, members_of_replicas, prices
 from .gpus import LINKS
 from .job import Job
-from .layer import layer_times, link_of, shared
+from .layer_cost import layer_times, link_of, shared
 from .measure import Measured, measured
-from .prices import TICKS, Prices, members_of_replicas, prices
 from .schedule import planned
 from .split import CHUNKED, ORDERS, Split, require_fit
 from .traffic import played

@@ -10,7 +10,7 @@ from lib.schedules.cells import Message
 
 from .actions import Action, Program, actions
 
-Place = tuple[int, int]
+OpIndex = tuple[int, int]
 """A layer and a microbatch."""
 
 
@@ -50,40 +50,40 @@ class _Rank:
         else:
             model.opt_states[layer] = state.shard(*self.shard) if self.zero in (1, 2) else state
 
-    def input(self, at: Place) -> None:
+    def input(self, at: OpIndex) -> None:
         self.model.activations[at] = self.model.get_activation([self.replica * self.program.table.batches + at[1]])
 
     def weight(self, layer: int) -> Weight:
         return self.model.weights["gathered" if self.zero == 3 else layer]
 
-    def forward(self, at: Place) -> None:
+    def forward(self, at: OpIndex) -> None:
         model, (layer, batch) = self.model, at
         model.activations[layer + 1, batch] = model.forward(layer, model.activations[at], self.weight(layer))
 
-    def recompute(self, at: Place) -> None:
+    def recompute(self, at: OpIndex) -> None:
         self.model.forward(at[0], self.model.activations[at], self.weight(at[0]))
 
-    def loss(self, at: Place) -> None:
+    def loss(self, at: OpIndex) -> None:
         layer, batch = at
         self.model.grad_activations[at] = self.model.loss(self.model.activations.pop((layer + 1, batch)))
 
-    def backward(self, at: Place) -> None:
+    def backward(self, at: OpIndex) -> None:
         model, (layer, batch) = self.model, at
         given = model.activations.pop(at), model.grad_activations.pop(at)
         new, model.grad_activations[layer - 1, batch] = model.backward(layer, *given, self.weight(layer))
         self.gradients.append(new)
 
-    def backward_input(self, at: Place) -> None:
+    def backward_input(self, at: OpIndex) -> None:
         model, (layer, batch) = self.model, at
         given = model.activations[at], model.grad_activations[at]
         model.grad_activations[layer - 1, batch] = model.backward_input(layer, *given, self.weight(layer))
 
-    def backward_weight(self, at: Place) -> None:
+    def backward_weight(self, at: OpIndex) -> None:
         model, layer = self.model, at[0]
         grad = model.grad_activations.pop(at)
         self.gradients.append(model.backward_weight(layer, model.activations.pop(at), grad))
 
-    def drop(self, at: Place) -> None:
+    def drop(self, at: OpIndex) -> None:
         del self.model.grad_activations[at[0] - 1, at[1]]
 
     # --- Gradients, weights and states ---
@@ -117,7 +117,7 @@ class _Rank:
         call = self.model.pass_to(self.peers[message.to], values.pop(at), self.tag(message))
         self.pending["send", message] = call
 
-    def passed(self, message: Message) -> tuple[Any, Place]:
+    def passed(self, message: Message) -> tuple[Any, OpIndex]:
         """Where the value of a message is stored, on both ranks."""
         layers, batch = self.program.layers(message.made.stage), message.made.batch
         if message.made.op == "F":

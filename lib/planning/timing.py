@@ -14,8 +14,8 @@ from typing import NamedTuple
 from lib.schedules.cells import Cell
 
 from .actions import Program, actions
+from .cost_model import Prices, prices
 from .job import Job
-from .prices import Prices, prices
 from .split import Split
 
 

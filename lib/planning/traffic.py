@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from lib import Outcome, Setting, Trace
-from lib.communication.meetings import reach
+from lib.communication.meetings import members_of
 from lib.errors import IncompleteError
 from lib.game.costs import elements_sent
 from lib.judging.rank_state import RankState
@@ -61,11 +61,11 @@ def sent_by(recomputation: Recomputation, rank: RankState) -> Iterator[Sent]:
     costs = recomputation.costs
     for op in rank.done:
         if op.name in COLLECTIVES:
-            members = len(reach(recomputation.game, group_of(op)))
-            elements = sum(rank.values[number].memory(costs) for number in op.used)
+            members = len(members_of(recomputation.game, group_of(op)))
+            elements = sum(rank.values[number].memory(costs) for number in op.inputs)
             yield Sent(op.name, op.start, elements_sent(op.name, elements, members))
         elif op.name == "pass_to":
-            yield Sent(op.name, op.start, sum(rank.values[number].memory(costs) for number in op.used))
+            yield Sent(op.name, op.start, sum(rank.values[number].memory(costs) for number in op.inputs))
         elif op.name in COPIES:
-            (moved,) = op.made if op.name == "fetch" else op.used
+            (moved,) = op.outputs if op.name == "fetch" else op.inputs
             yield Sent(op.name, op.start, rank.values[moved].memory(costs))

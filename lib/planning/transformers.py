@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from lib.errors import RuleError
 
-MOST, MOST_LAYERS = 10**9, 10**4
+MAX_NUMBER, MAX_LAYERS = 10**9, 10**4
 """The largest numbers of a model. A run has an event for each layer."""
 
 
@@ -44,7 +44,7 @@ class Transformer:
         optional = {"experts", "top_k", "expert_ffn", "shared_ffn", "dense_layers", "attention"}
         for field in fields(self):
             number, least = getattr(self, field.name), 0 if field.name in optional else 1
-            most = MOST_LAYERS if field.name == "layers" else MOST
+            most = MAX_LAYERS if field.name == "layers" else MAX_NUMBER
             if field.type == "int" and (type(number) is not int or not least <= number <= most):
                 raise RuleError(f"model.{field.name} is a whole number from {least} to {most:,}; got {number!r:.40}")
         if self.heads % self.kv_heads:

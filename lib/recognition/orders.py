@@ -19,7 +19,7 @@ Rows = Sequence[Sequence[Cell]]
 IN_BLOCKS = (names.GPIPE, names.BREADTH_FIRST)
 """Orders in which microbatches may be taken in any order within a block, such as all forwards of a stage."""
 
-MOST_CELLS = 4000
+MAX_CELLS = 4000
 """Of a larger pipeline no textbook's rows are made, and no nearest one is looked for."""
 
 LEAST_ALIKE = 0.8
@@ -32,8 +32,12 @@ ORDERS: Mapping[str, Mapping[str, str]] = {
         names.ZB_H1: "zb_h1",
         names.ZB_H2: "zb_h2",
     },
-    "looped": {names.BREADTH_FIRST: "breadth_first", names.INTERLEAVED: "interleaved"},
-    "V": {names.ZB_V: "zb_v", names.DUALPIPE_V: "dualpipev"},
+    "looped": {
+        names.BREADTH_FIRST: "breadth_first",
+        names.INTERLEAVED: "interleaved",
+        names.INTERLEAVED_ZB: "interleaved_zb",
+    },
+    "V": {names.ZB_V: "zb_v", names.DUALPIPE_V: "dualpipev", names.V_MIN: "v_min", names.V_HALF: "v_half"},
 }
 """By kind of placement: the orders of `lib.schedules`. Of two that are the same at a size, the first gives the name."""
 
@@ -71,7 +75,7 @@ def textbook(kind: str, p: int, m: int, v: int) -> Mapping[str, Rows]:
     except PuzzleError:
         return {}
     found = {}
-    for name, order in ORDERS.get(kind, {}).items() if m > 1 and p * m * v <= MOST_CELLS else ():
+    for name, order in ORDERS.get(kind, {}).items() if m > 1 and p * m * v <= MAX_CELLS else ():
         try:
             table = getattr(schedules, order)(p, m, *([v] if kind == "looped" else []))
         except RuleError:  # some orders need a multiple of p microbatches, or 2p of them

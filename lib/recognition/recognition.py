@@ -1,4 +1,4 @@
-"""Names the schedule of a trace by its order of operations: a textbook's name, or the nearest and what is otherwise."""
+"""Names the schedule of a trace by its order: an exact textbook match, or the closest one with the first difference."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lib.trace.ops import Trace
 from lib.values.base import Batched
 
 from . import names as known
-from .extras import extras_of
-from .holdings import data_parallel
+from .computed import Grid, RankWork, grid_of
 from .orders import match
 from .rows import Pipeline, placement_of
-from .work import Grid, RankWork, grid_of
+from .sharding import data_parallel
+from .techniques import extras_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ GATHERING = frozenset((known.ZERO_3, known.WEIGHT_SHARDED, known.HYBRID))
 
 
 class _Axis(NamedTuple):
-    """How ranks share the work along one axis, and what is otherwise."""
+    """How ranks share the work along one axis, and the first difference from the textbook."""
 
     name: str
     difference: str = ""
@@ -151,7 +151,7 @@ def _tensor(grid: Grid) -> str:
         isinstance(work.state.values[number], Batched)
         for work in grid.ranks
         for op in work.named("scatterreduce")
-        for number in op.used
+        for number in op.inputs
     )
     return known.SEQUENCE if shared else known.TENSOR
 

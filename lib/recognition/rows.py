@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from .work import Grid, Part, RankWork
+from .computed import Grid, Part, RankWork
 
 
 class Cell(NamedTuple):

@@ -85,7 +85,7 @@ def collect(values: Sequence[Value], wanted: Sequence[frozenset[int]], who: Who)
 
 def _alike(values: Sequence[Value], names: Sequence[str], who: Who, verb: str) -> tuple[Batched, list[Batched]]:
     first = values[0]
-    assert isinstance(first, Batched)  # what `contribute` lets through
+    assert isinstance(first, Batched)  # what `require_contribution` lets through
     for i, value in enumerate(values):
         require_kind(value, type(first), f"what all ranks {verb}")
         require_alike(first, value, names, who, i, verb)

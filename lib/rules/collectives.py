@@ -101,7 +101,7 @@ COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted],
 }
 """Each collective operation by name: from every member's value to every member's result, both in rank order."""
 
-ASKING = frozenset(("collect",))
+REQUESTING = frozenset(("collect",))
 """Collectives whose members ask for batches."""
 
 REDUCING = frozenset(("allreduce", "scatterreduce"))
@@ -114,7 +114,7 @@ COLLECTIVES = frozenset(COLLECTIVE_RULES)
 """The names of the operations in which the ranks of a group meet."""
 
 
-def contribute(game: Game, name: str, value: Value) -> None:
+def require_contribution(game: Game, name: str, value: Value) -> None:
     """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
     if isinstance(value, WeightGrad if name in REDUCING else Sharded) and name not in ALL_TO_ALL:
         return
@@ -140,14 +140,14 @@ def _more_than_classic(game: Game, name: str, value: Value) -> bool:
     return isinstance(value, Batched) and game.layer != "dense"
 
 
-def asked(game: Game, name: str, batches: object) -> frozenset[int]:
+def requested_batches(game: Game, name: str, batches: object) -> frozenset[int]:
     """The batches that a member asks for, checked; none where the operation names none."""
-    if name not in ASKING:
+    if name not in REQUESTING:
         return frozenset()
     return chosen_batches(game, batches)
 
 
-def agree(calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int], str]) -> None:
+def require_same_call(calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int], str]) -> None:
     """The k-th collective of every member is the same: operation, and layers of the values. `described` names the
     i-th call in a message."""
     for i, call in enumerate(calls):
@@ -195,8 +195,8 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
 
 def group_text(group: Group) -> str:
     """'of ranks 0, 2', or in a folded run 'of ranks 0, 2 of every dp'."""
-    ranks = algebra.named("rank", group[1:] if spans(group) else group)
-    return f"of {ranks} of every {group[0]}" if spans(group) else f"of {ranks}"
+    ranks = algebra.named("rank", group[1:] if crosses_replicas(group) else group)
+    return f"of {ranks} of every {group[0]}" if crosses_replicas(group) else f"of {ranks}"
 
 
 def who_in(group: Group | None) -> Who:
@@ -208,6 +208,6 @@ def _rank(rank: int) -> str:
     return f"rank {rank}"
 
 
-def spans(group: tuple[int | str, ...] | None) -> bool:
+def crosses_replicas(group: tuple[int | str, ...] | None) -> bool:
     """True if a group of a folded run has members in all replicas: the world, or one that begins with the axis."""
     return group is None or type(group[0]) is str

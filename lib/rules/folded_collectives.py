@@ -1,4 +1,4 @@
-"""States what a collective yields that has members in all replicas of a folded run, given what replica 0 brings."""
+"""Rules of collectives that cross the replicas of a folded run, from the inputs of replica 0 alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lib.game.setting import Game
 from lib.values.algebra import coarsest
 from lib.values.base import Batched, Sharded, Value, join_shards, with_fields
 from lib.values.kinds import Weight, WeightGrad
-from lib.values.replica_shards import Own
+from lib.values.replica_shards import ReplicaShards
 from lib.values.replicas import shared
 
 from .collectives import ALL_TO_ALL, COLLECTIVE_RULES, Group, Wanted, who_in
@@ -89,7 +89,9 @@ def _cut(fold: Fold, value: Value, members: int) -> Value:
     (shard,) = value.shards
     first, place = divmod(shard, members)
     shards = frozenset((first * members * fold.replicas + place,))
-    return with_fields(value, shards=shards, total=value.total * fold.replicas, own=Own(members, fold.replicas))
+    return with_fields(
+        value, shards=shards, total=value.total * fold.replicas, own=ReplicaShards(members, fold.replicas)
+    )
 
 
 def _trained_by_all(fold: Fold, value: Value) -> Value:

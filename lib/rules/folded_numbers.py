@@ -1,4 +1,4 @@
-"""States what numbers a rank may name in a folded run: its replica's own batches, and shards that may be its own."""
+"""Checks batch and shard numbers in a folded run: a rank may name only those of its replica."""
 
 from __future__ import annotations
 

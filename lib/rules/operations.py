@@ -30,14 +30,16 @@ from lib.values.arguments import refuse_kinds
 from lib.values.base import Batched, Value, join_shards, require_kind, shard
 from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad, sum_grads
 from lib.values.label_text import batches_text, shards_text
-from lib.values.replica_shards import Own, covers, own_of
+from lib.values.replica_shards import ReplicaShards, covers, replica_shards_of
 from lib.values.replicas import Copy, averages_of, shared
 
 from . import memory_tiers
 from .folded_numbers import chosen_batches, part_in_record
 from .layers import WHOLE, backward, backward_input, backward_weight, forward, loss, same_model
 
-BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight"))
+PER_BATCH = frozenset(
+    ("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight")
+)
 """Operations on batches: those of the first value that they make."""
 
 
@@ -53,7 +55,7 @@ def load_weights(
     total = algebra.whole_number(total, "total", least=1)
     if total == 1 and type(part) is int and part > 0:
         raise RuleError(f"shard {part} does not exist, because total is 1; give the number of shards too: total=...")
-    own = own_of(part, total)
+    own = replica_shards_of(part, total)
     shards = frozenset((algebra.number(part if own is None else int(part), total, "shard"),))
     label = layer, game.layers, 0, shards, total, None, own
     made = Weight.made(*label), OptState.made(*label)
@@ -178,7 +180,7 @@ def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     return ()
 
 
-def cut(game: Game, value: Value, i: int, n: int, *stride: int) -> Value:
+def shard_value(game: Game, value: Value, i: int, n: int, *stride: int) -> Value:
     """Shard `i` of `n` of a value; of an activation, so many of its tokens. In a folded run each replica's own may be
     `stride` apart."""
     require_cuttable(game, value)
@@ -213,7 +215,7 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: S
 
 def partner(game: Game, rank: int, to: object) -> int:
     """The rank that a message may go to: one that exists, and another."""
-    to = algebra.number(to, game.classes, "rank")
+    to = algebra.number(to, game.played_ranks, "rank")
     if to == rank:
         raise RuleError("a rank cannot send to itself; store the value in a dictionary")
     return to
@@ -233,7 +235,7 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
     Raises:
         IncompleteError: naming the first layer that is missing, or the shards of it that are.
     """
-    held: dict[int, dict[tuple[int, Own | None], set[int]]] = {}
+    held: dict[int, dict[tuple[int, ReplicaShards | None], set[int]]] = {}
     final = list(final)
     for weight in final:
         if weight.copy != final[0].copy:
@@ -315,7 +317,7 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "update": lambda game, op, v: update(game, op.layer, *v),
     "add": lambda game, op, v: (sum_grads(v),),
     "combine": lambda game, op, v: (join_shards(v),),
-    "shard": lambda game, op, v: (cut(game, *v, *op.args),),
+    "shard": lambda game, op, v: (shard_value(game, *v, *op.args),),
     "offload": lambda game, op, v: (memory_tiers.offload(game, *v, *op.args),),
     "fetch": lambda game, op, v: (memory_tiers.fetch(game, *v),),
     "set_final_weight": lambda game, op, v: set_final_weight(game, op.layer, *v),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from .waits import Message, Receiving
+from .waits import Message, ReceiveWait
 
 
 class Offers:
@@ -17,16 +17,16 @@ class Offers:
     one sent first, then the one from the lower rank."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int, int, int, Receiving, Message]] = []
+        self._heap: list[tuple[int, int, int, int, int, ReceiveWait, Message]] = []
         self._count = 0
 
-    def add(self, receiver: Receiving, source: int, message: Message) -> None:
+    def add(self, receiver: ReceiveWait, source: int, message: Message) -> None:
         """Offers a message from `source` to an open receive."""
         self._count += 1
         start = max(receiver.clock, message.sent)
         heappush(self._heap, (start, message.sent, source, receiver.rank, self._count, receiver, message))
 
-    def earliest(self, is_open: Callable[[Receiving, int, Message], bool]) -> tuple[Receiving, int] | None:
+    def earliest(self, is_open: Callable[[ReceiveWait, int, Message], bool]) -> tuple[ReceiveWait, int] | None:
         """Removes the earliest offer of which `is_open` says that it is still there: the receive, and the sender."""
         while self._heap:
             _, _, source, _, _, receiver, message = heappop(self._heap)

@@ -16,8 +16,8 @@ ABSENCE_GRACE = 0.2
 """Seconds that a rank, which may have ended, is given to show up before its absence is called a deadlock."""
 
 
-class StandstillDetector:
-    """Counts the ranks that cannot move. At a standstill it calls `end_waiting`, which lets a rank go on or ends all
+class DeadlockDetector:
+    """Counts the ranks that cannot move. At a standstill it calls `resolve_deadlock`: it lets a rank go on or ends all
     waits; where ranks may still show up, first `hand_over` alone, which says whether it let a rank go on."""
 
     def __init__(
@@ -25,7 +25,7 @@ class StandstillDetector:
         ranks: int,
         loop: Callable[[], AbstractEventLoop],
         hand_over: Callable[[], bool],
-        end_waiting: Callable[[], object],
+        resolve_deadlock: Callable[[], object],
     ) -> None:
         self.supervised = False
         """Every rank's task is known, so an absent rank has ended for sure."""
@@ -37,7 +37,7 @@ class StandstillDetector:
         self._look_planned = False
         self._loop = loop
         self._hand_over = hand_over
-        self._end_waiting = end_waiting
+        self._end_waiting = resolve_deadlock
 
     def begin(self) -> None:
         """A rank runs that was not seen before, or had ended."""
@@ -57,7 +57,7 @@ class StandstillDetector:
         if self._still == self._ranks:
             self._react()
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """A rank waits no longer."""
         self._waiting -= 1
         self._still -= 1

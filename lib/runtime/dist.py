@@ -66,13 +66,13 @@ class Dist:
                 f"rank {rank % len(self.played)} does; make models for ranks 0 to {len(self.played) - 1} only"
             )
         run = self._run
-        if run is None or rank in run.entered:
+        if run is None or rank in run.with_model:
             run = self._run = LiveRun(size, self.setting)
         elif run.size != size:
             raise RuleError(
-                f"rank {rank} asks for {size.layers} layers and {size.batches} batches, but rank {min(run.entered)} "
+                f"rank {rank} asks for {size.layers} layers and {size.batches} batches, but rank {min(run.with_model)} "
                 f"asked for {run.size.layers} and {run.size.batches}; all ranks of a Dist share one model: "
                 "use the same numbers, or make a new Dist"
             )
-        run.entered.add(rank)
+        run.with_model.add(rank)
         return run, rank

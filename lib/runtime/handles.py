@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NoReturn, Protocol
 
-from lib.communication.lanes import Call, Made
+from lib.communication.lanes import Call, PendingValue
 from lib.errors import RuleError
 
 from .recorder import player_line
@@ -53,14 +53,14 @@ class Handle:
     __radd__ = __add__
 
     @property
-    def made(self) -> list[Made]:
+    def made(self) -> list[PendingValue]:
         """What the call makes, to be brought to another call."""
-        return [Made(self.call, n) for n in range(len(self.call.op.made))]
+        return [PendingValue(self.call, n) for n in range(len(self.call.op.outputs))]
 
     @property
     def result(self) -> Any:
         """What `await` gives, once the call has ended."""
-        made = self.call.made
+        made = self.call.outputs
         return list(made) if self.listed else made[0] if made else None
 
     @property

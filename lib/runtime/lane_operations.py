@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from lib.communication.lanes import Call, Made, layer_of
+from lib.communication.lanes import Call, PendingValue, layer_of
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Game
-from lib.rules.collectives import Group, contribute
+from lib.rules.collectives import Group, require_contribution
 from lib.trace.ops import FORMS, NO_BATCHES, shortest
 from lib.values import algebra
 from lib.values.base import Value, object_text
@@ -17,7 +17,7 @@ from .handles import Handle
 from .live_lanes import LiveLanes
 from .live_run import LiveRun
 from .recorder import RankRecorder
-from .waits import Awaiting, Wait
+from .waits import HandleWait, Wait
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -39,8 +39,8 @@ class LaneOperations:
     def _ready(self) -> None:
         """Refuses a call while another one has not been awaited or has not ended."""
         recorder = self._recorder
-        if recorder.promised is not None:
-            why = recorder.forgotten()
+        if recorder.unawaited is not None:
+            why = recorder.refuse_unawaited()
             assert why is not None
             raise why
         if recorder.under_way is not None:
@@ -52,7 +52,7 @@ class LaneOperations:
     async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[W, A], R]) -> R:
         """Meets other ranks, with this rank marked as being in that call; the outcome is recorded."""
         recorder, run = self._recorder, self.run
-        recorder.promised, recorder.under_way = None, wait
+        recorder.unawaited, recorder.under_way = None, wait
         run.act(wait.rank)
         try:
             answer = meet(wait)
@@ -93,7 +93,7 @@ class LaneOperations:
     def _issue(
         self,
         name: str,
-        parts: Sequence[Value | Made],
+        parts: Sequence[Value | PendingValue],
         used: tuple[int, ...],
         layer: int,
         args: tuple[Any, ...],
@@ -107,14 +107,14 @@ class LaneOperations:
         self._lanes.issue(call)
         return self._handle(call, listed)
 
-    def _brought(self, name: str, part: Value | Made) -> int:
+    def _brought(self, name: str, part: Value | PendingValue) -> int:
         """The number of what a collective may use."""
-        if isinstance(part, Made):
+        if isinstance(part, PendingValue):
             return part.number
-        contribute(self._game, name, part)
+        require_contribution(self._game, name, part)
         return self._recorder.claim(part)
 
-    def _parts(self, given: Any) -> list[Value | Made]:
+    def _parts(self, given: Any) -> list[Value | PendingValue]:
         """What a call brings: a value, what another call makes, or a list of these."""
         if isinstance(given, list):
             if not given:
@@ -131,7 +131,7 @@ class LaneOperations:
     def _write_call(
         self,
         name: str,
-        parts: Sequence[Value | Made],
+        parts: Sequence[Value | PendingValue],
         used: tuple[int, ...],
         made: int,
         layer: int | None,
@@ -166,7 +166,7 @@ class LaneOperations:
             if other is not None:
                 recorder = self.run.recorders[other]
                 raise RuleError(f"{handle} belongs to rank {self._rank}; only the rank that made a handle awaits it")
-            if recorder.promised is not None or recorder.under_way is not None:
+            if recorder.unawaited is not None or recorder.under_way is not None:
                 self._ready()
             if handle.awaited_on is not None:
                 raise RuleError(f"{handle} was already awaited on line {handle.awaited_on}; keep what 'await' returned")
@@ -175,7 +175,7 @@ class LaneOperations:
         if call.end >= 0:
             self.run.act(self._rank)
         else:
-            wait = Awaiting(self._rank, recorder.clock, line, call, self._lanes)
+            wait = HandleWait(self._rank, recorder.clock, line, call, self._lanes)
             yield from self._together(wait, self.run.ended, _nothing).__await__()
         recorder.write_await(call, line)
         handle.awaited_on = line
@@ -185,7 +185,7 @@ class LaneOperations:
     def finish(self) -> None:
         """Refuses to end while a call was made that nobody awaited."""
         recorder = self._recorder
-        line = recorder.promised[1].line if recorder.promised else 0
+        line = recorder.unawaited[1].line if recorder.unawaited else 0
         try:
             self._ready()
             for row, handle in recorder.handles.items():

@@ -1,4 +1,4 @@
-"""The lanes of a run in progress: calls are recorded when they are made, and completed when they are settled."""
+"""Overlapped calls of a live run: recorded when issued, completed once their end is known."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LiveLanes(Lanes):
     """The calls under way of all ranks of a run."""
 
     def __init__(self, host: Host) -> None:
-        super().__init__(host.game, host.game.classes)
+        super().__init__(host.game, host.game.played_ranks)
         self._host = host
         self._payloads: dict[Call, Any] = {}
 
@@ -44,7 +44,7 @@ class LiveLanes(Lanes):
         return self._host.mailboxes.full(call.rank, *call.op.args)
 
     def settle(self, call: Call) -> None:
-        call.made = tuple([unrecorded(value) for value in call.made])
+        call.outputs = tuple([unrecorded(value) for value in call.outputs])
         self._host.recorders[call.rank].complete(call)
         if call.op.name == "pass_to":
             to, *tag = call.op.args

@@ -14,17 +14,17 @@ from lib.communication.deadlock_text import deadlock_text
 from lib.communication.folded_mesh import mesh_of
 from lib.communication.lanes import Call
 from lib.communication.mailboxes import Mailboxes
-from lib.communication.meetings import Meetings, agree, settle, ticks
+from lib.communication.meetings import Meetings, complete, require_same_call, ticks
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace.ops import Trace
 
 from .any_source import Offers
-from .deadlock_detection import StandstillDetector
+from .deadlock_detection import DeadlockDetector
 from .live_lanes import LiveLanes
 from .recorder import RankRecorder
 from .tasks import RankTasks
-from .waits import Awaiting, Joined, Joining, Message, Posting, Receiving, Wait
+from .waits import CollectiveWait, HandleWait, Joined, Message, ReceiveWait, SendWait, Wait
 
 if TYPE_CHECKING:
     from asyncio import Future, Task
@@ -41,20 +41,22 @@ class LiveRun:
         self.game = Game.of(size, setting)
         self.costs = setting.costs
         self.mesh = mesh_of(self.game)
-        ranks = self.game.classes
+        ranks = self.game.played_ranks
         self.recorders = [RankRecorder(rank, self.game, self) for rank in range(ranks)]
-        self.entered: set[int] = set()
+        self.with_model: set[int] = set()
         """The ranks that have a Model."""
         self._loop = asyncio.get_running_loop
-        self._detector = StandstillDetector(ranks, asyncio.get_running_loop, self._hand_over_earliest, self.end_waiting)
+        self._detector = DeadlockDetector(
+            ranks, asyncio.get_running_loop, self._deliver_earliest, self.resolve_deadlock
+        )
         self._tasks = RankTasks(ranks, self._detector, asyncio.current_task)
         self.act = self._tasks.act
         """Notes that a rank is alive."""
         self.other_rank = self._tasks.other
         self._waits: list[Wait | None] = [None] * ranks
-        self._meetings: Meetings[Joining] = Meetings(ranks)
+        self._meetings: Meetings[CollectiveWait] = Meetings(ranks)
         self.mailboxes: Mailboxes[Message] = Mailboxes(ranks)
-        self._posting: dict[tuple[int, int, int], Posting] = {}
+        self._posting: dict[tuple[int, int, int], SendWait] = {}
         """By sender, receiver and tag: who waits for a full mailbox."""
         self._offers = Offers()
         self.lanes = LiveLanes(self) if self.costs.overlap else None
@@ -75,18 +77,18 @@ class LiveRun:
 
     # --- Each of these answers at once, or returns None: then the rank has to `suspend`. ---
 
-    def join(self, wait: Joining) -> Joined | None:
+    def join(self, wait: CollectiveWait) -> Joined | None:
         """Meets the ranks of its group."""
-        waits = self._meetings.of(wait.group).come(wait.rank, wait)
+        waits = self._meetings.of(wait.group).arrive(wait.rank, wait)
         if waits is None:
             return None
         try:
-            results, start = settle(waits, self.game)
+            results, start = complete(waits, self.game)
             length = ticks(waits, self.game)
         except PuzzleError as why:
             for other in waits:
                 if other is not wait:
-                    self._fail(other, again(why))
+                    self._fail(other, copied(why))
             raise
         for other, value in zip(waits, results, strict=True):
             if other is wait:
@@ -95,7 +97,7 @@ class LiveRun:
                 self._wake(other, (value, start, length))
         return mine, start, length
 
-    def post(self, wait: Posting) -> bool | None:
+    def post(self, wait: SendWait) -> bool | None:
         """Sends a message, unless the one before it is unread."""
         if self.mailboxes.full(wait.rank, wait.to, wait.tag):
             self._posting[wait.rank, wait.to, wait.tag] = wait
@@ -103,7 +105,7 @@ class LiveRun:
         self.deliver(wait.rank, wait.to, wait.message)
         return True
 
-    def receive(self, wait: Receiving) -> tuple[int, Message] | None:
+    def receive(self, wait: ReceiveWait) -> tuple[int, Message] | None:
         """Takes a message: answers who sent it, and the message."""
         if wait.source is None:
             for source, message in self.mailboxes.unread(wait.rank, wait.tag):
@@ -114,37 +116,37 @@ class LiveRun:
             return wait.source, message
         return None
 
-    def ended(self, wait: Awaiting) -> bool | None:
+    def ended(self, wait: HandleWait) -> bool | None:
         """Answers whether a call has ended."""
         if wait.of.end >= 0:
             return True
         head = wait.of.lane.head if wait.of.lane else None
         if head is not None and head.refusal is not None:
-            raise again(head.refusal)
+            raise copied(head.refusal)
         return None
 
     def settled(self, call: Call) -> None:
         """A call has got its start and end: a rank that awaits it goes on."""
         wait = self._waits[call.rank]
-        if isinstance(wait, Awaiting) and wait.of is call:
+        if isinstance(wait, HandleWait) and wait.of is call:
             self._wake(wait, True)
 
     def refused(self, call: Call, why: PuzzleError) -> None:
         """A call will never start, nor what is behind it on its lane."""
         wait = self._waits[call.rank]
-        if isinstance(wait, Awaiting) and wait.of.lane is call.lane:
-            self._fail(wait, again(why))
+        if isinstance(wait, HandleWait) and wait.of.lane is call.lane:
+            self._fail(wait, copied(why))
 
     def deliver(self, source: int, to: int, message: Message) -> None:
         self.mailboxes.put(source, to, message, message.tag)
         receiver = self._waits[to]
-        if isinstance(receiver, Receiving) and receiver.tag == message.tag:
+        if isinstance(receiver, ReceiveWait) and receiver.tag == message.tag:
             if receiver.source is None:
                 self._offers.add(receiver, source, message)
             elif receiver.source == source:
                 self._hand_over(receiver, source)
 
-    def _hand_over(self, receiver: Receiving, source: int) -> None:
+    def _hand_over(self, receiver: ReceiveWait, source: int) -> None:
         """Gives a waiting rank the first message from `source`. It is woken before there is room for the next message,
         which belongs to its next receive."""
         message = self.mailboxes.take(source, receiver.rank, receiver.tag)
@@ -160,7 +162,7 @@ class LiveRun:
         if self.lanes is not None:
             self.lanes.retry(source)
 
-    def _hand_over_earliest(self) -> bool:
+    def _deliver_earliest(self) -> bool:
         """Gives the earliest message to the open receive that waits for it, if there is one."""
         offer = self._offers.earliest(self._is_open)
         if offer is None:
@@ -168,7 +170,7 @@ class LiveRun:
         self._hand_over(*offer)
         return True
 
-    def _is_open(self, receiver: Receiving, source: int, message: Message) -> bool:
+    def _is_open(self, receiver: ReceiveWait, source: int, message: Message) -> bool:
         waits = self._waits[receiver.rank] is receiver
         return waits and self.mailboxes.first(source, receiver.rank, receiver.tag) is message
 
@@ -190,13 +192,13 @@ class LiveRun:
         """True while a rank waits for others of this run."""
         return self._waits[rank] is not None
 
-    def _go_on(self, wait: Wait) -> None:
+    def _advance(self, wait: Wait) -> None:
         self._waits[wait.rank] = None
-        self._detector.go_on()
+        self._detector.advance()
 
     def _wake(self, wait: Wait, result: Any) -> None:
         assert wait.future is not None
-        self._go_on(wait)
+        self._advance(wait)
         if not wait.future.done():
             wait.future.set_result(result)
 
@@ -208,31 +210,31 @@ class LiveRun:
 
     def _withdraw(self, wait: Wait) -> None:
         """Ends a wait without an answer: what the rank has offered to others is taken back."""
-        self._go_on(wait)
-        if isinstance(wait, Joining):
-            self._meetings.of(wait.group).leave(wait.rank, wait)
-        elif isinstance(wait, Posting) and self._posting.get((wait.rank, wait.to, wait.tag)) is wait:
+        self._advance(wait)
+        if isinstance(wait, CollectiveWait):
+            self._meetings.of(wait.group).withdraw(wait.rank, wait)
+        elif isinstance(wait, SendWait) and self._posting.get((wait.rank, wait.to, wait.tag)) is wait:
             del self._posting[wait.rank, wait.to, wait.tag]
 
-    def end_waiting(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
+    def resolve_deadlock(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
         """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
 
         `outside` describes the ranks that wait for something outside this run. False: no rank waits here.
         """
-        if self._hand_over_earliest():
+        if self._deliver_earliest():
             return True
         waits = [wait for wait in self._waits if wait is not None]
         why = self._why_nobody_moves(waits, {**self._absences(), **outside})
         for wait in waits:
-            self._fail(wait, again(why))
+            self._fail(wait, copied(why))
         return bool(waits)
 
     def _why_nobody_moves(self, waits: Sequence[Wait], absent: Mapping[int, str]) -> PuzzleError:
         try:
-            for meeting in self._meetings.open():
-                agree([call for _, call in sorted(meeting.present().items())])
-            for under_way in self.lanes.meetings.open() if self.lanes else ():
-                agree([call for _, call in sorted(under_way.present().items())])
+            for meeting in self._meetings.pending():
+                require_same_call([call for _, call in sorted(meeting.arrived().items())])
+            for under_way in self.lanes.meetings.pending() if self.lanes else ():
+                require_same_call([call for _, call in sorted(under_way.arrived().items())])
         except MismatchError as mismatch:
             return mismatch
         return DeadlockError(deadlock_text([wait.described(self._meetings) for wait in waits], absent))
@@ -241,17 +243,17 @@ class LiveRun:
         """The ranks that do not wait, each with the reason as a message has it."""
         absent = {}
         for rank, wait in enumerate(self._waits):
-            promised = self.recorders[rank].promised
-            if wait is None and promised is not None:
-                promised[0].close()  # Python need not warn of it as well
-                absent[rank] = f"called {promised[1].call()} on line {promised[1].line} without await"
-            elif wait is None and rank not in self.entered:
+            unawaited = self.recorders[rank].unawaited
+            if wait is None and unawaited is not None:
+                unawaited[0].close()  # Python need not warn of it as well
+                absent[rank] = f"called {unawaited[1].call()} on line {unawaited[1].line} without await"
+            elif wait is None and rank not in self.with_model:
                 absent[rank] = "has no Model"
             elif wait is None:
                 absent[rank] = self._tasks.ending(rank)
         return absent
 
 
-def again(why: PuzzleError) -> PuzzleError:
+def copied(why: PuzzleError) -> PuzzleError:
     """The same refusal for another rank, which adds its place."""
     return type(why)(why.problem)

@@ -20,7 +20,7 @@ from .recorder import player_line
 from .storage import FinalWeights, Storage
 from .suggestions import NoSuchNameError, unknown_name
 from .tier_operations import TierOperations
-from .waits import Message, Posting, Receiving
+from .waits import Message, ReceiveWait, SendWait
 
 if TYPE_CHECKING:
     from lib.judging.referee import Report
@@ -215,7 +215,7 @@ class Model(TierOperations):
             return self._handle(call)
         sent = recorder.clock + message_ticks("pass_to", copies, self._costs, (self._rank, to))
         message = Message(payload, tuple(copies), sent, tag)
-        wait = Posting(self._rank, recorder.clock, line, to, message, tuple(numbers))
+        wait = SendWait(self._rank, recorder.clock, line, to, message, tuple(numbers))
         return self._promise(wait, self.run.post, self._posted)
 
     def receive(self, source: int | None = None, tag: int = 0) -> Coroutine[Any, Any, Any]:
@@ -236,7 +236,7 @@ class Model(TierOperations):
         except PuzzleError as why:
             shown = message_text("receive", "..." if isinstance(source, Value) else source, tag)
             raise why.at(recorder.place(shown), line) from None
-        wait = Receiving(self._rank, recorder.clock, line, source, tag)
+        wait = ReceiveWait(self._rank, recorder.clock, line, source, tag)
         return self._promise(wait, self.run.receive, self._received)
 
     # --- The end ---
@@ -276,7 +276,7 @@ def trace_of(models: Sequence[Model]) -> Trace:
     run = models[0].run
     if any(model.run is not run for model in models):
         raise RuleError("these models belong to different runs; pass the models of one Dist, one for each rank")
-    missing = run.entered - {model._rank for model in models}
+    missing = run.with_model - {model._rank for model in models}
     if missing:
         raise RuleError(
             f"no model of {algebra.named('rank', sorted(missing))} was passed; pass the models of all ranks"

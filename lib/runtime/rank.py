@@ -10,7 +10,7 @@ from lib.communication.meetings import message_ticks
 from lib.errors import PuzzleError, RuleError
 from lib.game.replica_number import stride_of
 from lib.rules import memory_tiers, operations
-from lib.rules.collectives import asked, contribute
+from lib.rules.collectives import requested_batches, require_contribution
 from lib.rules.folded_numbers import require_own_batches
 from lib.trace.ops import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
@@ -20,7 +20,7 @@ from lib.values.kinds import Parked
 from .lane_operations import A, LaneOperations, R, W
 from .recorder import player_line
 from .storage import Storage
-from .waits import Joined, Joining, Message, Posting, Receiving
+from .waits import CollectiveWait, Joined, Message, ReceiveWait, SendWait
 
 Call = Coroutine[Any, Any, Any]
 
@@ -41,7 +41,7 @@ class RankOperations(LaneOperations):
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
         layer = None if layer is None else made[0].layer
-        if name in operations.BATCHED:
+        if name in operations.PER_BATCH:
             more = (made[0].step,) if made[0].step else ()
             return recorder.write(name, made, line, (), layer, made[0].batches, more)
         plain = [part if part is None or isinstance(part, str) else index(part) for part in args]
@@ -58,7 +58,7 @@ class RankOperations(LaneOperations):
         recorder, line = self._recorder, player_line(2)
         game = recorder.game
         try:
-            if recorder.promised is not None or recorder.under_way is not None:
+            if recorder.unawaited is not None or recorder.under_way is not None:
                 self._ready()
             if layer is None:
                 made = rule(game, *used)
@@ -68,7 +68,7 @@ class RankOperations(LaneOperations):
                 made = rule(game, layer, *used)
             if type(made) is not tuple:
                 made = (made,)
-            batches: frozenset[int] = made[0].batches if name in operations.BATCHED else NO_BATCHES
+            batches: frozenset[int] = made[0].batches if name in operations.PER_BATCH else NO_BATCHES
             ticks = operations.ticks(game, name, len(batches) or 1, used, made) if name in TIMED else None
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
@@ -82,12 +82,14 @@ class RankOperations(LaneOperations):
         written down beside it."""
         recorder, run, line = self._recorder, self.run, player_line(2)
         try:
-            if recorder.promised is not None or recorder.under_way is not None:
+            if recorder.unawaited is not None or recorder.under_way is not None:
                 self._ready()
             run.costs.require_priced(name)
             if isinstance(label, Value):
                 raise RuleError(f"the value comes first: {name}(value, layer)")
-            wanted = asked(run.game, name, require_own_batches(run.game, batches)) if batches else NO_BATCHES
+            wanted = (
+                requested_batches(run.game, name, require_own_batches(run.game, batches)) if batches else NO_BATCHES
+            )
             members = None if group is None else run.mesh.group(recorder.rank, group)
             if run.lanes is not None and not isinstance(given, Value):
                 return self._bucket(name, given, label, members, line, wanted)
@@ -95,7 +97,7 @@ class RankOperations(LaneOperations):
                 if isinstance(given, list):
                     raise RuleError("a list of values needs costs with overlap; call once for each value")
                 label = algebra.whole_number(label, "layer")
-            contribute(run.game, name, given)
+            require_contribution(run.game, name, given)
             used = (recorder.claim(given),)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None
@@ -103,10 +105,10 @@ class RankOperations(LaneOperations):
         args = () if members is None and label == layer else shortest(members, None if label == layer else label)
         if run.lanes is not None:
             return self._issue(name, (given,), used, layer, args, members, line, wanted)
-        wait = Joining(recorder.rank, recorder.clock, line, name, layer, (given,), used, members, args, wanted)
+        wait = CollectiveWait(recorder.rank, recorder.clock, line, name, layer, (given,), used, members, args, wanted)
         return self._promise(wait, run.join, self._joined)
 
-    def _joined(self, wait: Joining, answer: Joined) -> Value:
+    def _joined(self, wait: CollectiveWait, answer: Joined) -> Value:
         (result,), start, ticks = answer
         own = unrecorded(result)
         self._recorder.write_event(
@@ -114,13 +116,13 @@ class RankOperations(LaneOperations):
         )
         return own
 
-    def _posted(self, wait: Posting, _: bool) -> None:
+    def _posted(self, wait: SendWait, _: bool) -> None:
         ticks = wait.message.sent - wait.clock
         self._recorder.write_event(
             "pass_to", (), wait.line, wait.used, None, NO_BATCHES, address(wait.to, wait.tag), wait.clock, ticks
         )
 
-    def _received(self, wait: Receiving, answer: tuple[int, Message]) -> Any:
+    def _received(self, wait: ReceiveWait, answer: tuple[int, Message]) -> Any:
         source, message = answer
         ticks = message_ticks("receive", message.values, self.run.costs, (source, self._rank))
         start = max(wait.clock, message.sent)
@@ -132,5 +134,5 @@ class RankOperations(LaneOperations):
     def _promise(self, wait: W, meet: Callable[[W], A | None], written: Callable[[W, A], R]) -> Coroutine[Any, Any, R]:
         """The coroutine that a call returns; whether it is awaited shows at the rank's next call."""
         coroutine = self._together(wait, meet, written)
-        self._recorder.promised = (coroutine, wait)
+        self._recorder.unawaited = (coroutine, wait)
         return coroutine

@@ -67,7 +67,7 @@ class RankRecorder:
         """The number of values that this rank has made: the next one's number."""
         self.stored: dict[int, Value] = {}
         """Each value that was ever stored, by number."""
-        self.promised: tuple[Coroutine[Any, Any, Any], UnderWay] | None = None
+        self.unawaited: tuple[Coroutine[Any, Any, Any], UnderWay] | None = None
         """A call whose coroutine has not been awaited yet."""
         self.under_way: UnderWay | None = None
         """The call that this rank is in, waiting for others."""
@@ -78,12 +78,12 @@ class RankRecorder:
     def place(self, call: str) -> str:
         return place_text(self.rank, self.costs.text(self.clock), call)
 
-    def forgotten(self) -> RuleError | None:
+    def refuse_unawaited(self) -> RuleError | None:
         """The refusal if a call was made without await; given once."""
-        if self.promised is None:
+        if self.unawaited is None:
             return None
-        coroutine, wait = self.promised
-        self.promised = None
+        coroutine, wait = self.unawaited
+        self.unawaited = None
         coroutine.close()  # Python would warn too; the refusal says it better.
         name = wait.call().partition("(")[0]
         return RuleError(
@@ -182,7 +182,7 @@ class RankRecorder:
         """Writes down when a call starts and ends; the values that it makes become this rank's own."""
         name, _, _, *more = call.op
         op = self.ops[call.at] = call.op = _op(Op, (name, call.start, call.end, *more))
-        for number, value in zip(op.made, call.made):
+        for number, value in zip(op.outputs, call.outputs):
             set_recorder(value, self)
             set_number(value, number)
 
@@ -190,7 +190,7 @@ class RankRecorder:
         """Writes down that a call was joined, and moves the clock to its end."""
         before = self.clock
         self.clock = after = max(before, call.end)
-        self.ops.append(_op(Op, ("await", before, after, None, NO_BATCHES, call.op.used, (), (call.at,), line)))
+        self.ops.append(_op(Op, ("await", before, after, None, NO_BATCHES, call.op.inputs, (), (call.at,), line)))
 
     def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
         first = number = self.values

@@ -170,7 +170,7 @@ def _end_waiting(live: LiveRun, tasks: list[asyncio.Task[None]]) -> None:
     """Called when the loop has run dry: some ranks wait for something outside this run."""
     outside = {rank: task for rank, task in enumerate(tasks) if not task.done() and not live.is_waiting(rank)}
     states = {rank: f"waits on line {_line(task)} for something outside the game" for rank, task in outside.items()}
-    if not live.end_waiting(states):
+    if not live.resolve_deadlock(states):
         for rank, task in outside.items():
             task.cancel(f"nobody can move: rank {rank} {states[rank]}; use receive or a collective to wait for a rank")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .deadlock_detection import StandstillDetector
+from .deadlock_detection import DeadlockDetector
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class RankTasks:
     """The task that each rank was last seen in, until it is done."""
 
-    def __init__(self, ranks: int, detector: StandstillDetector, current_task: Callable[[], Task[Any] | None]) -> None:
+    def __init__(self, ranks: int, detector: DeadlockDetector, current_task: Callable[[], Task[Any] | None]) -> None:
         self._tasks: list[Task[Any] | None] = [None] * ranks
         self._ended: dict[int, str] = {}
         self._detector = detector

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from lib.communication.lanes import Made
+from lib.communication.lanes import PendingValue
 from lib.errors import PuzzleError, RuleError
 from lib.rules import operations
 from lib.trace.ops import NO_BATCHES, Op, call_text
@@ -13,7 +13,7 @@ from lib.values.base import Value, copy_of, object_text
 
 from .computation import Computation
 from .recorder import player_line
-from .waits import Copying
+from .waits import CopyWait
 
 
 class TierOperations(Computation):
@@ -39,15 +39,15 @@ class TierOperations(Computation):
             if len(parts) != 1 or isinstance(given, list):
                 raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
             (part,) = parts
-            number = part.number if isinstance(part, Made) else recorder.claim(part)
-            made, ticks = ((), 0) if isinstance(part, Made) else self._copied(name, part, args)
+            number = part.number if isinstance(part, PendingValue) else recorder.claim(part)
+            made, ticks = ((), 0) if isinstance(part, PendingValue) else self._copied(name, part, args)
             if self.run.lanes is not None:
                 call = self._write_call(name, parts, (number,), 1, None, args, None, line)
                 self._lanes.issue(call)
                 return self._handle(call)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name)), line) from None
-        wait = Copying(self._rank, recorder.clock, line, name)
+        wait = CopyWait(self._rank, recorder.clock, line, name)
 
         def written(*_: object) -> Value:
             own = copy_of(made[0])

@@ -38,7 +38,7 @@ class Wait:
         """The operation as a message calls it: 'receive()'."""
         raise NotImplementedError
 
-    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
+    def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
         """This wait for a deadlock message; `meetings` know who has not come to a collective."""
         raise NotImplementedError
 
@@ -48,7 +48,7 @@ Joined = tuple[tuple[Value, ...], int, int]
 
 
 @dataclass(slots=True, eq=False)
-class Joining(Wait):
+class CollectiveWait(Wait):
     """In a collective."""
 
     name: str
@@ -62,13 +62,13 @@ class Joining(Wait):
     def call(self) -> str:
         return call_text(self.name, self.layer)
 
-    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
+    def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
         missing = meetings.of(self.group).missing()
         return WaitingRank(self.rank, self.call() + in_group(self.group), self.line, "collective", missing)
 
 
 @dataclass(slots=True, eq=False)
-class Awaiting(Wait):
+class HandleWait(Wait):
     """For a call under way to end."""
 
     of: Call
@@ -77,12 +77,14 @@ class Awaiting(Wait):
     def call(self) -> str:
         return f"await {self.of.op.call()}"
 
-    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
-        return WaitingRank(self.rank, self.call() + in_group(self.of.group), self.line, *self.lanes.blockage(self.of))
+    def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
+        return WaitingRank(
+            self.rank, self.call() + in_group(self.of.group), self.line, *self.lanes.why_blocked(self.of)
+        )
 
 
 @dataclass(slots=True, eq=False)
-class Copying(Wait):
+class CopyWait(Wait):
     """In a copy between memories, which waits for nobody."""
 
     name: str
@@ -92,7 +94,7 @@ class Copying(Wait):
 
 
 @dataclass(slots=True, eq=False)
-class Posting(Wait):
+class SendWait(Wait):
     """With a message for a mailbox that is still full."""
 
     to: int
@@ -106,12 +108,12 @@ class Posting(Wait):
     def call(self) -> str:
         return message_text("pass_to", self.to, self.tag)
 
-    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
+    def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
         return WaitingRank(self.rank, self.call(), self.line, "post", (self.to,))
 
 
 @dataclass(slots=True, eq=False)
-class Receiving(Wait):
+class ReceiveWait(Wait):
     """For a message from `source`, or from anyone."""
 
     source: int | None
@@ -120,6 +122,6 @@ class Receiving(Wait):
     def call(self) -> str:
         return message_text("receive", self.source, self.tag)
 
-    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
+    def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
         of = () if self.source is None else (self.source,)
         return WaitingRank(self.rank, self.call(), self.line, "receive", of)

@@ -9,14 +9,26 @@ An order is a `Timetable`, which is data: `print(one_f_one_b(4, 8))` shows it, `
 hand. `pipeline` plays any timetable, and `code_of` writes it as a coroutine; `timetable_of` reads it off a run.
 """
 
-from .as_code import code_of
 from .cells import Cell
-from .cut_layers import sequence_parallel, tensor_parallel
+from .codegen import code_of
 from .data_parallel import ddp, fsdp_prefetch, zero1, zero2, zero3
 from .draft import Draft
 from .from_run import timetable_of
-from .orders import breadth_first, dualpipev, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v
+from .orders import (
+    breadth_first,
+    dualpipev,
+    gpipe,
+    interleaved,
+    interleaved_zb,
+    one_f_one_b,
+    v_half,
+    v_min,
+    zb_h1,
+    zb_h2,
+    zb_v,
+)
 from .player import pipeline
+from .sharded_layers import sequence_parallel, tensor_parallel
 from .timetable import Timetable
 
 __all__ = [
@@ -30,11 +42,14 @@ __all__ = [
     "fsdp_prefetch",
     "gpipe",
     "interleaved",
+    "interleaved_zb",
     "one_f_one_b",
     "pipeline",
     "sequence_parallel",
     "tensor_parallel",
     "timetable_of",
+    "v_half",
+    "v_min",
     "zero1",
     "zero2",
     "zero3",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from lib.errors import RuleError
 
 from .cells import Cell, Slot
+from .settling import v_half_step, v_min_step
 from .timetable import Timetable
 
 Script = Callable[[int], str]
@@ -33,17 +34,48 @@ def one_f_one_b(p: int, m: int) -> Timetable:
     return _looped(p, m, 1, lambda r: "F0" * (p - r - 1) + "F0B0" * m)
 
 
-def interleaved(p: int, m: int, v: int = 2) -> Timetable:
-    """1F1B on v chunks of a rank, p microbatches of a chunk at a time (Narayanan et al. 2021, section 2.2.2)."""
-    _require(m % max(p, 1) == 0, f"interleaved 1F1B needs a multiple of {p} microbatches, one for each rank; got {m}")
+def interleaved(p: int, m: int, v: int = 2, group: int | None = None) -> Timetable:
+    """1F1B on v chunks of a rank, `group` microbatches of a chunk at a time (Narayanan et al. 2021, section 2.2.2).
+
+    A group has p microbatches, or more, as in PyTorch's ScheduleInterleaved1F1B if p does not divide m.
+    """
+    backwards = [f"B{v - 1 - chunk}" for chunk in _in_groups(p, m, v, group)]
+    return _interleaved(p, m, v, group, 2, lambda r: backwards)
+
+
+def interleaved_zb(p: int, m: int, v: int = 2, group: int | None = None) -> Timetable:
+    """Interleaved 1F1B with half the lead and with weight halves r late on rank r, as ZB-H1 has them.
+
+    The order is that of PyTorch's ScheduleInterleavedZeroBubble.
+    """
+    back = [v - 1 - chunk for chunk in _in_groups(p, m, v, group)]
+
+    def backwards(r: int) -> list[str]:
+        pairs = [f"I{chunk}" + (f"W{back[n - r]}" if n >= r else "") for n, chunk in enumerate(back)]
+        return pairs[:-1] + ["".join([*pairs[-1:], *(f"W{chunk}" for chunk in back[len(back) - r :])])]
+
+    return _interleaved(p, m, v, group, 1, backwards)
+
+
+def _in_groups(p: int, m: int, v: int, group: int | None) -> list[int]:
+    """The chunks of a rank's forwards, one after the other."""
+    size = max(p if group is None else group, 1)
+    each = "one for each rank" if group is None else "the microbatches of a group"
+    _require(m % size == 0, f"interleaved 1F1B needs a multiple of {size} microbatches, {each}; got {m}")
+    return [k // size % v for k in range(m * v)]
+
+
+def _interleaved(
+    p: int, m: int, v: int, group: int | None, lead: int, backwards: Callable[[int], list[str]]
+) -> Timetable:
+    """So many forwards ahead of the next rank, then a forward and a backward in turn."""
+    forwards = [f"F{chunk}" for chunk in _in_groups(p, m, v, group)]
 
     def script(r: int) -> str:
-        chunks = [k // p % v for k in range(m * v)]
-        ahead = min(2 * (p - r - 1) + (v - 1) * p, m * v)
-        forwards = [f"F{chunk}" for chunk in chunks]
-        backwards = [f"B{v - 1 - chunk}" for chunk in chunks]
-        pairs = zip(forwards[ahead:], backwards)
-        return "".join(forwards[:ahead] + [one for pair in pairs for one in pair] + backwards[m * v - ahead :])
+        ahead = min(lead * (p - r - 1) + (v - 1) * (p if group is None else group), m * v)
+        back = backwards(r)
+        pairs = zip(forwards[ahead:], back)
+        return "".join(forwards[:ahead] + [one for pair in pairs for one in pair] + back[m * v - ahead :])
 
     return _looped(p, m, v, script)
 
@@ -85,6 +117,21 @@ def zb_v(p: int, m: int) -> Timetable:
         )
 
     return _v(p, m, script)
+
+
+def v_min(p: int, m: int) -> Timetable:
+    """The V of ZB-V with about a third of its memory (Qi et al. 2024, Controllable Memory, section 3)."""
+    return _settled(v_min_step, p, m)
+
+
+def v_half(p: int, m: int) -> Timetable:
+    """The V of ZB-V with about half its memory (Qi et al. 2024, Controllable Memory, section 3)."""
+    return _settled(v_half_step, p, m)
+
+
+def _settled(step: Callable[[int, int], list[list[Cell]]], p: int, m: int) -> Timetable:
+    _require(min(p, m) >= 1, f"ranks and microbatches are at least 1; got {p} and {m}")
+    return Timetable.of(step(p, m))
 
 
 def dualpipev(p: int, m: int) -> Timetable:

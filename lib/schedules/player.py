@@ -14,7 +14,7 @@ from lib.values.base import object_text
 
 from .cell_work import CellWork
 from .cells import Cell, Slot
-from .playable import by_message, untagged
+from .feasibility import by_message, untagged
 from .timetable import Timetable
 
 Order = Callable[..., Timetable]

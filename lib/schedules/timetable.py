@@ -11,7 +11,7 @@ from typing import Self
 from lib.errors import DeadlockError, RuleError
 
 from .cells import Cell, Dependencies, Message, Slot
-from .playable import Play, Tagging, by_message, by_stream, require_complete, untagged
+from .feasibility import DryRun, Tagging, by_message, by_stream, require_complete, untagged
 
 CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
 
@@ -37,7 +37,7 @@ class Timetable:
     def __post_init__(self) -> None:
         require_complete(self.rows)
         for tag in (untagged, by_stream, by_message(self.stages)):
-            play = Play(self.rows, tag)
+            play = DryRun(self.rows, tag)
             if not play.stuck:
                 object.__setattr__(self, "needs", play.needs)
                 object.__setattr__(self, "tag", tag)

@@ -8,9 +8,11 @@ found = solve(ranks=8, microbatches=32, forward=1.0, backward_input=1.1, backwar
 and `found.bound` what nothing can beat.
 """
 
-from .bounds import Least
-from .finding import solve
+from .bounds import LowerBound
 from .problem import PLACEMENTS, Problem
 from .solution import Solution
+from .solving import solve
 
-__all__ = ["PLACEMENTS", "Least", "Problem", "Solution", "solve"]
+Least = LowerBound  # its name until 0.2; for one more release
+
+__all__ = ["PLACEMENTS", "Least", "LowerBound", "Problem", "Solution", "solve"]

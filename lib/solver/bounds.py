@@ -2,90 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
 from .problem import Problem
 
 
-class Least(NamedTuple):
+class LowerBound(NamedTuple):
     """The least that is possible, in ticks, and why."""
 
     ticks: int
     reason: str
 
 
-def bound(problem: Problem) -> Least:
+def bound(problem: Problem) -> LowerBound:
     """The bound on what the problem asks to be short."""
     return span_bound(problem) if problem.least == "span" else makespan_bound(problem)
 
 
-def span_bound(problem: Problem) -> Least:
+def span_bound(problem: Problem) -> LowerBound:
     """The least that the longest span can be."""
-    return max(one for rank in range(problem.ranks) for one in _spans(problem, rank))
+    spans = [one for rank in range(problem.ranks) for one in _spans(problem, rank)]
+    return max([*spans, *_around(problem)])
 
 
-def makespan_bound(problem: Problem) -> Least:
+def makespan_bound(problem: Problem) -> LowerBound:
     """The least time from the start of the first operation to the end of the last."""
     f, i, w, _ = problem.ticks
     found = []
     for rank in range(problem.ranks):
-        first = problem.stages_of(rank)[0]
-        begin, home = _way(problem, 0, first, f), _way(problem, 0, first, i)
+        mine = problem.stages_of(rank)
+        first = mine[0]
+        begin, home = _way(problem, 0, first, f[:first]), _way(problem, 0, first, i[:first])
         for ticks, reason in _spans(problem, rank):
             after = home if problem.whole else 0
             more = "" if not rank else f"; rank {rank} begins {problem.time(begin):g} after rank 0"
-            found.append(Least(begin + ticks + after, reason + more))
-        busy = problem.v * problem.microbatches * (f + i)
-        found.append(Least(begin + busy + home + w, f"all forwards and input halves of rank {rank}, and the way home"))
+            found.append(LowerBound(begin + ticks + after, reason + more))
+        busy = problem.microbatches * sum(f[stage] + i[stage] for stage in mine)
+        found.append(
+            LowerBound(begin + busy + home + w[0], f"all forwards and input halves of rank {rank}, and the way home")
+        )
     return max(found)
 
 
-def _way(problem: Problem, first: int, last: int, each: int) -> int:
-    """From the start of one stage to the start of a later one (or back, from end to end)."""
-    send = problem.ticks[3]
-    return sum(each + send * (problem.rank_of(stage) != problem.rank_of(stage + 1)) for stage in range(first, last))
+def _around(problem: Problem) -> Iterator[LowerBound]:
+    """A rank's span contains all forwards and input halves of later stages, and the ways there and back."""
+    f, i, w, _ = problem.ticks
+    m = problem.microbatches
+    there = list(accumulate((_way(problem, s, s + 1, f[s : s + 1]) for s in range(problem.stages - 1)), initial=0))
+    home = list(accumulate((_way(problem, s, s + 1, i[s : s + 1]) for s in range(problem.stages - 1)), initial=0))
+    firsts = [problem.stages_of(rank)[0] for rank in range(problem.ranks)]
+    for other, far in enumerate(firsts):
+        busy = m * sum(f[stage] + i[stage] for stage in problem.stages_of(other))
+        for rank, first in enumerate(firsts):
+            if first < far:
+                ticks = there[far] - there[first] + busy + home[far] - home[first] + w[first]
+                yield LowerBound(ticks, f"rank {rank} waits for all forwards and input halves of rank {other}")
 
 
-def turn(problem: Problem, stage: int) -> int:
+def _way(problem: Problem, first: int, last: int, passed: Sequence[int]) -> int:
+    """From one stage to another or back: the messages, and the ticks of the stages that are passed."""
+    hops = sum(problem.rank_of(stage) != problem.rank_of(stage + 1) for stage in range(first, last))
+    return sum(passed) + hops * problem.ticks.c
+
+
+def least_turnaround(problem: Problem, stage: int) -> int:
     """From the end of a microbatch's forward in a stage to the start of its input half there, at least."""
     f, i, _, _ = problem.ticks
     last = problem.stages - 1
-    return _way(problem, stage, last, f) + _way(problem, stage, last, i)
+    return _way(problem, stage, last, f[stage + 1 :]) + _way(problem, stage, last, i[stage + 1 :])
 
 
-def _spans(problem: Problem, rank: int) -> Iterator[Least]:
+def _spans(problem: Problem, rank: int) -> Iterator[LowerBound]:
     f, i, w, _ = problem.ticks
-    m_b, m_w, cap = problem.weights
-    mine = problem.stages_of(rank)
-    pieces = problem.v * problem.microbatches
-    room = min(cap // m_b, pieces) if m_b else pieces
-    yield Least(f + turn(problem, mine[0]) + i + w, f"a microbatch goes from rank {rank} to the last stage and back")
-    head = max(0, _way(problem, mine[0], mine[-1], f) + f + turn(problem, mine[-1]) - room * f)
-    tail = ceil(max(Fraction(0), turn(problem, mine[-1]) - _work_in(problem, cap - m_b, pieces - 1)))
+    m_b, m_w, cap = (*problem.sizes[:2], problem.sizes.cap[rank])
+    mine, m = problem.stages_of(rank), problem.microbatches
+    first, last = mine[0], mine[-1]
+    work, back = problem.work(rank), least_turnaround(problem, last)
+    yield LowerBound(
+        f[first] + least_turnaround(problem, first) + i[first] + w[first],
+        f"a microbatch goes from rank {rank} to the last stage and back",
+    )
+    pieces, smallest = len(mine) * m, min(m_b[stage] for stage in mine)
+    room = min(cap // smallest, pieces) if smallest else pieces
+    longest = sum(sorted((f[stage] for stage in mine for _ in range(min(m, room))), reverse=True)[:room])
+    head = max(0, _way(problem, first, last, f[first : last + 1]) + back - longest)
+    rest = m * sum(i[stage] + w[stage] for stage in mine) - i[last] - w[last]
+    densest = max(
+        _density(ticks, size)
+        for stage in mine
+        for ticks, size in [(i[stage] + w[stage], m_b[stage]), *([] if problem.whole else [(w[stage], m_w[stage])])]
+    )
+    tail = ceil(max(Fraction(0), back - min(Fraction(rest), (cap - m_b[last]) * densest)))
     idle = head + tail if pieces > room else max(head, tail)
-    why = f"rank {rank} computes for {problem.time(problem.work):g}"
+    why = f"rank {rank} computes for {problem.time(work):g}"
     if idle:
         why += f", and waits for {problem.time(idle):g} while it has room for {room} forwards"
-    yield Least(problem.work + idle, why)
-    area = problem.microbatches * sum(m_b * (f + turn(problem, stage) + i) + m_w * w for stage in mine)
-    yield Least(
+    yield LowerBound(work + idle, why)
+    area = m * sum(
+        m_b[stage] * (f[stage] + least_turnaround(problem, stage) + i[stage]) + m_w[stage] * w[stage] for stage in mine
+    )
+    yield LowerBound(
         -(-area // cap) if cap else 0, f"each microbatch is held on rank {rank} while it goes on and comes back"
     )
 
 
-def _work_in(problem: Problem, room: int, pieces: int) -> Fraction:
-    """The most work in the input and weight halves of what fits into some room."""
-    _, i, w, _ = problem.ticks
-    m_b, m_w, _ = problem.weights
-    most = Fraction(pieces * (i + w))
-    densities = [(i + w, m_b), *([] if problem.whole else [(w, m_w)])]
-    work, held = max(densities, key=_density)
-    return min(most, Fraction(room * work, held)) if held else most
-
-
-def _density(pair: tuple[int, int]) -> Fraction:
-    work, held = pair
-    return Fraction(work, held) if held else Fraction(1 << 60)
+def _density(ticks: int, size: int) -> Fraction:
+    return Fraction(ticks, size) if size else Fraction(1 << 60)

@@ -10,7 +10,7 @@ from lib.schedules import Cell, Timetable
 
 from .problem import Problem
 
-MOST_CELLS = 120
+MAX_CELLS = 120
 """Operations of a problem that is tried."""
 
 
@@ -23,7 +23,7 @@ class Proof(NamedTuple):
 def proven(problem: Problem, known: int, seconds: float) -> Proof | None:
     """The proof that nothing takes less than what is known, or than what is found; None if there was none in time, or
     the problem is too large, or ortools is missing."""
-    if problem.stages * problem.microbatches * (2 if problem.whole else 3) > MOST_CELLS:
+    if problem.stages * problem.microbatches * (2 if problem.whole else 3) > MAX_CELLS:
         return None
     try:
         cp_model = import_module("ortools.sat.python.cp_model")
@@ -51,7 +51,7 @@ class _Program:
         self.lengths = {"F": f, "B": i} if problem.whole else {"F": f, "I": i, "W": w}
         self.back, self.last = ("B", "B") if problem.whole else ("I", "W")
         # A rank may begin later than rank 0 by the whole way to it.
-        horizon = most + (problem.ranks * (f + problem.ticks[3]) if problem.least == "span" else 0)
+        horizon = most + (sum(f) + problem.ranks * problem.ticks.c if problem.least == "span" else 0)
         cells = [
             Cell(stage, op, batch)
             for stage in range(problem.stages)
@@ -68,30 +68,33 @@ class _Program:
 
     def on_rank(self, rank: int, mine: list[Cell], longest: Any) -> None:
         """One operation at a time, within the memory, and within the longest time."""
-        model, (m_b, m_w, cap) = self.model, self.problem.weights
+        model, (m_b, m_w, caps) = self.model, self.problem.sizes
         stages = self.problem.stages_of(rank)
-        model.add_no_overlap([model.new_fixed_size_interval_var(self.at[c], self.lengths[c.op], "") for c in mine])
+        model.add_no_overlap([model.new_fixed_size_interval_var(self.at[c], self.length(c), "") for c in mine])
         held = [
-            (self.hold(Cell(s, first, b), Cell(s, then, b), after), size)
+            (self.hold(Cell(s, first, b), Cell(s, then, b), after), size[s])
             for s in stages
             for b in range(self.problem.microbatches)
             for first, then, after, size in (
-                [("F", self.back, 0, m_b)] + ([] if self.problem.whole else [("I", "W", self.lengths["I"], m_w)])
+                [("F", self.back, 0, m_b)] + ([] if self.problem.whole else [("I", "W", self.lengths["I"][s], m_w)])
             )
         ]
-        model.add_cumulative([interval for interval, _ in held], [size for _, size in held], cap)
+        model.add_cumulative([interval for interval, _ in held], [size for _, size in held], caps[rank])
         begin = self.at[Cell(stages[0], "F", 0)] if self.problem.least == "span" else 0
         for cell in mine:
             if cell.op == self.last and cell.batch == self.problem.microbatches - 1:
-                model.add(self.at[cell] + self.lengths[cell.op] <= begin + longest)
+                model.add(self.at[cell] + self.length(cell) <= begin + longest)
+
+    def length(self, cell: Cell) -> int:
+        return self.lengths[cell.op][cell.stage]
 
     def hold(self, first: Cell, then: Cell, after: int) -> Any:
-        start, end = self.at[first] + after, self.at[then] + self.lengths[then.op]
+        start, end = self.at[first] + after, self.at[then] + self.length(then)
         size = self.model.new_int_var(0, 1 << 30, "")
         return self.model.new_interval_var(start, size, end, "")
 
     def before(self, first: Cell, then: Cell, lag: int = 0) -> None:
-        self.model.add(self.at[first] + self.lengths[first.op] + lag <= self.at[then])
+        self.model.add(self.at[first] + self.length(first) + lag <= self.at[then])
 
     def in_order(self, stage: int) -> None:
         problem, back = self.problem, self.back
@@ -100,7 +103,7 @@ class _Program:
             if not problem.whole:
                 self.before(Cell(stage, "I", b), Cell(stage, "W", b))
             if stage:
-                far = problem.ticks[3] if problem.rank_of(stage - 1) != problem.rank_of(stage) else 0
+                far = problem.ticks.c if problem.rank_of(stage - 1) != problem.rank_of(stage) else 0
                 self.before(Cell(stage - 1, "F", b), Cell(stage, "F", b), far)
                 self.before(Cell(stage, back, b), Cell(stage - 1, back, b), far)
             for op in self.lengths if b else ():

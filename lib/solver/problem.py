@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import gcd
+from functools import cached_property, partial
+from math import gcd, lcm
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from lib.errors import RuleError
-from lib.game.costs import FINEST
+from lib.game.costs import MAX_TICKS_PER_STEP
 
 PLACEMENTS = ("contiguous", "looped", "V")
 """A stage on each rank; stages dealt out in turn, `chunks` to a rank; two on each rank, dealt out there and back."""
@@ -18,23 +20,45 @@ MEASURES = ("span", "makespan")
 """The longest time from a rank's first start to its last end, which counts where a step follows another without a
 barrier; and the time from the first start of all to the last end, for a single step."""
 
-MOST_CELLS = 200_000
+MAX_CELLS = 200_000
 """Forwards of all stages and microbatches together."""
 
-MOST_TIME = 10_000
+MAX_TIME = 10_000
+
+Figure = float | Sequence[float]
+"""A number for all stages or ranks, or a list with a number for each."""
+
+
+class Ticks(NamedTuple):
+    """Times in ticks: F, I and W by stage, and a message. Of a full backward, I is all and W is 0."""
+
+    f: tuple[int, ...]
+    i: tuple[int, ...]
+    w: tuple[int, ...]
+    c: int
+
+
+class Sizes(NamedTuple):
+    """Memory in whole numbers of one unit: `m_b` and `m_w` by stage, and the cap by rank."""
+
+    m_b: tuple[int, ...]
+    m_w: tuple[int, ...]
+    cap: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Problem:
     """A training step of a pipeline.
 
-    `forward`, `backward_input` and `backward_weight` are the times of one microbatch in one stage, `send` that of a
-    message to another rank, which travels beside computation: all in one unit, with up to three decimals. With `whole`
-    the two halves of a backward follow each other as one operation.
+    `forward`, `backward_input` and `backward_weight` are the times of one microbatch in one stage: a number for all
+    stages, or a list with a number for each. `send` is the time of a message to another rank, which overlaps with
+    computation. All are in one unit, with up to three decimals. With `whole` the two halves of a backward follow each
+    other as one operation.
 
-    No rank may hold more than `memory`: a microbatch in a stage counts `m_b` from its forward to the input half of its
-    backward, then `m_w` until its weight half ends (Qi et al. 2024, section 2.3). A rank has `chunks` stages, 2 in a V.
-    What is to be short is `least`: the longest "span" of a rank, or the "makespan".
+    No rank may hold more than `memory`, a number or a list by rank: a microbatch in a stage counts `m_b` from its
+    forward to the input half of its backward, then `m_w` until its weight half ends (Qi et al. 2024, section 2.3); each
+    is a number or a list by stage. A rank has `chunks` stages, 2 in a V. What is to be short is `least`: the longest
+    "span" of a rank, or the "makespan". A list of equal numbers is stored as the number.
 
     Raises:
         RuleError: naming what cannot be, and what would fit.
@@ -42,15 +66,15 @@ class Problem:
 
     ranks: int
     microbatches: int
-    forward: float = 1.0
-    backward_input: float = 1.0
-    backward_weight: float = 1.0
+    forward: Figure = 1.0
+    backward_input: Figure = 1.0
+    backward_weight: Figure = 1.0
     send: float = 0.0
-    memory: float | None = None
+    memory: Figure | None = None
     placement: str = "contiguous"
     chunks: int | None = None
-    m_b: float = 1.0
-    m_w: float = 1.0
+    m_b: Figure = 1.0
+    m_w: Figure = 1.0
     whole: bool = False
     least: str = "span"
     unit: int = field(init=False, compare=False)
@@ -70,39 +94,100 @@ class Problem:
         if self.chunks != fixed:
             advice = "; take the placement looped for more" if self.placement == "contiguous" else ""
             raise RuleError(f"the placement {self.placement} has {fixed} chunks a rank, got {self.chunks}{advice}")
-        if self.stages * self.microbatches > MOST_CELLS:
+        if self.stages * self.microbatches > MAX_CELLS:
             raise RuleError(
                 f"{self.stages} stages of {self.microbatches:,} microbatches are {self.stages * self.microbatches:,} "
-                f"forwards, and at most {MOST_CELLS:,} are possible; take up to {MOST_CELLS // self.stages:,} "
+                f"forwards, and at most {MAX_CELLS:,} are possible; take up to {MAX_CELLS // self.stages:,} "
                 "microbatches"
             )
-        for name, least in (("forward", 1), ("backward_input", 1), ("backward_weight", 0), ("send", 0)):
-            object.__setattr__(self, name, _time(name, getattr(self, name), least))
-        for name in ("m_b", "m_w") + (("memory",) if self.memory is not None else ()):
-            if not is_number(getattr(self, name)) or getattr(self, name) < 0:
-                raise RuleError(f"{name} must be a number from 0 on; got {getattr(self, name)!r:.40}")
-        if self.memory is not None and self.memory < self.least_memory:
-            raise RuleError(
-                f"nothing fits into a memory of {self.memory:g}: while a rank trains one microbatch it holds "
-                f"{self.least_memory:g}; take memory={self.least_memory:g} or more"
-            )
-        unit = next(unit for unit in (1, 10, 100, FINEST) if all(time * unit % 1 == 0 for time in self._times))
+        for name, least in (("forward", 1), ("backward_input", 1), ("backward_weight", 0)):
+            self._listed(name, "stages", partial(_time, least))
+        object.__setattr__(self, "send", _time(0, "send", self.send))
+        for name in ("m_b", "m_w"):
+            self._listed(name, "stages", _size)
+        if self.memory is not None:
+            self._listed("memory", "ranks", _size)
+            self._require_room()
+        times = [*self.by_stage("forward"), *self.by_stage("backward_input"), *self.by_stage("backward_weight")]
+        exact = {_exact(time) for time in [*times, self.send]}
+        unit = next(unit for unit in (1, 10, 100, MAX_TICKS_PER_STEP) if all(time * unit % 1 == 0 for time in exact))
         object.__setattr__(self, "unit", unit)
 
-    @property
-    def _times(self) -> tuple[Fraction, ...]:
-        return tuple(map(_exact, (self.forward, self.backward_input, self.backward_weight, self.send)))
+    def _listed(self, name: str, of: str, checked: Callable[[str, Any], float]) -> None:
+        """Checks a number or a list of them, and stores a list of equal numbers as the number."""
+        value, count = getattr(self, name), getattr(self, of)
+        shown = name.replace("_", "-") if of == "stages" and len(name) > 3 else name
+        if isinstance(value, (list, tuple)):
+            if len(value) != count:
+                raise RuleError(
+                    f"{shown} must be a number or a list of {count}, one for each of the {of}; got {len(value)} numbers"
+                )
+            found = tuple(checked(f"{shown} of {of[:-1]} {place}", each) for place, each in enumerate(value))
+            object.__setattr__(self, name, found[0] if len(set(found)) == 1 else found)
+        else:
+            object.__setattr__(self, name, checked(shown, value))
+
+    def by_stage(self, name: str) -> tuple[float, ...]:
+        value = getattr(self, name)
+        return value if isinstance(value, tuple) else (value,) * self.stages
+
+    def _require_room(self) -> None:
+        for rank, memory in enumerate(self.caps):
+            least = self.least_memory(rank)
+            if memory < least:
+                where, advice = "", f"memory={least:g} or more"
+                if isinstance(self.memory, tuple):
+                    where, advice = f" on rank {rank}", f"{least:g} or more for rank {rank}"
+                elif not self.is_even:
+                    where, advice = (
+                        f" on rank {rank}",
+                        f"memory={max(map(self.least_memory, range(self.ranks))):g} or more",
+                    )
+                raise RuleError(
+                    f"nothing fits into a memory of {memory:g}{where}: while a rank trains one microbatch it holds "
+                    f"{least:g}; take {advice}"
+                )
 
     @property
-    def ticks(self) -> tuple[int, int, int, int]:
-        """F, I, W and a message in ticks; of a whole backward, I is all and W is 0."""
-        f, i, w, c = (int(time * self.unit) for time in self._times)
-        return (f, i + w, 0, c) if self.whole else (f, i, w, c)
+    def caps(self) -> tuple[float, ...]:
+        """By rank, what it may hold."""
+        memory = float("inf") if self.memory is None else self.memory
+        return memory if isinstance(memory, tuple) else (memory,) * self.ranks  # type: ignore[return-value]
+
+    def fits(self, held: Sequence[float]) -> bool:
+        """True if each rank may hold so much."""
+        return all(each <= cap + 1e-9 for each, cap in zip(held, self.caps))
 
     @property
-    def work(self) -> int:
+    def is_even(self) -> bool:
+        """True if all stages have the same times and sizes."""
+        figures = (self.forward, self.backward_input, self.backward_weight, self.m_b, self.m_w)
+        return not any(isinstance(figure, tuple) for figure in figures)
+
+    @cached_property
+    def ticks(self) -> Ticks:
+        f, i, w = (
+            tuple(int(_exact(time) * self.unit) for time in self.by_stage(name))
+            for name in ("forward", "backward_input", "backward_weight")
+        )
+        if self.whole:
+            i, w = tuple(map(sum, zip(i, w))), (0,) * self.stages
+        return Ticks(f, i, w, int(_exact(self.send) * self.unit))
+
+    @cached_property
+    def typical(self) -> tuple[int, int, int, int]:
+        """F, I, W and a message in ticks, in the mean of all stages."""
+        f, i, w = (round(Fraction(sum(ticks), self.stages)) for ticks in self.ticks[:3])
+        return f, i, w, self.ticks.c
+
+    def work(self, rank: int) -> int:
         """Ticks of all computing of a rank."""
-        return self.microbatches * self.v * sum(self.ticks[:3])
+        return self.microbatches * sum(ticks[stage] for ticks in self.ticks[:3] for stage in self.stages_of(rank))
+
+    @cached_property
+    def period(self) -> int:
+        """Ticks of one microbatch on the rank that computes longest."""
+        return max(map(self.work, range(self.ranks))) // self.microbatches
 
     @property
     def v(self) -> int:
@@ -122,22 +207,27 @@ class Problem:
         """The stages of a rank, ascending."""
         return [stage for stage in range(self.stages) if self.rank_of(stage) == rank]
 
-    @property
-    def least_memory(self) -> float:
-        """What a rank holds at least: a microbatch is in all its stages when it turns back, and one of them computes
-        its weight half last."""
-        held_w = 0.0 if self.whole else self.m_w
-        return max(self.v * self.m_b, (self.v - 1) * self.m_b + held_w)
+    def least_memory(self, rank: int) -> float:
+        """What a rank holds at least: a microbatch is in all its stages when it turns back, and each computes its
+        weight half while those before it still wait."""
+        m_b, m_w = self.by_stage("m_b"), self.by_stage("m_w")
+        held = least = 0.0
+        for stage in self.stages_of(rank):
+            least = max(least, held if self.whole else held + m_w[stage], held := held + m_b[stage])
+        return least
 
-    @property
-    def weights(self) -> tuple[int, int, int]:
-        """`m_b`, `m_w` and the memory as whole numbers in one unit; without a cap all microbatches fit."""
-        m_b, m_w = _exact(self.m_b), Fraction(0) if self.whole else _exact(self.m_w)
-        cap = self.v * self.microbatches * max(m_b, m_w) if self.memory is None else _exact(self.memory)
-        scale = m_b.denominator * m_w.denominator * cap.denominator
-        whole = [int(share * scale) for share in (m_b, m_w, cap)]
-        by = gcd(*whole) or 1
-        return whole[0] // by, whole[1] // by, whole[2] // by
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Without a cap all microbatches fit."""
+        m_b = [*map(_exact, self.by_stage("m_b"))]
+        m_w = [Fraction(0) if self.whole else _exact(size) for size in self.by_stage("m_w")]
+        if self.memory is None:
+            most = [self.microbatches * sum(max(m_b[s], m_w[s]) for s in self.stages_of(r)) for r in range(self.ranks)]
+        else:
+            most = [*map(_exact, self.caps)]
+        scale = lcm(*(size.denominator for size in m_b + m_w + most))
+        by = gcd(*(int(size * scale) for size in m_b + m_w + most)) or 1
+        return Sizes(*(tuple(int(size * scale) // by for size in sizes) for sizes in (m_b, m_w, most)))
 
     def time(self, ticks: int) -> float:
         """Ticks in the unit of the times that were given."""
@@ -155,10 +245,17 @@ def _exact(value: float) -> Fraction:
     return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
 
-def _time(name: str, value: Any, least: int) -> float:
-    shown = name.replace("_", "-")
-    if not is_number(value) or not least / FINEST <= value <= MOST_TIME:
-        raise RuleError(f"{shown} must be a time from {least / FINEST:g} to {MOST_TIME:,}; got {value!r:.40}")
-    if _exact(value) * FINEST % 1:
+def _size(name: str, value: Any) -> float:
+    if not is_number(value) or value < 0:
+        raise RuleError(f"{name} must be a number from 0 on; got {value!r:.40}")
+    return float(value)
+
+
+def _time(least: int, shown: str, value: Any) -> float:
+    if not is_number(value) or not least / MAX_TICKS_PER_STEP <= value <= MAX_TIME:
+        raise RuleError(
+            f"{shown} must be a time from {least / MAX_TICKS_PER_STEP:g} to {MAX_TIME:,}; got {value!r:.40}"
+        )
+    if _exact(value) * MAX_TICKS_PER_STEP % 1:
         raise RuleError(f"{shown} has at most three decimals, as {round(float(value), 3):g}; got {value!r:.40}")
     return float(value)

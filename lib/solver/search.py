@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from .bounds import bound
-from .family import Shape, policies, rows_of, shapes, travelling
+from .constant_lag import Shape, policies, rows_of, shapes, travelling
 from .problem import Problem
-from .textbook import Textbook, ordered, orders
+from .textbook import ordered, orders
 from .timing import NEVER, Policy, Step, Timed, linked, timed
 
-EFFORT = 24_000_000
+EFFORT = 20_000_000
 """Operations that are timed in all: a second has three to five million of them."""
 
 TRIALS = 12_000
@@ -30,13 +30,13 @@ CLIMBS = 4
 
 @dataclass
 class Candidate:
-    """A schedule: an order of forwards and input halves, which a shape or a textbook gives, and where weight halves
-    go."""
+    """A schedule: an order of forwards and input halves, which a shape or a published order gives, and where weight
+    halves go."""
 
     steps: Sequence[Step]
     policy: Policy
     figures: Timed
-    shape: Shape | Textbook
+    shape: Shape | str
 
 
 class Search:
@@ -48,24 +48,25 @@ class Search:
         self.least = bound(problem).ticks
         self.many = problem.v * problem.microbatches
 
-    def timed(self, steps: Sequence[Step], policy: Policy, shape: Shape | Textbook) -> Candidate | None:
+    def timed(self, steps: Sequence[Step], policy: Policy, shape: Shape | str) -> Candidate | None:
         self.effort -= len(steps)
         self.trials -= 1
         figures = timed(self.problem, steps, policy)
         return None if figures is None else Candidate(steps, policy, figures, shape)
 
-    def steps(self, shape: Shape | Textbook) -> list[Step] | None:
+    def steps(self, shape: Shape | str) -> list[Step] | None:
         """The order that a shape gives; None if it cannot be played."""
         problem = self.problem
-        self.effort -= 3 * 2 * problem.stages * problem.microbatches  # it takes as long as three timings
+        timings = 3 if isinstance(shape, Shape) else 20  # that take as long
+        self.effort -= timings * 2 * problem.stages * problem.microbatches
         rows = rows_of(problem, shape) if isinstance(shape, Shape) else ordered(problem, shape)
         return None if rows is None else linked(problem, rows)
 
-    def shaped(self, shape: Shape | Textbook, policy: Policy) -> Candidate | None:
+    def shaped(self, shape: Shape | str, policy: Policy) -> Candidate | None:
         steps = self.steps(shape)
         return None if steps is None else self.timed(steps, policy, shape)
 
-    def begun(self, shape: Shape | Textbook) -> Candidate | None:
+    def begun(self, shape: Shape | str) -> Candidate | None:
         """The best start with a shape."""
         steps = self.steps(shape)
         if steps is None:
@@ -78,13 +79,15 @@ class Search:
         found = [one for shape in self.shapes() if (one := self.begun(shape))]
         return sorted(found, key=lambda one: one.figures)
 
-    def shapes(self) -> Iterator[Shape | Textbook]:
+    def shapes(self) -> Iterator[Shape | str]:
         yield from shapes(self.problem)
-        yield from orders(self.problem)
+        yield from orders(self.problem.placement, self.problem.whole)
         if self.problem.placement == "contiguous":
             return
-        period = self.problem.v * sum(self.problem.ticks[:3])
+        period, enough = self.problem.period, self.effort // 2
         for _ in range(40):
+            if self.effort < enough:  # the rest is for climbing
+                return
             stretch = [self.random.uniform(1, 3) for _ in range(2 * self.problem.v)]
             yield travelling(self.problem, stretch, period * self.random.uniform(0.9, 1.2))
 
@@ -109,7 +112,7 @@ class Search:
         which = policy.lag if dice < 0.65 else policy.late if dice < 0.8 else policy.gap
         some = self.some_ranks()
         if which is policy.gap:
-            w = self.problem.ticks[2]
+            w = self.problem.typical[2]
             gap = self.random.choice((NEVER, w, w * 3 // 4, w // 2, w // 4, 1))
             for rank in some:
                 which[rank] = max(gap, 1)
@@ -145,12 +148,17 @@ class Search:
         return new
 
 
+def shortened(problem: Problem) -> Problem:
+    """The problem with few microbatches."""
+    return replace(problem, microbatches=min(problem.microbatches, SHORT * problem.ranks))
+
+
 def best(problem: Problem, effort: int = EFFORT, trials: int = TRIALS) -> Candidate | None:
     """The best schedule found, if one is."""
-    short = min(problem.microbatches, SHORT * problem.ranks)
+    few = shortened(problem)
     found: list[Candidate] = []
-    if short < problem.microbatches:
-        search = Search(replace(problem, microbatches=short), effort * 2 // 3, trials * 2 // 3)
+    if few != problem:
+        search = Search(few, effort * 2 // 3, trials * 2 // 3)
         found = climbs(search)
         effort, trials = effort - effort * 2 // 3, trials - trials * 2 // 3
     search = Search(problem, effort, trials)

@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib import Costs, Model, Setting, Size, Trace
+from lib.errors import RuleError
 from lib.game.named_costs import COSTS
 from lib.schedules import Cell, Timetable, pipeline
 
-from .bounds import Least, bound
+from .bounds import LowerBound, bound
 from .problem import Problem
 
 
@@ -47,10 +48,11 @@ class Solution:
     @property
     def bubble(self) -> float:
         """The share of the longest span in which its rank waits, as Zero Bubble counts it."""
-        return 1 - self.problem.time(self.problem.work) / self.span
+        rank = max(range(self.problem.ranks), key=lambda rank: self.ends[rank] - self.starts[rank])
+        return 1 - self.problem.time(self.problem.work(rank)) / self.span
 
     @property
-    def bound(self) -> Least:
+    def bound(self) -> LowerBound:
         return bound(self.problem)
 
     @property
@@ -69,8 +71,17 @@ class Solution:
 
     @property
     def costs(self) -> Costs:
-        """The prices of the problem. A message travels beside computation; nothing else that is no product costs."""
-        f, i, w, c = self.problem.ticks
+        """The prices of the problem. A message overlaps with computation; nothing else that is no product costs.
+
+        Raises:
+            RuleError: the stages differ, and a puzzle has one price for all.
+        """
+        if not self.problem.is_even:
+            raise RuleError(
+                "a puzzle has one time for all stages, and this problem has times or sizes by stage, so it has no "
+                "costs and no run; take its table (or a .csv file), its starts and its ends"
+            )
+        f, i, w, c = self.problem.typical
         ticks = {"forward": f, "backward": i + w, "loss": 0, "update": 0, "pass_to": c, "receive": 0}
         if not self.problem.whole:
             ticks |= {"backward_input": i, "backward_weight": w}
@@ -171,7 +182,7 @@ def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
                     break
                 start = max(start, clock[rank])
                 begun[rank] = start if begun[rank] < 0 else begun[rank]
-                clock[rank] = ends[cell] = start + length[cell.op]
+                clock[rank] = ends[cell] = start + length[cell.op][cell.stage]
                 at[rank] += 1
                 left -= 1
         assert left < before, "cells wait for each other"
@@ -204,10 +215,9 @@ def solution(problem: Problem, table: Timetable, is_proven: bool = False) -> Sol
 
 
 def _most_held(problem: Problem, row: Sequence[Cell]) -> float:
-    m_b, m_w = problem.m_b, problem.m_w
-    change = {"F": m_b, "I": m_w - m_b, "W": -m_w, "B": -m_b}
+    m_b, m_w = problem.by_stage("m_b"), problem.by_stage("m_w")
     held = most = 0.0
-    for cell in row:
-        held += change[cell.op]
+    for stage, op, _ in row:
+        held += {"F": m_b[stage], "I": m_w[stage] - m_b[stage], "W": -m_w[stage], "B": -m_b[stage]}[op]
         most = max(most, held)
     return round(most, 6)

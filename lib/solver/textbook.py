@@ -1,61 +1,114 @@
-"""The textbook orders that a problem can have: starts of the search, which is never worse than any that fits."""
+"""The published orders that a problem can have: starts of the search, which is never worse than any that fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from itertools import product
+from math import inf
+from types import MappingProxyType
 
-from lib.errors import RuleError
-from lib.schedules import Cell, Timetable, breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v
+from lib.errors import PuzzleError
+from lib.schedules import (
+    Cell,
+    Timetable,
+    breadth_first,
+    dualpipev,
+    gpipe,
+    interleaved,
+    interleaved_zb,
+    one_f_one_b,
+    zb_h1,
+    zb_h2,
+    zb_v,
+)
+from lib.schedules.settling import Slots, StageCosts, settled, v_half_slots, v_half_step, v_min_slots, v_min_step
 
+from .greedy import MODES, greedy
+from .greedy_v import greedy_v
 from .problem import Problem
 
+Rows = list[list[Cell]]
+Order = Callable[[Problem], Rows | None]
 
-class Textbook(NamedTuple):
-    """An order of `lib.schedules`."""
+PATTERN = "pattern"
+"""How the name of an order begins that is a settled pattern."""
 
-    order: Callable[..., Timetable]
-
-
-def orders(problem: Problem) -> Iterator[Textbook]:
-    """The orders with the problem's placement."""
-    match problem.placement:
-        case "contiguous":
-            yield from map(Textbook, (one_f_one_b, gpipe) if problem.whole else (one_f_one_b, zb_h1, zb_h2))
-        case "looped":
-            yield from map(Textbook, (interleaved, breadth_first))
-        case "V":
-            yield Textbook(zb_v)
+IN_TURN = (0, 1, 2, inf)
+"""With how many forwards left weight halves begin to give way; with infinity they always do."""
 
 
-@lru_cache(maxsize=8)
-def _table(order: Callable[..., Timetable], *sizes: int) -> Timetable | None:
+def _sized(order: Callable[..., Timetable], problem: Problem) -> Rows | None:
+    m, p, v = problem.microbatches, problem.ranks, problem.v
+    more: list[int] = []
+    if problem.placement == "looped":
+        # PyTorch makes groups of p microbatches, or larger ones if p does not divide m.
+        more = [v] if order is breadth_first else [v, m // max(m // p, 1)]
     try:
-        return order(*sizes)
-    except RuleError:  # some take a multiple of the ranks
+        table = order(p, m, *more)
+    except PuzzleError:  # some take a multiple of the ranks
         return None
-
-
-def cells(problem: Problem, book: Textbook) -> list[list[Cell]] | None:
-    """The order at the problem's size, with backwards in one piece or in halves as the problem has them; None if it
-    does not exist at that size."""
-    more = [problem.v] if problem.placement == "looped" else []
-    found = _table(book.order, problem.ranks, problem.microbatches, *more)
-    return None if found is None else [list(_halved(row, problem.whole)) for row in found.rows]
+    return [list(_halved(row, problem.whole)) for row in table.rows]
 
 
 def _halved(row: tuple[tuple[Cell, ...], ...], whole: bool) -> Iterator[Cell]:
+    """Cells with backwards in one piece or in halves, as the problem has them."""
+    names = {"F": "F", "B": "B", "I": "B", "W": ""} if whole else {"F": "F", "B": "IW", "I": "I", "W": "W"}
     for cell in (cell for slot in row for cell in slot):
-        if cell.op == "F" or (whole and cell.op == "B"):
-            yield cell
-        elif not whole:
-            yield from (cell._replace(op=half) for half in ("IW" if cell.op == "B" else cell.op))
+        yield from (cell._replace(op=op) for op in names[cell.op])
 
 
-def ordered(problem: Problem, book: Textbook) -> list[list[int]] | None:
+def _own_step(step: Callable[[int, int], Rows], problem: Problem) -> Rows:
+    return step(problem.ranks, problem.microbatches)
+
+
+def _pattern(slots: Callable[[int], list[Slots]], in_turn: float, unit: bool, problem: Problem) -> Rows | None:
+    """V-Min or V-Half, settled under the problem's cap with its times or with equal times."""
+    f, i, w, c = problem.ticks
+    ones, sizes = [1] * problem.stages, problem.sizes
+    if not unit and c == 0 and len({*f, *i, *w}) == 1:
+        return None
+    costs = StageCosts(ones, ones, ones, 0, *sizes) if unit else StageCosts(f, i, w, c, *sizes)
+    return settled(slots(problem.ranks), problem.microbatches, costs, in_turn)
+
+
+@lru_cache(maxsize=64)
+def orders(placement: str, whole: bool) -> Mapping[str, Order]:
+    """The orders with a placement, by name."""
+    books: tuple[Callable[..., Timetable], ...]
+    match placement:
+        case "contiguous":
+            books = (one_f_one_b, gpipe) if whole else (one_f_one_b, gpipe, zb_h1, zb_h2)
+        case "looped":
+            books = (interleaved, breadth_first) if whole else (interleaved, breadth_first, interleaved_zb)
+        case _:
+            books = (zb_v, dualpipev)
+    found: dict[str, Order] = {}
+    book: Callable[..., Timetable]
+    for book in books:
+        found[book.__name__] = partial(_sized, book)
+    if placement == "contiguous" and not whole:
+        found |= {f"greedy {mode}": partial(greedy, *mode) for mode in MODES}
+    if placement == "V" and not whole:
+        found |= {f"greedy {a} {b}": partial(greedy_v, a, b) for a, b in product((True, False), repeat=2)}
+        for step in (v_min_step, v_half_step):
+            found[step.__name__] = partial(_own_step, step)
+        for in_turn in IN_TURN:
+            for unit in (True, False):
+                for slots in (v_min_slots, v_half_slots):
+                    found[f"{PATTERN} {slots.__name__} {in_turn} {unit}"] = partial(_pattern, slots, in_turn, unit)
+    return MappingProxyType(found)
+
+
+@lru_cache(maxsize=128)
+def cells(problem: Problem, name: str) -> Rows | None:
+    """An order at the problem's size; None if it does not exist at that size, or cannot fit."""
+    return orders(problem.placement, problem.whole)[name](problem)
+
+
+def ordered(problem: Problem, name: str) -> list[list[int]] | None:
     """Its forwards and input halves, numbered as in `timing`."""
-    found, m = cells(problem, book), problem.microbatches
+    found, m = cells(problem, name), problem.microbatches
     if found is None:
         return None
     half = problem.stages * m

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,10 +18,10 @@ half S m + s m + b, with S stages and m microbatches."""
 
 
 class Step(NamedTuple):
-    """An operation, in an order in which each comes after what it needs: its rank, its number, the number of what it
-    waits for, the time that a message takes, and whether it is a forward."""
+    """One operation of a topological order: rank, stage, id, id of its dependency, message time, direction."""
 
     rank: int
+    stage: int
     number: int
     needs: int
     lag: int
@@ -29,7 +30,7 @@ class Step(NamedTuple):
 
 def linked(problem: Problem, rows: Rows) -> list[Step] | None:
     """The operations of all ranks in a possible order; None if they wait for each other."""
-    m, stages, send = problem.microbatches, problem.stages, problem.ticks[3]
+    m, stages, send = problem.microbatches, problem.stages, problem.ticks.c
     half = stages * m
     rank_of = [problem.rank_of(stage) for stage in range(stages)]
     far = [send if stage and rank_of[stage] != rank_of[stage - 1] else 0 for stage in range(stages)] + [0]
@@ -57,7 +58,7 @@ def linked(problem: Problem, rows: Rows) -> list[Step] | None:
                 if not done[needs]:
                     break
                 done[number] = 1
-                steps.append(Step(rank, number, needs, lag, is_forward))
+                steps.append(Step(rank, stage, number, needs, lag, is_forward))
                 n += 1
             left -= n - at[rank]
             at[rank] = n
@@ -93,46 +94,35 @@ def timed(problem: Problem, steps: Sequence[Step], policy: Policy, rows: list[li
     """The figures of an order with weight halves by a policy; None if it does not fit into memory. What each rank
     computes is added to `rows`, a weight half as -1."""
     f, i, w, _ = problem.ticks
-    m_b, m_w, cap = problem.weights
+    m_b, m_w, caps = problem.sizes
     ranks, m, v = problem.ranks, problem.microbatches, problem.v
     ends = [0] * (2 * problem.stages * m + 1)
     clock, starts = [0] * ranks, [-1] * ranks
-    held, pending, ahead = [0] * ranks, [0] * ranks, [m * v] * ranks
+    held, ahead = [0] * ranks, [m * v] * ranks
+    pending: list[deque[int]] = [deque() for _ in range(ranks)]
     lags, late, gaps = policy.lag[:], policy.late, policy.gap
-    room = cap - m_b
     halves = not problem.whole
-    grows = m_w > m_b
-    for rank, number, needs, lag, is_forward in steps:
-        now = clock[rank]
+    grows = [max(0, size - before) if halves else 0 for size, before in zip(m_w, m_b)]
+    for rank, stage, number, needs, lag, is_forward in steps:
+        now, waiting = clock[rank], pending[rank]
         ready = ends[needs] + lag
-        if is_forward:
-            while held[rank] > room:
-                if not pending[rank]:
+        more = m_b[stage] if is_forward else grows[stage]
+        if more:
+            while held[rank] + more > caps[rank]:
+                if not waiting:
                     return None
-                pending[rank] -= 1
-                held[rank] -= m_w
-                now += w
-                if rows is not None:
-                    rows[rank].append(-1)
-        elif grows:
-            while held[rank] - m_b + m_w > cap:
-                if not pending[rank]:
-                    return None
-                pending[rank] -= 1
-                held[rank] -= m_w
-                now += w
+                done = waiting.popleft()
+                held[rank] -= m_w[done]
+                now += w[done]
                 if rows is not None:
                     rows[rank].append(-1)
         if ready > now:
-            if pending[rank] and ready - now >= gaps[rank]:
-                gap, count = gaps[rank], pending[rank]
-                while count and ready - now >= gap:
-                    now += w
-                    count -= 1
-                    if rows is not None:
-                        rows[rank].append(-1)
-                held[rank] -= m_w * (pending[rank] - count)
-                pending[rank] = count
+            while waiting and ready > now and ready - now >= gaps[rank]:
+                done = waiting.popleft()
+                held[rank] -= m_w[done]
+                now += w[done]
+                if rows is not None:
+                    rows[rank].append(-1)
             if ready > now:
                 now = ready
         if rows is not None:
@@ -140,31 +130,31 @@ def timed(problem: Problem, steps: Sequence[Step], policy: Policy, rows: list[li
         if is_forward:
             if starts[rank] < 0:
                 starts[rank] = now
-            now += f
+            now += f[stage]
             ends[number] = now
-            held[rank] += m_b
+            held[rank] += m_b[stage]
             ahead[rank] -= 1
             if not ahead[rank]:
                 lags[rank] = late[rank]
         else:
-            now += i
+            now += i[stage]
             ends[number] = now
             if halves:
-                held[rank] += m_w - m_b
-                pending[rank] += 1
-                while pending[rank] > lags[rank]:
-                    pending[rank] -= 1
-                    held[rank] -= m_w
-                    now += w
+                held[rank] += m_w[stage] - m_b[stage]
+                waiting.append(stage)
+                while len(waiting) > lags[rank]:
+                    done = waiting.popleft()
+                    held[rank] -= m_w[done]
+                    now += w[done]
                     if rows is not None:
                         rows[rank].append(-1)
             else:
-                held[rank] -= m_b
+                held[rank] -= m_b[stage]
         clock[rank] = now
     for rank in range(ranks):
-        clock[rank] += pending[rank] * w
+        clock[rank] += sum(w[stage] for stage in pending[rank])
         if rows is not None:
-            rows[rank] += [-1] * pending[rank]
+            rows[rank] += [-1] * len(pending[rank])
     spans = [end - start for end, start in zip(clock, starts)]
     span, makespan = max(spans), max(clock)
     if problem.least == "span":

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Setting
 from lib.judging.recompute import Recomputation
+from lib.recognition.computed import Grid, Part, RankWork, grid_of
 from lib.recognition.rows import placement_of
-from lib.recognition.work import Grid, Part, RankWork, grid_of
 from lib.schedules import Cell, Timetable
 from lib.trace.ops import Trace
 

@@ -77,12 +77,12 @@ class _Communication:
             yield ats[-1], 1, int(cell.op == "W"), str(cell)
         work = self.found.works[place]
         for at, op in enumerate(work.ops):
-            for number in op.used if op.name == "pass_to" else ():
+            for number in op.inputs if op.name == "pass_to" else ():
                 message = kind, source, batch = self.message(place, op.args[0], work.state.values[number], sends=True)
                 to = self.needs.rank_of[Cell(source + (1 if kind == "F" else -1), "F", 0)]
                 self.sent.setdefault((place, to), []).append(message)
                 yield at, 2, 0, f"{source}SEND_{kind}{batch}"
-            for number in op.made if op.name == "receive" else ():
+            for number in op.outputs if op.name == "receive" else ():
                 message = self.message(place, op.args[0], work.state.values[number], sends=False)
                 if message in self.received:
                     raise RuleError(f"{message_text(message)} is received twice{WITHOUT}")
@@ -131,10 +131,10 @@ class _Communication:
         stage_of_value: dict[int, tuple[int, int]] = {}
         last_use: dict[tuple[int, int], int] = {}
         for at, op in enumerate(work.ops):
-            for number in op.used:
+            for number in op.inputs:
                 if number in stage_of_value and op.name != "await":
                     last_use[stage_of_value[number]] = at
-            for number in op.made:
+            for number in op.outputs:
                 value = work.state.values[number]
                 stage = self.stage_of[value.layer] if isinstance(value, Weight | WeightGrad) else -1
                 if op.name == "allgather" and isinstance(value, Weight):

@@ -26,8 +26,8 @@ class Lifetimes(NamedTuple):
     """One rank's values by number, and the indices of its operations between which they exist.
 
     `made`: after which operation each is there, `until`: the last one that uses it, or the end of its storage, if that
-    is later; of final weights the end. `stored`: the times in a dictionary. `hidden`: the values that were kept outside
-    the dictionaries while an event went by. `left`: those that are stored at the end.
+    is later; of final weights the end. `stored`: the times in a dictionary. `kept_outside`: the values that were in no
+    dictionary while an event went by. `stored_at_end`: those that are stored at the end.
     """
 
     end: int
@@ -35,8 +35,8 @@ class Lifetimes(NamedTuple):
     made: Sequence[int]
     until: Sequence[int]
     stored: list[Span]
-    hidden: list[int]
-    left: set[int]
+    kept_outside: list[int]
+    stored_at_end: set[int]
 
     @property
     def held(self) -> Iterator[Span]:
@@ -61,7 +61,7 @@ def lifetimes(ops: Sequence[Op]) -> Lifetimes:
     """Follows one rank's operations once. They must number the values that they make in order from 0, store only what
     was made, and delete only what is stored."""
     liveness = Liveness(ops)
-    liveness.follow(len(ops))
+    liveness.advance(len(ops))
     return liveness.lifetimes()
 
 
@@ -73,12 +73,12 @@ class Liveness:
     """One rank's values, as far as its operations have been followed.
 
     If all `values` are given, by number, each record of storing and deleting is checked: it takes no time, is of a
-    value that is there, and a dictionary holds its own kind. What an operation that is named in `apart` makes cannot be
-    stored until it is awaited; and it does not set the rank's clock.
+    value that is there, and a dictionary holds its own kind. The outputs of an operation named in `asynchronous`
+    cannot be stored until they are awaited, and such an operation does not set the rank's clock.
     """
 
     def __init__(
-        self, ops: Sequence[Op], values: Mapping[int, Value] | None = None, apart: Collection[str] = ()
+        self, ops: Sequence[Op], values: Mapping[int, Value] | None = None, asynchronous: Collection[str] = ()
     ) -> None:
         self.ops = ops
         self.at = 0
@@ -90,29 +90,35 @@ class Liveness:
         self.kept: dict[tuple[Any, Any], int] = {}
         """By name of a dictionary and key in it: the number of the value there."""
         self._values = values
-        self._apart = apart
-        self._apart_now: set[int] = set()
+        self._asynchronous = asynchronous
+        self._pending: set[int] = set()
         """Numbers of the values that cannot be stored yet."""
         self._clock = 0
         self._final: set[int] = set()
-        self._hidden: set[int] = set()
+        self._kept_outside: set[int] = set()
         self._stored: list[Span] = []
         # By number of a value:
         self._made: list[int] = []
         self._until: list[int] = []
-        self._loose: list[int] = []  # since when it has been outside the dictionaries; NEVER of a stored one
+        self._unstored_since: list[int] = []  # since when it has been outside the dictionaries; NEVER of a stored one
         self._since: dict[int, int] = {}  # of a stored one: since when
-        self._again: dict[int, int] = {}  # of one in several places: in how many more
+        self._extra_references: dict[int, int] = {}  # of one in several places: in how many more
 
-    def follow(self, past: int) -> None:
+    def advance(self, past: int) -> None:
         """Goes on, to the operation before `past`.
 
         Raises:
             TraceError: a record of storing or deleting is not as a run writes it; the next operation is that one.
         """
-        values, apart, apart_now, clock = self._values, self._apart, self._apart_now, self._clock
-        named, kept, events, final, hidden = self.named, self.kept, self.events, self._final, self._hidden
-        made, until, loose, since, again = self._made, self._until, self._loose, self._since, self._again
+        values, asynchronous, pending, clock = self._values, self._asynchronous, self._pending, self._clock
+        named, kept, events, final, kept_outside = self.named, self.kept, self.events, self._final, self._kept_outside
+        made, until, unstored_since, since, extra_references = (
+            self._made,
+            self._until,
+            self._unstored_since,
+            self._since,
+            self._extra_references,
+        )
         event, ops = events[-1] if events else -1, self.ops
         gone: int | None
         for i, (name, start, end, layer, batches, used, makes, place, _) in enumerate(ops[self.at : past], self.at):
@@ -130,24 +136,24 @@ class Liveness:
                     (number,) = used
                     if values is not None:
                         right_kind = HOLDS.get(place[0]) is type(values.get(number))
-                        if not right_kind or number >= len(made) or number in apart_now:
+                        if not right_kind or number >= len(made) or number in pending:
                             self._refuse(i, clock)
                     gone = kept.get(place)
                     kept[place] = number
                     if number in since:
-                        again[number] = again.get(number, 0) + 1
+                        extra_references[number] = extra_references.get(number, 0) + 1
                     else:
                         since[number] = i
-                        if event > loose[number]:
-                            hidden.add(number)
-                        loose[number] = NEVER
+                        if event > unstored_since[number]:
+                            kept_outside.add(number)
+                        unstored_since[number] = NEVER
                     if gone is None:
                         continue
-                if again and again.get(gone, 0):
-                    again[gone] -= 1
+                if extra_references and extra_references.get(gone, 0):
+                    extra_references[gone] -= 1
                 else:
                     self._stored.append((gone, since.pop(gone), i))
-                    until[gone] = loose[gone] = i
+                    until[gone] = unstored_since[gone] = i
                 continue
             named[name].append(i)
             if name == "await":
@@ -155,30 +161,30 @@ class Liveness:
                 clock = end
                 for number in used:
                     until[number] = i
-                for number in ops[place[0]].made:
-                    loose[number] = i
-                    hidden.discard(number)
-                    apart_now.discard(number)
+                for number in ops[place[0]].outputs:
+                    unstored_since[number] = i
+                    kept_outside.discard(number)
+                    pending.discard(number)
                 continue
             for number in used:
                 until[number] = i
-                if event > loose[number]:
-                    hidden.add(number)
+                if event > unstored_since[number]:
+                    kept_outside.add(number)
             for _ in makes:
                 made.append(i)
                 until.append(i)
-                loose.append(i)
+                unstored_since.append(i)
             if name in TIMED:
                 event = i
                 events.append(i)
-                if not apart or name not in apart:
+                if not asynchronous or name not in asynchronous:
                     clock = end
                 else:
-                    apart_now.update(makes)
+                    pending.update(makes)
             elif name == "set_final_weight":
                 final.update(used)
-            elif apart and name in apart:
-                apart_now.update(makes)
+            elif asynchronous and name in asynchronous:
+                pending.update(makes)
         self.at, self._clock = past, clock
 
     def _refuse(self, at: int, clock: int) -> NoReturn:
@@ -188,9 +194,9 @@ class Liveness:
     def lifetimes(self) -> Lifetimes:
         """The lifetimes so far: what was followed, as if it was all."""
         until = self._until[:]
-        left = set(self.kept.values())
-        for number in left | self._final:
+        stored_at_end = set(self.kept.values())
+        for number in stored_at_end | self._final:
             until[number] = self.at
-        stored = self._stored + [(number, self._since[number], self.at) for number in left]
-        hidden = sorted(self._hidden - self._final)
-        return Lifetimes(self.at, self.events, self._made, until, stored, hidden, left)
+        stored = self._stored + [(number, self._since[number], self.at) for number in stored_at_end]
+        kept_outside = sorted(self._kept_outside - self._final)
+        return Lifetimes(self.at, self.events, self._made, until, stored, kept_outside, stored_at_end)

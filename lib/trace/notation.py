@@ -67,7 +67,7 @@ def _row(op: Op) -> dict[str, Any]:
     for name, arg in zip(form.args + form.optional, op.args):
         if arg is not None or name not in form.optional:
             row[name] = _value_row(arg) if isinstance(arg, Value) else arg
-    columns = (sorted(op.batches), list(op.used), list(op.made), op.line)
+    columns = (sorted(op.batches), list(op.inputs), list(op.outputs), op.line)
     row.update((name, content) for name, content in zip(COLUMNS[1:], columns) if content)
     return row
 
@@ -108,7 +108,7 @@ def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
 def _played(size: Size, setting: Setting) -> int:
     """The ranks that a trace has operations of."""
     try:
-        return Game.of(size, setting).classes
+        return Game.of(size, setting).played_ranks
     except RuleError as why:
         raise TraceError(f"this trace has an impossible setting: {why}") from None
 

@@ -32,7 +32,7 @@ class Form(NamedTuple):
     number), and what its other arguments are."""
 
     layer: bool
-    uses: int | None
+    inputs: int | None
     args: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     """More arguments, of which a record holds the first few: those that it needs, and None before them."""
@@ -40,13 +40,13 @@ class Form(NamedTuple):
     """Where communication overlaps computation, it may use more values."""
 
     def describe(self) -> str:
-        uses = "any number of values" if self.uses is None else f"{self.uses} used values"
+        inputs = "any number of values" if self.inputs is None else f"{self.inputs} used values"
         more = [f"perhaps {name}" for name in self.optional]
-        return ", ".join([*(["a layer"] if self.layer else []), uses, *self.args, *more])
+        return ", ".join([*(["a layer"] if self.layer else []), inputs, *self.args, *more])
 
-    def takes(self, uses: int, bucket: bool) -> bool:
+    def takes(self, inputs: int, bucket: bool) -> bool:
         """True if a record may hold so many used values."""
-        return self.uses is None or uses == self.uses or (self.bucket and bucket and uses > 0)
+        return self.inputs is None or inputs == self.inputs or (self.bucket and bucket and inputs > 0)
 
     def fits(self, args: Sequence[object]) -> bool:
         """True if a record may hold so many arguments."""
@@ -89,7 +89,7 @@ that is row `call` of its rank, where communication overlaps computation."""
 class Op(NamedTuple):
     """One thing that one rank did: `start` and `end` in ticks, and the other columns as in FORMS.
 
-    `used` and `made` number the rank's values: the n-th value made on a rank is its number n.
+    `inputs` and `outputs` number the rank's values: the n-th value made on a rank is its number n.
     """
 
     name: str
@@ -97,8 +97,8 @@ class Op(NamedTuple):
     end: int
     layer: int | None = None
     batches: frozenset[int] = NO_BATCHES
-    used: tuple[int, ...] = ()
-    made: tuple[int, ...] = ()
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
     args: tuple[Any, ...] = ()
     line: int = 0
     """Line in the player's file, 0 when unknown; storing and deleting have none."""

@@ -15,7 +15,7 @@ from lib.game.replica_number import stride_of
 from . import algebra
 from .algebra import Who, operand
 from .label_text import order_hint
-from .replica_shards import Own, checked_own, covers, own_of
+from .replica_shards import ReplicaShards, checked_replica_shards, covers, replica_shards_of
 from .replicas import Copy, checked_copy
 
 V = TypeVar("V", bound="Value")
@@ -117,7 +117,7 @@ class Sharded(Value):
 
     shards: frozenset[int]
     total: int
-    own: Own | None
+    own: ReplicaShards | None
     """In a folded run, which shards the other replicas have, if not the same."""
 
     def memory(self, costs: Costs = CLASSIC) -> int:
@@ -149,7 +149,13 @@ class Sharded(Value):
         if not shards:
             raise RuleError(f"{owner} has no shards; give at least one, such as shards={{0}}")
         layer = algebra.number(self.layer, layers, "layer", owner)
-        return {"layer": layer, "layers": layers, "shards": shards, "total": total, "own": checked_own(self.own)}
+        return {
+            "layer": layer,
+            "layers": layers,
+            "shards": shards,
+            "total": total,
+            "own": checked_replica_shards(self.own),
+        }
 
 
 class Batched(Value):
@@ -243,7 +249,7 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
 def shard(value: C, i: int, n: int) -> C:
     """Shard `i` of `n` of `value`, which must hold every element of it; of an activation, so many of its tokens."""
     n = algebra.whole_number(n, "number of shards", "shard", least=1)
-    own = own_of(i, n)
+    own = replica_shards_of(i, n)
     i = algebra.number(int(i) if own and isinstance(value, Sharded) else i, n, "shard", "shard")
     if not covers(value, (i,), n, own):
         raise RuleError(f"this is the {value}, which does not hold all of shard {i} of {n}; gather it first")

@@ -19,7 +19,7 @@ from .algebra import Who, operand
 from .base import Batched, Sharded, Value, copy_of, require_alike, require_kind, with_fields
 from .label_text import batches_text, more_text, shards_text, share_text, step_text
 from .making import constructors
-from .replica_shards import Own
+from .replica_shards import ReplicaShards
 from .replicas import Copy, checked_copy
 
 
@@ -33,7 +33,7 @@ class Weight(Sharded):
     shards: frozenset[int] = frozenset({0})
     total: int = 1
     copy: Copy | None = None
-    own: Own | None = None
+    own: ReplicaShards | None = None
 
     kind = "a weight"
 
@@ -55,7 +55,7 @@ class OptState(Sharded):
     shards: frozenset[int] = frozenset({0})
     total: int = 1
     copy: Copy | None = None
-    own: Own | None = None
+    own: ReplicaShards | None = None
 
     kind = "an optimizer state"
 
@@ -79,7 +79,7 @@ class WeightGrad(Sharded):
     total: int = 1
     step: int = 0
     copy: Copy | None = None
-    own: Own | None = None
+    own: ReplicaShards | None = None
 
     kind = "a weight gradient"
 

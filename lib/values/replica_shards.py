@@ -14,7 +14,7 @@ from .label_text import HasShards
 Shards = tuple[frozenset[int], int]
 
 
-class Own(NamedTuple):
+class ReplicaShards(NamedTuple):
     """Marks shards that each replica has of its own: on replica d those of replica 0, `stride * d` further on."""
 
     stride: int
@@ -28,7 +28,7 @@ class Own(NamedTuple):
         """Shards in a row that the replicas share out among them, `stride` in a row to each."""
         return self.stride * self.replicas
 
-    def cut(self, n: int) -> Own:
+    def cut(self, n: int) -> ReplicaShards:
         """The mark of the i-th of n equal parts of such a shard, the same i on each replica."""
         return self._replace(stride=self.stride * n)
 
@@ -46,7 +46,7 @@ class Own(NamedTuple):
         return blocks if len(blocks[0]) * self.stride == len(shards) else None
 
 
-def own_of(part: object, total: object) -> Own | None:
+def replica_shards_of(part: object, total: object) -> ReplicaShards | None:
     """The mark of shard `part` of `total`, if that is a number which differs between replicas.
 
     Raises:
@@ -54,22 +54,22 @@ def own_of(part: object, total: object) -> Own | None:
     """
     if type(part) is not ReplicaNumber:
         return None
-    own = Own(part.stride, part.replicas)
+    own = ReplicaShards(part.stride, part.replicas)
     if own.stride < 0 or (type(total) is int and (total % own.block or int(part) // own.stride % own.replicas)):
         part.refuse(f"shard {int(part)} of {total} and those of the other replicas leave gaps: which shards there are")
     return own
 
 
-def checked_own(given: object) -> Own | None:
+def checked_replica_shards(given: object) -> ReplicaShards | None:
     """`given` as a mark."""
     if given is None:
         return None
     if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(type(n) is int and n > 0 for n in given):
         raise RuleError(f"own must be the stride and the number of replicas, such as (1, 4); got {given!r:.60}")
-    return Own(*given)
+    return ReplicaShards(*given)
 
 
-def covers(value: HasShards, wanted: Collection[int], parts: int, own: Own | None = None) -> bool:
+def covers(value: HasShards, wanted: Collection[int], parts: int, own: ReplicaShards | None = None) -> bool:
     """True if a value contains every element of shards `wanted` of `parts`; on every replica, if each wants its own."""
     mine = getattr(value, "own", None)
     if mine is not None and (own is None or mine.stride * parts != own.stride * value.total):

@@ -284,6 +284,12 @@ ZERO_BUBBLE = Paper(
     "Zero Bubble Pipeline Parallelism",
     "ICLR 2024, arXiv 2401.10241",
 )
+CONTROLLABLE_MEMORY = Paper(
+    "Penghui Qi, Xinyi Wan, Nyamdavaa Amar, Min Lin",
+    2024,
+    "Pipeline Parallelism with Controllable Memory",
+    "NeurIPS 2024, arXiv 2405.15362",
+)
 LLAMA_3 = Paper(
     "Abhimanyu Dubey et al.",
     2024,

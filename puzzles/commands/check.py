@@ -33,12 +33,12 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
     """
     from puzzles.custom import OwnPuzzleError, folder_added
     from puzzles.grading.session import client_for
-    from puzzles.sandbox.tiers import best
+    from puzzles.sandbox.tiers import select_tier
     from puzzles.tracks.outcomes import listed
 
     limits = Limits(time_limit)
     try:
-        with folder_added(folder, draft=True) as found, closing(client_for(best(), limits)) as client:
+        with folder_added(folder, draft=True) as found, closing(client_for(select_tier(), limits)) as client:
             if unknown := [slug for slug in only if slug not in found.puzzles]:
                 raise click.UsageError(f"{folder} has no puzzle '{unknown[0]}'; it has {listed([*found.puzzles])}")
             clean = [_checked(folder, found, slug, write, client, limits) for slug in only or found.puzzles]
@@ -75,10 +75,10 @@ def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Clie
 def _found(found: OwnFolder, slug: str, client: Client, limits: Limits) -> tuple[Check, list[Finding]]:
     from puzzles.custom.check import Check, require_expectations
     from puzzles.grading.sandboxed_run import REASONS
-    from puzzles.sandbox.tiers import best
+    from puzzles.sandbox.tiers import select_tier
     from puzzles.tracks import track_of
 
     own = found.puzzles[slug]
     require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(slug).reasons)))
-    made = Check(own, limits, client, best())
+    made = Check(own, limits, client, select_tier())
     return made, list(made.findings())

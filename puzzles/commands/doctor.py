@@ -9,9 +9,10 @@ from importlib.util import find_spec
 
 import click
 
+from lib.extras import install_command
 from puzzles.sandbox import cgroup
 from puzzles.sandbox.protection import protection
-from puzzles.sandbox.tiers import Tier, best
+from puzzles.sandbox.tiers import IsolationTier, select_tier
 
 
 @click.command()
@@ -28,15 +29,15 @@ def findings() -> Iterator[tuple[str, str]]:
     from puzzles.grading.batch import cores
 
     yield "system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {cores()} cores"
-    tier = best()
+    tier = select_tier()
     here = protection(tier)
-    yield "bubblewrap", "works" if tier.is_sandbox else f"not used: {tier.why_not}"
+    yield "bubblewrap", "works" if tier.is_sandbox else f"not used: {tier.no_bubblewrap_because}"
     yield "Landlock", f"version {here.landlock} of the kernel's interface" if here.landlock else "not on this system"
     yield "seccomp", "a filter denies system calls that no solution needs" if here.seccomp else "not on this system"
     yield from _rows("cgroup", [_cgroup(place) for place in cgroup.find()])
     yield "user", _user()
-    yield from _rows("a run cannot", here.walls())
-    yield from _rows("a run can", here.gaps() or ["do nothing else that we know of; see docs/security.md"])
+    yield from _rows("a run cannot", here.protections())
+    yield from _rows("a run can", here.limitations() or ["do nothing else that we know of; see docs/security.md"])
     yield "limits", _limits(tier)
     yield "leftovers", _leftovers(tier)
     if not here.guards_files:
@@ -44,7 +45,7 @@ def findings() -> Iterator[tuple[str, str]]:
     if platform.system() == "Windows":
         yield "Windows", "to grade other people's code use WSL 2 (wsl --install), where all of this works as on Linux"
     for extra, package in (("dask", "distributed"), ("mpi", "mpi4py")):
-        have = "installed" if find_spec(package) else f"not installed; pip install 'training-puzzles[{extra}]'"
+        have = "installed" if find_spec(package) else f"not installed; {install_command(extra)}"
         yield f"--{extra}", have
 
 
@@ -53,9 +54,9 @@ def _rows(heading: str, lines: list[str]) -> Iterator[tuple[str, str]]:
         yield "" if number else heading, line
 
 
-def _cgroup(place: cgroup.Place) -> str:
-    if place.why_not:
-        return f"{place.controller}: not used: {place.why_not}"
+def _cgroup(place: cgroup.CgroupFolder) -> str:
+    if place.unavailable_because:
+        return f"{place.controller}: not used: {place.unavailable_because}"
     return f"{place.controller}: limited for all of a server's processes together, in {place.folder}"
 
 
@@ -67,7 +68,7 @@ def _user() -> str:
     return f"runs have your own user id, {os.getuid()}"
 
 
-def _limits(tier: Tier) -> str:
+def _limits(tier: IsolationTier) -> str:
     if not tier.forks:
         return "time and output; not memory, files or processes on this system"
     if sys.platform == "linux":
@@ -75,7 +76,7 @@ def _limits(tier: Tier) -> str:
     return "time, output and files; not memory or processes on this system"
 
 
-def _leftovers(tier: Tier) -> str:
+def _leftovers(tier: IsolationTier) -> str:
     if not tier.forks:
         return "a run's processes are ended if they are still its children"
     if tier.is_sandbox:

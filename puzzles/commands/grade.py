@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puzzles.failure import plain
+from puzzles.failure import sanitized
 from puzzles.sandbox.protection import protection
-from puzzles.sandbox.tiers import Tier, UnknownTierError, begin_to_look, best
+from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, start_probe
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.colour_option import colour_option, require_picture
@@ -102,11 +102,11 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
 
     Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.
     """
-    begin_to_look(options["tier"])
+    start_probe(options["tier"])
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
     from puzzles.grading.discover import hard_links, submissions
-    from puzzles.grading.job import Job
+    from puzzles.grading.job import GradingJob
     from puzzles.reports.export import write_reports
     from puzzles.reports.gradescope import parse_points
 
@@ -124,7 +124,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         )
     alone = len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
-    job = Job(slugs, limits_from(options), tier, options["strict"], _is_kept(len(files), options), _own())
+    job = GradingJob(slugs, limits_from(options), tier, options["strict"], _is_kept(len(files), options), _own())
     pages = _class_pages([file.path for file in files], options)
     graded = grade_all(
         files,
@@ -149,7 +149,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
             _shown(lambda: click.echo("".join(f"{sentence}\n" for sentence in wrote if sentence), nl=False))
         )
     for names in hard_links(files):
-        same = " and ".join(map(plain, names))
+        same = " and ".join(map(sanitized, names))
         click.echo(f"Warning: {same} are one file under several names (hard links); it was graded for each.", err=True)
     if alone:
         _remember(graded[0], tell=not options["as_json"] and not any(options[name] for name in FORMATS))
@@ -206,7 +206,7 @@ def _load_reports() -> None:
         from puzzles.reports import terminal  # noqa: F401
 
 
-def _show(graded: list[Graded], tier: Tier, options: Mapping[str, Any]) -> None:
+def _show(graded: list[Graded], tier: IsolationTier, options: Mapping[str, Any]) -> None:
     from puzzles.grading import verdict
 
     if options["as_json"]:
@@ -227,7 +227,9 @@ def _shown(show: Callable[[], None]) -> str:
     except (Exception, SystemExit) as why:
         abandon_output()
         if not isinstance(why, BrokenPipeError | SystemExit):
-            return f"cannot show the results: {plain(getattr(why, 'strerror', '') or f'{type(why).__name__}: {why}')}"
+            return (
+                f"cannot show the results: {sanitized(getattr(why, 'strerror', '') or f'{type(why).__name__}: {why}')}"
+            )
     return ""  # also where the reader of a pipe has seen enough, of which rich makes a SystemExit
 
 
@@ -245,9 +247,9 @@ def _is_kept(files: int, options: Mapping[str, Any]) -> bool:
     )
 
 
-def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
+def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> IsolationTier:
     try:
-        tier = best(wanted)
+        tier = select_tier(wanted)
     except UnknownTierError as why:
         raise click.UsageError(f"{why}; see 'puzzles doctor'") from None
     if trust or protection(tier).guards_files:
@@ -255,8 +257,8 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
     for folder in filter(Path.is_dir, map(Path, paths)):
         if not (folder.resolve().is_relative_to(INSTALL_ROOT / "solutions") or _is_own_work(folder)):
             raise click.UsageError(
-                f"nothing protects your files here from the code in {folder} ({tier.why_not}): it can read and change "
-                f"what you can. If you trust all of it, say --trust; {_advice()}"
+                f"nothing protects your files here from the code in {folder} ({tier.no_bubblewrap_because}): it can "
+                f"read and change what you can. If you trust all of it, say --trust; {_advice()}"
             )
     return tier
 
@@ -283,9 +285,9 @@ def _remember(graded: Graded, tell: bool) -> None:
     """Adds the verdicts on one file to the player's progress; with `tell`, says so if the file does not count."""
     from puzzles.grading.progress import is_own_file, remember
     from puzzles.reports.next_command import next_command
-    from puzzles.reports.paragraphs import say
+    from puzzles.reports.paragraphs import print_wrapped
 
     remember(graded)
     if tell and graded.attempted and not is_own_file(graded.path):
         status, watch = next_command("status"), next_command("watch", graded.path)
-        say(terminal(), f"'{status}' does not count this file as yours. '{watch}' makes it count.")
+        print_wrapped(terminal(), f"'{status}' does not count this file as yours. '{watch}' makes it count.")

@@ -8,7 +8,7 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import say
+from puzzles.reports.paragraphs import print_wrapped
 
 from .shared.params import Slug, terminal
 from .show import print_paragraphs
@@ -34,9 +34,9 @@ def show_hint(console: Console, puzzle: Puzzle, number: int, again: str = "") ->
     """Prints one hint, and how to get the next: `again`, or the command."""
     hints = puzzle.hints
     if not hints:
-        return say(console, f"{puzzle.slug} has no hints.")
-    say(console, f"{puzzle.title}, hint {number} of {len(hints)}", "bold")
+        return print_wrapped(console, f"{puzzle.slug} has no hints.")
+    print_wrapped(console, f"{puzzle.title}, hint {number} of {len(hints)}", "bold")
     print_paragraphs(console, hints[number - 1], lead=False)
     following = f"'{next_command('hint', puzzle.slug, '-n', str(number + 1))}'"
     if number < len(hints):
-        say(console, f"Still stuck? {again or following}", "dim")
+        print_wrapped(console, f"Still stuck? {again or following}", "dim")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from puzzles.address import requirement, source
 from puzzles.reports.next_command import next_command
-from puzzles.version import VERSION
 
 
 @click.command()
@@ -47,6 +47,12 @@ def leaderboard(ctx: click.Context, folder: Path, output: Path, title: str, chec
             if workflow is not None:
                 workflow.parent.mkdir(parents=True, exist_ok=True)
                 workflow.write_text(_workflow(title), encoding="utf-8", newline="\n")
+                if not source():
+                    click.echo(
+                        f"{workflow} installs {requirement()} from the top folder of its repository; put that file "
+                        "there. 'make wheel' in a clone of the game builds it in dist.",
+                        err=True,
+                    )
         except OSError as why:
             raise click.ClickException(f"cannot write {why.filename}: {why.strerror}") from None
     taken = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
@@ -57,4 +63,5 @@ def leaderboard(ctx: click.Context, folder: Path, output: Path, title: str, chec
 def _workflow(title: str) -> str:
     text = (files("puzzles.leaderboard") / "workflow.yml").read_text(encoding="utf-8")
     command = next_command("leaderboard", "entries", "-o", "board", "--title", title)
-    return text.replace("PACKAGE", f"training-puzzles=={VERSION}").replace("COMMAND", command)
+    package = requirement() if source() else f"./{requirement()}"
+    return text.replace("PACKAGE", package).replace("COMMAND", command)

@@ -10,7 +10,7 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import GLUE
 from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import say
+from puzzles.reports.paragraphs import print_wrapped
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
 
 from .shared.params import GroupOrSlug, terminal
@@ -47,15 +47,15 @@ def show_tracks(console: Console, entries: Progress) -> None:
     from puzzles.reports.feedback import what_next
 
     for track in TRACKS.values():
-        say(console, f": {track.idea}{GLUE} {_stars(track.slugs, entries)} stars", lead=track.title)
+        print_wrapped(console, f": {track.idea}{GLUE} {_stars(track.slugs, entries)} stars", lead=track.title)
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
         for group in track.groups if len(track.groups) > 1 else ():
             table.add_row(f"  {group.name}", group.title, _stars(group.slugs, entries))
         if table.rows:
             console.print(table)
     console.print()
-    say(console, what_next())
-    say(console, f"More: 'puzzles list {'|'.join(TRACKS)}', or 'puzzles list data' for a chapter.")
+    print_wrapped(console, what_next())
+    print_wrapped(console, f"More: 'puzzles list {'|'.join(TRACKS)}', or 'puzzles list data' for a chapter.")
 
 
 def _stars(slugs: Sequence[str], entries: Progress) -> str:
@@ -66,9 +66,9 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
     """A chapter: a row for each puzzle, with its targets. A track with several: their puzzles, without targets."""
     track = track_of(group.slugs[0])
     is_track = group.slugs == track.slugs
-    say(console, f": {group.idea}", lead=group.title)
+    print_wrapped(console, f": {group.idea}", lead=group.title)
     if is_track and track.form:
-        say(console, f"You write {track.form}.")
+        print_wrapped(console, f"You write {track.form}.")
     if is_track and len(track.groups) > 1:
         _show_chapters(console, track, entries)
         return
@@ -81,7 +81,7 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
             _show_limits(console, track, slug, entries[slug])
     first = group.slugs[0]
     show, start = next_command("show", first), next_command("start", group.name)
-    say(console, f"'{show}' shows the first, '{start}' starts all.")
+    print_wrapped(console, f"'{show}' shows the first, '{start}' starts all.")
 
 
 def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:
@@ -89,12 +89,14 @@ def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> No
     from puzzles.reports.standings import stars_text
 
     for group in track.groups:
-        say(console, f"{GLUE} {group.title}", lead=group.name)
+        print_wrapped(console, f"{GLUE} {group.title}", lead=group.name)
         slugs = [
             f"{slug} {stars_text(console, e.stars)}" if (e := entries[slug]).attempts else slug for slug in group.slugs
         ]
-        say(console, f"{GLUE} ".join(slug.replace(" ", GLUE) for slug in slugs), indent="  ")
-    say(console, f"Titles and targets: '{next_command('list', track.groups[0].name)}', or another chapter's name.")
+        print_wrapped(console, f"{GLUE} ".join(slug.replace(" ", GLUE) for slug in slugs), indent="  ")
+    print_wrapped(
+        console, f"Titles and targets: '{next_command('list', track.groups[0].name)}', or another chapter's name."
+    )
 
 
 def _show_overview(console: Console, overview: Overview) -> None:
@@ -110,7 +112,7 @@ def _show_overview(console: Console, overview: Overview) -> None:
     console.print(table)
     console.print()
     for line in overview.notes:
-        say(console, line)
+        print_wrapped(console, line)
 
 
 def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzleProgress) -> None:
@@ -118,5 +120,5 @@ def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzlePr
 
     puzzle = track.puzzle(slug)
     stars = f"{GLUE} {stars_text(console, entry.stars)}" if entry.attempts else ""
-    say(console, f"{GLUE} {puzzle.title}{stars}", lead=slug)
-    say(console, track.listed_limits(puzzle), "dim", "  ")
+    print_wrapped(console, f"{GLUE} {puzzle.title}{stars}", lead=slug)
+    print_wrapped(console, track.listed_limits(puzzle), "dim", "  ")

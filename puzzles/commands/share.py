@@ -11,7 +11,7 @@ from puzzles.tracks import track_of
 
 from .shared.params import SavedSlug
 
-LONG = 8000
+MAX_LINK = 8000
 """Characters of a link that some programs cut off."""
 
 
@@ -19,7 +19,7 @@ LONG = 8000
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
 @click.argument("puzzle", metavar="SLUG", type=SavedSlug())
 @click.option("--run", "of_run", is_flag=True, help="Share the run without the code.")
-@click.option("--site", metavar="URL", help="Address of the site  [default: the published one]")
+@click.option("--site", metavar="URL", help="Address of the site  [default: the published one, else this machine]")
 @click.pass_context
 def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: str | None) -> None:
     """Print a link that opens a solution in the browser.
@@ -27,14 +27,21 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
     The link itself holds the code, compressed; with --run it holds the trace of a run, which the browser judges again.
     Nothing is uploaded. The code runs in the browser of whoever opens the link.
     """
-    from puzzles.site.links import SITE, link
+    from puzzles.address import site as published
+    from puzzles.site.links import link
+    from puzzles.site.serve import LOCAL
 
     text = _run(path, puzzle) if of_run else _code(path, puzzle.slug)
-    made = link(site or SITE, puzzle.slug, "run" if of_run else "code", text)
+    address = site or published()
+    made = link(address or LOCAL, puzzle.slug, "run" if of_run else "code", text)
     click.echo(made)
-    if site is None and "YOUR_ORG" in SITE:
-        click.echo("This address is not published yet; name your own with --site.", err=True)
-    if len(made) > LONG:
+    if address is None:
+        click.echo(
+            "The game has no public address yet. This link works on this machine while 'make serve' runs; name the "
+            "address of your own site with --site.",
+            err=True,
+        )
+    if len(made) > MAX_LINK:
         click.echo(f"The link has {len(made):,} characters; some programs cut off such long ones.", err=True)
 
 

@@ -9,7 +9,7 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import MAX_WIDTH, text_lines
 from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import say
+from puzzles.reports.paragraphs import print_wrapped
 from puzzles.tracks import track_of
 
 from .shared.params import Slug, terminal
@@ -29,8 +29,8 @@ def show(puzzle: Puzzle, about: bool) -> None:
 def show_statement(console: Console, puzzle: Puzzle) -> None:
     """Title, size, targets, statement."""
     track = track_of(puzzle.slug)
-    say(console, track.heading(puzzle), "bold")
-    say(console, track.limits(puzzle))
+    print_wrapped(console, track.heading(puzzle), "bold")
+    print_wrapped(console, track.limits(puzzle))
     print_paragraphs(console, puzzle.statement)
     if lines := track.setting_lines(puzzle):
         console.print()
@@ -48,30 +48,30 @@ def show_puzzle(console: Console, puzzle: Puzzle) -> None:
         for line, meaning in section.lines:
             console.print(Text(line, style="cyan" if meaning else ""), soft_wrap=True)
             if meaning:
-                say(console, meaning, indent="    ")
+                print_wrapped(console, meaning, indent="    ")
     _heading(console, "Starter")
     _code(console, puzzle.starter)
     for command, meaning in ((("start", slug), "writes the starter to a file"), (("hint", slug), "gives a hint"),
                              (("show", slug, "--about"), "explains the idea behind it")):  # fmt: skip
-        say(console, f"'{next_command(*command)}' {meaning}")
+        print_wrapped(console, f"'{next_command(*command)}' {meaning}")
 
 
 def show_background(console: Console, puzzle: Puzzle) -> None:
     """The concept, what real systems do, and the sources."""
     track = track_of(puzzle.slug)
-    say(console, f"Behind {track.called(puzzle)}: {puzzle.title}", "bold")
+    print_wrapped(console, f"Behind {track.called(puzzle)}: {puzzle.title}", "bold")
     print_paragraphs(console, puzzle.concept)
     for title, text in (("In practice", puzzle.in_practice), *track.background(puzzle)):
         _heading(console, title)
         print_paragraphs(console, text, lead=False)
     _heading(console, "Sources")
     for source in track.sources(puzzle):
-        say(console, source)
+        print_wrapped(console, source)
 
 
 def _heading(console: Console, text: str) -> None:
     console.print()
-    say(console, text, "bold")
+    print_wrapped(console, text, "bold")
 
 
 def print_paragraphs(console: Console, text: str, lead: bool = True) -> None:

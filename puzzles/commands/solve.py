@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,21 +16,46 @@ if TYPE_CHECKING:
     from lib import Trace
     from lib.solver import Solution
 
-DRAWN = 4_000
+MAX_DRAWN_CELLS = 4_000
 """Cells up to which a schedule is also shown as text."""
+
+
+class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
+    """A number, or several separated by commas."""
+
+    name = "number,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | list[float]:
+        try:
+            found = [float(each) for each in str(value).split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor a list of numbers such as 1,1,2,1", param, ctx)
+        return found if len(found) > 1 else found[0]
 
 
 @click.command()
 @click.option("--ranks", type=int, required=True, help="Ranks of the pipeline.")
 @click.option("--microbatches", type=int, required=True, help="Microbatches of a step.")
-@click.option("--forward", type=float, default=1.0, show_default=True, help="Time of a microbatch in a stage.")
-@click.option("--backward-input", type=float, default=1.0, show_default=True, help="Time of its input half.")
-@click.option("--backward-weight", type=float, default=1.0, show_default=True, help="Time of its weight half.")
-@click.option("--send", type=float, default=0.0, show_default=True, help="Time of a message, beside computation.")
-@click.option("--memory", type=float, help="What a rank may hold, in microbatches of a stage  [default: all]")
-@click.option("--m-b", type=float, default=1.0, show_default=True, help="What one counts until its input half ends.")
 @click.option(
-    "--m-w", type=float, default=1.0, show_default=True, help="What it counts then, until its weight half ends."
+    "--forward",
+    type=Numbers(),
+    default=1.0,
+    show_default=True,
+    help="Time of a microbatch in a stage; or a list by stage, such as 1,1,2,1, here and below.",
+)
+@click.option("--backward-input", type=Numbers(), default=1.0, show_default=True, help="Time of its input half.")
+@click.option("--backward-weight", type=Numbers(), default=1.0, show_default=True, help="Time of its weight half.")
+@click.option("--send", type=float, default=0.0, show_default=True, help="Time of a message, beside computation.")
+@click.option(
+    "--memory",
+    type=Numbers(),
+    help="What a rank may hold, in microbatches of a stage; or a list by rank  [default: all]",
+)
+@click.option(
+    "--m-b", type=Numbers(), default=1.0, show_default=True, help="What one counts until its input half ends."
+)
+@click.option(
+    "--m-w", type=Numbers(), default=1.0, show_default=True, help="What it counts then, until its weight half ends."
 )
 @click.option(
     "--placement",
@@ -70,11 +96,13 @@ def solve(outputs: tuple[str, ...], colour: str | None, **given: Any) -> None:
         found = solved(**given)
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
+    if not found.problem.is_even and any(Path(output).suffix != ".csv" for output in outputs):
+        raise click.UsageError("a run has one time for all stages; with a list of times or sizes, -o writes .csv only")
     for line in lines(found):
         click.echo(line)
     trace = cache(found.trace)
-    if len(found.table.cells) <= DRAWN:
-        click.echo(drawn(found, trace()))
+    if len(found.table.cells) <= MAX_DRAWN_CELLS:
+        click.echo(drawn(found, trace()) if found.problem.is_even else found.table)
     write_run(outputs, title(found), trace, found.table, found.program, colour)
 
 
@@ -86,7 +114,12 @@ def title(found: Solution) -> str:
 def lines(found: Solution) -> list[str]:
     """What was found, in sentences."""
     problem, least = found.problem, found.least
-    held = f"{max(found.held):g}" + (f" of {problem.memory:g}" if problem.memory is not None else "")
+    rank = max(range(problem.ranks), key=lambda rank: found.held[rank] / (problem.caps[rank] or 1))
+    held = f"{max(found.held):g}"
+    if isinstance(problem.memory, tuple):
+        held = f"{found.held[rank]:g} of {problem.memory[rank]:g} on rank {rank}"
+    elif problem.memory is not None:
+        held += f" of {problem.memory:g}"
     shown = [
         f"{title(found)}: longest span {found.span:g}, over at {found.makespan:g}; "
         f"{found.bubble:.1%} of the span is bubble.",

@@ -15,7 +15,7 @@ def status() -> None:
 
     from puzzles.grading.progress import load, next_slug
     from puzzles.reports.feedback import what_next
-    from puzzles.reports.paragraphs import say
+    from puzzles.reports.paragraphs import print_wrapped
     from puzzles.reports.standings import stars_text
     from puzzles.tracks import TRACKS, track_of
 
@@ -35,11 +35,15 @@ def status() -> None:
     if begun:
         console.print(table)
     for track in TRACKS.values():
-        say(console, f"{track.title}: {sum(entries[s].stars for s in track.slugs)} of {3 * len(track.slugs)} stars.")
+        print_wrapped(
+            console, f"{track.title}: {sum(entries[s].stars for s in track.slugs)} of {3 * len(track.slugs)} stars."
+        )
     unbeaten = next_slug(entries, after=next(iter(entries)), stars=3)
     if next_slug(entries) is not None:
-        say(console, what_next())
+        print_wrapped(console, what_next())
     elif unbeaten is not None:
-        say(console, f"You have met every target. For a third star, try {unbeaten}: a better solution is known.")
+        print_wrapped(
+            console, f"You have met every target. For a third star, try {unbeaten}: a better solution is known."
+        )
     else:
-        say(console, "You have every star. Can you beat a record?")
+        print_wrapped(console, "You have every star. Can you beat a record?")

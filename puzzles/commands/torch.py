@@ -14,7 +14,7 @@ from .shared.judged_run import judged_run
 from .shared.params import Seconds, SlugText
 
 if TYPE_CHECKING:
-    from puzzles.pytorch.run import Measured, Scheduled
+    from puzzles.pytorch.run import MeasuredRun, Scheduled
 
 PATIENCE = 300.0
 """Seconds for PyTorch. Most of them are for importing it."""
@@ -58,7 +58,7 @@ def torch(
     ctx.exit(0 if measured.same else 1)
 
 
-def _lines(scheduled: Scheduled, measured: Measured) -> list[str]:
+def _lines(scheduled: Scheduled, measured: MeasuredRun) -> list[str]:
     """What was run and measured, in sentences."""
     table = scheduled.pipeline.table
     how = "are those of one process" if measured.same else "DIFFER from those of one process"
@@ -72,7 +72,7 @@ def _lines(scheduled: Scheduled, measured: Measured) -> list[str]:
     ]
 
 
-def _draw(output: str, title: str, lines: list[str], scheduled: Scheduled, measured: Measured, colour: str) -> None:
+def _draw(output: str, title: str, lines: list[str], scheduled: Scheduled, measured: MeasuredRun, colour: str) -> None:
     import drawing
     from lib import PuzzleError
     from puzzles.pytorch.event_times import event_times

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure, plain
+from puzzles.failure import Failure, sanitized
 from puzzles.grading.saved_run import judge_saved
 from puzzles.grading.source_file import MAX_FILE_SIZE, SourceFile
 from puzzles.tracks import track_of
@@ -63,7 +63,7 @@ def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
             raise PuzzleError(f"it has more than {MAX_FILE_SIZE:,} bytes")
         game, result = judged_saved(Path(path).stem, saved)
     except PuzzleError as why:
-        message = plain(f"this trace cannot be judged: {why}")
+        message = sanitized(f"this trace cannot be judged: {why}")
         click.echo(json.dumps({"status": "failed", "message": message}, indent=2) if as_json else message)
         return False
     failed = isinstance(result, Failure)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puzzles.catalog.text_lines import GLUE
-from puzzles.failure import UNPARSABLE, UnreadableError, plain
+from puzzles.failure import UNPARSABLE, UnreadableError, sanitized
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports.fitted import Part, show_fitted
 from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import say
+from puzzles.reports.paragraphs import print_wrapped
+from puzzles.reports.screen import ScreenPart, show_fitted
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.notebook_cells import read_cells, without_magics
 from puzzles.tracks import ALL, chapter_of, track_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 KEYS = "h hint   s statement   p picture   o open picture   l list   n next   q quit"
 DEFAULT = Limits()
-BLANK = Part(lambda console: console.print(), optional=False)
+BLANK = ScreenPart(lambda console: console.print(), optional=False)
 
 
 @click.command()
@@ -46,12 +46,12 @@ def watch(path: str, time_limit: float, memory_limit: int, colour: str | None) -
 
     Single keys show hints, the statement, the picture and the next puzzle.
     """
-    game = Game(path, Limits(seconds=time_limit, memory=memory_limit), terminal(), colour=colour or "layer")
+    game = WatchState(path, Limits(seconds=time_limit, memory=memory_limit), terminal(), colour=colour or "layer")
     events: queue.Queue[str] = queue.Queue()
     stop = threading.Event()
     with single_keys():
         for source in (_saves(path, stop), keys()):
-            threading.Thread(target=_pour, args=(source, events), daemon=True).start()
+            threading.Thread(target=_forward_events, args=(source, events), daemon=True).start()
         try:
             game.begin()
             while game.handle(events.get()):
@@ -62,7 +62,7 @@ def watch(path: str, time_limit: float, memory_limit: int, colour: str | None) -
             stop.set()
 
 
-def _pour(source: Iterator[str], events: queue.Queue[str]) -> None:
+def _forward_events(source: Iterator[str], events: queue.Queue[str]) -> None:
     for event in source:
         events.put(event)
 
@@ -76,7 +76,7 @@ def _saves(path: str, stop: threading.Event) -> Iterator[str]:
             yield "saved"
 
 
-class Game:
+class WatchState:
     """State of the screen: one current puzzle, which the player chooses with 'n', or by editing another one."""
 
     def __init__(
@@ -136,7 +136,7 @@ class Game:
 
         changed = self._changed(Submission.read(Path(self.path)))
         if changed is None or changed:
-            self.console.print(f"Grading {plain(self.path)} ...", style="dim")
+            self.console.print(f"Grading {sanitized(self.path)} ...", style="dim")
             puzzles = None if changed is None else [track_of(slug).puzzle(slug) for slug in changed]
             graded = self.grade(self.path, puzzles, self.limits, keep=True)
             if changed is None:
@@ -175,21 +175,21 @@ class Game:
         """The verdict on the current puzzle; its statement until there is one."""
         if self._verdict() is None:
             return self.statement()
-        self._show([*self._explanation(), Part(self._say_offer, optional=False), Part(self._print_picture)])
+        self._show([*self._explanation(), ScreenPart(self._say_offer, optional=False), ScreenPart(self._print_picture)])
 
     def statement(self) -> None:
         """The statement of the current puzzle, and the verdict as far as there is room for it."""
         from .show import print_paragraphs
 
         statement = track_of(self.current).puzzle(self.current).statement
-        parts = [Part(lambda console: print_paragraphs(console, statement), optional=False)]
+        parts = [ScreenPart(lambda console: print_paragraphs(console, statement), optional=False)]
         if self.current not in (self._seen or {}):
-            parts.append(Part(self._say_absent))
-        self._show([*parts, *(Part(part.show) for part in self._explanation())])
+            parts.append(ScreenPart(self._say_absent))
+        self._show([*parts, *(ScreenPart(part.show) for part in self._explanation())])
 
     def picture(self) -> None:
         """The current puzzle's run as text."""
-        self._show([Part(self._print_picture if self._picture_lines() else self._say_undrawn, optional=False)])
+        self._show([ScreenPart(self._print_picture if self._picture_lines() else self._say_undrawn, optional=False)])
 
     def hint(self) -> None:
         """The next hint of the current puzzle."""
@@ -202,7 +202,7 @@ class Game:
         self.hints[self.current] = number
         remember_hint(self.current, number)
         shown = partial(show_hint, puzzle=puzzle, number=number, again="Press h again.")
-        self._show([BLANK, Part(shown, optional=False)])
+        self._show([BLANK, ScreenPart(shown, optional=False)])
 
     def next(self) -> None:
         """After a pass, the puzzle that is offered; otherwise the one after the current one, and at the end the
@@ -216,7 +216,7 @@ class Game:
         """The puzzles of the current chapter, and others that the file attempts, with their verdicts."""
         here = chapter_of(self.current).slugs
         shown = [slug for slug in ALL if slug in here or self._is_attempted(slug)]
-        self._show([BLANK, *(Part(partial(self._print_row, slug), optional=False) for slug in shown)])
+        self._show([BLANK, *(ScreenPart(partial(self._print_row, slug), optional=False) for slug in shown)])
 
     def open(self) -> None:
         """Writes the picture of the current puzzle next to the file, and opens it."""
@@ -224,28 +224,28 @@ class Game:
         kept = verdict.trace if verdict is not None else ""
         drawn = track.picture(track.puzzle(self.current), kept, **track.coloured(self.colour)) if kept else ""
         if not drawn:
-            return self._show([Part(self._say_undrawn, optional=False)])
+            return self._show([ScreenPart(self._say_undrawn, optional=False)])
         target = Path(self.path).with_name(f"{self.current}.svg")
         target.write_text(drawn, encoding="utf-8")
-        self.console.print(f"Wrote {plain(str(target))}.")
+        self.console.print(f"Wrote {sanitized(str(target))}.")
         self.show(target.resolve().as_uri())
 
-    def _show(self, parts: Sequence[Part]) -> None:
+    def _show(self, parts: Sequence[ScreenPart]) -> None:
         """A new screen: the puzzle's heading, the parts, the keys."""
         self.console.clear()
         ends = (self._print_heading, self._print_keys)
-        head, foot = (Part(show, optional=False) for show in ends)
+        head, foot = (ScreenPart(show, optional=False) for show in ends)
         show_fitted(self.console, [head, *parts, foot])
 
     def _print_heading(self, console: Console) -> None:
         track = track_of(self.current)
         puzzle = track.puzzle(self.current)
-        say(console, track.heading(puzzle), "bold")
-        say(console, track.limits(puzzle), "dim")
+        print_wrapped(console, track.heading(puzzle), "bold")
+        print_wrapped(console, track.limits(puzzle), "dim")
 
     def _print_keys(self, console: Console) -> None:
         console.print()
-        say(console, KEYS.replace(" ", GLUE).replace(f"{GLUE}{GLUE}", f"{GLUE} "), "dim")
+        print_wrapped(console, KEYS.replace(" ", GLUE).replace(f"{GLUE}{GLUE}", f"{GLUE} "), "dim")
 
     def _verdict(self) -> Verdict | None:
         """The verdict on the current puzzle; if the file cannot be read, any that says so."""
@@ -254,7 +254,7 @@ class Game:
             return verdict
         return next((verdict for verdict in self.verdicts.values() if verdict.message and not verdict.attempted), None)
 
-    def _explanation(self) -> Iterator[Part]:
+    def _explanation(self) -> Iterator[ScreenPart]:
         from puzzles.reports.terminal import explanation
 
         verdict = self._verdict()
@@ -264,8 +264,8 @@ class Game:
     def _say_absent(self, console: Console) -> None:
         track = track_of(self.current)
         console.print()
-        show = next_command("show", self.current)
-        say(console, f"{plain(self.path)} has no {track.noun} {self.current} yet; '{show}' has a starter to copy.")
+        show, path = next_command("show", self.current), sanitized(self.path)
+        print_wrapped(console, f"{path} has no {track.noun} {self.current} yet; '{show}' has a starter to copy.")
 
     def _say_offer(self, console: Console) -> None:
         """After a pass, the next puzzle, which comes only when the player asks for it."""
@@ -273,7 +273,7 @@ class Game:
         if self.current in self._passed() and following != self.current:
             track = track_of(following)
             console.print()
-            say(console, f"Press n for the next one: {track.mention(track.puzzle(following))}.", "green")
+            print_wrapped(console, f"Press n for the next one: {track.mention(track.puzzle(following))}.", "green")
 
     def _print_picture(self, console: Console) -> None:
         """The picture in text, if the track has one of the run."""
@@ -285,7 +285,7 @@ class Game:
         console.print()
         has_pictures = track_of(self.current).has_pictures
         why = f"{self.current} has not run yet" if has_pictures else "Puzzles of this track have no pictures"
-        say(console, f"There is nothing to draw. {why}.")
+        print_wrapped(console, f"There is nothing to draw. {why}.")
 
     def _picture_lines(self) -> Sequence[str]:
         verdict, track = self.verdicts.get(self.current), track_of(self.current)

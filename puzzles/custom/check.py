@@ -21,7 +21,7 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import STATUSES, Verdict
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS
 from puzzles.tracks.open_track import ReferenceRow
 
@@ -44,7 +44,7 @@ class Check:
     own: OwnPuzzle
     limits: Limits
     client: Client
-    tier: Tier
+    tier: IsolationTier
     targets: Mapping[str, int] | None = None
     rows: Sequence[ReferenceRow] | None = None
 

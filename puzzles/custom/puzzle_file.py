@@ -15,7 +15,7 @@ from typing import Any
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.paper import Paper
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import UNPARSABLE, plain
+from puzzles.failure import UNPARSABLE, sanitized
 from puzzles.tracks import TRACKS
 
 
@@ -70,7 +70,7 @@ def module_at(path: Path) -> ModuleType:
 
 def error_text(error: BaseException) -> str:
     """An exception in a line."""
-    return f"{type(error).__name__}: {plain(str(error))[:300]}"
+    return f"{type(error).__name__}: {sanitized(str(error))[:300]}"
 
 
 def trials_at(path: Path) -> tuple[Any, ...]:

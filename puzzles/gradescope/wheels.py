@@ -14,9 +14,9 @@ from email.parser import Parser
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
+from lib.extras import NAME
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-NAME = "training-puzzles"
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every entry, so that the same files make the same archive."""
 

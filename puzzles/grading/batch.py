@@ -19,11 +19,12 @@ from multiprocessing.util import Finalize
 
 import click
 
+from lib.extras import install_command
 from puzzles.search_path import START
 from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Checkpoint
-from .job import Job, close_kept_client
+from .job import GradingJob, close_kept_client
 from .source_file import SourceFile
 from .verdict import LOST, Graded, Shared, Verdict
 
@@ -39,7 +40,7 @@ Read = Callable[[str], Content]
 
 def grade_all(
     files: Sequence[SourceFile],
-    job: Job,
+    job: GradingJob,
     jobs: int | None = None,
     resume: bool = False,
     dask: str | None = None,
@@ -94,7 +95,7 @@ def grade_all(
     return [done[path] for path in found]
 
 
-def _for_remote(job: Job) -> Grade:
+def _for_remote(job: GradingJob) -> Grade:
     """The job as processes elsewhere can load it: a wheel's modules are found only after `import training_puzzles`."""
     installed = sys.modules.get("training_puzzles")
     return partial(installed.run_pickled, pickle.dumps(job.grade)) if installed else job.grade
@@ -135,7 +136,7 @@ def _executor(processes: int, dask: str | None, mpi: bool) -> Executor:
 
 
 def _missing(option: str, package: str, extra: str) -> str:
-    return f"{option} needs the package {package}; install it with: pip install 'training-puzzles[{extra}]'"
+    return f"{option} needs the package {package}; install it with: {install_command(extra)}"
 
 
 def pool(processes: int) -> Executor:
@@ -200,7 +201,7 @@ class Window:
 
 def _distribute(
     paths: Iterable[str],
-    job: Job,
+    job: GradingJob,
     read: Read,
     start: Callable[[], Executor],
     processes: int,
@@ -228,7 +229,7 @@ def _distribute(
         yield _in_own_process(path, job, read)
 
 
-def _in_own_process(path: str, job: Job, read: Read) -> Graded:
+def _in_own_process(path: str, job: GradingJob, read: Read) -> Graded:
     """The verdict on a file that may have broken a process, from a process of its own."""
     with pool(1) as executor:
         try:
@@ -237,7 +238,7 @@ def _in_own_process(path: str, job: Job, read: Read) -> Graded:
             return failed_row(path, job, "the process that graded it ended")
 
 
-def failed_row(path: str, job: Job, why: str) -> Graded:
+def failed_row(path: str, job: GradingJob, why: str) -> Graded:
     """The row of a file on which the grader itself failed."""
     message = f"the grader itself failed on this file ({why[:300]}); the other rows are not affected"
     return Graded(path, tuple(_lost(slug, message) for slug in job.slugs or default_slugs()))

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from puzzles.failure import plain
+from puzzles.failure import sanitized
 
-from .job import Job
+from .job import GradingJob
 from .progress import data_folder
 from .verdict import Graded
 
@@ -35,7 +35,7 @@ class Checkpoint:
         self._file: IO[bytes] | None = self._open("ab" if resume else "wb")
 
     @classmethod
-    def of(cls, paths: Iterable[str], job: Job, resume: bool) -> Checkpoint:
+    def of(cls, paths: Iterable[str], job: GradingJob, resume: bool) -> Checkpoint:
         """Opens the checkpoint of a run over these files; its name is a digest of theirs."""
         names = b"\n".join(os.fsencode(os.path.realpath(path)) for path in paths)
         return cls(data_folder() / "runs" / f"{_digest(names)[:24]}.jsonl", repr(job), resume)
@@ -60,7 +60,7 @@ class Checkpoint:
         written: the next run grades it again."""
         key = self._key(content)
         if self._began.get(graded.path, key) != key:
-            name = plain(graded.path)
+            name = sanitized(graded.path)
             self.warnings.append(f"{name} changed while it was graded; its verdict is on the earlier content")
         elif self._file is not None:
             try:
@@ -85,7 +85,7 @@ class Checkpoint:
 
     def _give_up(self, why: OSError) -> None:
         self._close()
-        self.warnings.append(f"this run cannot be resumed: {plain(str(self.path))}: {why.strerror or why}")
+        self.warnings.append(f"this run cannot be resumed: {sanitized(str(self.path))}: {why.strerror or why}")
 
     def _close(self) -> None:
         file, self._file = getattr(self, "_file", None), None
@@ -112,7 +112,7 @@ class Checkpoint:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 unreadable += number < len(lines)
         if unreadable:
-            which = f"{unreadable} of {len(lines)} lines of {plain(str(self.path))}"
+            which = f"{unreadable} of {len(lines)} lines of {sanitized(str(self.path))}"
             self.warnings.append(f"{which} cannot be read; their files are graded again")
 
 

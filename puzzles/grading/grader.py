@@ -11,12 +11,12 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure
 from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import ALL, track_of
 from puzzles.tracks.workbench import Runner
 
-from .judge import Definition, drive, judge
+from .judge import Definition, judge, run_judge
 from .sandboxed_run import SandboxRunner, lost
 from .session import Session
 from .submission import Submission
@@ -27,7 +27,7 @@ def grade_file(
     path: str,
     puzzles: Iterable[Puzzle] | None = None,
     limits: Limits = Limits(),  # noqa: B008  # frozen
-    tier: Tier | None = None,
+    tier: IsolationTier | None = None,
     strict: bool = False,
     keep: bool = False,
     submission: Submission | None = None,
@@ -56,7 +56,7 @@ def grade_puzzle(
     track, definition = track_of(puzzle.slug), definition_in(session, puzzle.slug)
     if definition is None:
         return Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
-    return drive(judge(puzzle, definition, strict, keep), runner or SandboxRunner(session, track, puzzle.slug))
+    return run_judge(judge(puzzle, definition, strict, keep), runner or SandboxRunner(session, track, puzzle.slug))
 
 
 @dataclass(frozen=True)

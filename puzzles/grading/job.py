@@ -9,7 +9,7 @@ from typing import NamedTuple
 from puzzles.custom import OwnPuzzleError, add_folder, folders
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import Tier, best
+from puzzles.sandbox.tiers import IsolationTier, select_tier
 from puzzles.tracks import track_of
 
 from .grader import grade_file
@@ -18,12 +18,12 @@ from .submission import Submission
 from .verdict import Graded
 
 
-class Job(NamedTuple):
+class GradingJob(NamedTuple):
     """Puzzles to grade in each file, and the conditions. Without `slugs`: whatever a file attempts."""
 
     slugs: tuple[str, ...]
     limits: Limits
-    tier: Tier
+    tier: IsolationTier
     strict: bool = False
     keep: bool = False
     own: tuple[tuple[str, str], ...] = ()
@@ -36,7 +36,7 @@ class Job(NamedTuple):
             UnknownTierError: another machine asks for bubblewrap, and it does not work on this one.
         """
         if self.tier.is_sandbox:
-            best(self.tier.name)
+            select_tier(self.tier.name)
         self._add_folders()
         submission = _submission(path, source)
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None

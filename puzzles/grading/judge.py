@@ -1,4 +1,4 @@
-"""The one judge: asks for a definition's runs, scores what comes of them, and states the verdict.
+"""The one judge: requests a definition's runs, scores their outcomes, and states the verdict.
 
 It is a generator, so that the same code serves runs on a notebook's event loop and runs in the sandbox: it yields the
 run that it needs next, and is sent the outcome.
@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import fault_in
-from puzzles.failure import Failure, plain
+from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score, tried_with
 
-from .starters import untouched
+from .starters import is_unchanged_starter
 from .verdict import Verdict
 
 Judging = Generator[RunRequest, RunOutcome, Verdict]
@@ -53,7 +53,7 @@ class Definition:
         return ""
 
 
-class Elsewhere(NamedTuple):
+class OtherSizes(NamedTuple):
     """Result of the runs at other sizes: a note on a failure that players could not foresee, the targets that are
     missed at the first size where any is, and a note on the first size where the solution is much worse."""
 
@@ -62,7 +62,7 @@ class Elsewhere(NamedTuple):
     remark: str = ""
 
 
-def drive(judging: Judging, run: Callable[[RunRequest], RunOutcome]) -> Verdict:
+def run_judge(judging: Judging, run: Callable[[RunRequest], RunOutcome]) -> Verdict:
     """The verdict, with each run performed by `run`."""
     try:
         request = next(judging)
@@ -82,58 +82,58 @@ def judge(
     `only_shown` judges that run alone.
     """
     track = track_of(puzzle.slug)
-    blank = Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
+    not_attempted = Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
     try:
-        return (yield from _judged(blank, puzzle, definition, strict, keep, only_shown))
+        return (yield from _judged(not_attempted, puzzle, definition, strict, keep, only_shown))
     except Exception as why:
         fault = fault_in(puzzle.slug, why)
         if not fault:
             raise
         words = f"this puzzle cannot be graded here: {fault}; whoever made it can fix or grade it"
-        return _failed(blank, definition, Failure(UNGRADABLE, words), definition.exists)
+        return _failed(not_attempted, definition, Failure(UNGRADABLE, words), definition.exists)
 
 
 def _judged(
-    blank: Verdict, puzzle: Puzzle, definition: Definition, strict: bool, keep: bool, only_shown: bool
+    not_attempted: Verdict, puzzle: Puzzle, definition: Definition, strict: bool, keep: bool, only_shown: bool
 ) -> Judging:
     track = track_of(puzzle.slug)
     if definition.problem is not None:
-        return _failed(blank, definition, definition.problem, definition.exists)
-    if untouched(puzzle, definition.sketch):
-        return blank
+        return _failed(not_attempted, definition, definition.problem, definition.exists)
+    if is_unchanged_starter(puzzle, definition.sketch):
+        return not_attempted
     requests = track.requests(puzzle)
     shown = next(requests)
     outcome = yield shown
     if outcome.is_absent:
-        return blank
+        return not_attempted
     kept = track.kept(outcome.row) if keep and outcome.row is not None else ""
-    blank = replace(blank, printed=first_lines(outcome.printed), trace=kept)
+    not_attempted = replace(not_attempted, printed=first_lines(outcome.printed), trace=kept)
     score = shown.score_of(outcome)
     if isinstance(score, Failure):
         if outcome.failure is None and not score.line and score.reason != "crash":
             score = score._replace(line=definition.line)
-        return _failed(blank, definition, score, definition.exists or outcome.failure is None)
-    elsewhere: Elsewhere | Failure = Elsewhere()
+        return _failed(not_attempted, definition, score, definition.exists or outcome.failure is None)
+    other_sizes: OtherSizes | Failure = OtherSizes()
     if not only_shown:
         wanted = (other for other in requests if not (score.missed and other.hidden))
-        elsewhere = yield from _judge_elsewhere(puzzle.slug, definition, shown, wanted)
-    if isinstance(elsewhere, Failure):
-        return _failed(blank, definition, elsewhere)
-    return _stated(blank, definition, score, elsewhere, strict)
+        other_sizes = yield from _judge_other_sizes(puzzle.slug, definition, shown, wanted)
+    if isinstance(other_sizes, Failure):
+        return _failed(not_attempted, definition, other_sizes)
+    return _stated(not_attempted, definition, score, other_sizes, strict)
 
 
 def first_lines(printed: str) -> tuple[str, ...]:
     """The first lines of what a run printed, safe to show."""
-    lines = [plain(line)[:MAX_LINE] for line in printed.splitlines()]
+    lines = [sanitized(line)[:MAX_LINE] for line in printed.splitlines()]
     more = [f"... and {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
     return (*lines[:MAX_LINES], *more)
 
 
-def _judge_elsewhere(
+def _judge_other_sizes(
     slug: str, definition: Definition, shown: RunRequest, others: Iterator[RunRequest]
-) -> Generator[RunRequest, RunOutcome, Elsewhere | Failure]:
+) -> Generator[RunRequest, RunOutcome, OtherSizes | Failure]:
     """Runs the other sizes. A failure counts at a size that the puzzle mentions; at a hidden one it is noted."""
-    found = Elsewhere()
+    found = OtherSizes()
     for request in others:
         outcome = yield request
         score = request.score_of(outcome)
@@ -153,15 +153,17 @@ def _judge_elsewhere(
     return found
 
 
-def _stated(blank: Verdict, definition: Definition, score: Score, elsewhere: Elsewhere, strict: bool) -> Verdict:
+def _stated(
+    not_attempted: Verdict, definition: Definition, score: Score, other_sizes: OtherSizes, strict: bool
+) -> Verdict:
     """The verdict on a definition that is correct at the shown size."""
-    missed, note = score.missed or elsewhere.missed, "" if score.missed else elsewhere.note
-    remark = "" if score.missed or note else elsewhere.remark
+    missed, note = score.missed or other_sizes.missed, "" if score.missed else other_sizes.note
+    remark = "" if score.missed or note else other_sizes.remark
     if note and strict:
-        return replace(blank, status="failed", reason="rule", message=note)
+        return replace(not_attempted, status="failed", reason="rule", message=note)
     stars = min(score.stars, 1 if missed else 2 if note or remark else 3)
     return replace(
-        blank,
+        not_attempted,
         status="over_target" if missed else "passed",
         stars=stars,
         figures=score.figures,
@@ -174,12 +176,12 @@ def _stated(blank: Verdict, definition: Definition, score: Score, elsewhere: Els
     )
 
 
-def _failed(blank: Verdict, definition: Definition, failure: Failure, attempted: bool = True) -> Verdict:
+def _failed(not_attempted: Verdict, definition: Definition, failure: Failure, attempted: bool = True) -> Verdict:
     """A failure; only a message if the file does not define a solution."""
     verdict = replace(
-        blank,
+        not_attempted,
         message=definition.message(failure),
-        source=plain(definition.source(failure.line)),
+        source=sanitized(definition.source(failure.line)),
         line=failure.line,
         file=failure.file,
     )

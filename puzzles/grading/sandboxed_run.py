@@ -7,9 +7,10 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from puzzles.failure import Failure, plain
+from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.client import SandboxLostError
 from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.worker.os_limits import SIGKILL
 from puzzles.sandbox.worker.runner import too_slow
 from puzzles.tracks.base import Track
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
@@ -69,7 +70,7 @@ def _read(answer: Mapping[str, Any], limits: Limits, reasons: Sequence[str]) -> 
     ended = (answer["ended"], answer["code"])
     failure = None if row is None else _failure(row.get("failure"), reasons)
     forgotten = row.get("forgotten") if row else ""
-    outcome = RunOutcome(row, failure, plain(forgotten)[:MAX_SENTENCE] if isinstance(forgotten, str) else "")
+    outcome = RunOutcome(row, failure, sanitized(forgotten)[:MAX_SENTENCE] if isinstance(forgotten, str) else "")
     if row is None or (ended != ("exit", 0) and failure is None):
         failure = _of_end(*ended, limits)
         outcome = outcome._replace(row=None)
@@ -93,7 +94,7 @@ def _failure(row: Any, reasons: Sequence[str]) -> Failure | None:
     """A failure as the run reports it: text for the player, nothing more."""
     match row:
         case [str(reason), str(sentence), int(line), *_] if reason in reasons:
-            return Failure(reason, plain(sentence)[:MAX_SENTENCE], line if 0 <= line < 10**7 else 0)
+            return Failure(reason, sanitized(sentence)[:MAX_SENTENCE], line if 0 <= line < 10**7 else 0)
         case None:
             return None
     return Failure("crash", "the run failed, and its report cannot be read")
@@ -110,7 +111,7 @@ def _of_end(ended: str, code: int, limits: Limits) -> Failure:
             )
         case "result":
             return Failure("crash", f"the run sent back more than {code:,} bytes; a solution needs far fewer")
-        case "signal" if code == signal.SIGKILL:
+        case "signal" if code == SIGKILL:
             return Failure("memory", "the process was killed, probably because memory ran out; use less of it")
         case "signal":
             name = (signal.strsignal(code) if code in signal.valid_signals() else "") or "unknown"

@@ -12,16 +12,16 @@ from puzzles.failure import Failure
 from puzzles.sandbox.client import Client, SandboxClient, end_words
 from puzzles.sandbox.deadline import READING_PATIENCE
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import START_SECONDS, Tier, best
+from puzzles.sandbox.tiers import START_SECONDS, IsolationTier, select_tier
 from puzzles.sandbox.visible_files import SITE_PACKAGES
-from puzzles.sandbox.worker.notebook_cells import Cell
+from puzzles.sandbox.worker.notebook_cells import NotebookCell
 from puzzles.tracks import TRACKS
 
 from .submission import Submission
 from .verdict import LOST
 
 
-def client_for(tier: Tier, limits: Limits) -> Client:
+def client_for(tier: IsolationTier, limits: Limits) -> Client:
     """Returns a client of a new server; on a system that cannot fork, one that needs no server."""
     if tier.forks:
         return SandboxClient(tier, limits)
@@ -40,7 +40,7 @@ class Session:
         self,
         submission: Submission,
         limits: Limits = Limits(),  # noqa: B008  # frozen
-        tier: Tier | None = None,
+        tier: IsolationTier | None = None,
         client: Client | None = None,
         names: Collection[str] = (),
     ) -> None:
@@ -48,7 +48,7 @@ class Session:
         self.names = names
         self.submission = submission
         self.limits = limits
-        self.tier = tier or best()
+        self.tier = tier or select_tier()
         self.survey: dict[str, Any] | None = None
         self._client = client or client_for(self.tier, limits)
         self._lent = client is not None
@@ -79,7 +79,7 @@ class Session:
             }
             answer = self._client.open(given, START_SECONDS + READING_PATIENCE)
             self.survey = _survey(answer)
-            self.submission.cells = [Cell(*cell) for cell in self.survey["cells"]]
+            self.submission.cells = [NotebookCell(*cell) for cell in self.survey["cells"]]
         return self.survey
 
     def run(self, request: dict[str, Any], left: float) -> dict[str, Any]:

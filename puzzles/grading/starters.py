@@ -40,7 +40,7 @@ Write between the marked lines, then see how it does:
     return "\n\n".join([head, *(_comment(puzzle) + puzzle.starter for puzzle in puzzles)])
 
 
-def untouched(puzzle: Puzzle, found: Sketch) -> bool:
+def is_unchanged_starter(puzzle: Puzzle, found: Sketch) -> bool:
     """True if a definition is still the puzzle's starter, or another starter for the same puzzle: it has a placeholder,
     and calls only what starters call."""
     return found.digest in _starter_digests(puzzle) or (

@@ -11,7 +11,7 @@ from tokenize import detect_encoding
 from typing import Any
 
 from puzzles.failure import Failure, UnreadableError, of_source
-from puzzles.sandbox.worker.notebook_cells import Cell, require_few
+from puzzles.sandbox.worker.notebook_cells import NotebookCell, require_few
 
 from .source_file import MAX_FILE_SIZE, SourceFile
 
@@ -31,7 +31,7 @@ class Submission:
     def __init__(self, path: Path, source: bytes) -> None:
         self.path = path
         self.text = ""
-        self.cells: list[Cell] = []
+        self.cells: list[NotebookCell] = []
         """Those of a notebook, once the sandbox has found them."""
         self.problem: Exception | None = None
         try:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from puzzles.failure import plain
+from puzzles.failure import sanitized
 from puzzles.tracks import ALL
 
 from .entry import Entry, EntryError, read_entry
 
 
-class Place(NamedTuple):
+class Standing(NamedTuple):
     """Entries with the same figures, by name."""
 
     entries: tuple[Entry, ...]
@@ -27,8 +27,8 @@ class Ranking(NamedTuple):
     their own beats."""
 
     slug: str
-    front: tuple[Place, ...]
-    beaten: tuple[Place, ...]
+    front: tuple[Standing, ...]
+    beaten: tuple[Standing, ...]
 
 
 class Refused(NamedTuple):
@@ -48,7 +48,7 @@ def collected(folder: Path) -> tuple[list[Entry], list[Refused]]:
                 raise EntryError("it is a link; put the file itself here")
             entries.append(read_entry(path))
         except EntryError as why:
-            refused.append(Refused(plain(name), plain(str(why))[:500]))
+            refused.append(Refused(sanitized(name), sanitized(str(why))[:500]))
     return entries, refused
 
 
@@ -67,11 +67,11 @@ def _ranking(slug: str, entries: Sequence[Entry]) -> Ranking:
     return Ranking(slug, _places(front), _places([e for e in own_best if e not in front]))
 
 
-def _places(entries: Iterable[Entry]) -> tuple[Place, ...]:
+def _places(entries: Iterable[Entry]) -> tuple[Standing, ...]:
     by_point: dict[tuple[float, ...], list[Entry]] = {}
     for entry in sorted(entries, key=_order):
         by_point.setdefault(entry.point, []).append(entry)
-    return tuple(Place(tuple(equal)) for equal in by_point.values())
+    return tuple(Standing(tuple(equal)) for equal in by_point.values())
 
 
 def _order(entry: Entry) -> tuple[object, ...]:

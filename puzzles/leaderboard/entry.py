@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import plain
+from puzzles.failure import sanitized
 from puzzles.grading.saved_run import judge_saved
 from puzzles.grading.source_file import MAX_FILE_SIZE, SourceFile
 from puzzles.grading.verdict import Verdict
@@ -83,7 +83,7 @@ def require_name(name: str) -> None:
     Raises:
         EntryError: the name cannot be shown.
     """
-    if not name.strip() or name != plain(name) or len(name) > MAX_NAME:
+    if not name.strip() or name != sanitized(name) or len(name) > MAX_NAME:
         raise EntryError(f"a name has 1 to {MAX_NAME} characters on one line; got {name[:MAX_NAME]!r}")
 
 

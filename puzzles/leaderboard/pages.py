@@ -14,7 +14,7 @@ from lib.recognition import recognize
 from puzzles.reports.environment import environment
 from puzzles.tracks import track_of
 
-from .board import Place, Ranking
+from .board import Ranking, Standing
 from .entry import Entry
 
 DATA = "board.json"
@@ -86,7 +86,7 @@ def _viewer(entry: Entry) -> str:
 
 
 def _data(one: Ranking) -> dict[str, Any]:
-    def rows(places: Sequence[Place]) -> list[dict[str, Any]]:
+    def rows(places: Sequence[Standing]) -> list[dict[str, Any]]:
         return [
             {"name": entry.name, "stars": entry.verdict.stars, **entry.verdict.figures, "run": _page(entry)}
             for place in places
@@ -115,7 +115,7 @@ def _shown(one: Ranking) -> dict[str, Any]:
     }
 
 
-def _row(place: Place) -> dict[str, Any]:
+def _row(place: Standing) -> dict[str, Any]:
     return {
         "figures": [f"{value:,}" if isinstance(value, int) else f"{value:g}" for value in place.point],
         "stars": max(entry.verdict.stars for entry in place.entries),

@@ -11,7 +11,7 @@ from puzzles.grading.grader import grade_file
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.protection import protection
-from puzzles.sandbox.tiers import Tier, best
+from puzzles.sandbox.tiers import IsolationTier, select_tier
 from puzzles.tracks import track_of
 
 from .entry import Entry, EntryError, file_name, judged, require_name
@@ -61,14 +61,15 @@ def graded(path: Path, puzzle: Puzzle, name: str) -> Entry | SourceEntry:
     return SourceEntry(puzzle, name, submission.text, verdict)
 
 
-def _sandbox() -> Tier:
+def _sandbox() -> IsolationTier:
     """
     Raises:
         EntryError: nothing here protects files from the code.
     """
-    tier = best()
+    tier = select_tier()
     if not protection(tier).guards_files:
         raise EntryError(
-            f"a record is graded in a sandbox, and there is none here ({tier.why_not}); see 'puzzles doctor'"
+            f"a record is graded in a sandbox, and there is none here ({tier.no_bubblewrap_because}); "
+            "see 'puzzles doctor'"
         )
     return tier

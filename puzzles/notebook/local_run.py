@@ -43,7 +43,7 @@ async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict
 async def play_freely(
     game: FreeGame, definition: Any, seconds: float, why: bool = False, colour: str = "layer"
 ) -> FreeResult:
-    """What came of a schedule in a game without targets. Runs on the running event loop, as `judge_here` does."""
+    """The outcome of a schedule in a game without targets. Runs on the running event loop, as `judge_here` does."""
     track, file = free_track(), file_of(definition)
     problem = known_of(track, game.slug, definition, graded=False).problem
     if problem is not None:

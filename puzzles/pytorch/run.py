@@ -1,4 +1,4 @@
-"""Hands schedules to PyTorch, and reads what came of them."""
+"""Hands schedules to PyTorch, and reads the results."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 
 from lib import PuzzleError, Trace
 from lib.communication.mesh import Mesh
+from lib.extras import install_command
 from lib.torch_csv import Pipeline, write_csv
 from puzzles.search_path import START
 
@@ -25,8 +26,6 @@ TRIED = "2.13"
 
 PROGRAM = f"{START}; from puzzles.pytorch.worker import main; main(sys.argv[1])"
 """The program of the worker. A `torch.py` of the player's folder is not what is imported."""
-
-INSTALL = "pip install 'training-puzzles[torch]'"
 
 CLOSE = 1e-9
 """Gradients in float64 are equal up to the order of sums if they differ by less than this part of the largest."""
@@ -72,7 +71,7 @@ def _one_replica(trace: Trace, pipeline: Pipeline) -> str:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """What PyTorch did: how far its gradients are from those of one process (of the largest), and by rank the start and
     end of each cell, in seconds from the first start."""
 
@@ -93,13 +92,13 @@ def missing() -> str:
     try:
         found = version("torch")
     except PackageNotFoundError:
-        return f"this needs PyTorch {TRIED}, which is not installed: {INSTALL}"
+        return f"this needs PyTorch {TRIED}, which is not installed: {install_command('torch')}"
     if not found.startswith(f"{TRIED}."):
-        return f"this was tried with PyTorch {TRIED} only, and {found} is installed: {INSTALL}"
+        return f"this was tried with PyTorch {TRIED} only, and {found} is installed: {install_command('torch')}"
     return "" if hasattr(os, "fork") else "this needs a system that can fork processes, such as Linux or macOS"
 
 
-def run_all(schedules: Sequence[Scheduled], seconds: float, width: int = WIDTH) -> list[Measured]:
+def run_all(schedules: Sequence[Scheduled], seconds: float, width: int = WIDTH) -> list[MeasuredRun]:
     """Runs schedules of equally many ranks one after the other, by as many processes, on matrices of `width`.
 
     Raises:
@@ -161,7 +160,7 @@ def how_it_ended(code: int) -> str:
     return f"{how}, without a message; run it again"
 
 
-def _results(folder: Path, ranks: int, schedules: int) -> list[Measured]:
+def _results(folder: Path, ranks: int, schedules: int) -> list[MeasuredRun]:
     results: list[dict[str, Any]] = []
     for rank in range(ranks):
         file = folder / f"rank-{rank}.json"
@@ -178,5 +177,5 @@ def _results(folder: Path, ranks: int, schedules: int) -> list[Measured]:
         runs = [result["runs"][number] for result in results]
         first = min(start for run in runs for _, start, _ in run["times"])
         cells = [{cell: (start - first, end - first) for cell, start, end in run["times"]} for run in runs]
-        found.append(Measured(max(run["error"] for run in runs), cells))
+        found.append(MeasuredRun(max(run["error"] for run in runs), cells))
     return found

@@ -1,4 +1,4 @@
-"""What a page says of each attempt: figures, message, code, advice and pictures; attempts with one message are one."""
+"""Attempts as a page shows them: figures, message, code, advice and pictures; attempts with one message are one."""
 
 from __future__ import annotations
 

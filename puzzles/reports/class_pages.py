@@ -11,9 +11,9 @@ from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
-from puzzles.failure import plain
+from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, track_of
 
 from .attempts import attempts
@@ -50,7 +50,7 @@ class ClassPages:
             return graded
         return replace(graded, verdicts=tuple(replace(v, trace="") if v.trace else v for v in graded.verdicts))
 
-    def finish(self, graded: Sequence[Graded], tier: Tier) -> str:
+    def finish(self, graded: Sequence[Graded], tier: IsolationTier) -> str:
         """Writes the index and the texts of the puzzles. Returns a sentence on the first page that could not be
         written, if there is one."""
         slugs = slugs_of(graded)
@@ -64,7 +64,7 @@ class ClassPages:
         self._linked.update(slug for one in found for slug, _ in (one["named"], *one["also"]))
         return _rendered("student.html", name=self._name(graded), attempts=found, missing=_missing(graded))
 
-    def _index(self, graded: Sequence[Graded], slugs: Sequence[str], tier: Tier) -> str:
+    def _index(self, graded: Sequence[Graded], slugs: Sequence[str], tier: IsolationTier) -> str:
         rows = []
         for one in graded:
             by_slug = {v.puzzle: v for v in one.verdicts}
@@ -90,10 +90,10 @@ class ClassPages:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="")
         except OSError as why:
-            self.problem = self.problem or f"cannot write {plain(str(path))}: {why.strerror or why}"
+            self.problem = self.problem or f"cannot write {sanitized(str(path))}: {why.strerror or why}"
         except Exception as why:
-            words = plain(f"{type(why).__name__}: {why}")[:300]
-            self.problem = self.problem or f"cannot make {plain(str(path))}: {words}"
+            words = sanitized(f"{type(why).__name__}: {why}")[:300]
+            self.problem = self.problem or f"cannot make {sanitized(str(path))}: {words}"
 
 
 def _rendered(template: str, **content: Any) -> str:

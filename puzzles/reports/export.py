@@ -11,9 +11,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from puzzles.failure import plain
+from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import counted
 
@@ -31,7 +31,7 @@ def write_reports(
     wanted: Mapping[str, str | None],
     points: Mapping[str, float],
     partial: float,
-    tier: Tier,
+    tier: IsolationTier,
     traces: str | None,
     visibility: str = "visible",
     colour: str = "layer",
@@ -77,7 +77,7 @@ def _write_traces(graded: Sequence[Graded], traces: Path) -> tuple[int, str]:
     folder for each. Returns how many, and why not all: after one failure the others would fail too."""
     written = 0
     for number, file in enumerate(graded):
-        folder = traces if len(graded) == 1 else traces / f"{number:04}_{plain(Path(file.path).stem)[:MAX_NAME]}"
+        folder = traces if len(graded) == 1 else traces / f"{number:04}_{sanitized(Path(file.path).stem)[:MAX_NAME]}"
         for verdict in file.verdicts:
             track = track_of(verdict.puzzle)
             name = track.saved_as(track.puzzle(verdict.puzzle)) if verdict.trace else ""
@@ -94,9 +94,9 @@ def _written(path: Path, content: Callable[[], str]) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="")
     except OSError as why:
-        return f"cannot write {plain(str(path))}: {why.strerror or why}"
+        return f"cannot write {sanitized(str(path))}: {why.strerror or why}"
     except Exception as why:  # a report that breaks must not affect the others
-        return f"cannot make {plain(str(path))}: {plain(f'{type(why).__name__}: {why}')[:300]}"
+        return f"cannot make {sanitized(str(path))}: {sanitized(f'{type(why).__name__}: {why}')[:300]}"
     return ""
 
 
@@ -109,9 +109,9 @@ def junit(graded: Sequence[Graded]) -> str:
         failed = sum(v.status in ("failed", "over_target") for v in file.verdicts)
         skipped = len(file.verdicts) - len(file.attempted)
         counts = {"tests": str(len(file.verdicts)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
-        suite = ElementTree.SubElement(root, "testsuite", {"name": plain(file.path), **counts})
+        suite = ElementTree.SubElement(root, "testsuite", {"name": sanitized(file.path), **counts})
         for v in file.verdicts:
-            case = ElementTree.SubElement(suite, "testcase", {"classname": plain(file.path), "name": v.puzzle})
+            case = ElementTree.SubElement(suite, "testcase", {"classname": sanitized(file.path), "name": v.puzzle})
             if v.status == "not_attempted":
                 ElementTree.SubElement(case, "skipped", {"message": v.message or "not attempted"})
             elif v.status != "passed":
@@ -135,7 +135,7 @@ def table(graded: Sequence[Graded]) -> str:
     for file in graded:
         for v in file.verdicts:
             words: tuple[object, ...] = (
-                *(plain(file.path), v.puzzle, v.status, v.reason, v.stars, v.timesteps, v.peak_memory),
+                *(sanitized(file.path), v.puzzle, v.status, v.reason, v.stars, v.timesteps, v.peak_memory),
                 *(v.message, "; ".join(v.notes), v.track),
                 " ".join(f"{name}={value}" for name, value in v.figures.items()),
             )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from puzzles.failure import plain
+from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import stars_text
 
@@ -17,11 +17,11 @@ from .feedback import story
 from .standings import slugs_of
 
 
-def report_page(graded: Sequence[Graded], tier: Tier, colour: str = "layer") -> str:
+def report_page(graded: Sequence[Graded], tier: IsolationTier, colour: str = "layer") -> str:
     """The page: a table, and for each attempt its verdict, message and pictures, in which colours show a `colour`."""
     files = [
         {
-            "path": plain(file.path),
+            "path": sanitized(file.path),
             "verdicts": {v.puzzle: v for v in file.verdicts},
             "attempts": [_attempt(v, colour) for v in file.verdicts if v.attempted or v.message],
         }

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def say(
+def print_wrapped(
     console: Console, text: str, style: str = "", indent: str = "", lead: str = "", lead_style: str = "bold"
 ) -> None:
     """Prints a paragraph at the width of the terminal; it begins with `lead`, which has its own style."""

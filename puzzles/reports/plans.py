@@ -13,7 +13,7 @@ from lib.planning import Plan, Search
 from lib.planning.job import GIB, Job
 from lib.planning.measure import KINDS
 
-from .paragraphs import say
+from .paragraphs import print_wrapped
 
 AXES = ("dp", "pp", "cp", "ep", "tp")
 LINKS = {"nvlink": "NVLink", "network": "network", "host": "host"}
@@ -23,11 +23,11 @@ GB = 10**9
 def report_plans(console: Console, found: Search) -> None:
     """The job, the fastest plans, their memory, and how many splits there were."""
     job = found.job
-    say(console, job_text(job))
+    print_wrapped(console, job_text(job))
     shown = list(dict.fromkeys((*found.best, *found.front)))
     for table in (times(shown), traffic(shown), memory(shown)):
         console.print(table)
-    say(
+    print_wrapped(
         console,
         f"{found.considered:,} splits divide the job, and {found.fitting:,} of them may fit the "
         f"{job.gpu.usable / GIB:.1f} GiB of a GPU. {found.estimated:,} were estimated, and the {len(shown)} above were "

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from puzzles.failure import plain
+from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.tracks import ALL, TRACKS, groups, outcomes
 
-from .named_rows import NamedRows, name_width
+from .file_table import NamedRows, name_width
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
 MAX_COLUMNS = 10
@@ -30,7 +30,7 @@ def standings(console: Console, files: Sequence[Graded]) -> NamedRows:
     """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure; for many
     puzzles, or on a narrow terminal, a column for each chapter or each track, with how many were solved."""
     shared = shared_folder(files)
-    heading = f"in {plain(shared)}/" if shared else "submission"
+    heading = f"in {sanitized(shared)}/" if shared else "submission"
     names = [name_in(graded, shared) for graded in files]
     for columns, gap in (
         (columns_of(files), 1),
@@ -98,7 +98,7 @@ def _cell(console: Console, slugs: Sequence[str], verdicts: Sequence[Verdict]) -
 
 def name_in(graded: Graded, shared: str) -> str:
     """A file's path in the folder that all share."""
-    return plain(relpath(graded.path, shared) if shared else graded.path)
+    return sanitized(relpath(graded.path, shared) if shared else graded.path)
 
 
 def shared_folder(files: Sequence[Graded]) -> str:

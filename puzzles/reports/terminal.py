@@ -16,62 +16,62 @@ from rich.text import Text
 
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH
 from puzzles.custom import folders
-from puzzles.failure import plain
+from puzzles.failure import sanitized
 from puzzles.grading.judge import UNGRADABLE
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.protection import protection
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, Track, outcomes, track_of
 from puzzles.tracks.outcomes import counted
 
-from .fitted import Part
-from .named_rows import NamedRows, name_width
+from .file_table import NamedRows, name_width
 from .next_command import next_command
-from .paragraphs import say
+from .paragraphs import print_wrapped
+from .screen import ScreenPart
 from .standings import COLOURS, name_in, shared_folder, standings, stars_text
 
 MAX_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
 
 
-def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = False) -> None:
+def report(console: Console, files: Sequence[Graded], tier: IsolationTier, why: bool = False) -> None:
     """A table, then messages on single puzzles, then what to do next. `why` explains their peaks."""
     several, is_class = len(files) > 1, any(len(graded.attempted) > 1 for graded in files)
     if len(files) == 1:
-        console.print(Text(plain(files[0].path), style="bold"))
+        console.print(Text(sanitized(files[0].path), style="bold"))
         for track, verdicts in _by_track(files[0].verdicts):
             console.print(_table(console, track, verdicts))
     elif is_class:
         console.print(standings(console, files), crop=False)
     else:
         shared = shared_folder(files)
-        console.print(Text(f"{plain(shared)}/" if shared else "", style="bold"))
+        console.print(Text(f"{sanitized(shared)}/" if shared else "", style="bold"))
         for track in TRACKS.values():
             if any(v.track == track.name for graded in files for v in graded.attempted):
                 console.print(_folder_table(console, track, files), crop=False)
     for graded in files if len(files) <= MAX_EXPLAINED else ():
         for verdict in _distinct(graded.verdicts):
-            _explain(console, verdict, f"{plain(graded.path)}, " if several else "")
+            _explain(console, verdict, f"{sanitized(graded.path)}, " if several else "")
             _show_printed(console, verdict)
         for verdict in graded.attempted:
             if verdict.why and (why or (verdict.why_matters and not several)):
-                _show_why(console, verdict, f"{plain(graded.path)}, " if several else "")
+                _show_why(console, verdict, f"{sanitized(graded.path)}, " if several else "")
     if why and not any(verdict.why for graded in files for verdict in graded.verdicts):
         console.print()
         console.print(Text("--why explains the peak of a correct schedule, and there is none here."))
     if not tier.is_sandbox:
         console.print()
         here = protection(tier)
-        say(console, here.summary() if several else here.line(), "dim")
+        print_wrapped(console, here.summary() if several else here.line(), "dim")
     console.print()
     for line in _summary(files) if several or not files else _next(files[0]):
-        say(console, line)
+        print_wrapped(console, line)
 
 
 def report_on(console: Console, title: str, verdict: Verdict) -> None:
     """One verdict as a table, with its message and notes."""
-    console.print(Text(plain(title), style="bold"))
+    console.print(Text(sanitized(title), style="bold"))
     console.print(_table(console, track_of(verdict.puzzle), [verdict]))
     for one in _distinct([verdict]):
         _explain(console, one, "")
@@ -167,20 +167,20 @@ def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
             yield verdict
 
 
-def explanation(verdict: Verdict) -> Iterator[Part]:
+def explanation(verdict: Verdict) -> Iterator[ScreenPart]:
     """One verdict by itself: status and figures, the message, notes, what was printed, and feedback on a pass."""
     from .feedback import story
 
-    yield Part(lambda console: _show_status(console, verdict), optional=False)
+    yield ScreenPart(lambda console: _show_status(console, verdict), optional=False)
     if verdict.message:
-        yield Part(lambda console: _show_message(console, verdict, ""), optional=False)
+        yield ScreenPart(lambda console: _show_message(console, verdict, ""), optional=False)
     if verdict.why_matters:
-        yield Part(lambda console: _show_why(console, verdict, ""))
+        yield ScreenPart(lambda console: _show_why(console, verdict, ""))
     paragraphs = story(verdict) if verdict.status == "passed" else filter(None, [verdict.advice])
     for words in (*(f"Note: {note}" for note in verdict.notes), *paragraphs):
-        yield Part(partial(say, text=words))
+        yield ScreenPart(partial(print_wrapped, text=words))
     if verdict.printed:
-        yield Part(lambda console: _show_printed(console, verdict))
+        yield ScreenPart(lambda console: _show_printed(console, verdict))
 
 
 def _show_status(console: Console, verdict: Verdict) -> None:
@@ -189,7 +189,7 @@ def _show_status(console: Console, verdict: Verdict) -> None:
     stars = f"{GLUE} {stars_text(console, verdict.stars)}{GLUE} {figures}" if verdict.attempted else ""
     status = _status(verdict)
     console.print()
-    say(console, stars, lead=status.plain, lead_style=str(status.style))
+    print_wrapped(console, stars, lead=status.plain, lead_style=str(status.style))
 
 
 def _explain(console: Console, verdict: Verdict, where: str) -> None:
@@ -198,11 +198,11 @@ def _explain(console: Console, verdict: Verdict, where: str) -> None:
     if verdict.message:
         _show_message(console, verdict, f"{name}: " if name else "")
     for note in verdict.notes:
-        say(console, f"note: {note}", lead=f"{name}: ")
+        print_wrapped(console, f"note: {note}", lead=f"{name}: ")
 
 
 def _show_message(console: Console, verdict: Verdict, lead: str) -> None:
-    say(console, verdict.message, lead=lead)
+    print_wrapped(console, verdict.message, lead=lead)
     if verdict.source:
         console.print(Text(f"    > {verdict.source}", style="cyan"), soft_wrap=True)
 
@@ -260,7 +260,7 @@ def _teachers() -> str:
 
 def _way_on(path: str, verdict: Verdict) -> str:
     slug = verdict.puzzle
-    draw, hint = next_command("draw", plain(path), slug, "--open"), next_command("hint", slug)
+    draw, hint = next_command("draw", sanitized(path), slug, "--open"), next_command("hint", slug)
     picture = f", and '{draw}' draws what it does" if track_of(slug).has_pictures else ""
     return f"{verdict.advice or 'Stuck?'} '{hint}' gives a hint{picture}."
 

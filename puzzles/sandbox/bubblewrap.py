@@ -1,4 +1,4 @@
-"""Options of bubblewrap: what a sandboxed process may see and do. `tiers` decides when bubblewrap is used.
+"""Options of bubblewrap: the view and the rights of a sandboxed process. `tiers` decides when bubblewrap is used.
 
 Prior art: Flatpak starts applications with bubblewrap in the same way.
 """

@@ -34,13 +34,13 @@ ROOM_TASKS = 1000
 """For the server, its supervisor, bubblewrap, and a process for each device. Only a net: see `worker.task_limit`."""
 
 
-class Place(NamedTuple):
+class CgroupFolder(NamedTuple):
     """Where groups with a controller, "memory" or "pids", can be made."""
 
     controller: str
     folder: str = ""
     version: int = 0
-    why_not: str = ""
+    unavailable_because: str = ""
 
 
 class Group(NamedTuple):
@@ -68,7 +68,7 @@ class Group(NamedTuple):
                 os.rmdir(folder)
 
 
-def make(limits: Limits, places: Sequence[Place] | None = None) -> Group:
+def make(limits: Limits, places: Sequence[CgroupFolder] | None = None) -> Group:
     """A new group with the limits of a run and room for the server; leftovers of ended graders are removed."""
     here = [place for place in (places if places is not None else find()) if place.folder]
     name = f"{PREFIX}{os.getpid()}-{uuid4().hex}"
@@ -85,7 +85,7 @@ def make(limits: Limits, places: Sequence[Place] | None = None) -> Group:
     return Group(tuple(made))
 
 
-def _settings(place: Place, limits: Limits) -> list[tuple[str, int]]:
+def _settings(place: CgroupFolder, limits: Limits) -> list[tuple[str, int]]:
     if place.controller == "pids":
         return [("pids.max", limits.processes + ROOM_TASKS)]
     memory = limits.memory + ROOM_MEMORY
@@ -107,10 +107,10 @@ def _remove_leftovers(folder: str) -> None:
 
 
 @cache
-def find(proc: str = "/proc/self") -> tuple[Place, ...]:
+def find(proc: str = "/proc/self") -> tuple[CgroupFolder, ...]:
     """Where groups of each controller can be made, according to the files in `proc`."""
     if sys.platform != "linux":
-        return tuple(Place(name, why_not="not on this system") for name in ("memory", "pids"))
+        return tuple(CgroupFolder(name, unavailable_because="not on this system") for name in ("memory", "pids"))
     own = dict(_own_groups(proc))
     return tuple(_place(name, own) for name in ("memory", "pids"))
 
@@ -138,21 +138,21 @@ def _below(path: str, root: str) -> str | None:
     return None if inner.split("/")[0] == ".." else inner
 
 
-def _place(controller: str, own: dict[str, tuple[str, str]]) -> Place:
+def _place(controller: str, own: dict[str, tuple[str, str]]) -> CgroupFolder:
     version = 1 if controller in own else 2
     mount, group = own.get(controller) or own.get("", ("", ""))
     folder = group if version == 1 else _sharing(controller, mount, group)
     if not folder:
-        why_not = f"{group or 'this kernel'} has no {controller} to share out"
+        unavailable_because = f"{group or 'this kernel'} has no {controller} to share out"
     elif folder != group and controller == "memory" and _read(f"{group}/memory.max").strip() not in ("", "max"):
-        why_not = f"{group} has a limit of its own, for all runs together"
+        unavailable_because = f"{group} has a limit of its own, for all runs together"
     elif not _is_handed_over(folder, mount):
-        why_not = f"another program or user manages {folder}"
+        unavailable_because = f"another program or user manages {folder}"
     elif not (os.access(folder, os.W_OK) and os.access(f"{folder}/cgroup.procs", os.W_OK)):
-        why_not = f"{folder} cannot be changed"
+        unavailable_because = f"{folder} cannot be changed"
     else:
-        return Place(controller, folder, version)
-    return Place(controller, why_not=why_not)
+        return CgroupFolder(controller, folder, version)
+    return CgroupFolder(controller, unavailable_because=unavailable_because)
 
 
 def _sharing(controller: str, mount: str, group: str) -> str:

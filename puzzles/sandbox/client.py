@@ -16,11 +16,11 @@ from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
-from . import cgroup, leftovers, protocol
+from . import cgroup, protocol, remove_tree
 from .channel import Channel
 from .limits import Limits
 from .protocol import RUN_FOLDER
-from .tiers import START_SECONDS, Tier, cache_bytecode, command, environment
+from .tiers import START_SECONDS, IsolationTier, cache_bytecode, command, environment
 from .visible_files import read_rules
 
 MAX_ANSWER = 64 << 20
@@ -69,7 +69,7 @@ class _LostError(Exception):
 class SandboxClient:
     """Client of one server, which is started with the first submission."""
 
-    def __init__(self, tier: Tier, limits: Limits) -> None:
+    def __init__(self, tier: IsolationTier, limits: Limits) -> None:
         self.tier = tier
         self.limits = limits
         number = uuid4().int
@@ -147,7 +147,7 @@ class SandboxClient:
             _end_marked(f"{MARK}={self._mark}")
             self._group.remove()
         if self._folder:
-            leftovers.remove(self._folder)
+            remove_tree.remove(self._folder)
             self._folder = ""
         return code
 

@@ -14,7 +14,7 @@ from puzzles.sandbox.worker.output import MAX_SHOWN_OUTPUT
 
 from . import protocol
 from .limits import Limits
-from .tiers import ONESHOT_PROGRAM, START_SECONDS, Tier, command, environment
+from .tiers import ONESHOT_PROGRAM, START_SECONDS, IsolationTier, command, environment
 from .visible_files import hidden_paths
 
 MAX_SURVEY = 64 << 20
@@ -24,7 +24,7 @@ MAX_SURVEY = 64 << 20
 class OneshotClient:
     """Same interface as `SandboxClient`."""
 
-    def __init__(self, tier: Tier, limits: Limits) -> None:
+    def __init__(self, tier: IsolationTier, limits: Limits) -> None:
         self.tier = tier
         self.limits = limits
         self._given: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What protects this machine from a run, as facts for `grade` and `doctor`.
+"""Protections of this machine from a run, as facts for `grade` and `doctor`.
 
 `docs/security.md` says the same of every tier and system, and how each line is tested.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from .tiers import Tier
+from .tiers import IsolationTier
 from .worker import landlock, seccomp
 
 
 class Protection(NamedTuple):
     """The means that a tier has on this machine."""
 
-    tier: Tier
+    tier: IsolationTier
     landlock: int
     """Version of the kernel's interface; 0 if there is none."""
     seccomp: bool
@@ -29,17 +29,19 @@ class Protection(NamedTuple):
 
     def line(self) -> str:
         """How runs are sandboxed, in one line of a terminal."""
-        return f"Sandboxed without bubblewrap ({self.tier.why_not.partition(';')[0]}); see 'puzzles doctor'."
+        return (
+            f"Sandboxed without bubblewrap ({self.tier.no_bubblewrap_because.partition(';')[0]}); see 'puzzles doctor'."
+        )
 
     def summary(self) -> str:
         """How runs are sandboxed, and what they can still do to others."""
         means = [name for name, here in (("Landlock", self.landlock), ("seccomp", self.seccomp)) if here]
         means += ["another user"] if self.other_user else []
         how = f"with {_listed(means)} instead of" if means else "without"
-        what = "A run can still " + "; ".join(self.gaps()[:2])
-        return f"Sandboxed {how} bubblewrap ({self.tier.why_not}). {what}. See 'puzzles doctor'."
+        what = "A run can still " + "; ".join(self.limitations()[:2])
+        return f"Sandboxed {how} bubblewrap ({self.tier.no_bubblewrap_because}). {what}. See 'puzzles doctor'."
 
-    def walls(self) -> list[str]:
+    def protections(self) -> list[str]:
         """What a run cannot do."""
         if self.tier.is_sandbox:
             found = ["read other files than Python's, the game's and the system's", "write outside of its own folder"]
@@ -54,7 +56,7 @@ class Protection(NamedTuple):
             found += ["open sockets", "leave messages for later runs", "make namespaces", "signal other processes"]
         return found
 
-    def gaps(self) -> list[str]:
+    def limitations(self) -> list[str]:
         """What a run can do that it should not."""
         if self.tier.is_sandbox:
             return [] if self.seccomp else ["leave messages for later runs of the same grader"]
@@ -71,7 +73,7 @@ class Protection(NamedTuple):
         return found
 
 
-def protection(tier: Tier) -> Protection:
+def protection(tier: IsolationTier) -> Protection:
     """The means of a tier on this machine."""
     if not tier.forks:
         return Protection(tier, 0, False, False)

@@ -29,11 +29,11 @@ SERVER_PROGRAM = "import gc; gc.disable(); from puzzles.sandbox.worker.server im
 ONESHOT_PROGRAM = "from puzzles.sandbox.worker.oneshot import main; main()"
 
 
-class Tier(NamedTuple):
-    """A way to isolate a submission. `why_not` explains why a stricter one is not used."""
+class IsolationTier(NamedTuple):
+    """A way to isolate a submission. `no_bubblewrap_because` explains why a stricter one is not used."""
 
     name: str
-    why_not: str = ""
+    no_bubblewrap_because: str = ""
     forks: bool = True
     """False on a system that cannot fork; there a process is started for each run."""
 
@@ -47,21 +47,21 @@ class UnknownTierError(ValueError):
 
 
 @cache
-def best(wanted: str = "auto") -> Tier:
-    """Returns the strictest tier that works here, or the one that is wanted.
+def select_tier(requested: str = "auto") -> IsolationTier:
+    """Returns the strictest tier that works here, or the one that is requested.
 
     Raises:
-        UnknownTierError: bubblewrap is wanted and does not work; the text says why.
+        UnknownTierError: bubblewrap is requested and does not work; the text says why.
     """
     forks = hasattr(os, "fork")
-    if wanted == "process":
-        return Tier("process", "it was asked for", forks)
-    why_not = _why_no_bubblewrap()
-    if not why_not:
-        return Tier("bubblewrap")
-    if wanted == "bubblewrap":
-        raise UnknownTierError(f"bubblewrap does not work here: {why_not}")
-    return Tier("process", why_not, forks)
+    if requested == "process":
+        return IsolationTier("process", "it was asked for", forks)
+    no_bubblewrap_because = _why_no_bubblewrap()
+    if not no_bubblewrap_because:
+        return IsolationTier("bubblewrap")
+    if requested == "bubblewrap":
+        raise UnknownTierError(f"bubblewrap does not work here: {no_bubblewrap_because}")
+    return IsolationTier("process", no_bubblewrap_because, forks)
 
 
 @cache
@@ -73,10 +73,10 @@ def _why_no_bubblewrap() -> str:
         return "there is no command bwrap; install the package bubblewrap"
     try:
         with _probe() as probe:
-            _, told = _ended(probe)
+            _, stderr = _ended(probe)
     except (OSError, subprocess.TimeoutExpired) as why:
         return str(why)
-    return "" if probe.returncode == 0 else (told.strip() or f"it ended with code {probe.returncode}")[:200]
+    return "" if probe.returncode == 0 else (stderr.strip() or f"it ended with code {probe.returncode}")[:200]
 
 
 def _may_have_bubblewrap() -> bool:
@@ -91,10 +91,10 @@ def _ended(probe: subprocess.Popen[str]) -> tuple[str, str]:
         raise
 
 
-def begin_to_look(wanted: str = "auto") -> None:
-    """Starts to find out whether bubblewrap works, so that `best` need not wait for it later."""
-    if wanted != "process" and _may_have_bubblewrap():
-        with suppress(OSError):  # which `best` reports
+def start_probe(requested: str = "auto") -> None:
+    """Starts to find out whether bubblewrap works, so that `select_tier` need not wait for it later."""
+    if requested != "process" and _may_have_bubblewrap():
+        with suppress(OSError):  # which `select_tier` reports
             _probe()
 
 
@@ -102,7 +102,7 @@ def begin_to_look(wanted: str = "auto") -> None:
 def _probe() -> subprocess.Popen[str]:
     """Python in bubblewrap, just started as a server is: in the same folder, with the same variables."""
     return subprocess.Popen(
-        command(Tier("bubblewrap"), Limits(), "pass"),
+        command(IsolationTier("bubblewrap"), Limits(), "pass"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -112,7 +112,7 @@ def _probe() -> subprocess.Popen[str]:
     )
 
 
-def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[str]:
+def command(tier: IsolationTier, limits: Limits, program: str = SERVER_PROGRAM) -> list[str]:
     """Returns the command that starts a Python program in a tier."""
     start = f"{START}; sys.path.append({str(IMPORT_PACKAGE.parent)!r}); {program}"
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]

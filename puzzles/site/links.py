@@ -8,10 +8,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 KINDS = ("code", "run")
 """What a link may hold: a player's code, or the trace of a run as JSON."""
 
-SITE = "https://YOUR_ORG.github.io/training-puzzles/"
-"""Address of the published site."""
-
-LARGEST = 4_000_000
+MAX_UNPACKED = 4_000_000
 """Bytes that a link may unpack to."""
 
 
@@ -58,9 +55,9 @@ def unpacked(data: str) -> str:
     try:
         squeezed = urlsafe_b64decode(data.encode() + b"=" * (-len(data) % 4))
         unsqueeze = zlib.decompressobj(-zlib.MAX_WBITS)
-        text = unsqueeze.decompress(squeezed, LARGEST)
+        text = unsqueeze.decompress(squeezed, MAX_UNPACKED)
         if unsqueeze.unconsumed_tail:
-            raise LinkError(f"this link unpacks to more than {LARGEST:,} bytes")
+            raise LinkError(f"this link unpacks to more than {MAX_UNPACKED:,} bytes")
         if not unsqueeze.eof:
             raise ValueError("it is cut off")
         return text.decode()

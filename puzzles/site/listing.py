@@ -31,9 +31,7 @@ WITHOUT_TIMETABLE = {
 }
 """Why a puzzle on pipelines has none, in a sentence."""
 
-INSTALL = (
-    "This puzzle needs numpy, so it is played in an installation: pip install training-puzzles, then puzzles start "
-)
+INSTALL = "This puzzle needs numpy, so it is played in an installation: install the game, then type puzzles start "
 
 
 def listing() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What comes from npm: Pyodide, the editor, and esbuild, which bundles the scripts. Needed to build, never to play."""
+"""Packages from npm: Pyodide, the editor, and esbuild, which bundles the scripts. Needed to build, never to play."""
 
 from __future__ import annotations
 

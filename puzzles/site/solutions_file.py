@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from puzzles.sandbox.worker.kept_statements import bound_names
+from puzzles.sandbox.worker.notebook_filter import bound_names
 
 HEAD = '''\
 """My solutions of the Training Puzzles.
@@ -20,7 +20,7 @@ class ClashError(ValueError):
     """Two solutions need one name for different things; the text says which, and what to do."""
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """A statement at the top level of a file, with the comments before it."""
 
     text: str
@@ -28,7 +28,7 @@ class Part(NamedTuple):
     kind: type[ast.AST]
 
 
-def parts_of(text: str) -> Iterator[Part]:
+def parts_of(text: str) -> Iterator[FilePart]:
     """The statements of a file, in order.
 
     Raises:
@@ -39,7 +39,7 @@ def parts_of(text: str) -> Iterator[Part]:
         end = node.end_lineno or node.lineno
         if end <= done:
             continue  # the second of two statements on a line
-        yield Part("\n".join(lines[done:end]).strip("\n"), frozenset(bound_names(node)), type(node))
+        yield FilePart("\n".join(lines[done:end]).strip("\n"), frozenset(bound_names(node)), type(node))
         done = end
 
 
@@ -88,7 +88,7 @@ def split(text: str, slugs: Collection[str]) -> dict[str, str]:
     return {slug: _code(part for part in parts if not part.names & others[slug]) for slug in found}
 
 
-def _code(parts: Iterator[Part]) -> str:
+def _code(parts: Iterator[FilePart]) -> str:
     """Imports on lines that follow each other, definitions apart."""
     text, before = "", ""
     for part in parts:

@@ -1,4 +1,4 @@
-"""What a track needs so that teachers can add puzzles to it: a listing, a reader of their files, and found records."""
+"""Needs of a track to which teachers can add puzzles: a listing, a reader of their files, and found records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data between the judge and a track: the runs that a track asks for, what came of them, and their scores."""
+"""Data exchanged by the judge and a track: run requests, run outcomes, scores."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RunRequest:
     hidden: bool = True
 
     def score_of(self, outcome: RunOutcome) -> Score | Failure:
-        """The score of what came of this run, or the reason why it has none."""
+        """The score of this run's outcome, or the reason why it has none."""
         if outcome.failure is not None:
             return outcome.failure
         score = self.score(outcome.row or {})

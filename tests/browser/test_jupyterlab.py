@@ -20,7 +20,7 @@ from puzzles.catalog.schedule import PUZZLES
 from tests.support.chromium import IS_HERE, open_browser
 from tests.support.kernel import ROOT
 
-WHY = "needs the extra: pip install 'training-puzzles[browser]' (make browser); and chromium and chromedriver"
+WHY = "needs the extra: pip install -e '.[browser]' (make browser); and chromium and chromedriver"
 if not all(map(find_spec, ("jupyterlab", "selenium"))):  # without importing them, which takes seconds
     pytest.skip(WHY, allow_module_level=True)
 pytestmark = [

@@ -16,9 +16,7 @@ from puzzles.catalog.schedule import PUZZLES
 from tests.support.chromium import IS_HERE, complaints, open_browser
 from tests.support.schedules.folded import Plan, trained
 
-pytest.importorskip(
-    "selenium.webdriver", reason="needs the extra: pip install 'training-puzzles[browser]' (make browser)"
-)
+pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.actions import interaction

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from lib.extras import install_command
 from puzzles.commands.main import main
 from puzzles.pytorch.run import missing
 from tests.test_imports import ROOT
@@ -68,5 +69,5 @@ def test_the_commands_for_pytorch_work(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_page_says_how_to_install_what_a_refusal_asks_for() -> None:
     why = missing()
-    assert "training-puzzles[torch]" in PAGES["torch"]
-    assert not why or "training-puzzles[torch]" in why
+    assert ".[torch]" in PAGES["torch"]
+    assert not why or install_command("torch") in why

@@ -1,4 +1,4 @@
-"""README.md: its code runs and gives the output that it shows; its pictures and docs/papers.md are up to date."""
+"""README.md and the pages that it begins: their code prints what they show; pictures and docs/papers.md are new."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ from puzzles.tracks import TRACKS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PLAY = (ROOT / "docs" / "play.md").read_text(encoding="utf-8")
+NOTEBOOKS = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+PAGES = README + NOTEBOOKS + (ROOT / "docs" / "tensors.md").read_text(encoding="utf-8")
+"""The pages whose code runs in one namespace, in this order; PLAY comes last."""
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGES + PLAY, re.MULTILINE | re.DOTALL)
 
 
 def lines(block: str) -> Iterator[str]:
@@ -33,7 +37,7 @@ def lines(block: str) -> Iterator[str]:
 def test_the_python_runs_and_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
     for code in blocks("python"):
-        exec(compile(code, "README.md", "exec"), names)
+        exec(compile(code, "a page", "exec"), names)
     printed = capsys.readouterr().out
     _, *outputs = blocks("text")
     assert printed == "".join(outputs)
@@ -67,7 +71,7 @@ def test_the_commands_work_in_the_order_shown(tmp_path: Path, monkeypatch: pytes
 
 def test_the_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for text in (README, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+    for text in (PAGES, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
         for target in re.findall(r"^make (\w+)", text, re.MULTILINE):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
@@ -75,7 +79,7 @@ def test_the_make_targets_exist() -> None:
 def test_the_table_of_puzzles_is_that_of_the_catalog() -> None:
     rows = re.findall(
         r"^\| (\d+) \| (?:\w+ \| )?`(\w+)` \| .* \| (\d+), (\d+), (\d+) \| (< \d+) \| (< [\d.]+M) \|$",
-        README,
+        PLAY,
         re.MULTILINE,
     )
     shown = [(int(n), slug, *map(int, size), time, memory) for n, slug, *size, time, memory in rows]

@@ -10,7 +10,7 @@ from typing import Any
 
 from docs.generate import gallery
 from drawing import Attempt, draw_compare, draw_pareto, svg
-from drawing.palette import ALARM, SOFT, WIRE
+from drawing.palette import ALARM, SOFT, STROKE
 from drawing.runs.compare import difference
 from drawing.runs.pareto import plane_of
 from lib import Goal, Model, Record, Report, Size, referee, run
@@ -126,7 +126,7 @@ def test_the_target_box_holds_what_meets_the_target() -> None:
     (box,) = [tip for tip in tips(picture) if tip.startswith("meets both targets")]
     assert "< 34 timesteps and < 4.2M elements" in box
     border = [node for node in ET.fromstring(svg(picture)).iter(f"{SVG}path") if node.get("stroke-dasharray")]
-    assert [node.get("stroke") for node in border] == [WIRE, SOFT]  # the target's box, and the open front
+    assert [node.get("stroke") for node in border] == [STROKE, SOFT]  # the target's box, and the open front
 
 
 def test_what_failed_is_named_and_has_no_place() -> None:

@@ -13,7 +13,7 @@ from drawing import svg
 from drawing.layouts.captions import piece_text
 from drawing.layouts.graph import draw_plan
 from drawing.layouts.holders import draw_holders
-from drawing.layouts.placing import Placing, Size, rows_of
+from drawing.layouts.placing import BoxSize, Placing, rows_of
 from drawing.layouts.propagation import draw_propagation
 from drawing.layouts.tensor import held_part
 from drawing.layouts.text import explained, holders_text, layout_text, plan_text, propagation_text
@@ -109,7 +109,7 @@ def test_limits_are_shown_and_missed_ones_are_red():
 def test_boxes_do_not_overlap_and_sources_are_above_their_readers():
     for make in PLANS.values():
         found = make()
-        sizes = {name: Size(100 + 7 * (i % 5), 40 + i % 3) for i, name in enumerate(found.graph.shapes)}
+        sizes = {name: BoxSize(100 + 7 * (i % 5), 40 + i % 3) for i, name in enumerate(found.graph.shapes)}
         placing = Placing(found.graph, found.edges, sizes, 10)
         boxes = list(placing.boxes.values())
         for i, a in enumerate(boxes):
@@ -133,7 +133,7 @@ def test_every_piece_of_every_device_is_shown(name):
     found = PLANS[name]()
     told = tips(draw_holders(found))
     expected = []
-    for tensor in [*found.homes, *found.operators]:
+    for tensor in [*found.storage_layouts, *found.operators]:
         for device in range(found.graph.devices):
             ranges = ", ".join(f"{s.start}:{s.stop}" for s in found.layout(tensor).box(device))
             expected.append(f"device {device}: {tensor}[{ranges}]")

@@ -105,7 +105,7 @@ def test_every_stream_fits_between_its_neighbours() -> None:
 
 def test_a_bucket_is_one_call() -> None:
     trace = run(ddp_overlap(2, 1), 3, 2, 2, setting=Setting(COSTS["buckets"])).trace
-    assert [len(mark.op.used) for mark in scene_of(trace).lanes[0].on(1)] == [2, 1]
+    assert [len(mark.op.inputs) for mark in scene_of(trace).lanes[0].on(1)] == [2, 1]
     assert "all-reduce" in drawing.draw(trace).in_text()
 
 

@@ -12,7 +12,7 @@ from math import dist
 
 import pytest
 
-from drawing.palette import CRITICAL, INK, KINDS, WIRE, dark_variant, layer_colour
+from drawing.palette import CRITICAL, INK, KINDS, STROKE, dark_variant, layer_colour
 
 RGB = tuple[float, ...]
 VISION: dict[str, tuple[RGB, RGB, RGB]] = {
@@ -50,4 +50,4 @@ def test_colours_can_be_told_apart(vision: str, tone: Callable[[str], str]) -> N
     layers = [tone(layer_colour(layer, 8)) for layer in range(8)]
     assert min(apart(a, b, vision) for a, b in pairwise(layers)) > 5
     assert min(apart(a, b, vision) for a, b in zip(layers, layers[3:], strict=False)) > 20
-    assert min(apart(tone(CRITICAL), tone(other), vision) for other in (WIRE, INK)) > 20
+    assert min(apart(tone(CRITICAL), tone(other), vision) for other in (STROKE, INK)) > 20

@@ -108,7 +108,7 @@ def legal() -> Trace:
 
 
 def rewritten(rank: int, name: str, nth: int, /, **columns: Any) -> Trace:
-    """A legal trace with other columns in one operation: `used` may be a function of what was used."""
+    """A legal trace with other columns in one operation: `inputs` may be a function of what was used."""
     trace = legal()
     ops = list(trace.ranks[rank])
     places = [i for i, op in enumerate(ops) if op.name == name]
@@ -118,17 +118,17 @@ def rewritten(rank: int, name: str, nth: int, /, **columns: Any) -> Trace:
 
 
 def made_by(rank: int, name: str, nth: int, which: int = 0) -> int:
-    return [op for op in legal().ranks[rank] if op.name == name][nth].made[which]
+    return [op for op in legal().ranks[rank] if op.name == name][nth].outputs[which]
 
 
 def used_by(rank: int, name: str, nth: int) -> tuple[int, ...]:
-    return [op for op in legal().ranks[rank] if op.name == name][nth].used
+    return [op for op in legal().ranks[rank] if op.name == name][nth].inputs
 
 
 def exchange(rank: int, name: str, nth: int, at: int, number: int) -> Trace:
     used = list(used_by(rank, name, nth))
     used[at] = number
-    return rewritten(rank, name, nth, used=tuple(used))
+    return rewritten(rank, name, nth, inputs=tuple(used))
 
 
 FORCED = {
@@ -142,15 +142,17 @@ FORCED = {
     "an update with another layer's gradient": lambda: exchange(0, "update", 0, 0, made_by(0, "scatterreduce", 0)),
     "an update with another layer's state": lambda: exchange(0, "update", 0, 2, made_by(0, "load_weights", 1, 1)),
     "an update of another layer's weight": lambda: exchange(0, "update", 1, 1, made_by(0, "load_weights", 0)),
-    "a weight that was not updated": lambda: rewritten(0, "set_final_weight", 0, used=(made_by(0, "load_weights", 0),)),
-    "another layer's final weight": lambda: rewritten(0, "set_final_weight", 0, used=(made_by(0, "update", 1),)),
+    "a weight that was not updated": lambda: rewritten(
+        0, "set_final_weight", 0, inputs=(made_by(0, "load_weights", 0),)
+    ),
+    "another layer's final weight": lambda: rewritten(0, "set_final_weight", 0, inputs=(made_by(0, "update", 1),)),
     "one batch for both ranks": lambda: rewritten(1, "get_activation", 0, batches=frozenset({0})),
     "a reduction of another layer's gradient": lambda: rewritten(
-        0, "scatterreduce", 1, used=(made_by(0, "backward", 0),)
+        0, "scatterreduce", 1, inputs=(made_by(0, "backward", 0),)
     ),
     "the same shard from both ranks": lambda: rewritten(1, "load_weights", 0, args=(0, 2)),
     "collectives of different kinds": lambda: rewritten(0, "scatterreduce", 0, name="allreduce"),
-    "a value that does not exist yet": lambda: rewritten(0, "forward", 0, used=(999, 998)),
+    "a value that does not exist yet": lambda: rewritten(0, "forward", 0, inputs=(999, 998)),
 }
 
 

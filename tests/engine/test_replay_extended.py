@@ -269,7 +269,7 @@ def test_a_value_on_a_tier_is_of_no_use_before_it_is_fetched() -> None:
     trace = parked_on("host")
     ops = list(trace.ranks[0])
     i = next(i for i, op in enumerate(ops) if op.name == "forward")
-    ops[i] = ops[i]._replace(used=(ops[i].used[0], 0))
+    ops[i] = ops[i]._replace(inputs=(ops[i].inputs[0], 0))
     with pytest.raises(PuzzleError):
         replay(changed(trace, ranks=(tuple(ops),)), small=True, force=True)
 

@@ -15,8 +15,8 @@ from lib import TraceError, referee, run, trace_from_json, trace_to_json
 from lib.engine.replay.replay import replay
 from lib.layout import DeviceMatrix, LayoutError, TensorLayout, complete
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, one_matmul
-from puzzles.failure import plain
-from puzzles.grading.judge import Definition, drive, judge
+from puzzles.failure import sanitized
+from puzzles.grading.judge import Definition, judge, run_judge
 from puzzles.grading.sandboxed_run import SandboxRunner
 from puzzles.grading.session import Session
 from puzzles.grading.submission import MAX_LINE_LENGTH, Submission
@@ -136,7 +136,7 @@ def _survey(draw: Random, name: str, source: bytes) -> None:
 
 def _require_sentence(text: str) -> None:
     assert text
-    assert text == plain(text)
+    assert text == sanitized(text)
     assert len(text) < 3000
 
 
@@ -226,7 +226,7 @@ def honest(slug: str) -> tuple[Mapping[str, Any], list[dict[str, Any]], str]:
 
         session.run = listen  # type: ignore[method-assign]
         puzzle = track_of(slug).puzzle(slug)
-        verdict = drive(judge(puzzle, Definition()), SandboxRunner(session, track_of(slug), slug))
+        verdict = run_judge(judge(puzzle, Definition()), SandboxRunner(session, track_of(slug), slug))
         return session.read(), answers, verdict.status
 
 
@@ -237,12 +237,12 @@ def reply(draw: Random) -> None:
     assert status == "passed", slug
     track = track_of(slug)
     session: Any = Recorded(survey, answers, draw)
-    verdict = drive(judge(track.puzzle(slug), Definition(), keep=True), SandboxRunner(session, track, slug))
+    verdict = run_judge(judge(track.puzzle(slug), Definition(), keep=True), SandboxRunner(session, track, slug))
     assert verdict.status in STATUSES
     assert 0 <= verdict.stars <= 3
     assert (verdict.status == "failed") == bool(verdict.reason)
     for text in (verdict.message, *verdict.notes, *verdict.printed):
-        assert text == plain(text), text[:200]
+        assert text == sanitized(text), text[:200]
         assert len(text) < 5000
     row = Graded("mine.py", (verdict,)).row()
     assert Graded.of_row(json.loads(json.dumps(row))).row() == row, "a checkpoint keeps it"

@@ -57,9 +57,9 @@ def test_a_plan_takes_the_least_time_of_all_plans_one_by_one():
     caps = {"w": 64, "x": 64}
     choices = Choices(graph, caps, scatter=True)
     times = [
-        GraphPlan(graph, dict(zip(choices.operators, ways)), dict(zip(choices.homes, homes))).time(links)
+        GraphPlan(graph, dict(zip(choices.operators, ways)), dict(zip(choices.storage_layouts, homes))).time(links)
         for ways in product(*choices.operators.values())
-        for homes in product(*choices.homes.values())
+        for homes in product(*choices.storage_layouts.values())
     ]
     assert plan(graph, tensor_caps=caps, links=links).time(links) == min(times) > 0
 

@@ -259,7 +259,7 @@ def test_masked_arrays_are_refused_wherever_a_tensor_enters():
     name = next(iter(given))
     tensors = {**given, name: np.ma.masked_array(given[name], given[name] > 0)}
     refused = {
-        lambda: cut(tensors[name], found.homes[name]): "cut()",
+        lambda: cut(tensors[name], found.storage_layouts[name]): "cut()",
         lambda: join({**pieces, 3: masked}, move.source): "the piece of device 3",
         lambda: move.run({**pieces, 3: masked}): "the piece of device 3",
         lambda: move.on_engine({**pieces, 3: masked}): "the piece of device 3",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.layout import DeviceMatrix, Graph, GraphPlan, LayoutError, candidates, distribute, mesh
-from lib.layout.planning.breadth_first import homes
+from lib.layout.planning.breadth_first import storage_layouts
 from tests.support.examples import examples
 from tests.support.layout_strategies import assert_same_program
 
@@ -93,7 +93,7 @@ KINDS = (
 def test_every_strategy_of_an_operator_equals_the_stand_alone_one(kind):
     for graph in (one(kind), one(kind, grid=mesh(a=2, b=2)), one(kind, devices=6)):
         for choice in candidates(graph, graph.operators["op"]):
-            assert_same_program(GraphPlan(graph, {"op": choice}, homes(graph, {"op": choice})))
+            assert_same_program(GraphPlan(graph, {"op": choice}, storage_layouts(graph, {"op": choice})))
 
 
 def strategies(kind: str) -> set[str]:
@@ -172,7 +172,7 @@ def test_any_reshape_gives_the_same_numbers_however_it_is_split(dims, random):
     graph.input("x", tuple(dims))
     graph.reshape("op", "x", after)
     for choice in candidates(graph, graph.operators["op"]):
-        assert_same_program(GraphPlan(graph, {"op": choice}, homes(graph, {"op": choice})))
+        assert_same_program(GraphPlan(graph, {"op": choice}, storage_layouts(graph, {"op": choice})))
 
 
 def graph() -> Graph:

@@ -9,10 +9,10 @@ import pytest
 
 from lib.layout.planning import pareto
 from lib.layout.planning.elimination import FORBIDDEN, Elimination
-from lib.layout.planning.labels import TooManyPlans, undominated
 from lib.layout.planning.loads import Load, narrowed, total
 from lib.layout.planning.memory_cap import total_cost
 from lib.layout.planning.pareto import ParetoElimination
+from lib.layout.planning.partial_plans import TooManyPlans, undominated
 
 MOMENTS = 5
 

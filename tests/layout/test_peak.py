@@ -25,7 +25,7 @@ from lib.layout import (
 from lib.layout.examples import feed_forward, layer_norm, megatron_mlp, mixture_of_experts, one_matmul, swiglu
 from lib.layout.planning.buffers import most_elements
 from lib.layout.planning.choices import Choices
-from lib.layout.planning.peak import Timeline
+from lib.layout.planning.peak import MemoryTimeline
 from lib.layout.program.distributed import arrange
 from tests.layout.test_propagation import small_graphs
 from tests.support.examples import examples
@@ -43,7 +43,7 @@ def chosen_plan(choose: Callable[[list[Any]], Any], graph: Graph) -> GraphPlan:
     """The same with one that is chosen."""
     choices = Choices(graph, {}, scatter=True)
     operators = {name: choose(ways) for name, ways in choices.operators.items()}
-    homes = {name: choose(layouts) for name, layouts in choices.homes.items()}
+    homes = {name: choose(layouts) for name, layouts in choices.storage_layouts.items()}
     for new, source in (graph.step.replaces if graph.step else {}).items():
         homes[source] = operators[new].output
     return GraphPlan(graph, operators, homes)
@@ -223,7 +223,7 @@ def test_a_copy_that_two_operators_take_is_held_in_between():
         column = letters[name][-1]
         operators[name] = arrange(graph.operators[name], graph.mesh, {column: (0,)})[-1]
     found = GraphPlan(graph, operators, {"x": rows, **whole})
-    moments = Timeline(graph, found.operators, found.homes, found.fetches, remember_all=True).moments
+    moments = MemoryTimeline(graph, found.operators, found.storage_layouts, found.fetches, remember_all=True).moments
     between = next(moment for moment in moments if moment.operator == "between")
     assert between.held["x for a, input 0"] == 8 * 8 * 4
     assert_peaks_are_measured(found)

@@ -44,12 +44,12 @@ def every_plan(graph: Graph) -> list[GraphPlan]:
         for way in sorted(each, key=lambda way: way.moved):
             cheapest.setdefault((way.inputs, way.output), way)
         ways.append(list(cheapest.values()))
-    assume(prod(map(len, ways)) * prod(map(len, choices.homes.values())) <= MOST_PLANS)
+    assume(prod(map(len, ways)) * prod(map(len, choices.storage_layouts.values())) <= MOST_PLANS)
     replaces = graph.step.replaces if graph.step else {}
     plans = (
-        GraphPlan(graph, dict(zip(choices.operators, one)), dict(zip(choices.homes, homes)))
+        GraphPlan(graph, dict(zip(choices.operators, one)), dict(zip(choices.storage_layouts, homes)))
         for one in product(*ways)
-        for homes in product(*choices.homes.values())
+        for homes in product(*choices.storage_layouts.values())
     )
     return [each for each in plans if all(each.layout(new) == each.layout(old) for new, old in replaces.items())]
 
@@ -116,11 +116,14 @@ def test_a_step_under_every_peak_that_a_plan_of_it_has(optimizer):
     step.shard("y.grad", ((2, 1), (2, 1)))
     choices = Choices(step, {}, scatter=True)
     plans = [
-        GraphPlan(step, dict(zip(choices.operators, ways)), dict(zip(choices.homes, homes)))
+        GraphPlan(step, dict(zip(choices.operators, ways)), dict(zip(choices.storage_layouts, homes)))
         for ways in product(*choices.operators.values())
-        for homes in product(choices.homes["x"][:1], *[choices.homes[name] for name in list(choices.homes)[1:]])
+        for homes in product(
+            choices.storage_layouts["x"][:1],
+            *[choices.storage_layouts[name] for name in list(choices.storage_layouts)[1:]],
+        )
         if all(
-            dict(zip(choices.operators, ways))[new].output == dict(zip(choices.homes, homes))[old]
+            dict(zip(choices.operators, ways))[new].output == dict(zip(choices.storage_layouts, homes))[old]
             for new, old in step.step.replaces.items()
         )
     ]
@@ -218,7 +221,7 @@ def test_a_cap_that_no_plan_meets_names_the_operator_and_the_least():
 
 def test_a_search_that_ends_early_says_what_is_proven(monkeypatch):
     monkeypatch.setattr(pareto, "MAX_PARTIAL_PLANS", 30)
-    monkeypatch.setattr(peak_cap, "PRICE_STEPS", 6)
+    monkeypatch.setattr(peak_cap, "MAX_PRICE_STEPS", 6)
     found = plan(feed_forward(), peak=27_000)
     best = 32_768
     assert found.at_least is not None

@@ -182,7 +182,9 @@ def test_a_tensor_that_several_operators_take_in_one_layout_moves_once():
     for name in "qkv":
         graph.shard(name, ((1, 1, 1), (1, 8)))
     graph.shard("attended", ((4, 2, 1), (4, 2, 1)))
-    moving = GraphPlan(graph, propagate(graph).operators, {**propagate(graph).homes, "x": rows_over_all(graph)})
+    moving = GraphPlan(
+        graph, propagate(graph).operators, {**propagate(graph).storage_layouts, "x": rows_over_all(graph)}
+    )
     edges = [edge for edge in moving.edges if edge.tensor == "x"]
     assert [(edge.operator, edge.bytes, edge.moved_for) for edge in edges] == [
         ("q", 8 * 7 * 512 * 4, ""), ("k", 0, "q"), ("v", 0, "q"), ("attended", 0, ""),
@@ -209,7 +211,7 @@ def test_the_exact_plan_with_shared_moves_is_what_plans_one_by_one_find(readers)
     least = min(
         GraphPlan(graph, dict(zip(graph.operators, ways)), dict(zip(graph.sources, homes))).bytes
         for ways in product(*problem.operators.values())
-        for homes in product(*(dict.fromkeys(homes) for homes in problem.homes.values()))
+        for homes in product(*(dict.fromkeys(homes) for homes in problem.storage_layouts.values()))
     )
     found = plan(graph)
     assert found.bytes == least == 2 * 8 * 4  # each device gets the other half, once
@@ -250,7 +252,7 @@ def test_the_rule_reaches_parts_that_share_only_a_weight():
         graph.relu(f"{name}_relu", graph.matmul(name, graph.input(f"{name}_x", (8, 8)), "w"))
     graph.shard("one", ((1, 1), (1, 4)))
     found = propagate(graph)
-    assert found.operators["two"].inputs[1] == found.operators["one"].inputs[1] == found.homes["w"]
+    assert found.operators["two"].inputs[1] == found.operators["one"].inputs[1] == found.storage_layouts["w"]
     assert found.bytes == 0
     assert_same_program(found)
 

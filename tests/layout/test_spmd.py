@@ -41,7 +41,7 @@ class Annotated(ShardedEngine):
         self.spmd.load_checkpoint(params)
 
     def forward(self, x: Any) -> Any:
-        return self.spmd.forward({"x": x[self.spmd.plan.homes["x"].box(self.device_id)].copy()})
+        return self.spmd.forward({"x": x[self.spmd.plan.storage_layouts["x"].box(self.device_id)].copy()})
 
     def backward(self, grads: Any) -> Any:
         return self.spmd
@@ -62,7 +62,7 @@ def test_annotations_change_no_numbers_and_the_bytes_are_predicted(annotations: 
     with launch(Annotated, 4, annotations) as run:
         run.load_checkpoint({name: values[name] for name in ("w0", "w1")})
         spmd = run.backward(None)[0]
-        homes = [spmd.plan.homes[name] for name in ("w0", "w1")]
+        homes = [spmd.plan.storage_layouts[name] for name in ("w0", "w1")]
         assert [meter.live for meter in run.meters] == [sum(home.elements * 4 for home in homes)] * 4
         pieces = dict(enumerate(run.forward(values["x"])))
         meters = run.meters
@@ -132,7 +132,7 @@ def test_masked_pieces_are_refused() -> None:
     with launch(Alone, 4, [("+", 0, 1)], {0: ("data", None)}, 0) as run:
         run.load_checkpoint({"w": np.ones((8, 8))})
         with pytest.raises(RuleError, match="input 'x': this array is masked, and its mask would be lost; pass arr"):
-            run.forward(np.ones(run.backward(0)[0].plan.homes["x"].local_shape))
+            run.forward(np.ones(run.backward(0)[0].plan.storage_layouts["x"].local_shape))
 
 
 def assert_the_peak_is_measured(*program: Any) -> Spmd:
@@ -140,7 +140,7 @@ def assert_the_peak_is_measured(*program: Any) -> Spmd:
     with launch(Returning, 4, *program) as run:
         run.load_checkpoint({"w": values["w"]})
         spmd: Spmd = run.backward(None)[0]
-        run.forward([values["x"][spmd.plan.homes["x"].box(device)].copy() for device in range(4)])
+        run.forward([values["x"][spmd.plan.storage_layouts["x"].box(device)].copy() for device in range(4)])
         assert [meter.peak for meter in run.meters] == spmd.plan.timeline.peaks.tolist()
     return spmd
 

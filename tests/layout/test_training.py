@@ -10,7 +10,7 @@ import pytest
 from lib.layout import Graph, GraphPlan, LayoutError, mesh, plan, propagate, redistribute, same_placement, training
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
 from lib.layout.planning.choices import Choices
-from lib.layout.planning.exact import QUICK_ENTRIES
+from lib.layout.planning.exact import MAX_QUICK_ENTRIES
 from lib.layout.planning.placement_problem import PlacementProblem
 
 
@@ -271,7 +271,7 @@ def test_a_step_that_is_too_entangled_is_paired_and_says_so():
     step = training(transformer(2, mesh(data=2, model=2), batch=4, length=8, heads=4, width=16))
     problem = PlacementProblem(Choices(step, {}, scatter=True))
     found = plan(step, tensor_caps={"l0.up": 16 * 64 * 4 // 2})
-    assert found.paired == (problem.largest_table > QUICK_ENTRIES)
+    assert found.paired == (problem.largest_table > MAX_QUICK_ENTRIES)
     assert ("backward is split like forward" in found.explain()) == found.paired
 
 
@@ -285,9 +285,9 @@ def test_the_exact_plan_of_a_step_is_the_best_of_all_plans_one_by_one():
     step.shard("y", ((2, 1), (1, 1)))
     choices = Choices(step, {}, scatter=True)
     plans = (
-        GraphPlan(step, dict(zip(choices.operators, ways)), dict(zip(choices.homes, homes)))
+        GraphPlan(step, dict(zip(choices.operators, ways)), dict(zip(choices.storage_layouts, homes)))
         for ways in product(*choices.operators.values())
-        for homes in product(*choices.homes.values())
+        for homes in product(*choices.storage_layouts.values())
     )
     pairs = [(each.memory, each.bytes) for each in plans if same_placement(each.layout("w.new"), each.layout("w"))]
     for cap in {memory for memory, _ in pairs}:

@@ -28,7 +28,7 @@ from lib.layout import (
     redistribute,
 )
 from lib.layout.layouts import pieces
-from lib.layout.planning.breadth_first import homes
+from lib.layout.planning.breadth_first import storage_layouts
 from lib.layout.program import distributed
 from lib.layout.program.distributed import ways_to_reduce
 from tests.layout.test_operators import KINDS, one
@@ -170,7 +170,7 @@ def every_split(graph: Graph) -> list:
 
 
 def on_its_own(graph: Graph, way) -> GraphPlan:
-    return GraphPlan(graph, {"op": way}, homes(graph, {"op": way}))
+    return GraphPlan(graph, {"op": way}, storage_layouts(graph, {"op": way}))
 
 
 @pytest.mark.sampled(6)

@@ -19,18 +19,19 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
+from lib.extras import install_command
 from puzzles.commands.main import main
 from puzzles.grading import batch
 from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint
-from puzzles.grading.job import Job
+from puzzles.grading.job import GradingJob
 from puzzles.grading.source_file import SourceFile
 from puzzles.grading.verdict import Graded, Shared, as_json, json_text
 from puzzles.sandbox import cgroup, tiers
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.protection import Protection
-from puzzles.sandbox.tiers import Tier, best
+from puzzles.sandbox.tiers import IsolationTier, select_tier
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 WRONG = "async def ddp(model):\n    await model.receive()\n"
@@ -95,8 +96,8 @@ def files(paths: list[str]) -> list[SourceFile]:
     return list(map(SourceFile, paths))
 
 
-def job(**more: Any) -> Job:
-    return Job(("basic",), Limits(seconds=5), best(), **more)
+def job(**more: Any) -> GradingJob:
+    return GradingJob(("basic",), Limits(seconds=5), select_tier(), **more)
 
 
 def test_a_class_has_one_table_with_stars(graded_class: Path):
@@ -147,10 +148,10 @@ def test_a_missing_extra_is_reported_in_one_sentence(
     result = puzzles("grade", "--trust", "class", *option)
     assert result.exit_code == 2
     told = " ".join(result.stderr.split())
-    assert f"needs the package {package}; install it with: pip install 'training-puzzles[{extra}]'" in told
+    assert f"needs the package {package}; install it with: {install_command(extra)}" in told
 
 
-class Breaking(Job):
+class Breaking(GradingJob):
     """A job that takes its process with it on one of the files."""
 
     def grade(self, path: str, source: bytes | None, client: Client | None = None) -> Graded:
@@ -229,7 +230,7 @@ def test_an_interrupted_run_continues_where_it_stopped(
     sizes = {path: Path(path).stat().st_size for path in paths}
     graded: list[str] = []
 
-    def distribute(to_do: list[str], job: Job, *_: Any) -> Any:
+    def distribute(to_do: list[str], job: GradingJob, *_: Any) -> Any:
         for path in to_do:
             if len(graded) == 3:
                 raise KeyboardInterrupt
@@ -333,7 +334,7 @@ def test_limits_have_one_option_and_old_words(a_class: Path, monkeypatch: pytest
     """With both, --limit counts, and of two the last."""
     used: list[Limits] = []
 
-    def begin(files: object, job: Job, *_: object) -> None:
+    def begin(files: object, job: GradingJob, *_: object) -> None:
         used.append(job.limits)
         raise SystemExit
 
@@ -463,7 +464,7 @@ def test_a_sandbox_that_is_wanted_and_missing_is_reported(a_class: Path, monkeyp
     monkeypatch.setattr(
         tiers, "_why_no_bubblewrap", lambda: "there is no command bwrap; install the package bubblewrap"
     )
-    best.cache_clear()
+    select_tier.cache_clear()
     try:
         result = puzzles("grade", "class/anna.py", "--tier", "bubblewrap")
         assert result.exit_code == 2
@@ -472,14 +473,14 @@ def test_a_sandbox_that_is_wanted_and_missing_is_reported(a_class: Path, monkeyp
         )
         assert "not used: there is no command bwrap" in puzzles("doctor").stdout
     finally:
-        best.cache_clear()
+        select_tier.cache_clear()
 
 
 def test_doctor_shows_what_a_sandbox_does(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puzzles.commands.doctor.best", lambda: Tier("bubblewrap"))
+    monkeypatch.setattr("puzzles.commands.doctor.select_tier", lambda: IsolationTier("bubblewrap"))
     shown = puzzles("doctor").stdout
     assert all(word in shown for word in ("a run cannot", "network", "other processes", "own folder"))
-    monkeypatch.setattr("puzzles.commands.doctor.best", lambda: Tier("process", "it was asked for"))
+    monkeypatch.setattr("puzzles.commands.doctor.select_tier", lambda: IsolationTier("process", "it was asked for"))
     assert "which files and processes exist" in puzzles("doctor").stdout
 
 
@@ -495,18 +496,18 @@ def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
 def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """As on Windows, as far as that can be simulated: no fork, no bubblewrap, no control groups. Killing a tree of
     processes is not."""
-    best.cache_clear()
+    select_tier.cache_clear()
     monkeypatch.setattr(cgroup, "find", cgroup.find.__wrapped__)  # without the cache of what this system has
     monkeypatch.setattr(cgroup, "sys", types.SimpleNamespace(platform="win32"))
     monkeypatch.setattr(tiers, "_why_no_bubblewrap", lambda: "it is for Linux, and this is win32")
     monkeypatch.delattr("puzzles.sandbox.tiers.os.fork")
     yield a_class
-    best.cache_clear()
+    select_tier.cache_clear()
 
 
 @pytest.mark.slow
 def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
-    assert not best().forks
+    assert not select_tier().forks
     text = solution("basic") + solution("ddp")
     text += (SOLUTIONS / "engine" / "fsdp.py").read_text() + (SOLUTIONS / "layout" / "ffn.py").read_text()
     (without_fork / "anna.py").write_text(text)
@@ -538,12 +539,12 @@ def test_without_fork_harm_has_its_verdict_too(without_fork: Path, body: str, re
 
 def test_without_fork_a_source_that_breaks_python_is_reported(without_fork: Path):
     (without_fork / "dora.py").write_text("def basic(model): return " + "-" * 200_000 + "1")
-    (verdict,) = grade_all(files(["class/dora.py"]), job()._replace(tier=best()))[0].verdicts
+    (verdict,) = grade_all(files(["class/dora.py"]), job()._replace(tier=select_tier()))[0].verdicts
     assert (verdict.status, verdict.reason) == ("failed", "syntax")
 
 
 def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puzzles.commands.doctor.best", best)
+    monkeypatch.setattr("puzzles.commands.doctor.select_tier", select_tier)
     monkeypatch.delattr("puzzles.commands.doctor.os.getuid")
     shown = puzzles("doctor").stdout
     assert "not used: it is for Linux, and this is win32" in shown

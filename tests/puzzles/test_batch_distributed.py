@@ -54,7 +54,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_on_a_dask_cluster_the_results_are_the_same(a_class: Path) -> None:
-    pytest.importorskip("distributed", reason="needs the extra: pip install 'training-puzzles[dask]'")
+    pytest.importorskip("distributed", reason="needs the extra: pip install -e '.[dask]'")
     here = ran([sys.executable, "-m", *GRADE], a_class)
     (a_class / "cluster.py").write_text(CLUSTER, encoding="utf-8")
     there = ran([sys.executable, "cluster.py", sys.executable, "-m", *GRADE, "--dask"], a_class)

@@ -45,10 +45,10 @@ for pid in started:
 """Starts processes that wait until it closes a pipe, as many as it can."""
 
 
-def require(controller: str) -> cgroup.Place:
+def require(controller: str) -> cgroup.CgroupFolder:
     place = HERE[controller]
-    if place.why_not:
-        pytest.skip(f"{controller}: {place.why_not}")
+    if place.unavailable_because:
+        pytest.skip(f"{controller}: {place.unavailable_because}")
     return place
 
 
@@ -90,7 +90,7 @@ def server_of(session: Session) -> SandboxClient:
 def test_a_server_is_in_a_group_that_ends_with_it(tier: str) -> None:
     places = [place for place in HERE.values() if place.folder]
     if not places:
-        pytest.skip("; ".join(place.why_not for place in HERE.values()))
+        pytest.skip("; ".join(place.unavailable_because for place in HERE.values()))
     with Session(Submission(Path("a.py"), b"x = 1"), Limits(), require_tier(tier)) as session:
         server = server_of(session)
         name = os.path.basename(server._group.folders[0])
@@ -111,7 +111,7 @@ def test_who_exceeds_the_memory_of_the_group_is_told_so(tier: str, monkeypatch: 
 
 @pytest.mark.own_server
 def test_without_a_group_everything_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = cgroup.Place("memory", "/sys/fs/cgroup/no/such/folder", 2)
+    gone = cgroup.CgroupFolder("memory", "/sys/fs/cgroup/no/such/folder", 2)
     monkeypatch.setattr(cgroup, "find", lambda: (gone,))
     with Session(Submission(Path("a.py"), SOLVED.encode()), Limits(), require_tier("process")) as session:
         assert grade_puzzle(PUZZLES["basic"], session).status == "passed"
@@ -140,7 +140,7 @@ class Tree:
             (folder / file).write_text(text)
         return folder
 
-    def find(self) -> dict[str, cgroup.Place]:
+    def find(self) -> dict[str, cgroup.CgroupFolder]:
         return {place.controller: place for place in cgroup.find.__wrapped__(str(self.proc))}
 
 
@@ -171,7 +171,7 @@ def test_the_top_shares_itself_out(tmp_path: Path) -> None:
     tree.group("", "memory")
     found = tree.find()
     assert Path(found["memory"].folder) == tree.top
-    assert "no pids" in found["pids"].why_not
+    assert "no pids" in found["pids"].unavailable_because
 
 
 def test_a_limit_of_the_graders_own_group_is_not_evaded(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_limit_of_the_graders_own_group_is_not_evaded(tmp_path: Path) -> None:
     tree.group("puzzles/app.slice", "memory pids")
     for limit, evaded in (("max", False), ("8000000000", True)):
         tree.group("puzzles/app.slice/run-1.scope", **{"memory.max": f"{limit}\n"})
-        assert ("limit of its own" in tree.find()["memory"].why_not) == evaded
+        assert ("limit of its own" in tree.find()["memory"].unavailable_because) == evaded
 
 
 def test_what_others_manage_is_not_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_what_others_manage_is_not_divided(tmp_path: Path, monkeypatch: pytest.M
     tree.group("system.slice", "memory pids")
     for user in (0, os.stat(tmp_path).st_uid + 1):
         monkeypatch.setattr(os, "getuid", lambda user=user: user)
-        assert f"manages {tree.top}/system.slice" in tree.find()["memory"].why_not
+        assert f"manages {tree.top}/system.slice" in tree.find()["memory"].unavailable_because
     monkeypatch.setattr(
         os, "getxattr", lambda at, name: b"1" if (at.name, name) == ("system.slice", "user.delegate") else b""
     )

@@ -18,7 +18,7 @@ from puzzles.commands.main import main
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages
 from puzzles.reports.markdown import message_html, text_html
-from puzzles.sandbox.tiers import Tier, best
+from puzzles.sandbox.tiers import IsolationTier, select_tier
 from puzzles.tracks import find, track_of
 
 ROOT = Path(__file__).parents[2]
@@ -57,8 +57,8 @@ def verdict(slug: str, stars: int) -> Verdict:
                    message="" if stars else "rank 0 waits for rank 1")  # fmt: skip
 
 
-def tier() -> Tier:
-    return best("process")
+def tier() -> IsolationTier:
+    return select_tier("process")
 
 
 def test_the_index_of_300_students_and_8_puzzles_is_small_and_says_who_has_what(tmp_path: Path) -> None:

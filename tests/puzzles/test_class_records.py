@@ -17,7 +17,7 @@ from puzzles.commands.main import main
 from puzzles.custom import folder_added
 from puzzles.custom.drafts import begin
 from puzzles.grading.grader import grade_file
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import find, track_of
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +100,9 @@ def test_a_class_that_does_not_pass_at_every_size(
 
 
 def test_a_class_is_not_taken_over_without_a_sandbox(own: Path, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solution_module, "best", lambda: Tier("process", "this system cannot fork", forks=False))
+    monkeypatch.setattr(
+        solution_module, "select_tier", lambda: IsolationTier("process", "this system cannot fork", forks=False)
+    )
     refused = record(mine, "total", "--name", "Ann", "--puzzles", own)
     require_refused(refused, own, "sandbox", "this system cannot fork", "puzzles doctor")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,27 @@ def test_what_is_solved_is_the_same_in_all_its_files(capsys: pytest.CaptureFixtu
         ((*SMALL, "-o", "no/where.csv"), "cannot write no/where.csv"),
         ((*SMALL, "--forward", "0.00001"), "forward|0.001"),
         ((*SMALL, "--placement", "ring"), "contiguous"),
+        ((*SMALL, "--forward", "1,2"), "forward must be a number or a list of 3, one for each of the stages; got 2"),
+        ((*SMALL, "--memory", "1,2,x"), "'1,2,x' is neither a number nor a list of numbers such as 1,1,2,1"),
+        ((*SMALL, "--forward", "1,2,1", "-o", "found.svg"), "one time for all stages|-o writes .csv only"),
     ],
 )
 def test_a_wrong_call_of_solve_is_one_error(words: tuple[str, ...], facts: str) -> None:
     result = puzzles("solve", *words)
     assert result.exit_code == 2
     assert [fact for fact in facts.split("|") if fact not in result.output] == []
+
+
+def test_stages_that_differ_are_solved_and_written() -> None:
+    lists = ("--forward", "1,1,2", "--backward-input", "1,1,2", "--memory", "3,2,1")
+    result = puzzles("solve", *SMALL, *lists, "-o", "uneven.csv")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"a rank holds at most \d of \d on rank \d\.", result.output)
+    table = read_csv(Path("uneven.csv").read_text())
+    assert str(table) in result.output
+    same = puzzles("solve", *SMALL, "--forward", "1,1,1", "-o", "same.csv")
+    assert same.output.replace("same", "one") == puzzles("solve", *SMALL, "-o", "one.csv").output
+    assert Path("same.csv").read_bytes() == Path("one.csv").read_bytes()
 
 
 def test_a_solution_goes_to_a_file_and_comes_back() -> None:

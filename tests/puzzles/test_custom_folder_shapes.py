@@ -17,7 +17,7 @@ from rich.console import Console
 
 from puzzles import play
 from puzzles.commands.main import main
-from puzzles.commands.watch import Game
+from puzzles.commands.watch import WatchState
 from puzzles.custom import folder_added
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
@@ -54,7 +54,7 @@ def remove(path: Path) -> None:
 
 
 def watched() -> list[Verdict]:
-    game = Game("mine.py", Limits(), Console(file=io.StringIO(), width=100), grade_file, lambda page: None)
+    game = WatchState("mine.py", Limits(), Console(file=io.StringIO(), width=100), grade_file, lambda page: None)
     game.begin()
     return list(game.verdicts.values())
 

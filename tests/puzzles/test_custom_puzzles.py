@@ -29,9 +29,9 @@ from puzzles.custom.drafts import begin
 from puzzles.custom.installed import may_have_entry_points
 from puzzles.custom.loaded import read_folder
 from puzzles.grading.grader import grade_file
-from puzzles.grading.job import Job
+from puzzles.grading.job import GradingJob
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import best
+from puzzles.sandbox.tiers import select_tier
 from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of
 from tests.support.relay import TARGETS, TRACKS, finished_folder
 
@@ -157,7 +157,7 @@ def test_a_chapter_has_a_title_and_an_order(week: Path) -> None:
 @pytest.mark.parametrize("tier", ["bubblewrap", "process"])
 def test_a_submission_cannot_read_the_folder(tier: str, week: Path, tmp_path: Path) -> None:
     try:
-        wanted = best(tier)
+        wanted = select_tier(tier)
     except Exception as why:
         pytest.skip(str(why))
     week.chmod(0o755)
@@ -401,7 +401,7 @@ def test_packages_are_looked_at_only_where_one_may_have_puzzles(
 
 def test_a_process_elsewhere_reads_the_folder_itself(week: Path) -> None:
     digest = read_folder(week).digest
-    job: Any = Job(("relay_layout",), Limits(), best(), own=((str(week), digest),))
+    job: Any = GradingJob(("relay_layout",), Limits(), select_tier(), own=((str(week), digest),))
     assert job.grade(str(week / "solutions" / "relay_layout.py"), None).verdicts[0].stars == 3
     change(week / "relay_layout.toml", "memory = 9_280", "memory = 9_279")
     remove_folder(week)

@@ -15,7 +15,7 @@ from drawing.runs.scene import Scene, scene_of
 from lib import Model, Setting, Trace, run
 from lib.schedules import one_f_one_b
 from puzzles.pytorch.event_times import event_times
-from puzzles.pytorch.run import Measured, Scheduled
+from puzzles.pytorch.run import MeasuredRun, Scheduled
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, random_pipeline, textbook
 
@@ -61,7 +61,7 @@ async def relayed(model: Model) -> None:
     model.set_final_weight(layer, model.update(layer, total, weight, state)[0])
 
 
-def made_up(schedule: Scheduled, choice: random.Random) -> Measured:
+def made_up(schedule: Scheduled, choice: random.Random) -> MeasuredRun:
     """Cells of random lengths with random pauses, each after what it needs."""
     table = schedule.pipeline.table
     ends: dict[str, float] = {}
@@ -76,10 +76,10 @@ def made_up(schedule: Scheduled, choice: random.Random) -> Measured:
                 start += choice.choice((0.0, choice.random()))
                 now[rank] = ends[str(cell)] = start + choice.choice((0.01, 1.0, choice.expovariate(1.0)))
                 cells[rank][str(cell)] = start, now[rank]
-    return Measured(0.0, cells)
+    return MeasuredRun(0.0, cells)
 
 
-def require_true(schedule: Scheduled, measured: Measured) -> Scene:
+def require_true(schedule: Scheduled, measured: MeasuredRun) -> Scene:
     """No arrow points back; a message that a cell uses is received when the first such cell starts."""
     times = event_times(schedule, measured)
     scene = scene_measured(scene_of(schedule.trace), times)
@@ -89,10 +89,10 @@ def require_true(schedule: Scheduled, measured: Measured) -> Scene:
     for place, lane in enumerate(scene.lanes):
         used: dict[int, float] = {}
         for cell, ats in schedule.pipeline.cells[place].items():
-            for value in (value for at in ats for value in schedule.pipeline.works[place].ops[at].used):
+            for value in (value for at in ats for value in schedule.pipeline.works[place].ops[at].inputs):
                 used[value] = min(measured.cells[place][str(cell)][0], used.get(value, float("inf")))
         for mark in lane.marks:
-            starts = [used[value] for value in mark.op.made if value in used]
+            starts = [used[value] for value in mark.op.outputs if value in used]
             assert mark.op.name != "receive" or not starts or mark.start == min(starts)
         busy = sum(mark.end - mark.start for mark in lane.marks)
         idle = sum(gap.end - gap.start for gap in lane.gaps)

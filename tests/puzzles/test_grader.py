@@ -25,7 +25,7 @@ from puzzles.grading.verdict import Verdict, all_passed
 from puzzles.sandbox import deadline
 from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS, find
 from tests.support.solved import SOME_PUZZLES
 
@@ -573,7 +573,7 @@ def kill_supervisor(client: SandboxClient) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
 @pytest.mark.parametrize("kill", [kill_server, kill_supervisor])
 def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None]):
-    client = SandboxClient(Tier("process"), Limits())
+    client = SandboxClient(IsolationTier("process"), Limits())
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
         kill(client)
@@ -588,7 +588,7 @@ def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None])
 
 @pytest.mark.slow
 def test_a_server_that_is_lost_again_and_again_is_not_the_players_failure(monkeypatch: pytest.MonkeyPatch):
-    client = SandboxClient(Tier("process"), Limits())
+    client = SandboxClient(IsolationTier("process"), Limits())
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
         answer, tries = client._answer, 0

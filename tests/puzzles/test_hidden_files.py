@@ -17,7 +17,7 @@ from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.sandbox import visible_files
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import Tier, best, command
+from puzzles.sandbox.tiers import IsolationTier, command, select_tier
 from puzzles.sandbox.visible_files import (
     BUILT_NAMES,
     HIDDEN_NAMES,
@@ -94,7 +94,7 @@ EVERYWHERE = [pytest.param(name, marks=pytest.mark.slow) for name in ("bubblewra
 @pytest.fixture(scope="module", params=["the game's folders", *EVERYWHERE])
 def seen(request: pytest.FixtureRequest, answers: dict[str, Path]) -> Iterator[Seen]:
     if request.param == "the game's folders":
-        yield look(best(), answers, [], whole_machine=False)
+        yield look(select_tier(), answers, [], whole_machine=False)
     elif request.param == "bubblewrap":
         yield look(require_tier("bubblewrap"), answers, [Path("/")])
     elif request.param == "Landlock":
@@ -107,7 +107,7 @@ def seen(request: pytest.FixtureRequest, answers: dict[str, Path]) -> Iterator[S
             yield look(require_tier("process"), answers, [])
 
 
-def look(tier: Tier, answers: dict[str, Path], roots: list[Path], whole_machine: bool = True) -> Seen:
+def look(tier: IsolationTier, answers: dict[str, Path], roots: list[Path], whole_machine: bool = True) -> Seen:
     """The findings of a submission that looks below these folders, all that it may read, and all that it may not."""
     visible = [INSTALL_ROOT, *visible_roots()] if whole_machine else [INSTALL_ROOT / name for name in READABLE_PACKAGES]
     roots = [*visible, *hidden_folders(), *answers.values(), *roots]
@@ -215,7 +215,7 @@ def test_answers_are_hidden_wherever_the_game_is_installed(
         assert not any(answer.is_relative_to(path) for answer in answers), path
     for needed in ("lib", "puzzles/catalog/layout"):
         assert any((tmp_path / root / needed).is_relative_to(path) for path in readable)
-    require_covered(command(Tier("bubblewrap"), Limits()), answers)
+    require_covered(command(IsolationTier("bubblewrap"), Limits()), answers)
 
 
 def require_covered(words: list[str], answers: list[Path]) -> None:

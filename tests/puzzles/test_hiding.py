@@ -17,7 +17,7 @@ from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from puzzles.tracks.engine.score import score_trial
@@ -29,11 +29,11 @@ SOLUTION = (Path(__file__).parents[2] / "solutions/engine/data_parallel.py").rea
 
 
 @pytest.fixture(params=TIERS)
-def here(request: pytest.FixtureRequest) -> Tier:
+def here(request: pytest.FixtureRequest) -> IsolationTier:
     return require_tier(request.param)
 
 
-def verdict(source: str, where: Tier, slug: str = "DataParallel") -> Verdict:
+def verdict(source: str, where: IsolationTier, slug: str = "DataParallel") -> Verdict:
     with Session(Submission(Path("theirs.py"), source.encode()), tier=where) as session:
         return grade_puzzle(ENGINE_PUZZLES[slug], session)
 
@@ -45,14 +45,14 @@ def require_refused(found: Verdict, *words: str) -> None:
 
 @pytest.mark.sampled(2)
 @in_every_tier(hiding.FLOPS)
-def test_products_that_no_meter_counts(name: str, here: Tier) -> None:
+def test_products_that_no_meter_counts(name: str, here: IsolationTier) -> None:
     found = verdict(hiding.without_flops(SOLUTION, hiding.FLOPS[name]), here)
     require_refused(found, "flops", "something was not counted", "12,416", "np.einsum")
 
 
 @pytest.mark.sampled(1)
 @in_every_tier(hiding.SHARED)
-def test_devices_share_no_interpreter(name: str, here: Tier) -> None:
+def test_devices_share_no_interpreter(name: str, here: IsolationTier) -> None:
     """In one interpreter it would be right, with no byte sent."""
     source = hiding.with_shared_list(SOLUTION, hiding.SHARED[name])
     names: dict[str, Any] = {"__name__": "theirs"}
@@ -75,40 +75,40 @@ def test_devices_share_no_interpreter(name: str, here: Tier) -> None:
 
 
 @in_every_tier(hiding.FILES)
-def test_devices_can_write_no_files(name: str, here: Tier) -> None:
+def test_devices_can_write_no_files(name: str, here: IsolationTier) -> None:
     found = verdict(hiding.with_statement(SOLUTION, hiding.FILES[name]), here)
     require_refused(found, "PermissionError", "raised on device")
 
 
 @pytest.mark.sampled(1)
 @in_every_tier(hiding.NARROW)
-def test_narrow_types_on_the_wire_give_another_result(name: str, here: Tier) -> None:
+def test_narrow_types_on_the_wire_give_another_result(name: str, here: IsolationTier) -> None:
     found = verdict(hiding.with_narrow_wire(SOLUTION, hiding.NARROW[name]), here)
     require_refused(found, "differs from what a single device computes")
 
 
 @in_every_tier(hiding.MEMORY)
-def test_memory_outside_of_arrays(name: str, here: Tier) -> None:
+def test_memory_outside_of_arrays(name: str, here: IsolationTier) -> None:
     found = verdict(hiding.with_hidden_memory(SOLUTION, hiding.MEMORY[name]), here)
     require_refused(found, "numbers in", "keep them in numpy arrays")
 
 
 @in_every_tier(hiding.TIERS)
-def test_memories_that_no_target_names(name: str, here: Tier) -> None:
+def test_memories_that_no_target_names(name: str, here: IsolationTier) -> None:
     found = verdict(hiding.with_hidden_memory(SOLUTION, hiding.TIERS[name]), here)
     require_refused(found, "4,096 B", name, "no target of DataParallel counts")
 
 
 @pytest.mark.sampled(1)
 @in_every_tier(hiding.SEEN)
-def test_what_a_device_sees_of_others(name: str, here: Tier) -> None:
+def test_what_a_device_sees_of_others(name: str, here: IsolationTier) -> None:
     """Each statement asserts that it finds nothing."""
     found = verdict(hiding.with_statement(SOLUTION, hiding.SEEN[name]), here)
     assert (found.status, found.stars) == ("passed", 3), found
 
 
 @in_each_tier()
-def test_what_a_device_reports_of_its_bytes_is_not_believed(here: Tier) -> None:
+def test_what_a_device_reports_of_its_bytes_is_not_believed(here: IsolationTier) -> None:
     found = verdict(hiding.with_statement(SOLUTION, hiding.LIE), here)
     assert (found.status, found.figures["sent"]) == ("passed", 12_288)
     found = verdict(hiding.with_statement(SOLUTION, hiding.FORGERY), here)
@@ -116,7 +116,7 @@ def test_what_a_device_reports_of_its_bytes_is_not_believed(here: Tier) -> None:
 
 
 @in_each_tier()
-def test_a_device_may_start_a_few_processes_and_no_more(here: Tier) -> None:
+def test_a_device_may_start_a_few_processes_and_no_more(here: IsolationTier) -> None:
     """The limit is that of any run, and one more for each device."""
     assert verdict(hiding.with_statement(SOLUTION, hiding.ONE_CHILD), here).status == "passed"
     found = verdict(hiding.with_statement(SOLUTION, hiding.NINE_CHILDREN), here)

@@ -20,7 +20,7 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.client import MARK, SandboxLostError
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker import seccomp
 from puzzles.tracks import TRACKS
 from tests.support import hostile
@@ -44,7 +44,7 @@ def nothing_is_left() -> Iterator[None]:
 
 
 @pytest.fixture(params=TIERS)
-def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
+def here(request: pytest.FixtureRequest) -> Iterator[IsolationTier]:
     """A tier, with nothing left behind."""
     found = require_tier(request.param)
     with nothing_is_left():
@@ -77,7 +77,7 @@ def still_running() -> list[str]:
     return found
 
 
-def verdict(source: str | bytes, where: Tier, limits: Limits = QUICK, slug: str = "basic") -> Verdict:
+def verdict(source: str | bytes, where: IsolationTier, limits: Limits = QUICK, slug: str = "basic") -> Verdict:
     text = source if isinstance(source, bytes) else source.encode()
     with Session(Submission(Path("theirs.py"), text), limits, where) as session:
         return grade_puzzle(PUZZLES[slug], session)
@@ -103,7 +103,7 @@ BODIES = {**hostile.FORGING, **hostile.BREAKING, **hostile.RESOURCES}
 
 @pytest.mark.sampled(8)
 @in_every_tier(hostile.FORGING, hostile.BREAKING, hostile.RESOURCES)
-def test_a_hostile_body(name: str, here: Tier):
+def test_a_hostile_body(name: str, here: IsolationTier):
     body, *allowed = BODIES[name]
     limits = QUICK if "timeout" in allowed else SLOW
     expect(verdict(hostile.basic_with(body), here, limits), tuple(allowed))
@@ -111,20 +111,20 @@ def test_a_hostile_body(name: str, here: Tier):
 
 @pytest.mark.sampled(3)
 @in_every_tier(hostile.WHOLE_FILES)
-def test_an_odd_file(name: str, here: Tier):
+def test_an_odd_file(name: str, here: IsolationTier):
     source, *allowed = hostile.WHOLE_FILES[name]
     expect(verdict(source, here, QUICK if "timeout" in allowed else SLOW), tuple(allowed))
 
 
 @pytest.mark.sampled(2)
 @in_every_tier(hostile.CONTROLS)
-def test_a_right_solution_passes_whatever_else_it_does(name: str, here: Tier):
+def test_a_right_solution_passes_whatever_else_it_does(name: str, here: IsolationTier):
     found = verdict(hostile.CONTROLS[name], here, SLOW)
     assert (found.status, found.notes) == ("passed", ())
 
 
 @pytest.mark.sampled(1)
-def test_talking_through_globals_is_refused(here: Tier):
+def test_talking_through_globals_is_refused(here: IsolationTier):
     """Rank 0 leaves what the others need where Python lets them take it."""
     source = hostile.DDP.replace("async def ddp", "SEEN = {}\n\nasync def ddp").replace(
         "await model.allreduce(grad_weights[layer], layer)",
@@ -134,7 +134,7 @@ def test_talking_through_globals_is_refused(here: Tier):
 
 
 @pytest.mark.sampled(1)
-def test_talking_through_files_is_refused(here: Tier):
+def test_talking_through_files_is_refused(here: IsolationTier):
     source = "import pickle\n" + hostile.DDP.replace(
         "await model.allreduce(grad_weights[layer], layer)",
         "(pickle.dump(grad_weights[layer], open('g', 'wb')), pickle.load(open('g', 'rb')))[1]",
@@ -142,14 +142,14 @@ def test_talking_through_files_is_refused(here: Tier):
     assert verdict(source, here, SLOW, "ddp").reason in ("rule", "crash")
 
 
-def test_each_run_finds_an_empty_folder_and_a_fresh_process(here: Tier):
+def test_each_run_finds_an_empty_folder_and_a_fresh_process(here: IsolationTier):
     check = "    import os, sys\n    assert os.listdir() == [] and not hasattr(sys, 'seen')\n"
     check += "    sys.seen = open('mark', 'w')\n"
     found = verdict(hostile.SOLVED.replace("    return model", check + "    return model"), here, SLOW)
     assert (found.status, found.notes) == ("passed", ())
 
 
-def test_a_locked_folder_is_emptied_too(here: Tier):
+def test_a_locked_folder_is_emptied_too(here: IsolationTier):
     lock = "    import os\n    os.mkdir('a')\n    os.mkdir('a/b', 0)\n    try: os.chmod('a', 0)\n"
     lock += "    except PermissionError: pass\n    return model"  # outside of bubblewrap a run changes no mode
     found = verdict(hostile.SOLVED.replace("    return model", lock), here, SLOW)
@@ -159,7 +159,7 @@ def test_a_locked_folder_is_emptied_too(here: Tier):
 @pytest.mark.slow
 @pytest.mark.own_server
 @in_each_tier()
-def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier):
+def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: IsolationTier):
     for name in ("kills_the_supervisor", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
         source = hostile.basic_with(BODIES[name][0]) + hostile.DDP
         with Session(Submission(Path("theirs.py"), source.encode()), QUICK, here) as session:
@@ -169,7 +169,7 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier
 
 @pytest.mark.own_server
 @in_each_tier()
-def test_a_server_that_is_killed_leaves_nothing_running(here: Tier):
+def test_a_server_that_is_killed_leaves_nothing_running(here: IsolationTier):
     """The client kills a server that does not answer in time, here while a run has a child in a session of its own."""
     body = "if os.fork() == 0: os.setsid()\nwhile True: time.sleep(60)"
     with Session(Submission(Path("theirs.py"), hostile.basic_with(body).encode()), SLOW, here) as session:
@@ -209,14 +209,14 @@ def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp
 
 @pytest.mark.sampled(1)
 @pytest.mark.own_server
-def test_the_environment_is_scrubbed_in_every_tier(here: Tier, monkeypatch: pytest.MonkeyPatch):
+def test_the_environment_is_scrubbed_in_every_tier(here: IsolationTier, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MY_PASSWORD", "x")
     body = "assert 'MY_PASSWORD' not in os.environ and not any('x=' in k for k in os.environ)\nsolved(model)"
     expect(verdict(hostile.basic_with(body), here, SLOW), (None,))
 
 
 @pytest.mark.sampled(1)
-def test_limits_can_be_set(here: Tier):
+def test_limits_can_be_set(here: IsolationTier):
     small = SLOW._replace(output=1000)
     noisy = verdict("def basic(model):\n    while True: print('x' * 99)\n", here, small)
     assert noisy.message == "it printed more than 1,000 bytes; print less, or allow more with --limit output=64M"
@@ -227,7 +227,7 @@ def test_limits_can_be_set(here: Tier):
     assert verdict(many, here, SLOW._replace(processes=2)).reason == "crash"
 
 
-def test_the_grader_itself_runs_nothing_of_a_submission(here: Tier):
+def test_the_grader_itself_runs_nothing_of_a_submission(here: IsolationTier):
     found = verdict("import os, lib\nlib.SEEN = True\nprint(os.getpid())\n" + hostile.SOLVED, here, SLOW)
     assert found.status == "passed"
     assert found.printed != (str(os.getpid()),)
@@ -238,7 +238,7 @@ def test_the_grader_itself_runs_nothing_of_a_submission(here: Tier):
 @pytest.mark.slow
 @pytest.mark.own_server
 @in_each_tier()
-def test_many_at_once_do_not_take_each_others_processes(here: Tier):
+def test_many_at_once_do_not_take_each_others_processes(here: IsolationTier):
     """The system counts processes by user, so without a supervisor that counts each submission needs its own user."""
     if not here.is_sandbox and os.getuid() != 0 and not seccomp.can_ask():
         pytest.skip("only root can give each submission a user of its own")

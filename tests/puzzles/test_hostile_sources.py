@@ -17,7 +17,7 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox import client
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import SERVER_PROGRAM, Tier, command
+from puzzles.sandbox.tiers import SERVER_PROGRAM, IsolationTier, command
 from puzzles.sandbox.worker.notebook_cells import MAX_CELLS, read_cells, without_magics
 from tests.support.selection import TIERS
 from tests.support.tiers import require_tier
@@ -28,11 +28,11 @@ LIMITS = Limits(seconds=2, memory=512 * MIB)
 
 
 @pytest.fixture(params=TIERS)
-def tier(request: pytest.FixtureRequest) -> Tier:
+def tier(request: pytest.FixtureRequest) -> IsolationTier:
     return require_tier(request.param)
 
 
-def graded(name: str, source: str | bytes, tier: Tier | None = None) -> Verdict:
+def graded(name: str, source: str | bytes, tier: IsolationTier | None = None) -> Verdict:
     submission = Submission(Path(name), source if isinstance(source, bytes) else source.encode())
     return grade_file(name, [PUZZLES["basic"]], LIMITS, tier, submission=submission).verdicts[0]
 
@@ -76,7 +76,7 @@ READ = {
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", READ)
-def test_a_solution_passes_however_it_is_wrapped(tier: Tier, name: str) -> None:
+def test_a_solution_passes_however_it_is_wrapped(tier: IsolationTier, name: str) -> None:
     found = graded(name, READ[name], tier)
     assert found.status == "passed", found.message
 
@@ -106,7 +106,7 @@ LARGE = ("arrays.ipynb", "empty.ipynb", "code.ipynb")
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in REFUSED])
-def test_too_much_is_refused_in_one_sentence(tier: Tier, name: str) -> None:
+def test_too_much_is_refused_in_one_sentence(tier: IsolationTier, name: str) -> None:
     text, words = REFUSED[name]
     found = graded(name, text, tier)
     assert (found.status, found.figures) == ("not_attempted", {})
@@ -115,7 +115,7 @@ def test_too_much_is_refused_in_one_sentence(tier: Tier, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_slow_for_python_itself_ends(tier: Tier) -> None:
+def test_what_is_slow_for_python_itself_ends(tier: IsolationTier) -> None:
     """Python 3.11 compiles an f-string in the square of its parts; later ones run out of memory or do it."""
     found = graded("f.py", "def basic(model):\n    return f'" + "{x}" * 600_000 + "'\n", tier)
     assert found.status == "failed"
@@ -184,7 +184,7 @@ def with_server(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.own_server
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel counts processor time")
-def test_reading_is_limited_in_processor_time(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_is_limited_in_processor_time(tier: IsolationTier, monkeypatch: pytest.MonkeyPatch) -> None:
     endless = "supervisor.SubmissionCode = lambda *_: next(zero for zero in iter(int, 1) if zero)"
     with_server(monkeypatch, f"supervisor.READING_SECONDS = 1; {endless}")
     found = graded("basic.py", SOLVED, tier)
@@ -195,7 +195,7 @@ def test_reading_is_limited_in_processor_time(tier: Tier, monkeypatch: pytest.Mo
 @pytest.mark.sampled(1)
 @pytest.mark.own_server
 @pytest.mark.skipif(sys.platform == "win32", reason="no supervisor reads a file there")
-def test_a_machine_too_busy_to_read_a_file_fails_nobody(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_too_busy_to_read_a_file_fails_nobody(tier: IsolationTier, monkeypatch: pytest.MonkeyPatch) -> None:
     idle = "supervisor.SubmissionCode = lambda *_: os.read(os.pipe()[0], 1)"
     with_server(monkeypatch, f"supervisor.READING_PATIENCE = 0.1; {idle}")
     found = graded("basic.py", SOLVED, tier)

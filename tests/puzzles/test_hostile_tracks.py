@@ -16,7 +16,7 @@ from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from tests.puzzles.test_hostile import expect, nothing_is_left
 from tests.support import hostile_tracks
@@ -28,14 +28,14 @@ SLOW = QUICK._replace(seconds=10)
 
 
 @pytest.fixture(params=TIERS)
-def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
+def here(request: pytest.FixtureRequest) -> Iterator[IsolationTier]:
     """A tier, with nothing left behind."""
     found = require_tier(request.param)
     with nothing_is_left():
         yield found
 
 
-def verdict(source: str, where: Tier, slug: str, allowed: tuple[str | None, ...]) -> Verdict:
+def verdict(source: str, where: IsolationTier, slug: str, allowed: tuple[str | None, ...]) -> Verdict:
     limits = QUICK if "timeout" in allowed else SLOW
     with Session(Submission(Path("theirs.py"), source.encode()), limits, where) as session:
         return grade_puzzle(track_of(slug).puzzle(slug), session)
@@ -43,7 +43,7 @@ def verdict(source: str, where: Tier, slug: str, allowed: tuple[str | None, ...]
 
 @pytest.mark.sampled(2)
 @in_every_tier(hostile_tracks.SOLVED)
-def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
+def test_a_right_class_with_something_added(name: str, here: IsolationTier) -> None:
     old, new, *allowed = hostile_tracks.SOLVED[name]
     assert old in hostile_tracks.PARALLEL
     source = hostile_tracks.IMPORTS + hostile_tracks.PARALLEL.replace(old, new, 1)
@@ -52,7 +52,7 @@ def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
 
 @pytest.mark.sampled(2)
 @in_every_tier(hostile_tracks.BODIES)
-def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
+def test_a_class_that_computes_nothing(name: str, here: IsolationTier) -> None:
     body, *allowed = hostile_tracks.BODIES[name]
     source = hostile_tracks.IMPORTS + hostile_tracks.wrong(body)
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
@@ -60,7 +60,7 @@ def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
 
 @pytest.mark.sampled(2)
 @in_every_tier(hostile_tracks.RETURNS)
-def test_a_class_that_returns_something_odd(name: str, here: Tier) -> None:
+def test_a_class_that_returns_something_odd(name: str, here: IsolationTier) -> None:
     value, *allowed = hostile_tracks.RETURNS[name]
     source = hostile_tracks.IMPORTS + hostile_tracks.wrong("pass").replace("return x", f"return {value}")
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
@@ -68,14 +68,14 @@ def test_a_class_that_returns_something_odd(name: str, here: Tier) -> None:
 
 @pytest.mark.sampled(4)
 @in_every_tier(hostile_tracks.LAYOUTS)
-def test_a_layout(name: str, here: Tier) -> None:
+def test_a_layout(name: str, here: IsolationTier) -> None:
     body, *allowed = hostile_tracks.LAYOUTS[name]
     found = verdict(f"def ffn(graph):\n    {body}\n", here, "ffn", tuple(allowed))
     expect(found, tuple(allowed))
 
 
 @pytest.mark.sampled(1)
-def test_arrays_of_the_module_are_charged_to_every_device(here: Tier) -> None:
+def test_arrays_of_the_module_are_charged_to_every_device(here: IsolationTier) -> None:
     source = (hostile_tracks.SOLUTIONS / "engine" / "tensor_parallel.py").read_text(encoding="utf-8")
     spare = source.replace("def relu", "SPARE = np.zeros(1000)\n\n\ndef relu", 1)
     plain, found = (verdict(text, here, "TensorParallel", ()) for text in (source, spare))

@@ -11,12 +11,12 @@ import pytest
 
 from puzzles.grading.grader import grade_file
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.visible_files import INSTALL_ROOT, allowed_paths, hidden_folders
 from puzzles.sandbox.worker import landlock
 from puzzles.tracks import TRACKS
 
-PROCESS = Tier("process", "it was asked for")
+PROCESS = IsolationTier("process", "it was asked for")
 SOLVED = (INSTALL_ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
 
 needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")

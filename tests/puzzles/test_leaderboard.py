@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import puzzles.leaderboard.take_over as take_over_module
+from puzzles import address
 from puzzles.catalog.found import INDEX, rows_of
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule import found as found_module
@@ -23,6 +23,7 @@ from puzzles.grading.grader import grade_file
 from puzzles.leaderboard.board import collected, rankings
 from puzzles.leaderboard.entry import Entry, read_entry
 from puzzles.tracks import find, track_of
+from puzzles.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "solutions" / "records"
@@ -190,12 +191,23 @@ def test_a_solution_is_submitted_with_its_run_and_without_its_code(tmp_path: Pat
         assert said in refused.output, refused.output
 
 
-def test_the_workflow_runs_commands_that_exist_and_pins_the_version(entries: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("urls", "source"),
+    [
+        ({}, f"./training_puzzles-{VERSION}-py3-none-any.whl"),
+        ({"Source": "https://github.com/acme/x"}, f"git+https://github.com/acme/x@v{VERSION}"),
+    ],
+)
+def test_the_workflow_runs_commands_that_exist_and_pins_the_version(
+    urls: dict[str, str], source: str, entries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "_addresses", lambda: urls)
     file = tmp_path / ".github" / "workflows" / "board.yml"
-    assert puzzles("leaderboard", entries, "-o", tmp_path / "b", "--workflow", file, "--title", "A b").exit_code == 0
+    result = puzzles("leaderboard", entries, "-o", tmp_path / "b", "--workflow", file, "--title", "A b")
+    assert result.exit_code == 0
     text = file.read_text()
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
-    assert f"pip install {version}==" in text
+    assert f"pip install {source}\n" in text
+    assert ("put that file there" in result.output) == (not urls)
     (command,) = re.findall(r"run: (puzzles .*)", text)
     assert command == "puzzles leaderboard entries -o board --title 'A b'"
     assert "contents: read" in text

@@ -10,12 +10,13 @@ from click.testing import CliRunner
 
 from drawing import draw_replay
 from lib import PuzzleError, Setting, run
+from lib.extras import install_command
 from lib.schedules import interleaved, one_f_one_b, pipeline, zb_h1, zb_v
 from lib.torch_csv import Pipeline, read_csv
 from puzzles.commands.main import main
 from puzzles.pytorch import run as running
 from puzzles.pytorch.event_times import event_times
-from puzzles.pytorch.run import CLOSE, Measured, Scheduled, missing, run_all
+from puzzles.pytorch.run import CLOSE, MeasuredRun, Scheduled, missing, run_all
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import played
 from tests.test_imports import ROOT
@@ -56,7 +57,7 @@ def test_gradients_are_those_of_one_process(schedules: list[Scheduled]) -> None:
         assert picture.description.index("Measured") < picture.description.index("Predicted")
 
 
-def require_in_order(schedule: Scheduled, measured: Measured) -> None:
+def require_in_order(schedule: Scheduled, measured: MeasuredRun) -> None:
     """A rank runs its cells one after the other in the order of the file, and each after what it needs."""
     table = schedule.pipeline.table
     ends = {cell: span[1] for rank in measured.cells for cell, span in rank.items()}
@@ -141,21 +142,21 @@ def fake_version(monkeypatch: pytest.MonkeyPatch, found: str) -> None:
 def test_only_the_version_that_was_tried_is_used(monkeypatch: pytest.MonkeyPatch, found: str, words: str) -> None:
     fake_version(monkeypatch, found)
     assert words in missing()
-    assert bool(words) == ("pip install 'training-puzzles[torch]'" in missing())
+    assert bool(words) == (install_command("torch") in missing())
 
 
 def test_without_pytorch_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_version(monkeypatch, "")
     result = CliRunner().invoke(main, ["torch", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1"])
     assert result.exit_code == 2
-    assert "pip install 'training-puzzles[torch]'" in result.output
+    assert install_command("torch") in result.output
 
 
 def test_each_event_has_the_time_of_its_cell(schedules: list[Scheduled]) -> None:
     """With measured times that are made up: 1 s a cell."""
     schedule = schedules[0]
     cells = [{str(cell): (float(n), n + 1.0) for n, cell in enumerate(rank)} for rank in schedule.pipeline.cells]
-    measured = Measured(0.0, cells)
+    measured = MeasuredRun(0.0, cells)
     times = event_times(schedule, measured)
     for rank, spans in enumerate(times):
         events = schedule.trace.events(rank)
@@ -167,8 +168,8 @@ def test_each_event_has_the_time_of_its_cell(schedules: list[Scheduled]) -> None
 
 
 def test_gradients_that_differ_are_not_the_same() -> None:
-    assert Measured(CLOSE / 2, []).same
-    assert not Measured(2 * CLOSE, []).same
+    assert MeasuredRun(CLOSE / 2, []).same
+    assert not MeasuredRun(2 * CLOSE, []).same
 
 
 def test_replicas_are_exported_and_not_run() -> None:

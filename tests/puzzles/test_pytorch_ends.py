@@ -129,8 +129,3 @@ def test_what_else_is_advised_is_what_another_solution_does(capsys: pytest.Captu
     for refused, other in REWRITTEN.items():
         assert re.search("take them one by one|leave that to the stage", said[refused])
         assert other not in said
-
-
-def test_the_extra_that_a_message_names_exists() -> None:
-    (extra,) = re.findall(r"training-puzzles\[(\w+)\]", running.INSTALL)
-    assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

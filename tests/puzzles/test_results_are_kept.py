@@ -18,13 +18,13 @@ from puzzles.grading import batch
 from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint
 from puzzles.grading.discover import submissions
-from puzzles.grading.job import Job
+from puzzles.grading.job import GradingJob
 from puzzles.grading.progress import HOME
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports import export
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import best
+from puzzles.sandbox.tiers import select_tier
 from tests.support.tiers import any_tier  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
@@ -147,8 +147,8 @@ def test_an_output_that_nobody_reads_costs_no_report(a_class: Path, more: tuple[
 # --- The checkpoint ---
 
 
-def job() -> Job:
-    return Job(("basic",), Limits(seconds=5), best())
+def job() -> GradingJob:
+    return GradingJob(("basic",), Limits(seconds=5), select_tier())
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_a_run_is_resumed_after_half_a_line(a_class: Path) -> None:
         assert third.known("class/ann.py", b"x") is not None
 
 
-class Editing(Job):
+class Editing(GradingJob):
     """A job during which Ann saves her file again."""
 
     def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
@@ -226,7 +226,7 @@ def test_a_file_that_changed_while_it_was_graded_is_graded_again(
     a_class: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Checkpoint, "finish", lambda self: None)  # as if the run had been interrupted at its end
-    monkeypatch.setattr(Job, "__repr__", lambda self: "the same conditions")
+    monkeypatch.setattr(GradingJob, "__repr__", lambda self: "the same conditions")
     files = submissions(["class"])
     first = grade_all(files, Editing(*job()))
     assert [graded.verdicts[0].status for graded in first] == ["passed", "failed"]

@@ -213,9 +213,9 @@ GOAL = Goal(
 
 
 def test_a_pipeline_is_compared_with_pipelines_and_another_kind_with_all() -> None:
-    assert [record.by for record in GOAL.rivals(PIPELINE)] == ["a"]
-    assert [record.by for record in GOAL.rivals(SHARDED)] == ["a", "b"]
-    assert [record.by for record in GOAL.rivals(DATA_PARALLEL)] == ["a", "b"]
+    assert [record.by for record in GOAL.records_to_beat(PIPELINE)] == ["a"]
+    assert [record.by for record in GOAL.records_to_beat(SHARDED)] == ["a", "b"]
+    assert [record.by for record in GOAL.records_to_beat(DATA_PARALLEL)] == ["a", "b"]
     assert [record.by for record in GOAL.open_front] == ["b"]
 
 

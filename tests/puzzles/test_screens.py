@@ -21,7 +21,7 @@ from puzzles.commands.main import main
 from puzzles.grading.progress import PuzzleProgress, add_own_file, save
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.terminal import report
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, groups, track_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
@@ -130,7 +130,7 @@ def test_a_folder_is_graded_without_breaking_a_file_name(
         for name in names
     ]
     screen = Console(width=columns, file=io.StringIO())
-    report(screen, files, Tier("bubblewrap"))
+    report(screen, files, IsolationTier("bubblewrap"))
     lines = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert "…" not in "".join(lines)
     for name in names:

@@ -17,6 +17,8 @@ from puzzles.sandbox.worker import seccomp
 MACHINES = list(seccomp.ARCHITECTURES)
 PID = 4711
 ALLOWED, ASKED = "allowed", "asked"
+OF_A_PROCESS = ("sched_getscheduler", "sched_getparam", "sched_getattr", "sched_getaffinity", "getpgid", "getsid")
+CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
 
 
 def rows() -> list[list[str]]:
@@ -104,7 +106,7 @@ def test_what_is_denied_is_denied_and_nothing_else(machine: str) -> None:
         ("socketpair", (1, 5), EPERM),
         ("socketpair", (2, 1), EPERM),
         ("kill", (PID, 9), ALLOWED),
-        ("kill", (0, 9), ALLOWED),
+        ("kill", (0, 9), EPERM),
         ("kill", (-1, 9), EPERM),
         ("kill", (1, 9), EPERM),
         ("tgkill", (PID, PID), ALLOWED),
@@ -114,8 +116,10 @@ def test_what_is_denied_is_denied_and_nothing_else(machine: str) -> None:
         ("fcntl", (0, 1), ALLOWED),
         ("fcntl", (0, 8), EPERM),
         ("fcntl", (0, 10), EPERM),
-        *(("fcntl", (0, request), EPERM) for request in (5, 6, 7, 36, 37, 38, 1024, 1026)),  # locks, leases, watches
-        *(("fcntl", (0, request), ALLOWED) for request in (0, 2, 3, 4, 1030, 1031)),
+        *(
+            ("fcntl", (0, request), EPERM) for request in (5, 6, 7, 36, 37, 38, 1024, 1026, 1031)
+        ),  # locks, leases, watches, pipes
+        *(("fcntl", (0, request), ALLOWED) for request in (0, 2, 3, 4, 1030)),
         ("ioctl", (0, 0x5401), ALLOWED),
         ("ioctl", (0, 0x5412), EPERM),
         ("prctl", (15,), ALLOWED),
@@ -129,6 +133,16 @@ def test_what_is_denied_is_denied_and_nothing_else(machine: str) -> None:
         ("preadv2", (0, 0, 0, 0, 0, 2), ALLOWED),
         ("preadv2", (0, 0, 0, 0, 0, 8), EPERM),  # only what is in memory
         ("syslog", (3,), EPERM),
+        *((name, (PID,), ALLOWED) for name in OF_A_PROCESS),
+        *((name, (0,), ALLOWED) for name in OF_A_PROCESS),
+        *((name, (PID + 1,), EPERM) for name in OF_A_PROCESS),
+        ("getpriority", (0, 0), ALLOWED),
+        ("getpriority", (0, PID + 1), EPERM),
+        *((name, (clock,), ALLOWED) for name in CLOCKS for clock in (0, 1, 2, 3, 11, -2, -6)),
+        *((name, (~(PID + 1) << 3 | 2,), EPERM) for name in CLOCKS),  # the clock of another process
+        *(("futex", (0, operation), ALLOWED) for operation in (0, 9, 128, 129, 131, 256 | 9)),
+        *(("futex", (0, operation), EPERM) for operation in (1, 3, 4, 5, 10, 256 | 1)),
+        *((name, (0,), EPERM) for name in ("mincore", "sysinfo", "timer_create", "capget")),
     ],
 )
 def test_what_depends_on_arguments(machine: str, name: str, arguments: tuple[int, ...], expected: object) -> None:

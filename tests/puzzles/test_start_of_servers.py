@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is f
 BASIC = (Path(__file__).parents[2] / "solutions" / "basic.py").read_text(encoding="utf-8")
 
 CACHED: tuple[Callable[..., object], ...] = (
-    *(tiers.best, tiers._why_no_bubblewrap, tiers._probe),
+    *(tiers.select_tier, tiers._why_no_bubblewrap, tiers._probe),
     *(bubblewrap, options._without_nested_users),
 )
 
@@ -60,11 +60,11 @@ def test_looking_early_changes_no_answer(
     if script:
         command(tmp_path, script)
     monkeypatch.setattr(tiers, "bubblewrap_command", lambda *_: [bubblewrap()])
-    tiers.begin_to_look()
-    assert why in tiers.best().why_not
-    assert tiers.best().name == "process"
+    tiers.start_probe()
+    assert why in tiers.select_tier().no_bubblewrap_because
+    assert tiers.select_tier().name == "process"
     with pytest.raises(tiers.UnknownTierError, match=why):
-        tiers.best("bubblewrap")
+        tiers.select_tier("bubblewrap")
 
 
 @pytest.mark.usefixtures("unknown")
@@ -72,8 +72,8 @@ def test_a_probe_that_works_is_started_once(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(tiers, "bubblewrap_command", lambda *_: [bubblewrap(), str(tmp_path / "started")])
     command(tmp_path, 'echo x >> "$1"')
-    tiers.begin_to_look()
-    assert tiers.best().name == tiers.best("bubblewrap").name == "bubblewrap"
+    tiers.start_probe()
+    assert tiers.select_tier().name == tiers.select_tier("bubblewrap").name == "bubblewrap"
     assert (tmp_path / "started").read_text() == "x\n"
 
 
@@ -101,8 +101,8 @@ def test_bubblewrap_is_started_where_it_was_found(
     group = cgroup.Group((str(elsewhere.parent),) if grouped else ())  # whose processes a shell starts
     monkeypatch.setattr(cgroup, "make", lambda _: group)
     monkeypatch.setenv("PATH", f"{entry.format(Path.cwd())}{os.pathsep}{os.environ['PATH']}")
-    assert tiers.best().is_sandbox
-    (verdict,) = grade_file("mine.py", [find("basic")], tier=tiers.best()).verdicts
+    assert tiers.select_tier().is_sandbox
+    (verdict,) = grade_file("mine.py", [find("basic")], tier=tiers.select_tier()).verdicts
     assert verdict.status == "passed", verdict.message
 
 
@@ -111,7 +111,7 @@ def test_a_bubblewrap_that_cannot_be_started_as_servers_are_is_not_used(
 ) -> None:
     monkeypatch.setenv("PATH", str(elsewhere.parent))
     monkeypatch.setattr(options, "bubblewrap", lambda: "bwrap")
-    assert "bwrap" in tiers.best().why_not
+    assert "bwrap" in tiers.select_tier().no_bubblewrap_because
 
 
 def test_a_sandbox_that_cannot_be_started_loses_its_files_and_does_not_end_the_class(
@@ -119,7 +119,7 @@ def test_a_sandbox_that_cannot_be_started_loses_its_files_and_does_not_end_the_c
 ) -> None:
     monkeypatch.setenv("PATH", str(elsewhere.parent))
     monkeypatch.setattr(cgroup, "make", lambda _: cgroup.Group())
-    tier = tiers.best("bubblewrap")
+    tier = tiers.select_tier("bubblewrap")
     elsewhere.unlink()
     (verdict,) = grade_file("mine.py", [find("basic")], tier=tier).verdicts
     assert (verdict.status, verdict.reason) == ("failed", "lost")
@@ -133,7 +133,7 @@ def test_nobody_looks_who_wants_processes(monkeypatch: pytest.MonkeyPatch) -> No
         raise AssertionError("bubblewrap was started")
 
     monkeypatch.setattr(tiers, "_probe", never)
-    tiers.begin_to_look("process")
+    tiers.start_probe("process")
 
 
 @pytest.mark.parametrize("forbidden", [False, True])

@@ -12,7 +12,7 @@ import pytest
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.worker.kept_statements import FAILED, KeptStatements
+from puzzles.sandbox.worker.notebook_filter import FAILED, KeptStatements
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 

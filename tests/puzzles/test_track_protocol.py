@@ -20,13 +20,13 @@ from lib.trace.ops import FORMS
 from puzzles import play
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.commands.main import main
-from puzzles.commands.watch import Game
+from puzzles.commands.watch import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
 from puzzles.notebook.display import picture_of
 from puzzles.notebook.html import result_page
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, registered, unregister
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, Score
 
@@ -201,7 +201,9 @@ def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("puzzles.grading.session.SITE_PACKAGES", installed)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr("puzzles.grading.session.best", lambda: Tier("process", "the stage is in the tests"))
+    monkeypatch.setattr(
+        "puzzles.grading.session.select_tier", lambda: IsolationTier("process", "the stage is in the tests")
+    )
     with registered(Answers()):
         yield tmp_path / "mine.py"
 
@@ -306,7 +308,7 @@ def test_draw_run_verify_and_watch_know_it(fourth: Path) -> None:
     assert "there is no picture of answer; leave out -o" in puzzles("run", "mine.py", "answer", "-o", "x.svg", code=2)
     assert "there are no traces of answer" in puzzles("verify", "mine.py", "--puzzle", "answers:answer", code=2)
     screen = io.StringIO()
-    game = Game("mine.py", Limits(), Console(file=screen, width=100))
+    game = WatchState("mine.py", Limits(), Console(file=screen, width=100))
     game.saved()
     game.current = "answer"
     game.screen()

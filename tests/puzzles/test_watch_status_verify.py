@@ -15,7 +15,7 @@ from lib import run, trace_to_json
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands import watch
 from puzzles.commands.main import main
-from puzzles.commands.watch import Game
+from puzzles.commands.watch import WatchState
 from puzzles.grading import progress
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
@@ -59,7 +59,7 @@ class Watched:
         self.graded: list[list[str] | None] = []
         self.opened: list[str] = []
         console = Console(file=self.screen, width=100, highlight=False, markup=False)
-        self.game = Game("mine.py", Limits(), console, self.grade, self.opened.append)
+        self.game = WatchState("mine.py", Limits(), console, self.grade, self.opened.append)
         self.game.begin()
 
     def grade(self, path: str, wanted: list[Any] | None, limits: Limits, keep: bool) -> Any:

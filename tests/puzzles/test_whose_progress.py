@@ -10,7 +10,7 @@ from rich.console import Console
 
 from puzzles.commands.grade import FORMATS
 from puzzles.commands.main import main
-from puzzles.commands.watch import Game
+from puzzles.commands.watch import WatchState
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL
@@ -48,7 +48,7 @@ def linked() -> str:
 
 def watched() -> str:
     Path("mine.py").write_text(BASIC)
-    Game("mine.py", Limits(), Console(quiet=True)).begin()
+    WatchState("mine.py", Limits(), Console(quiet=True)).begin()
     assert progress.load()["basic"].attempts == 1
     progress.forget()
     return "mine.py"

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from puzzles import address
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
 from puzzles.commands.verify import judge_saved
@@ -37,7 +38,7 @@ def test_a_link_gives_back_what_it_holds(text: str, kind: str) -> None:
         ("#gpipe/code/%%%", "damaged"),
         ("#gpipe/code/AAAA", "damaged"),
         ("#gpipe/code/é", "damaged"),
-        (f"#gpipe/code/{links.packed('0' * (links.LARGEST + 1))}", "4,000,000 bytes"),
+        (f"#gpipe/code/{links.packed('0' * (links.MAX_UNPACKED + 1))}", "4,000,000 bytes"),
     ],
 )
 def test_what_is_no_link_is_refused(link: str, facts: str) -> None:
@@ -74,9 +75,20 @@ def test_of_several_solutions_only_one_is_shared(tmp_path) -> None:  # type: ign
     assert "def ddp" not in text
 
 
-def test_an_address_that_is_not_published_is_named() -> None:
+def test_without_a_public_address_the_link_is_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address, "_addresses", dict)
     code, printed, warned = share(str(ROOT / "solutions" / "ddp.py"), "ddp")
-    assert (code, "--site" in warned, printed.startswith(links.SITE)) == (0, True, True)
+    assert (code, printed.startswith("http://127.0.0.1:8000/#ddp/code/")) == (0, True)
+    assert warned == (
+        "The game has no public address yet. This link works on this machine while 'make serve' runs; name the "
+        "address of your own site with --site.\n"
+    )
+
+
+def test_a_public_address_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address, "_addresses", lambda: {"Play": "https://acme.github.io/x/"})
+    code, printed, warned = share(str(ROOT / "solutions" / "ddp.py"), "ddp")
+    assert (code, printed.startswith("https://acme.github.io/x/#ddp/code/"), warned) == (0, True, "")
 
 
 @pytest.mark.parametrize(

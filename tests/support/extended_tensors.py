@@ -165,30 +165,30 @@ def execute(trace: Trace) -> list[dict[int, Rows]]:
             while at[rank] < len(ops):
                 op = ops[at[rank]]
                 if op.name in ("load_weights", "update"):
-                    weights[rank].add(op.made[0])
+                    weights[rank].add(op.outputs[0])
                 if op.name in ("allreduce", "allgather", "scatterreduce", "dispatch", "collect"):
                     meeting[rank] = op
                     if len(meeting) < experts:
                         break
-                    average = [meeting[r].used[0] in weights[r] for r in range(experts)]
-                    brought = [values[r][meeting[r].used[0]] for r in range(experts)]
+                    average = [meeting[r].inputs[0] in weights[r] for r in range(experts)]
+                    brought = [values[r][meeting[r].inputs[0]] for r in range(experts)]
                     for r, other in meeting.items():
-                        values[r][other.made[0]] = meet(op.name, brought, r, other)
+                        values[r][other.outputs[0]] = meet(op.name, brought, r, other)
                         if average[r]:
-                            weights[r].add(other.made[0])
+                            weights[r].add(other.outputs[0])
                         at[r] += 1
                     meeting.clear()
                 elif op.name == "receive":
                     if not mail[op.args[0], rank]:
                         break
-                    values[rank].update(zip(op.made, mail[op.args[0], rank].pop(0)))
+                    values[rank].update(zip(op.outputs, mail[op.args[0], rank].pop(0)))
                     at[rank] += 1
                 else:
                     if op.name == "pass_to":
-                        mail[rank, op.args[0]].append([values[rank][n] for n in op.used])
-                    if op.name in ("shard", "combine", "offload", "fetch") and op.used[0] in weights[rank]:
-                        weights[rank].add(op.made[0])
-                    values[rank].update(zip(op.made, compute(op, [values[rank][n] for n in op.used])))
+                        mail[rank, op.args[0]].append([values[rank][n] for n in op.inputs])
+                    if op.name in ("shard", "combine", "offload", "fetch") and op.inputs[0] in weights[rank]:
+                        weights[rank].add(op.outputs[0])
+                    values[rank].update(zip(op.outputs, compute(op, [values[rank][n] for n in op.inputs])))
                     at[rank] += 1
                 moved = True
     assert at == [len(ops) for ops in trace.ranks]

@@ -98,13 +98,13 @@ def main() -> None:
     from puzzles.grading.session import Session, client_for
     from puzzles.grading.submission import Submission
     from puzzles.sandbox.limits import Limits
-    from puzzles.sandbox.tiers import UnknownTierError, best
+    from puzzles.sandbox.tiers import UnknownTierError, select_tier
 
     clients: dict[str, Any] = {}
     for line in sys.stdin:
         name, sources, changed = json.loads(line)
         try:
-            tier, limits = best(name), Limits()._replace(**changed)
+            tier, limits = select_tier(name), Limits()._replace(**changed)
         except UnknownTierError as why:
             print(json.dumps(str(why)), flush=True)
             continue

@@ -89,7 +89,7 @@ def in_jax(plan: GraphPlan, results: tuple[str, ...], every: bool) -> tuple[Call
         return [tensors[name] for name in results]
 
     whole = NamedSharding(grid, PartitionSpec())
-    placed = {name: whole if layout.uneven else sharding(layout, grid) for name, layout in plan.homes.items()}
+    placed = {name: whole if layout.uneven else sharding(layout, grid) for name, layout in plan.storage_layouts.items()}
     return function, {
         "in_shardings": (placed,),
         "out_shardings": [sharding(plan.layout(name), grid) for name in results],

@@ -97,7 +97,7 @@ TIERS = {
 
 
 LIE = "self._port.meter.sent = 1; self._port.meter.calls.clear()"
-FORGERY = "self._port.channel.send('collective', 0, 'all_reduce', 'sum', 0, [1], '<f4', [0], 'nothing')"
+FORGERY = "self._port.channel.send('collective', [], 'all_reduce', 'sum', 0, [1], '<f4', [0], 'nothing')"
 ONE_CHILD = """\
 if self.device_id == 0:
             child = os.fork()

@@ -10,7 +10,7 @@ from lib.engine.transports.mpi.spawn import mpiexec
 
 def mpiexec_or_skip() -> list[str]:
     """The command that starts processes of MPI; without it the test, or the module being imported, is skipped."""
-    pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
+    pytest.importorskip("mpi4py", reason="needs the extra: pip install -e '.[mpi]'")
     try:
         return mpiexec()
     except PuzzleError as why:

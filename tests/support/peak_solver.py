@@ -34,7 +34,7 @@ class PeakModel:
         choices = Choices(graph, {}, scatter=True)
         for name, ways in choices.operators.items():
             self._operator(name, ways)
-        for name, homes in choices.homes.items():
+        for name, homes in choices.storage_layouts.items():
             self.lives[name] = {layout: self.model.new_bool_var("") for layout in homes}
             self.model.add_exactly_one(self.lives[name].values())
         for new, old in (graph.step.replaces if graph.step else {}).items():

@@ -8,10 +8,10 @@ from functools import cache
 from statistics import median
 from typing import Any
 
-from lib.planning.best import estimated
 from lib.planning.job import Job
 from lib.planning.presets import gpu, transformer
 from lib.planning.split import Split, problems
+from lib.planning.split_search import estimated
 
 
 @dataclass(frozen=True)

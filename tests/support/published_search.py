@@ -7,7 +7,7 @@ Where the paper leaves a step open, the choice is that of its authors' program, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import accumulate, product
 from typing import NamedTuple
 
 Rows = list[list[tuple[int, str, int]]]
@@ -15,17 +15,25 @@ Rows = list[list[tuple[int, str, int]]]
 
 
 class Case(NamedTuple):
-    """Times, and the sizes of a rank's memory, in whole numbers."""
+    """Times, and the sizes of a rank's memory, in whole numbers; for all stages (for the cap: ranks), or for each."""
 
     p: int
     m: int
-    f: int
-    i: int
-    w: int
+    f: int | tuple[int, ...]
+    i: int | tuple[int, ...]
+    w: int | tuple[int, ...]
     c: int
-    cap: int
+    cap: int | tuple[int, ...]
     m_b: int = 1
     m_w: int = 1
+
+
+def of(figure: int | tuple[int, ...], place: int) -> int:
+    return figure if isinstance(figure, int) else figure[place]
+
+
+def length(case: Case, op: str, stage: int) -> int:
+    return sum(of({"F": case.f, "I": case.i, "W": case.w}[half], stage) for half in ("IW" if op == "B" else op))
 
 
 def spans(case: Case, rows: Rows) -> list[int]:
@@ -43,7 +51,6 @@ def times(case: Case, rows: Rows) -> tuple[dict[int, int], list[int]]:
     """By rank, the start of its first cell and the end of its last, if each starts as early as it can."""
     rank_of = {cell[0]: rank for rank, row in enumerate(rows) for cell in row}
     last = max(rank_of)
-    length = {"F": case.f, "I": case.i, "W": case.w, "B": case.i + case.w}
     ends: dict[tuple[int, str, int], int] = {}
     begun: dict[int, int] = {}
     clock = [0] * len(rows)
@@ -70,7 +77,7 @@ def times(case: Case, rows: Rows) -> tuple[dict[int, int], list[int]]:
                 cell = stack.pop()
                 start = max(clock[rank], at)
                 begun.setdefault(rank, start)
-                clock[rank] = ends[cell] = start + length[cell[1]]
+                clock[rank] = ends[cell] = start + length(case, cell[1], cell[0])
                 moved = True
     assert not any(left), "these rows wait for each other"
     return begun, clock
@@ -78,14 +85,13 @@ def times(case: Case, rows: Rows) -> tuple[dict[int, int], list[int]]:
 
 def most_held(case: Case, rows: Rows) -> int:
     """What the rank that holds most holds."""
+    return max(all_held(case, rows))
+
+
+def all_held(case: Case, rows: Rows) -> list[int]:
+    """By rank, the most that it holds."""
     change = {"F": case.m_b, "I": case.m_w - case.m_b, "W": -case.m_w, "B": -case.m_b}
-    most = 0
-    for row in rows:
-        held = 0
-        for _, op, _ in row:
-            held += change[op]
-            most = max(most, held)
-    return most
+    return [max(accumulate((change[op] for _, op, _ in row), initial=0)) for row in rows]
 
 
 def textbook(case: Case, warm: int, late: int) -> Rows:
@@ -127,7 +133,7 @@ class _Greedy:
         case, count = self.case, self.count[r]
         start = max(self.clock[r], self.arrival(r, op))
         self.bubble[r] += start - self.clock[r] if count["F"] else 0
-        self.clock[r] = self.end[r, op, count[op]] = start + {"F": case.f, "I": case.i, "W": case.w}[op]
+        self.clock[r] = self.end[r, op, count[op]] = start + length(case, op, r)
         self.held[r] += {"F": case.m_b, "I": case.m_w - case.m_b, "W": -case.m_w}[op]
         self.rows[r].append((r, op, count[op]))
         count[op] += 1
@@ -136,7 +142,7 @@ class _Greedy:
         return self.count[r]["I"] - self.count[r]["W"]
 
     def make_room(self, r: int, more: int) -> None:
-        while self.held[r] + more > self.case.cap:
+        while self.held[r] + more > of(self.case.cap, r):
             if not self.pending(r):
                 raise ValueError("it does not fit")
             self.put(r, "W")
@@ -144,7 +150,7 @@ class _Greedy:
     def fill(self, r: int, op: str) -> None:
         """Weight halves before a cell that is waited for."""
         until = self.arrival(r, op)
-        while self.pending(r) and self.clock[r] + self.case.w <= until:
+        while self.pending(r) and self.clock[r] + of(self.case.w, r) <= until:
             self.put(r, "W")
         if self.pending(r) and self.clock[r] < until:
             spare = max(self.bubble) - self.bubble[r]
@@ -156,14 +162,14 @@ class _Greedy:
         for r in range(case.p):
             self.put(r, "F")
         more = [0] * case.p
-        back = self.end[case.p - 1, "F", 0] + case.i
+        back = self.end[case.p - 1, "F", 0] + of(case.i, case.p - 1)
         for r in reversed(range(case.p - 1)):
             held, clock = self.held[r], self.clock[r]
-            while 1 + more[r] < case.m and held + case.m_b <= case.cap:
-                if (clock >= back + case.c) if self.delays else (clock + case.f > back + case.c):
+            while 1 + more[r] < case.m and held + case.m_b <= of(case.cap, r):
+                if (clock >= back + case.c) if self.delays else (clock + of(case.f, r) > back + case.c):
                     break
-                held, clock, more[r] = held + case.m_b, clock + case.f, more[r] + 1
-            back = max(clock, back + case.c) + case.i
+                held, clock, more[r] = held + case.m_b, clock + of(case.f, r), more[r] + 1
+            back = max(clock, back + case.c) + of(case.i, r)
         for r in range(1, case.p):
             while 0 < more[r] >= more[r - 1] and 1 + more[r] < case.m:
                 more[r] -= 1
@@ -178,13 +184,13 @@ class _Greedy:
         if f >= case.m:
             return False
         if self.skips and r + 1 < case.p and f >= self.count[r + 1]["F"] + 2:
-            following = self.clock[r + 1] + case.f + case.i + case.c
+            following = self.clock[r + 1] + of(case.f, r) + of(case.i, r) + case.c
             if self.clock[r] >= following:
                 return False
             weights = 0
-            while self.held[r] + case.m_b - weights * case.m_w > case.cap and weights < self.pending(r):
+            while self.held[r] + case.m_b - weights * case.m_w > of(case.cap, r) and weights < self.pending(r):
                 weights += 1
-            if self.clock[r] + case.f + weights * case.w <= following:
+            if self.clock[r] + of(case.f, r) + weights * of(case.w, r) <= following:
                 return True
             return following - self.clock[r] > max(self.bubble) - self.bubble[r]
         return True
@@ -237,5 +243,5 @@ def known(case: Case) -> Iterator[tuple[str, Rows]]:
         ("ZB-H2", textbook(case, 2, 2)),
         ("published", published(case)),
     ):
-        if rows is not None and most_held(case, rows) <= case.cap:
+        if rows is not None and all(held <= of(case.cap, rank) for rank, held in enumerate(all_held(case, rows))):
             yield name, rows

@@ -111,7 +111,7 @@ def without_await(game: str, rank: int, nth: int) -> Trace:
 
 def used_by(game: str, name: str, nth: int) -> list[tuple[int, ...]]:
     """What the n-th operation of a name uses, by rank."""
-    return [[op.used for op in ops if op.name == name][nth] for ops in trace_of(game).ranks]
+    return [[op.inputs for op in ops if op.name == name][nth] for ops in trace_of(game).ranks]
 
 
 def brought_to(game: str, name: str, nth: int) -> Change:
@@ -119,9 +119,9 @@ def brought_to(game: str, name: str, nth: int) -> Change:
     ops = [[op for op in ops if op.name == name][nth] for ops in trace_of(game).ranks]
 
     def change(rank: int, op: Op) -> dict[str, Any]:
-        (made,), (brought,) = ops[rank].made, ops[rank].used
-        assert made in op.used
-        return {"used": tuple(brought if number == made else number for number in op.used)}
+        (made,), (brought,) = ops[rank].outputs, ops[rank].inputs
+        assert made in op.inputs
+        return {"inputs": tuple(brought if number == made else number for number in op.inputs)}
 
     return change
 
@@ -148,7 +148,7 @@ ALTERED: dict[str, Callable[[], Trace]] = {
     "a weight that was not awaited": lambda: without_await("fsdp_prefetch", 0, 1),
     "a gradient that was not awaited": lambda: without_await("ddp_overlap", 0, 0),
     "a bucket in another order on one rank": lambda: altered(
-        "ddp_overlap", "allreduce", lambda rank, op: {"used": op.used[:: -1 if rank == 1 else 1]}, nth=1
+        "ddp_overlap", "allreduce", lambda rank, op: {"inputs": op.inputs[:: -1 if rank == 1 else 1]}, nth=1
     ),
     "the same part twice": lambda: altered("tensor_parallel", "load_weights", lambda r, op: {"args": (r // 2, 4)}),
     "a part in place of the sum": lambda: altered(
@@ -162,7 +162,7 @@ ALTERED: dict[str, Callable[[], Trace]] = {
     "a gradient of another microbatch": lambda: altered(
         "zb_h1",
         "backward_weight",
-        lambda rank, op: {"used": (op.used[0], used_by("zb_h1", "backward_weight", 0)[rank][1])},
+        lambda rank, op: {"inputs": (op.inputs[0], used_by("zb_h1", "backward_weight", 0)[rank][1])},
         nth=1,
     ),
     "an average of some replicas": lambda: altered(
@@ -172,10 +172,10 @@ ALTERED: dict[str, Callable[[], Trace]] = {
         "local_sgd", "set_final_weight", brought_to("local_sgd", "allreduce", 1)
     ),
     "another layer's weight from the host": lambda: altered(
-        "stream_inference", "fetch", lambda rank, op: {"used": used_by("stream_inference", "fetch", 2)[rank]}, 1
+        "stream_inference", "fetch", lambda rank, op: {"inputs": used_by("stream_inference", "fetch", 2)[rank]}, 1
     ),
     "another layer's activation from the host": lambda: altered(
-        "offload", "fetch", lambda rank, op: {"used": used_by("offload", "fetch", 2)[rank]}, 1
+        "offload", "fetch", lambda rank, op: {"inputs": used_by("offload", "fetch", 2)[rank]}, 1
     ),
     "messages of two tags exchanged": lambda: altered("ring", "receive", exchanged_tags, nth=None),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from puzzles.sandbox.tiers import best
+from puzzles.sandbox.tiers import select_tier
 
 TIERS = ("bubblewrap", "process")
 
@@ -51,7 +51,7 @@ def first_of_each_kind(cases: Iterable[Any], kind: Callable[[Any], Any], every: 
 
 def in_each_tier() -> pytest.MarkDecorator:
     """Parametrizes a test with the tier that the fixture `here` makes; all but the strictest that works are slow."""
-    tiers = [(tier,) for tier in sorted(TIERS, key=lambda tier: tier != best().name)]
+    tiers = [(tier,) for tier in sorted(TIERS, key=lambda tier: tier != select_tier().name)]
     return pytest.mark.parametrize("here", first_of_each_kind(tiers, lambda _: None), indirect=True)
 
 
@@ -62,7 +62,7 @@ def in_every_tier(*kinds: Iterable[str]) -> pytest.MarkDecorator:
     rest is slow.
     """
     cases = [(tier, name, number) for number, names in enumerate(kinds) for name in names for tier in TIERS]
-    strictest = best().name
+    strictest = select_tier().name
     found = []
     for tier, every in ((tier, 3 if tier == strictest else 10**9) for tier in TIERS):
         mine = [case for case in cases if case[0] == tier]

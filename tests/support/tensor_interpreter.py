@@ -120,26 +120,26 @@ class Interpreter:
             return self.trace.costs.overlap or self.join(rank, op)
         if op.name == "await":
             return self.join(rank, self.trace.ranks[rank][op.args[0]])
-        used = [self.values[rank][n] for n in op.used]
+        used = [self.values[rank][n] for n in op.inputs]
         if op.name == "pass_to":
             self.mail[rank, op.args[0], (*op.args, 0)[1]].append(used)
         elif op.name == "receive":
             box = self.mail[op.args[0], rank, (*op.args, 0)[1]]
             if not box:
                 return False
-            self.values[rank].update(zip(op.made, box.pop(0)))
+            self.values[rank].update(zip(op.outputs, box.pop(0)))
         elif op.name == "set_final_weight":
             self.final[rank][op.layer] = used[0]
         else:
-            self.values[rank].update(zip(op.made, self.compute(op, used)))
+            self.values[rank].update(zip(op.outputs, self.compute(op, used)))
         return True
 
     def join(self, rank: int, op: Any) -> bool:
         """Takes over what a collective has made; False if it has not met yet."""
         made = self.under_way[rank]
-        if not all(n in made for n in op.made):
+        if not all(n in made for n in op.outputs):
             return False
-        self.values[rank].update((n, made.pop(n)) for n in op.made)
+        self.values[rank].update((n, made.pop(n)) for n in op.outputs)
         return True
 
     def meet(self) -> bool:
@@ -149,13 +149,13 @@ class Interpreter:
             if len(ops) < len(group):
                 continue
             there = [self.values[rank] | self.under_way[rank] for rank in ops]
-            if not all(n in v for v, op in zip(there, ops.values()) for n in op.used):
+            if not all(n in v for v, op in zip(there, ops.values()) for n in op.inputs):
                 continue
             del self.meetings[group, count]
             met = True
-            brought = {rank: [v[n] for n in op.used] for v, (rank, op) in zip(there, ops.items())}
+            brought = {rank: [v[n] for n in op.inputs] for v, (rank, op) in zip(there, ops.items())}
             for rank, op in ops.items():
-                for i, number in enumerate(op.made):
+                for i, number in enumerate(op.outputs):
                     parts = [brought[member][i] for member in group]
                     assert op.name == "allgather" or all(part.keys() == parts[0].keys() for part in parts)
                     result = joined(parts) if op.name == "allgather" else summed(parts)

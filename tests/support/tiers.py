@@ -7,15 +7,15 @@ import os
 import pytest
 
 from puzzles.commands.grade import grade
-from puzzles.sandbox.tiers import Tier, UnknownTierError, best
+from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier
 
 
-def require_tier(name: str) -> Tier:
+def require_tier(name: str) -> IsolationTier:
     """The tier of this name; skips the test where it does not work."""
     if os.name != "posix":
         pytest.skip("hostile code is ended by POSIX means")
     try:
-        return best(name)
+        return select_tier(name)
     except UnknownTierError as why:
         pytest.skip(str(why))
 
@@ -23,6 +23,6 @@ def require_tier(name: str) -> Tier:
 @pytest.fixture
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets `puzzles grade` take a folder without being asked to trust it, where there is no sandbox."""
-    if not best().is_sandbox:
+    if not select_tier().is_sandbox:
         (trust,) = (option for option in grade.params if option.name == "trust")
         monkeypatch.setattr(trust, "default", True)

@@ -46,7 +46,7 @@ def _rank(
         lane = (op.args or (None,))[0] if by_group and op.name in COLLECTIVES else None
         runs_beside = overlap and op.name in (*COLLECTIVES, "pass_to")
         if runs_beside:
-            start = max(clock, lanes[lane], *(made.get(number, 0) for number in op.used), 0)
+            start = max(clock, lanes[lane], *(made.get(number, 0) for number in op.inputs), 0)
         if op.name == "receive":
             start = max(clock, ends[sender[rank, i]]) if (rank, i) in sender else clock
         if op.name in COLLECTIVES:
@@ -55,7 +55,7 @@ def _rank(
         ends[rank, i] = end = start + op.end - op.start
         if runs_beside:
             lanes[lane] = end
-            made.update(dict.fromkeys(op.made, end))
+            made.update(dict.fromkeys(op.outputs, end))
         else:
             clock = end
         rows.append(op._replace(start=start, end=end))

@@ -7,7 +7,7 @@ const LEFT = page.clientWidth < 500 ? 48 : 62, RIGHT = 14, AXIS = run.bands.leng
 const INVITATION = "Point at an operation, tap it, or press Tab and the arrow keys, to see what it needs and what needs it.";
 // A `rank` here is a row of the picture: one rank, or several that do the same.
 // It has a row for computation, and a lower one for each stream beside it.
-const BESIDE = 0.45, streams = run.streams.length, rowsHigh = 1 + BESIDE * (streams - 1);
+const LANE_SCALE = 0.45, streams = run.streams.length, rowsHigh = 1 + LANE_SCALE * (streams - 1);
 const compute = Math.max(6, Math.min(46, 700 / run.ranks / rowsHigh)), pitch = compute * rowsHigh, strip = compute * 1.1;
 const lane = pitch * 0.8, beside = streams > 1 ? (lane - compute * 0.8) / (streams - 1) : 0;
 const streamTop = (stream) => (stream ? compute * 0.8 + (stream - 0.88) * beside : 0);
@@ -22,7 +22,7 @@ const lanes = Array.from({ length: run.ranks }, () => []), groupOf = new Map(), 
 run.rank.forEach((rank, i) => lanes[rank].push(i));
 const rows = Array.from({ length: run.ranks * streams }, () => []);
 run.rank.forEach((rank, i) => rows[rank * streams + run.stream[i]].push(i));
-const again = new Set(run.again);
+const recomputed = new Set(run.again);
 run.groups.forEach((group) => group.forEach((i) => groupOf.set(i, group)));
 run.needs.forEach((list, i) => list.forEach((j) => users[j].push(i)));
 const peers = (i) => groupOf.get(i) || [i];
@@ -216,7 +216,7 @@ function drawUnderWay() {
 }
 
 function drawGroups(focus) {
-  pen.strokeStyle = paint("wire");
+  pen.strokeStyle = paint("stroke");
   for (const group of run.groups) {
     const at = x((run.start[group[0]] + run.stop[group[0]]) / 2);
     if (at < LEFT - 8 || at > width) continue;
@@ -268,7 +268,7 @@ function mark(i, x0, x1, related) {
     pen.strokeStyle = look.stroke[state.dark];
     pen.lineWidth = look.line;
     pen.stroke();
-    if (again.has(i) && w > 6) hatch(x0 + 5, y, x1 - 5, y + high, 5, paint("paper"));
+    if (recomputed.has(i) && w > 6) hatch(x0 + 5, y, x1 - 5, y + high, 5, paint("paper"));
     if (look.bar) bar(look, x0, y, w, high);
     if (!instant) label(colouring().label[i], x0, y, w, high, look.ink[state.dark]);
     else if (high >= 24) write(colouring().label[i][0], x0, y - high * 0.2 + high * 0.27, 9, look.ink[state.dark], "center", true);

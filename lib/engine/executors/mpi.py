@@ -15,11 +15,12 @@ from lib.engine.metering.meter import Meter, Reading, current
 from lib.engine.metering.numpy_patch import patched_numpy
 from lib.engine.transports.inprocess import end_greenlet
 from lib.errors import PuzzleError, RuleError
+from lib.extras import install_command
 
 try:
     from mpi4py import MPI
 except ImportError as why:
-    raise RuleError("this needs mpi4py and an MPI: pip install 'training-puzzles[mpi]'") from why
+    raise RuleError(f"this needs mpi4py and an MPI: {install_command('mpi')}") from why
 
 from lib.engine.transports.mpi.control import ControlChannel, PeerFailedError
 from lib.engine.transports.mpi.port import MpiPort

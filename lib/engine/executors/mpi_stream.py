@@ -54,15 +54,15 @@ class MpiStream:
     def advance(self) -> None:
         """Runs the loop until an output is complete or the loop has ended; waits while it is far ahead."""
 
-        def has_come() -> bool:
-            self.control.receive_news("inference_loop")
+        def has_arrived() -> bool:
+            self.control.poll_control("inference_loop")
             return self.is_ready()
 
         while not self.loop.dead and not self.is_ready():
             if len(self.mine.pending) < self.max_ahead:
                 self.loop.switch()
             else:
-                self.control.wait(has_come, "inference_loop")
+                self.control.wait(has_arrived, "inference_loop")
 
     def end(self) -> None:
         """Reports that this device writes no more."""
@@ -83,7 +83,7 @@ class MpiStream:
         meanwhile: whoever takes the last one that it wants then ends the loop, as the receivers may have done."""
         until = perf_counter() + AHEAD_SECONDS
         while self.port.messages.unreceived() > self.max_ahead and perf_counter() < until:
-            self.control.receive_news(None)
+            self.control.poll_control(None)
             if self.is_ready():
                 self.hub.switch()
             os.sched_yield()

@@ -19,7 +19,7 @@ from . import flops
 from .meter import Meter, current, running_line
 
 
-class Block:
+class ChargedBlock:
     """A block of memory, charged to a meter for as long as this object lives."""
 
     __slots__ = ("__weakref__", "_held", "_meter")
@@ -36,7 +36,7 @@ class Block:
         self._meter.live -= self._held
 
 
-class LentBlock(Block):
+class LentBlock(ChargedBlock):
     """A block that belongs to no device, charged from `charge` on."""
 
     __slots__ = ("_nbytes",)
@@ -56,14 +56,14 @@ class MeteredArray(ndarray[Any, Any]):
     """An array of a device, whose memory and products are counted."""
 
     __slots__ = ("_block",)
-    _block: Block | None
+    _block: ChargedBlock | None
 
     def __array_finalize__(self, source: Any) -> None:
         base = self.base
         # Indexing with a list gives a view of a new plain array, whose block is also new.
         if base is None or (type(base) is ndarray and base is not source and base is not source.base):
             meter = current.meter
-            self._block = None if meter is None else Block(meter, self.nbytes)
+            self._block = None if meter is None else ChargedBlock(meter, self.nbytes)
         else:
             self._block = source._block if type(source) is MeteredArray else None
 
@@ -122,7 +122,7 @@ def plain_view(array: Any) -> Any:
 
 def as_metered_result(array: Array, meter: Meter) -> Array:
     """Charges the result of a numpy operation to `meter`; a view stays with its block."""
-    block = block_of(array) if array.base is not None else Block(meter, array.nbytes)
+    block = block_of(array) if array.base is not None else ChargedBlock(meter, array.nbytes)
     counted = array.view(MeteredArray)
     counted._block = block
     return counted
@@ -131,7 +131,7 @@ def as_metered_result(array: Array, meter: Meter) -> Array:
 def as_metered(array: Array, meter: Meter) -> Array:
     """Charges the whole memory of an array to `meter`, even if it is a view: one that a transport delivered."""
     counted = array.view(MeteredArray)
-    counted._block = Block(meter, array.nbytes)
+    counted._block = ChargedBlock(meter, array.nbytes)
     return counted
 
 
@@ -160,7 +160,7 @@ def lend(array: Array, meter: Meter) -> tuple[Array, LentBlock]:
     return counted, block
 
 
-def block_of(array: Any) -> Block | None:
+def block_of(array: Any) -> ChargedBlock | None:
     """The block that an array is a view of; None if it belongs to no device."""
     while array is not None:
         if isinstance(array, MeteredArray) and array._block is not None:

@@ -58,7 +58,20 @@ class Meter:
     """The running figures of one device, named as in `Reading`. `byte_time`: for each slower memory, the flops on the
     clock that a transferred byte takes."""
 
-    __slots__ = ("byte_time", "calls", "clock", "disk", "flops", "host", "live", "peak", "peak_line", "sent", "stored")
+    __slots__ = (
+        "byte_time",
+        "calls",
+        "clock",
+        "disk",
+        "ends",
+        "flops",
+        "host",
+        "live",
+        "peak",
+        "peak_line",
+        "sent",
+        "stored",
+    )
 
     def __init__(self, byte_time: Mapping[str, int] | None = None) -> None:
         self.sent = 0
@@ -72,6 +85,8 @@ class Meter:
         self.host = unused_memory()
         self.disk = unused_memory()
         self.byte_time = byte_time or {}
+        self.ends: list[tuple[str, int]] = []
+        """Of each transfer so far: its memory, and its end on the clock."""
 
     def hold(self, nbytes: int) -> None:
         self.live += nbytes
@@ -82,6 +97,16 @@ class Meter:
     def compute(self, flops: int) -> None:
         self.flops += flops
         self.clock += flops
+
+    def transfer(self, memory: str, nbytes: int) -> int:
+        """Queues a transfer on the link to a slower memory; returns its number, for `wait_for`."""
+        free_at = next((end for kind, end in reversed(self.ends) if kind == memory), 0)
+        self.ends.append((memory, max(free_at, self.clock) + nbytes * self.byte_time.get(memory, 0)))
+        return len(self.ends) - 1
+
+    def wait_for(self, transfer: int) -> None:
+        """Advances the clock to the end of a transfer, unless that has passed."""
+        self.clock = max(self.clock, self.ends[transfer][1])
 
     def communicate(self, name: str, nbytes: int, n: int) -> None:
         """Counts one call among `n` devices, to which this one contributes `nbytes`."""

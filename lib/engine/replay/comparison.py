@@ -1,4 +1,4 @@
-"""Compares what a replay has found and measured with what a single device computes and what the trace predicts."""
+"""Compares the results and measurements of a replay with a single device's results and the trace's predictions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lib.values.base import Value
 from lib.values.kinds import Parked
 from lib.values.replicas import Average, Copy, averages_of
 
-from .labels import Held, Tokens
-from .one_device import outputs, trained
+from .labels import Content, Tokens
 from .rank import TIERS
+from .reference import outputs, trained
 from .workload import Workload
 
-Found = tuple[int | None, Held, Array]
+Found = tuple[int | None, Content, Array]
 """A result that a rank has declared: the layer of a final weight, or None of an output; what it holds; the tensor."""
 
 

@@ -11,7 +11,7 @@ from lib.engine.collectives import Array
 from lib.errors import TraceError
 
 
-class Shape(NamedTuple):
+class LayerShape(NamedTuple):
     """Width of a layer, and tokens in a microbatch."""
 
     hidden: int
@@ -33,41 +33,41 @@ class Tokens(NamedTuple):
     places: tuple[int, ...]
 
 
-Held = Rows | Tokens
+Content = Rows | Tokens
 
 
-class Parked(NamedTuple):
+class OnTier(NamedTuple):
     """A tensor on a memory tier."""
 
-    held: Held
+    held: Content
     tier: str
 
 
-Label = Held | Parked
+Label = Content | OnTier
 
 
-def held(label: Label) -> Held:
+def held(label: Label) -> Content:
     """What a tensor on the device holds.
 
     Raises:
         TraceError: it is parked, as only a refused trace can have it.
     """
-    if isinstance(label, Parked):
+    if isinstance(label, OnTier):
         raise TraceError(f"a tensor on the {label.tier} is used before it is fetched")
     return label
 
 
-def content(label: Label) -> Held:
+def content(label: Label) -> Content:
     """What a tensor holds, wherever it is."""
-    return label.held if isinstance(label, Parked) else label
+    return label.held if isinstance(label, OnTier) else label
 
 
-def axis_of(label: Held) -> int:
+def axis_of(label: Content) -> int:
     """The axis along which a tensor is cut: its rows, or its tokens."""
     return 0 if isinstance(label, Rows) else 1
 
 
-def shape_of(label: Held, hidden: int) -> tuple[int, ...]:
+def shape_of(label: Content, hidden: int) -> tuple[int, ...]:
     return (*((len(label.batches),) if isinstance(label, Tokens) else ()), len(label.places), hidden)
 
 
@@ -83,12 +83,12 @@ def share(count: int, i: int, n: int) -> range:
     return range(i * each, (i + 1) * each)
 
 
-def cut(label: Held, i: int, n: int) -> Held:
+def cut(label: Content, i: int, n: int) -> Content:
     """Part `i` of `n` of what a tensor holds."""
     return label._replace(places=tuple([label.places[k] for k in share(len(label.places), i, n)]))
 
 
-def union(labels: Sequence[Held]) -> Held:
+def union(labels: Sequence[Content]) -> Content:
     """The rows or tokens of all, in order; one that comes twice, as in a refused trace, is there twice."""
     return labels[0]._replace(places=tuple(sorted(place for label in labels for place in label.places)))
 
@@ -124,12 +124,12 @@ def index_of(have: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
     return slice(places[0], places[-1] + 1) if places[-1] - places[0] + 1 == len(places) else places
 
 
-def taken(tensor: Array, label: Held, wanted: tuple[int, ...]) -> Array:
+def taken(tensor: Array, label: Content, wanted: tuple[int, ...]) -> Array:
     """The wanted rows or tokens of a tensor: perhaps a view of it."""
     return tensor[(*[slice(None)] * axis_of(label), index_of(label.places, wanted))]
 
 
-def joined(tensors: Sequence[Array], labels: Sequence[Held], wanted: Held) -> Array:
+def joined(tensors: Sequence[Array], labels: Sequence[Content], wanted: Content) -> Array:
     """The wanted rows or tokens of all tensors; those that none has, as in a forced trace, are zero."""
     result = np.zeros(shape_of(wanted, tensors[0].shape[-1]), tensors[0].dtype)
     for tensor, label in zip(tensors, labels):

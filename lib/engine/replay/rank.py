@@ -16,9 +16,9 @@ from lib.engine.metering.meter import unmetered
 from lib.trace.lifetimes import Span, lifetimes
 from lib.trace.ops import TIMED, Op
 
-from .labels import Held, Parked, Tokens, as_tokens, content, held, joined, shape_of, taken
-from .placement import Placement
-from .together import TOGETHER
+from .collectives import TENSOR_COLLECTIVES
+from .label_walk import LabelWalk
+from .labels import Content, OnTier, Tokens, as_tokens, content, held, joined, shape_of, taken
 from .workload import Workload
 
 TIERS = ("host", "disk")
@@ -32,19 +32,19 @@ class ReplayEngine(ShardedEngine):
     has. Only other calls can read it before it is awaited: to a computation, of a forced trace, it is zero.
     """
 
-    def __init__(self, placement: Placement, workload: Workload) -> None:
+    def __init__(self, walk: LabelWalk, workload: Workload) -> None:
         self.workload = workload
-        self.placed = placement.ranks[self.device_id]
+        self.placed = walk.ranks[self.device_id]
         self.labels = self.placed.labels
         self.tensors: dict[int, Array] = {}
         self.arriving: dict[int, Array] = {}
         """What calls make that were not awaited yet."""
         self.freed: set[int] = set()
         """The numbers of what is needed no longer, such as what a call makes that nobody uses."""
-        self.tags = {source: iter(tags) for source, tags in placement.tags[self.device_id].items()}
+        self.tags = {source: iter(tags) for source, tags in walk.tags[self.device_id].items()}
         self.unread: dict[tuple[int, int], list[Array]] = {}
         """By sender and tag: messages that came before the one that was waited for."""
-        self.results: list[tuple[int | None, Held, Array]] = []
+        self.results: list[tuple[int | None, Content, Array]] = []
         """Final weights with their layer, or outputs."""
 
     def load_checkpoint(self, params: Any) -> None:
@@ -73,7 +73,7 @@ class ReplayEngine(ShardedEngine):
         live.append(self.live_bytes())
         return {"live": live, "seconds": list(seconds.values())}
 
-    def found(self) -> list[tuple[int | None, Held, Array]]:
+    def found(self) -> list[tuple[int | None, Content, Array]]:
         """What this rank has declared to be a result."""
         return self.results
 
@@ -81,11 +81,11 @@ class ReplayEngine(ShardedEngine):
         """One entry of the script: an operation; or a call, which is made first and runs later."""
         if call_runs:
             self.arriving.update(self.perform(op))
-            self.free(number for number in op.made if number in self.freed)
+            self.free(number for number in op.outputs if number in self.freed)
         elif runs_later:
             self.reserve(op)
         elif op.name == "await":
-            made = self.placed.ops[op.args[0]].made
+            made = self.placed.ops[op.args[0]].outputs
             self.tensors.update((number, self.arriving.pop(number)) for number in made if number in self.arriving)
         else:
             self.tensors.update(self.perform(op))
@@ -93,23 +93,25 @@ class ReplayEngine(ShardedEngine):
     def perform(self, op: Op) -> dict[int, Array]:
         """The tensors that an operation makes, by number; none if no tensor is touched, or on a tier."""
         perform = PERFORM.get(op.name)
-        return {} if perform is None else dict(zip(op.made, perform(self, op, [self.read(op, n) for n in op.used])))
+        return (
+            {} if perform is None else dict(zip(op.outputs, perform(self, op, [self.read(op, n) for n in op.inputs])))
+        )
 
     def read(self, op: Op, number: int) -> Any:
         """A tensor that an operation uses; None if it is parked."""
-        if isinstance(self.labels[number], Parked):
+        if isinstance(self.labels[number], OnTier):
             return None
         if number in self.tensors:
             return self.tensors[number]
         arriving = self.arriving[number]
-        return arriving if op.name in TOGETHER or op.name == "offload" else np.zeros_like(arriving)
+        return arriving if op.name in TENSOR_COLLECTIVES or op.name == "offload" else np.zeros_like(arriving)
 
     def reserve(self, op: Op) -> None:
         """Takes the memory of what a call will make."""
-        for number in op.made:
+        for number in op.outputs:
             label = self.labels[number]
             buffer = np.zeros(shape_of(content(label), self.workload.shape.hidden), self.workload.dtype)
-            if isinstance(label, Parked):
+            if isinstance(label, OnTier):
                 self.tier(label).put(str(number), buffer)
             else:
                 self.arriving[number] = buffer
@@ -119,13 +121,13 @@ class ReplayEngine(ShardedEngine):
         for number in numbers:
             self.freed.add(number)
             label = self.labels[number]
-            if isinstance(label, Parked):
+            if isinstance(label, OnTier):
                 self.tier(label).drop(str(number))
             else:
                 self.tensors.pop(number, None)
                 self.arriving.pop(number, None)
 
-    def tier(self, label: Parked) -> MemoryTier:
+    def tier(self, label: OnTier) -> MemoryTier:
         memory: MemoryTier = getattr(self, label.tier)
         return memory
 
@@ -139,26 +141,26 @@ class ReplayEngine(ShardedEngine):
     def load(self, op: Op, used: list[Array]) -> Sequence[Array]:
         layer = op.layer or 0
         wholes = [self.workload.weight(layer), self.workload.state(layer)]
-        labels = [self.labels[number] for number in op.made]
+        labels = [self.labels[number] for number in op.outputs]
         parts = [np.array(whole[list(content(label).places)]) for whole, label in zip(wholes, labels)]
-        return self.parked(op, parts) if isinstance(labels[0], Parked) else parts
+        return self.parked(op, parts) if isinstance(labels[0], OnTier) else parts
 
     def parked(self, op: Op, tensors: Sequence[Array]) -> Sequence[Array]:
         """Copies tensors to where an operation parks them."""
-        for number, tensor in zip(op.made, tensors):
+        for number, tensor in zip(op.outputs, tensors):
             label = self.labels[number]
-            assert isinstance(label, Parked)
+            assert isinstance(label, OnTier)
             self.tier(label).put(str(number), tensor)
         return ()
 
     def fetched(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        (number,) = op.used
+        (number,) = op.inputs
         label = self.labels[number]
-        assert isinstance(label, Parked)
+        assert isinstance(label, OnTier)
         return [self.tier(label).fetch(str(number))]
 
     def inputs(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.of_each_batch(self.workload.input, as_tokens(self.labels[op.made[0]]))]
+        return [self.of_each_batch(self.workload.input, as_tokens(self.labels[op.outputs[0]]))]
 
     def zero_grad(self, op: Op, used: list[Array]) -> Sequence[Array]:
         hidden = self.workload.shape.hidden
@@ -168,7 +170,7 @@ class ReplayEngine(ShardedEngine):
         return [self.workload.layer.forward(*used)]
 
     def loss(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        targets = self.of_each_batch(self.workload.target, as_tokens(self.labels[op.used[0]]))
+        targets = self.of_each_batch(self.workload.target, as_tokens(self.labels[op.inputs[0]]))
         return [self.workload.layer.loss(used[0], targets)]
 
     def layer_backward(self, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -182,23 +184,23 @@ class ReplayEngine(ShardedEngine):
 
     def update(self, op: Op, used: list[Array]) -> Sequence[Array]:
         grad, weight, state = used
-        of_grad, rows, of_state = [held(self.labels[number]) for number in op.used]
+        of_grad, rows, of_state = [held(self.labels[number]) for number in op.inputs]
         return self.workload.update(taken(grad, of_grad, rows.places), weight, taken(state, of_state, rows.places))
 
     def add(self, op: Op, used: list[Array]) -> Sequence[Array]:
         return [used[0] + used[1]]
 
     def combine(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [joined(used, [held(self.labels[number]) for number in op.used], held(self.labels[op.made[0]]))]
+        return [joined(used, [held(self.labels[number]) for number in op.inputs], held(self.labels[op.outputs[0]]))]
 
     def cut(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        whole, wanted = (held(self.labels[number]) for number in (*op.used, *op.made))
+        whole, wanted = (held(self.labels[number]) for number in (*op.inputs, *op.outputs))
         return [np.array(taken(used[0], whole, wanted.places))]
 
     def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
         """Keeps a copy of a result, which is not the device's."""
         with unmetered():
-            self.results.append((op.layer, held(self.labels[op.used[0]]), plain_view(used[0]).copy()))
+            self.results.append((op.layer, held(self.labels[op.inputs[0]]), plain_view(used[0]).copy()))
         return ()
 
     def of_each_batch(self, draw: Callable[[int, int], Array], label: Tokens) -> Array:
@@ -207,8 +209,8 @@ class ReplayEngine(ShardedEngine):
     # --- What ranks do together ---
 
     def meet(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        meet, meetings = TOGETHER[op.name], self.placed.meetings
-        return [meet(self, self.workload, tensor, meetings[made]) for tensor, made in zip(used, op.made)]
+        meet, exchanges = TENSOR_COLLECTIVES[op.name], self.placed.exchanges
+        return [meet(self, self.workload, tensor, exchanges[made]) for tensor, made in zip(used, op.outputs)]
 
     def send_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         self.send(op.args[0], used[0] if len(used) == 1 else bundle(used, self.workload))
@@ -216,9 +218,9 @@ class ReplayEngine(ShardedEngine):
 
     def receive_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         array = self.next_message(*op.args)
-        if len(op.made) == 1:
+        if len(op.outputs) == 1:
             return [array]
-        shapes = [shape_of(held(self.labels[number]), self.workload.shape.hidden) for number in op.made]
+        shapes = [shape_of(held(self.labels[number]), self.workload.shape.hidden) for number in op.outputs]
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
         return [np.array(flat.reshape(shape)) for flat, shape in zip(np.split(array, ends[:-1]), shapes)]
 
@@ -246,7 +248,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "add": ReplayEngine.add,
     "combine": ReplayEngine.combine,
     "shard": ReplayEngine.cut,
-    **dict.fromkeys(TOGETHER, ReplayEngine.meet),
+    **dict.fromkeys(TENSOR_COLLECTIVES, ReplayEngine.meet),
     "pass_to": ReplayEngine.send_values,
     "receive": ReplayEngine.receive_values,
     "offload": ReplayEngine.parked,
@@ -262,7 +264,7 @@ def _freed_after(spans: Iterable[Span], ops: Sequence[Op], later: Collection[int
     later is needed until then; in a legal trace it is needed until the call is awaited."""
     freed: dict[int, list[int]] = {}
     for number, _, until in spans:
-        runs_later = until in later and number in ops[until].used
+        runs_later = until in later and number in ops[until].inputs
         freed.setdefault(~until if runs_later else until, []).append(number)
     return freed
 

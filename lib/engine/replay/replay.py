@@ -17,7 +17,7 @@ from lib.trace.notation import trace_from_json
 from lib.trace.ops import FORMS, Op, Trace
 
 from .comparison import Found, RankReplay, averages_in, compared, error_of
-from .placement import Placement
+from .label_walk import LabelWalk
 from .rank import PERFORM, TIERS, ReplayEngine
 from .timeline import TimedEvent, measured, predicted
 from .workload import TOLERANCE, Workload
@@ -141,8 +141,8 @@ def _notes(trace: Trace) -> Iterator[str]:
 
 def _played(trace: Trace, workload: Workload, on: str) -> tuple[list[Any], list[list[Found]], tuple[Reading, ...]]:
     """What every rank has measured, what it has declared to be a result, and its meter."""
-    placement = Placement(trace, workload.shape)
-    with launch(ReplayEngine, len(trace.ranks), placement, workload, on=on) as run:
+    walk = LabelWalk(trace, workload.shape)
+    with launch(ReplayEngine, len(trace.ranks), walk, workload, on=on) as run:
         return run.forward(0), run.call("found"), run.meters
 
 

@@ -87,7 +87,7 @@ class MeasuredWalk(UncheckedWalk[RankClock]):
         return min(self.cursors[call.rank].seconds[call.at] for call in calls)
 
     def perform(self, calls: Sequence[Call]) -> list[tuple[Any, ...]]:
-        return [(None,) * len(call.op.made) for call in calls]
+        return [(None,) * len(call.op.outputs) for call in calls]
 
     def on_end(self, cursor: RankClock, call: Call) -> None:
         beside = (call.clock,) if call.name in self.on_lanes else ()

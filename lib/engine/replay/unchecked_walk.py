@@ -1,6 +1,6 @@
 """Walks a trace without checking the rules, so that a refused trace can be followed too, as far as it runs.
 
-What a call does is the subclass's: `Placement` follows its labels, `MeasuredWalk` its seconds.
+What a call does is the subclass's: `LabelWalk` follows its labels, `MeasuredWalk` its seconds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class UncheckedWalk(Walk[C], Generic[C]):
         pending = cursor.pending
         if not pending or op.name == "await" or op.name in self.on_lanes:
             return False
-        return any(number in pending and not pending[number].settled for number in op.used)
+        return any(number in pending and not pending[number].settled for number in op.inputs)
 
     def on_call(self, cursor: C, op: Op) -> Call:
         group = group_of(op) if op.name in COLLECTIVES else None
@@ -59,11 +59,11 @@ class UncheckedWalk(Walk[C], Generic[C]):
         assert made is not None
         end = start + self.ticks(calls, made)
         for call, outputs in zip(calls, made):
-            call.start, call.end, call.made = start, end, outputs
+            call.start, call.end, call.outputs = start, end, outputs
         return calls
 
     def _inputs(self, cursor: C, op: Op) -> tuple[Any, ...]:
-        return tuple([None if number in cursor.pending else self.value(cursor, number) for number in op.used])
+        return tuple([None if number in cursor.pending else self.value(cursor, number) for number in op.inputs])
 
     def value(self, cursor: C, number: int) -> Any:
         """What stands for a value that a call uses."""

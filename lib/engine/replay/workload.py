@@ -16,10 +16,10 @@ from lib.engine.metering.meter import unmetered
 from lib.game.costs import Costs
 from lib.game.setting import Setting, Size
 
-from .labels import Shape
+from .labels import LayerShape
 from .layers import LAYERS
 
-SMALL = Shape(16, 8)
+SMALL = LayerShape(16, 8)
 """Shapes for tests: the game's, 32 times smaller in each dimension; with 16 ranks, each still holds a row."""
 
 TOLERANCE = 1e-4
@@ -38,7 +38,7 @@ class Workload:
         self.size = size
         self.setting = setting
         self.layer = LAYERS[setting.layer]
-        self.shape = SMALL if small else Shape(setting.costs.hidden, setting.costs.length)
+        self.shape = SMALL if small else LayerShape(setting.costs.hidden, setting.costs.length)
         self.exact = small
         tokens = size.batches * self.shape.length
         # In float32 momenta begin about as large as gradients, and one token's part of a gradient, which a number close

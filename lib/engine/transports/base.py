@@ -1,4 +1,4 @@
-"""The transport interface: what one device's end of the connection between devices can do.
+"""The transport interface: the operations of one device's end of the connection between devices.
 
 Two transports implement it: `inprocess`, with greenlets, and `mpi`. Both check calls before they carry anything,
 because an MPI may return garbage when devices disagree.

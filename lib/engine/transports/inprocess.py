@@ -204,8 +204,8 @@ class InProcessPort:
         return result
 
     def _come(self, call: CollectiveCall, brought: Any) -> dict[int, Any] | None:
-        """Joins the meeting of a call's group. The last to arrive gets what all have brought; nobody else keeps it, for
-        then it would be charged for as long as they wait for their turn."""
+        """Joins the meeting of a call's group. The last to arrive gets the arrays of all; nobody else keeps them, for
+        then they would be charged while the others wait for their turn."""
         scheduler, group = self.scheduler, call.group
         begun = scheduler.meetings.get(group)
         if begun is None:

@@ -1,4 +1,4 @@
-"""Pieces of a tensor, cut by a layout and joined again: what a layout means on numpy arrays.
+"""Pieces of a tensor as numpy arrays, cut by a layout and joined again.
 
 A piece of an uneven split has padding at its end. Nobody reads it: operators compute on `trimmed` pieces and their
 results are `padded` again, moves fill in what a box has beyond a tensor, and `join` leaves it out. So no operator has

@@ -54,7 +54,7 @@ def propagate(graph: Graph) -> GraphPlan:
     for name in graph.operators:
         if name not in settled and name not in optimizer:
             raise LayoutError(f"'{name}' is not connected to a configured operator; configure it or a neighbor")
-    stored = homes(graph, settled)
+    stored = storage_layouts(graph, settled)
     if graph.step is not None:
         for new, source in graph.step.replaces.items():
             if new in graph.strategies and source in stored:
@@ -62,7 +62,7 @@ def propagate(graph: Graph) -> GraphPlan:
     for name, weight in optimizer.items():
         settled[name] = _optimizer(graph, settled, name, stored[weight])
         decisions[name] = Decision(name, CONFIGURED if name in graph.strategies else OF_WEIGHT)
-    stored = homes(graph, settled) | stored
+    stored = storage_layouts(graph, settled) | stored
     return GraphPlan(graph, {name: settled[name] for name in graph.operators}, stored, decisions=decisions)
 
 
@@ -113,7 +113,7 @@ def _pass_source(
     return False
 
 
-def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, TensorLayout]:
+def storage_layouts(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, TensorLayout]:
     """Every source in the layout that its first consumer needs; an unused source is on every device."""
     found = {}
     for name in graph.sources:

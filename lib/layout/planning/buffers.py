@@ -1,4 +1,4 @@
-"""Buffers: what a step of a redistribution takes on each device beside the piece that it starts from.
+"""Buffers: memory of a redistribution step on each device, beside the piece that it starts from.
 
 The new piece counts, and so do the parts that are packed to be sent and what arrives. `engine_steps` executes the steps
 with these buffers.

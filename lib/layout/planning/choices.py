@@ -40,11 +40,13 @@ class Choices:
         for name in graph.operators:
             if name not in self.step.weights:
                 self.operators[name] = self._choices(name)
-        self.homes = {name: self._homes(name) for name in graph.sources}
+        self.storage_layouts = {name: self._storage_layouts(name) for name in graph.sources}
         """By source: the layouts in which it may be stored."""
         for name, weight in self.step.weights.items():
-            self.operators[name] = beside_weights(graph, name, self.homes[weight])
-        self.homes |= {name: self._homes(name) for name, role in graph.sources.items() if role == "state"}
+            self.operators[name] = beside_weights(graph, name, self.storage_layouts[weight])
+        self.storage_layouts |= {
+            name: self._storage_layouts(name) for name, role in graph.sources.items() if role == "state"
+        }
         for name, cap in caps.items():
             self._limit(name, cap)
 
@@ -71,7 +73,7 @@ class Choices:
             )
         return list({(c.inputs, c.output, c.reduction): c for c in found}.values())
 
-    def _homes(self, name: str) -> list[TensorLayout]:
+    def _storage_layouts(self, name: str) -> list[TensorLayout]:
         found = dict.fromkeys(
             choice.inputs[place] for op, place in self.consumers[name] for choice in self.operators.get(op.name, ())
         )
@@ -83,7 +85,11 @@ class Choices:
         return list(found)
 
     def _layouts(self, name: str) -> list[TensorLayout]:
-        return self.homes[name] if name in self.homes else [choice.output for choice in self.operators[name]]
+        return (
+            self.storage_layouts[name]
+            if name in self.storage_layouts
+            else [choice.output for choice in self.operators[name]]
+        )
 
     def _limit(self, name: str, cap: int) -> None:
         """Removes the choices that hold more than `cap` bytes of a tensor, as stored or as an operator's input."""
@@ -93,8 +99,8 @@ class Choices:
             return layout.elements * size <= cap
 
         smallest = min(layout.elements for layout in self._layouts(name)) * size
-        if name in self.homes:
-            self.homes[name] = [layout for layout in self.homes[name] if fits(layout)]
+        if name in self.storage_layouts:
+            self.storage_layouts[name] = [layout for layout in self.storage_layouts[name] if fits(layout)]
         else:
             self.operators[name] = [choice for choice in self.operators[name] if fits(choice.output)]
         for op, place in self.consumers[name]:

@@ -17,7 +17,7 @@ from .peak_cap import PeakSearch
 from .placement_problem import PlacementProblem
 from .plan import GraphPlan
 
-QUICK_ENTRIES = 8_000_000
+MAX_QUICK_ENTRIES = 8_000_000
 """Maximum number of entries of a table as long as there are fewer choices to fall back on."""
 
 
@@ -90,7 +90,7 @@ def _small_enough(graph: Graph, caps: Mapping[str, int], scatter: bool, links: L
         choices = Choices(graph, caps, scatter, paired)
         for copies in (None, 1) if graph.step and not paired else (None, 1, 0):
             problem = PlacementProblem(choices, copies, links)
-            if problem.largest_table <= QUICK_ENTRIES:
+            if problem.largest_table <= MAX_QUICK_ENTRIES:
                 return problem.filled()
     assert problem is not None
     return problem.filled()

@@ -1,4 +1,4 @@
-"""Moments as loads: what a device holds at each moment of a plan, as a sum of tables over the values of a problem.
+"""Moments as loads: memory of a device at each moment of a plan, as a sum of tables over the values of a problem.
 
 An operator has a moment for each input that it moves, one when it computes, and one when its output is complete (after
 a reduction, with its buffers). A load is a table that counts from one moment to another. `Moments.loads` is a lower
@@ -29,7 +29,7 @@ from .placement_problem import PlacementProblem
 Scope = tuple[int, ...]
 
 
-class _Reader(NamedTuple):
+class _TensorReader(NamedTuple):
     """An input of an operator: the moments when it is moved and when the operator computes, and in which layouts the
     values of variable `v` take it."""
 
@@ -45,7 +45,7 @@ class _Copies(NamedTuple):
     tensor: str
     v: int
     layouts: Sequence[TensorLayout]
-    readers: Sequence[_Reader]
+    readers: Sequence[_TensorReader]
 
 
 class Moments:
@@ -155,11 +155,11 @@ class Moments:
     def _moves(self, name: str) -> None:
         """Copies of a tensor in other layouts, phase by phase."""
         v, layouts = self.problem.lives[name]
-        readers: dict[int, list[_Reader]] = {}
+        readers: dict[int, list[_TensorReader]] = {}
         for op, place in self.problem.choices.consumers[name]:
             u, ways = self.problem.computes[op.name]
             moment = self.first[op.name] + place
-            taken = _Reader(moment, self._computes(op.name), u, [way[place] for way in ways])
+            taken = _TensorReader(moment, self._computes(op.name), u, [way[place] for way in ways])
             readers.setdefault(self.graph.phase(op.name), []).append(taken)
         for each in readers.values():
             self.copies.append(_Copies(name, v, layouts, each))
@@ -168,7 +168,7 @@ class Moments:
                 self.loads += self._held(self.copies[-1], mine, whole, exact=False)
 
     def _held(
-        self, copies: _Copies, readers: Sequence[_Reader], keep: Sequence[NDArray[Any]], exact: bool
+        self, copies: _Copies, readers: Sequence[_TensorReader], keep: Sequence[NDArray[Any]], exact: bool
     ) -> list[Load]:
         """The loads of copies that these readers share, for the values that are kept.
 
@@ -219,9 +219,9 @@ class Moments:
         return np.array([[_moving(a, b) for b in wanted] for a in given], dtype=np.float64) * self.size
 
 
-def _by_operator(readers: Sequence[_Reader]) -> list[list[_Reader]]:
+def _by_operator(readers: Sequence[_TensorReader]) -> list[list[_TensorReader]]:
     """The inputs of each operator."""
-    found: dict[int, list[_Reader]] = {}
+    found: dict[int, list[_TensorReader]] = {}
     for reader in readers:
         found.setdefault(reader.computes, []).append(reader)
     return list(found.values())

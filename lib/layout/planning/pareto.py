@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 from lib.layout.layouts.device_matrix import Ints
 
 from .elimination import Elimination, Pairs, Table
-from .labels import Labels, TooManyPlans, stacked, undominated
 from .loads import Load
+from .partial_plans import PartialPlans, TooManyPlans, stacked, undominated
 
 MAX_PARTIAL_PLANS = 4_000_000
 """Maximum number of partial choices that are compared at the same time."""
 MAX_PAIRS = 40_000_000
 """Maximum number of pairs of partial choices that are tried for that."""
-PAIRS_AT_ONCE = 1 << 19
+MAX_PAIRS_AT_ONCE = 1 << 19
 MAX_LOADS = 40_000_000
 """Maximum number of loads that these have together."""
 HALF = 0.5
@@ -60,7 +60,7 @@ class ParetoElimination:
         self.keep, self.caps, self.target, self.priced = keep, caps.astype(np.float64), target, priced
         self.sizes = [len(states) for states in keep]
         self.offset = offset
-        self.factors: dict[int, Labels] = {}
+        self.factors: dict[int, PartialPlans] = {}
         self.factors_of: list[dict[int, None]] = [{} for _ in keep]
         """By variable: the numbers of the factors that it is in."""
         self.least, self.most = np.zeros(len(caps)), np.zeros(len(caps))
@@ -71,7 +71,7 @@ class ParetoElimination:
         """What each factor has added to these three."""
         self._number = 0
         for names, (cost, mine) in self._tables(costs, pairs, loads).items():
-            self._add(self._labels(names, cost, mine))
+            self._add(self._partial_plans(names, cost, mine))
         self.matters = self.most > self.caps + HALF
         """Moments at which some choices may hold too much."""
 
@@ -107,7 +107,7 @@ class ParetoElimination:
             at(tuple(sorted(names)))[1].append(Load(names, start, stop, table.transpose(order)))
         return found
 
-    def _labels(self, names: tuple[int, ...], cost: Table, loads: Iterable[Load]) -> Labels:
+    def _partial_plans(self, names: tuple[int, ...], cost: Table, loads: Iterable[Load]) -> PartialPlans:
         """All choices for these variables."""
         states = np.stack(np.unravel_index(np.arange(cost.size), cost.shape), axis=1).astype(np.int16)
         touched = np.zeros(len(self.caps), dtype=bool)
@@ -118,10 +118,10 @@ class ParetoElimination:
         for _, start, stop, table in loads:
             first, last = np.searchsorted(moments, (start, stop))
             held[first:last] += table.ravel()
-        labels = Labels(names, states, cost.ravel(), np.zeros(cost.size), moments, held)
-        return labels.rows(np.flatnonzero(labels.cost <= self.target))
+        partial = PartialPlans(names, states, cost.ravel(), np.zeros(cost.size), moments, held)
+        return partial.rows(np.flatnonzero(partial.cost <= self.target))
 
-    def _add(self, factor: Labels) -> None:
+    def _add(self, factor: PartialPlans) -> None:
         number = self._number = self._number + 1
         self.factors[number] = factor
         for v in factor.border:
@@ -134,7 +134,7 @@ class ParetoElimination:
         for total, mine in zip(totals, sums):
             total[factor.moments] += mine
 
-    def _take(self, number: int) -> Labels:
+    def _take(self, number: int) -> PartialPlans:
         factor = self.factors.pop(number)
         for v in factor.border:
             del self.factors_of[v][number]
@@ -143,7 +143,7 @@ class ParetoElimination:
             total[factor.moments] -= mine
         return factor
 
-    def _joined(self, numbers: Sequence[int], v: int | None) -> Labels:
+    def _joined(self, numbers: Sequence[int], v: int | None) -> PartialPlans:
         """All factors of these numbers as one; before variable v is eliminated, only what may reach the target."""
         first, *others = sorted(numbers, key=lambda number: len(self.factors[number].cost))
         joined = self._relevant(self._take(first))
@@ -154,27 +154,27 @@ class ParetoElimination:
             joined = self._front(joined, joined.border)
         return self._promising(joined, v) if len(numbers) == 1 and v is not None else joined
 
-    def _promising(self, labels: Labels, v: int) -> Labels:
+    def _promising(self, partial: PartialPlans, v: int) -> PartialPlans:
         """With the excess of variable v, and without rows that must end above the target.
 
         A whole choice costs the least of all choices and, for each variable, what its value costs more than the best
         one for the values of its later neighbors. In a row, all of this is known for the variables that are eliminated.
         """
         priced = self.priced
-        at = {u: self.keep[u][labels.states[:, labels.border.index(u)]] for u in (*priced.scopes[v], v)}
+        at = {u: self.keep[u][partial.states[:, partial.border.index(u)]] for u in (*priced.scopes[v], v)}
         border = tuple(at[u] for u in priced.scopes[v])
         mine = sum(table[tuple(at[u] for u in names)] for names, table in priced.factors[v])
         least = priced.least[v][border]
-        excess = labels.excess + mine - least
+        excess = partial.excess + mine - least
         whole = least + priced.outside[v][border] if border else priced.value
         kept = np.flatnonzero(excess + whole - self.offset <= self.target)
-        return replace(labels, excess=excess).rows(kept)
+        return replace(partial, excess=excess).rows(kept)
 
-    def _growth(self, a: Labels, b: Labels) -> float:
+    def _growth(self, a: PartialPlans, b: PartialPlans) -> float:
         """How many rows of b a row of a meets, about."""
         return len(b.cost) / prod(self.sizes[v] for v in b.border if v in a.border)
 
-    def _join(self, a: Labels, b: Labels, v: int | None) -> Labels:
+    def _join(self, a: PartialPlans, b: PartialPlans, v: int | None) -> PartialPlans:
         """The rows of a with those of b that have the same values of shared variables, where both together fit."""
         shared = [v for v in a.border if v in b.border]
         left, right = a.key(shared, self.sizes), b.key(shared, self.sizes)
@@ -184,10 +184,10 @@ class ParetoElimination:
         until = np.cumsum(many)
         if many.sum() > MAX_PAIRS:
             raise TooManyPlans(self._too_many(int(many.sum())))
-        found: list[Labels] = []
+        found: list[PartialPlans] = []
         start = rows = 0
         while start < len(left):
-            stop = max(start + 1, int(np.searchsorted(until, until[start] + PAIRS_AT_ONCE)))
+            stop = max(start + 1, int(np.searchsorted(until, until[start] + MAX_PAIRS_AT_ONCE)))
             mine = many[start:stop]
             i = np.repeat(np.arange(start, stop), mine)
             j = order[np.arange(len(i)) - np.repeat(np.cumsum(mine) - mine, mine) + np.repeat(first[start:stop], mine)]
@@ -198,7 +198,7 @@ class ParetoElimination:
             start = stop
         return stacked(found) if found else self._pairs(a, b, order[:0], order[:0], v)
 
-    def _pairs(self, a: Labels, b: Labels, i: Ints, j: Ints, v: int | None) -> Labels:
+    def _pairs(self, a: PartialPlans, b: PartialPlans, i: Ints, j: Ints, v: int | None) -> PartialPlans:
         """Rows i of a with rows j of b, where both together fit."""
         good = a.cost[i] + b.cost[j] <= self.target
         i, j = i[good], j[good]
@@ -206,7 +206,7 @@ class ParetoElimination:
         border = a.border + tuple(b.border[column] for column in new)
         states = np.concatenate([a.states[i], b.states[j][:, new]], axis=1)
         cost, excess = a.cost[i] + b.cost[j], a.excess[i] + b.excess[j]
-        joined = Labels(border, states, cost, excess, NONE, np.zeros((0, len(cost))), ((a, i), (b, j)))
+        joined = PartialPlans(border, states, cost, excess, NONE, np.zeros((0, len(cost))), ((a, i), (b, j)))
         if v is not None:
             joined = self._promising(joined, v)
             (_, i), (_, j) = joined.origin
@@ -223,33 +223,33 @@ class ParetoElimination:
             f"{MAX_PARTIAL_PLANS:,} is the limit: configure some operators, or plan a smaller graph"
         )
 
-    def _relevant(self, labels: Labels) -> Labels:
+    def _relevant(self, partial: PartialPlans) -> PartialPlans:
         """With the moments that matter."""
-        mine = self.matters[labels.moments]
-        return labels if mine.all() else replace(labels, moments=labels.moments[mine], loads=labels.loads[mine])
+        mine = self.matters[partial.moments]
+        return partial if mine.all() else replace(partial, moments=partial.moments[mine], loads=partial.loads[mine])
 
-    def _front(self, labels: Labels, border: tuple[int, ...]) -> Labels:
+    def _front(self, partial: PartialPlans, border: tuple[int, ...]) -> PartialPlans:
         """With this border, without rows that cannot fit under the caps or that another row beats."""
-        labels = self._fewer_moments(labels)
-        at = labels.moments
-        clipped = np.maximum(labels.loads, (self.caps[at] - self.most[at])[:, None])
+        partial = self._fewer_moments(partial)
+        at = partial.moments
+        clipped = np.maximum(partial.loads, (self.caps[at] - self.most[at])[:, None])
         clipped = clipped[clipped.min(axis=1, initial=np.inf) < clipped.max(axis=1, initial=-np.inf)]
-        kept = labels.rows(undominated(labels.key(border, self.sizes), labels.cost, clipped))
-        if border == labels.border:
+        kept = partial.rows(undominated(partial.key(border, self.sizes), partial.cost, clipped))
+        if border == partial.border:
             return kept
-        columns = [labels.border.index(v) for v in border]
+        columns = [partial.border.index(v) for v in border]
         origin = ((kept, np.arange(len(kept.cost))),)
         return replace(kept, border=border, states=kept.states[:, columns], origin=origin)
 
-    def _fewer_moments(self, labels: Labels) -> Labels:
+    def _fewer_moments(self, partial: PartialPlans) -> PartialPlans:
         """Only rows that may fit, and only moments that tell them apart."""
-        at = labels.moments
-        fits = (labels.loads <= (self.caps[at] - self.least[at] + HALF)[:, None]).all(axis=0)
-        labels = labels if fits.all() else labels.rows(np.flatnonzero(fits))
-        high = labels.loads.max(axis=1, initial=-np.inf)
+        at = partial.moments
+        fits = (partial.loads <= (self.caps[at] - self.least[at] + HALF)[:, None]).all(axis=0)
+        partial = partial if fits.all() else partial.rows(np.flatnonzero(fits))
+        high = partial.loads.max(axis=1, initial=-np.inf)
         self.matters[at] &= high + self.most[at] > self.caps[at] + HALF
-        labels = self._relevant(labels)
-        at, loads = labels.moments, labels.loads
+        partial = self._relevant(partial)
+        at, loads = partial.moments, partial.loads
         constant = loads.min(axis=1, initial=np.inf) == loads.max(axis=1, initial=-np.inf)
         self.caps[at[constant]] -= loads[constant, :1].ravel()
         at, loads = at[~constant], loads[~constant]
@@ -262,4 +262,4 @@ class ParetoElimination:
             at = at[first]
             loads = fullest + self.caps[at][:, None]
         order = np.argsort(at)
-        return replace(labels, moments=at[order], loads=loads[order])
+        return replace(partial, moments=at[order], loads=loads[order])

@@ -1,4 +1,4 @@
-"""Peak memory: what each device holds at every moment of a plan, operator by operator.
+"""Peak memory: contents of each device at every moment of a plan, operator by operator.
 
 Held are the tensors whose live range it is (`live_ranges`), copies of them in other layouts from the move until the
 last reader in that phase has computed, and the buffers of a move or reduction while it takes place (`buffers`). An
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.layout.instructions import Fetch
+from lib.layout.instructions import OperandFetch
 from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.program.distributed import DistributedOperator
@@ -37,29 +37,31 @@ class Moment(NamedTuple):
         return f"'{self.operator}' {self.doing}"
 
 
-class Timeline:
+class MemoryTimeline:
     """The memory of a plan over time: a moment for each move, each computation and each reduction."""
 
     def __init__(
         self,
         graph: Graph,
         operators: Mapping[str, DistributedOperator],
-        homes: Mapping[str, TensorLayout],
-        fetches: Mapping[str, tuple[Fetch, ...]],
+        storage_layouts: Mapping[str, TensorLayout],
+        fetches: Mapping[str, tuple[OperandFetch, ...]],
         remember_all: bool = False,
     ) -> None:
         self.moments: list[Moment] = []
         self.peaks = np.zeros(graph.devices, dtype=np.int64)
         """The most bytes that each device holds."""
         self._remember_all, self._size = remember_all, graph.itemsize
-        self._held = {name: layout.elements * self._size for name, layout in homes.items()}
+        self._held = {name: layout.elements * self._size for name, layout in storage_layouts.items()}
         self._copies: dict[int, tuple[str, int]] = {}
         freed = ends(graph)
         self._note("", "starts", {})
         for name, op in operators.items():
             self._operator(name, op, fetches[name], freed[name])
 
-    def _operator(self, name: str, op: DistributedOperator, fetches: tuple[Fetch, ...], freed: tuple[str, ...]) -> None:
+    def _operator(
+        self, name: str, op: DistributedOperator, fetches: tuple[OperandFetch, ...], freed: tuple[str, ...]
+    ) -> None:
         """An operator fetches its inputs, computes, and reduces its output."""
         size = self._size
         mine: dict[str, int] = {}
@@ -105,4 +107,4 @@ class Timeline:
         return max(self.moments, key=lambda moment: moment.bytes)
 
 
-__all__ = ["Moment", "Timeline"]
+__all__ = ["Moment", "MemoryTimeline"]

@@ -4,7 +4,7 @@ Every moment has a price (Lagrange multipliers, found by subgradient steps: Held
 elimination with priced loads gives a lower bound of every choice. As in `memory_cap`, choices that cost at most a
 little more than that bound are searched first, all of them, by fronts of cost and loads; then more, until there is a
 plan. What moves and copies hold beyond `Moments.loads` is counted where a plan turned out to hold too much. A search
-that would take too long ends; then `Found.at_least` is what is proven.
+that would take too long ends; then `BestPlan.at_least` is what is proven.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import numpy as np
 from lib.layout.errors import LayoutError
 
 from .elimination import FORBIDDEN, Elimination, Table, elimination_order, table_entries
-from .labels import TooManyPlans
 from .loads import narrowed, total
 from .memory_cap import cost_step, total_cost
 from .moments import Moments
 from .pareto import ParetoElimination
+from .partial_plans import TooManyPlans
 from .placement_problem import PlacementProblem
 from .plan import GraphPlan
 
-PRICE_STEPS = 100
+MAX_PRICE_STEPS = 100
 """Subgradient steps, at most."""
-WEIGHT_STEPS = 40
+MAX_WEIGHT_STEPS = 40
 """Steps of the weights in the search for the least peak."""
-PRICE_ENTRIES = 300_000_000
+MAX_PRICE_ENTRIES = 300_000_000
 """Entries of tables that all of these steps together may have."""
-RETREATS = 4
+MAX_RETREATS = 4
 """How often the range of costs is made narrower where there are too many plans to compare."""
 PATIENCE = 6
 """Subgradient steps without a better bound, after which they become shorter."""
@@ -41,7 +41,7 @@ MAX_CASES = 1_000_000
 """Values of variables that are combined to count the copies of one tensor."""
 
 
-class Found(NamedTuple):
+class BestPlan(NamedTuple):
     """The best plan, its cost, and the least that any plan within the caps can cost; equal if it is proven to be the
     cheapest."""
 
@@ -79,7 +79,7 @@ class PeakSearch:
         self.counted: dict[int, list[tuple[int, int]]] = {}
         """By number of `Moments.copies`: the parts of `rest` that are counted."""
 
-    def cheapest(self) -> Found:
+    def cheapest(self) -> BestPlan:
         """The cheapest plan.
 
         Raises:
@@ -105,9 +105,9 @@ class PeakSearch:
             self.best.plan, self.best.cost = least, search.best.least_cost  # no cheaper one was found
         return self._found(at_least)
 
-    def _found(self, at_least: float) -> Found:
+    def _found(self, at_least: float) -> BestPlan:
         assert self.best.plan is not None
-        return Found(self.best.plan, self.best.cost, min(at_least, self.best.cost))
+        return BestPlan(self.best.plan, self.best.cost, min(at_least, self.best.cost))
 
     def _rounded(self, lower: float) -> float:
         """The least cost that is not below a bound: costs are multiples of their greatest common divisor."""
@@ -137,7 +137,7 @@ class PeakSearch:
         every = sum(float(table[table < FORBIDDEN].max(initial=0)) for table in tables)
         lower = self._rounded(lower)
         gap = self._rounded(max(self.step, (min(every, self.best.cost) - lower) / 256))
-        growth, retreats = 2.0, RETREATS
+        growth, retreats = 2.0, MAX_RETREATS
         while True:
             ceiling = min(every, self.best.cost - self.step)
             if lower > ceiling:
@@ -219,7 +219,7 @@ class PeakSearch:
         """Prices with a good lower bound, and that bound."""
         best_prices = prices = np.zeros(self.moments.count)
         best, pace, since = lower, 1.0, 0
-        for _ in range(self.steps(PRICE_STEPS)):
+        for _ in range(self.steps(MAX_PRICE_STEPS)):
             solved = self._priced(prices)
             bound = solved.value - float(prices @ self.caps)
             chosen = solved.best()
@@ -246,7 +246,7 @@ class PeakSearch:
         moments = self.moments
         own = [m for m in range(moments.operators) if " moves " not in moments.names[m]]
         least = np.zeros(moments.operators)
-        for moment in own if self.entries * len(own) < PRICE_ENTRIES else ():
+        for moment in own if self.entries * len(own) < MAX_PRICE_ENTRIES else ():
             prices = np.zeros(moments.count)
             prices[moment] = 1
             least[moment] = self._priced(prices, by_cost=False).value
@@ -304,7 +304,7 @@ class PeakSearch:
         weights = np.ones(self.moments.count)
         weights[self.moments.operators :] = 0
         bound, best = 0.0, weights / weights.sum()
-        for _ in range(self.steps(WEIGHT_STEPS)):
+        for _ in range(self.steps(MAX_WEIGHT_STEPS)):
             weights = weights / weights.sum()
             solved = self._priced(weights, by_cost=False)
             if solved.value > bound:
@@ -317,4 +317,4 @@ class PeakSearch:
 
     def steps(self, most: int) -> int:
         """How many eliminations are worth their time."""
-        return max(4, min(most, PRICE_ENTRIES // max(1, self.entries)))
+        return max(4, min(most, MAX_PRICE_ENTRIES // max(1, self.entries)))

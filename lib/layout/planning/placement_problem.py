@@ -43,8 +43,8 @@ class PlacementProblem:
         self.computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
         """By operator: a variable, and the inputs that its values need."""
         self._between: dict[tuple[tuple[TensorLayout, ...], tuple[TensorLayout, ...]], Table] = {}
-        for name, homes in choices.homes.items():
-            self._store(name, homes)
+        for name, layouts in choices.storage_layouts.items():
+            self._store(name, layouts)
         for name in self.graph.operators:
             self._number(name)
         for name in self.graph.operators:
@@ -59,8 +59,8 @@ class PlacementProblem:
                 c for c in self.choices.operators[name] if (c.inputs, c.output) == (ways[chosen[v]], placed[name])
             )
             operators[name] = min(fitting, key=self.own)
-        homes = {name: placed[name] for name in self.choices.homes}
-        return GraphPlan(self.graph, operators, homes, tuple(self.not_shared), bool(self.choices.coupled))
+        layouts = {name: placed[name] for name in self.choices.storage_layouts}
+        return GraphPlan(self.graph, operators, layouts, tuple(self.not_shared), bool(self.choices.coupled))
 
     def _number(self, name: str) -> None:
         """Variables for an operator: one, or if several choices compute in the same way, one more for its output."""
@@ -187,7 +187,7 @@ class PlacementProblem:
 
     def _held(self, name: str, layouts: Sequence[TensorLayout]) -> list[int]:
         """Elements that count as memory."""
-        kept = name in self.choices.homes or self.graph.keeps(name)
+        kept = name in self.choices.storage_layouts or self.graph.keeps(name)
         return [layout.elements * kept for layout in layouts]
 
     def own(self, choice: DistributedOperator) -> int:

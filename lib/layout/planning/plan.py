@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lib.layout.instructions import DeviceProgram, Fetch, Instruction
+from lib.layout.instructions import DeviceProgram, Instruction, OperandFetch
 from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Array, Pieces, cut, join
 from lib.layout.layouts.tensor_layout import TensorLayout, placement, same_placement
@@ -21,7 +21,7 @@ from lib.layout.redistribution.redistribution import Redistribution, least_bytes
 
 from .decisions import CONFIGURED, Decision
 from .live_ranges import ends
-from .peak import Moment, Timeline
+from .peak import MemoryTimeline, Moment
 
 if TYPE_CHECKING:
     from lib.layout.on_engine import Executed
@@ -51,7 +51,7 @@ class GraphPlan:
 
     graph: Graph
     operators: Mapping[str, DistributedOperator]
-    homes: Mapping[str, TensorLayout]
+    storage_layouts: Mapping[str, TensorLayout]
     not_shared: tuple[str, ...] = ()
     """Tensors whose shared moves the planner could not consider in full, so that a cheaper plan may exist."""
     paired: bool = False
@@ -63,7 +63,7 @@ class GraphPlan:
 
     def layout(self, tensor: str) -> TensorLayout:
         """The layout of a tensor: as a source is stored, or as its operator leaves it."""
-        return self.homes[tensor] if tensor in self.homes else self.operators[tensor].output
+        return self.storage_layouts[tensor] if tensor in self.storage_layouts else self.operators[tensor].output
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
@@ -85,7 +85,7 @@ class GraphPlan:
         """Bytes of padding on all devices, by tensor and padded shape, of each that some pieces have: as it is stored,
         or as an operator takes it or computes it."""
         found: dict[tuple[str, tuple[int, ...]], int] = {}
-        placed = [*((edge.tensor, edge.target) for edge in self.edges), *self.homes.items()]
+        placed = [*((edge.tensor, edge.target) for edge in self.edges), *self.storage_layouts.items()]
         placed += [(name, layout) for name, op in self.operators.items() for layout in (op.local, op.output)]
         for name, layout in placed:
             if layout.uneven:
@@ -116,7 +116,7 @@ class GraphPlan:
     @cached_property
     def memory_by_role(self) -> dict[str, int]:
         """Bytes on each device of inputs, weights, optimizer state, gradients and activations."""
-        kept = {name: layout.elements for name, layout in self.homes.items()}
+        kept = {name: layout.elements for name, layout in self.storage_layouts.items()}
         kept |= {name: op.output.elements for name, op in self.operators.items() if self.graph.keeps(name)}
         return self.graph.bytes_by_role(kept)
 
@@ -135,9 +135,9 @@ class GraphPlan:
         return self.timeline.fullest
 
     @cached_property
-    def timeline(self) -> Timeline:
+    def timeline(self) -> MemoryTimeline:
         """What devices hold at every moment; `timeline.peaks` is the peak of each device."""
-        return Timeline(self.graph, self.operators, self.homes, self.fetches)
+        return MemoryTimeline(self.graph, self.operators, self.storage_layouts, self.fetches)
 
     def reason(self, operator: str) -> str:
         """Why an operator has its layout."""
@@ -205,7 +205,7 @@ class GraphPlan:
 
         The reference for `on_engine`, where each device has only its own pieces.
         """
-        tensors = {name: cut(values[name], self.homes[name]) for name in self.graph.check_values(values)}
+        tensors = {name: cut(values[name], self.storage_layouts[name]) for name in self.graph.check_values(values)}
         for name, op in self.operators.items():
             # Where the engine takes a copy that was moved before, this moves it again, which gives the same.
             inputs = [move.run(tensors[tensor]) for move, tensor in zip(self.moves[name], op.operator.inputs)]
@@ -235,7 +235,7 @@ class GraphPlan:
         """The plan lowered to instructions for its devices."""
         sources = self.graph.sources
         inputs, parameters = (
-            {name: self.homes[name] for name in sources if (sources[name] == "input") == given}
+            {name: self.storage_layouts[name] for name in sources if (sources[name] == "input") == given}
             for given in (True, False)
         )
         freed = ends(self.graph)
@@ -254,18 +254,18 @@ class GraphPlan:
         return DeviceProgram(self.graph.devices, inputs, parameters, instructions)
 
     @cached_property
-    def fetches(self) -> dict[str, tuple[Fetch, ...]]:
+    def fetches(self) -> dict[str, tuple[OperandFetch, ...]]:
         """By operator: how each input comes to its layout."""
         sharing: dict[Hashable, list[Edge]] = {}
         for edge in self.edges:
             phase = self.graph.phase(edge.operator)
             sharing.setdefault((edge.tensor, placement(edge.target), phase), []).append(edge)
-        found: dict[str, dict[int, Fetch]] = {name: {} for name in self.operators}
+        found: dict[str, dict[int, OperandFetch]] = {name: {} for name in self.operators}
         for number, edges in enumerate(sharing.values()):
             shared = number if edges[-1].moved_for else None
             for edge in edges:
                 steps = self.redistribution(edge).named_steps
-                found[edge.operator][edge.place] = Fetch(steps, shared, edge is edges[-1])
+                found[edge.operator][edge.place] = OperandFetch(steps, shared, edge is edges[-1])
         return {name: tuple(each[place] for place in range(len(each))) for name, each in found.items()}
 
     def values(self, values: Mapping[str, Array]) -> dict[str, Array]:

@@ -20,7 +20,7 @@ from .graph import Graph
 from .imported_graph import ImportedGraph, jax_here
 from .jax_primitives import CALLS, HANDLERS, SAME_ANYWHERE
 from .jax_refusals import REAL, instead, is_real
-from .jax_values import Importer, Known, Tensor, Value
+from .jax_values import Importer, Known, TensorView, Value
 
 SCOPE = re.compile(r"(?<![^/])[\w-]+(?![^/])")
 """The parts of a name stack that jax.named_scope gave, rather than a transformation or the text of an einsum."""
@@ -67,7 +67,7 @@ def from_jax(
     graph.arguments = tuple(names)
     importer = Importer(graph)
     importer.where = _name(function)
-    given: list[Value] = [Tensor.whole(name, graph.shapes[name]) for name in names]
+    given: list[Value] = [TensorView.whole(name, graph.shapes[name]) for name in names]
     results = _follow(importer, closed.jaxpr, _constants(importer, closed), given, "")
     _finish(graph, [importer.plain(value) for value in results])
     return graph

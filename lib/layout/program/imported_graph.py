@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from lib.extras import install_command
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 
 from .graph import Graph
-
-MISSING = "from_jax needs jax, which is not installed: pip install 'training-puzzles[jax]'"
 
 
 class ImportedGraph(Graph):
@@ -50,5 +49,5 @@ def jax_here() -> Any:
         import jax
         import jax.extend
     except ImportError:
-        raise LayoutError(MISSING) from None
+        raise LayoutError(f"from_jax needs jax, which is not installed: {install_command('jax')}") from None
     return jax

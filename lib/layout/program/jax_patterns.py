@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from .jax_values import Importer, Known, Tensor, Value
+from .jax_values import Importer, Known, TensorView, Value
 from .operators import Operator
 
 
 def mean_of(importer: Importer, total: Value, count: Value) -> Value | None:
     """reduce_sum / n, if n is the number of elements along that axis."""
     op = importer.operator(total)
-    if op is None or op.kind != "reduce_sum" or not isinstance(count, Known) or not isinstance(total, Tensor):
+    if op is None or op.kind != "reduce_sum" or not isinstance(count, Known) or not isinstance(total, TensorView):
         return None
     axis = dict(op.settings)["axis"]
     if count.scalar != op.input_shapes[0][axis]:
         return None
     made = importer.add("reduce_mean", op.inputs[0], axis=axis)
-    return Tensor(made.name, total.shape, total.dims)
+    return TensorView(made.name, total.shape, total.dims)
 
 
 def softmax_of(importer: Importer, raised: Value, total: Value) -> Value | None:
@@ -26,7 +26,7 @@ def softmax_of(importer: Importer, raised: Value, total: Value) -> Value | None:
     axis = dict(added.settings)["axis"]
     rest = [dim for dim in range(len(exp.output_shape)) if dim != axis]
     kept = [None if dim == axis else rest.index(dim) for dim in range(len(exp.output_shape))]
-    if not isinstance(total, Tensor) or list(total.dims) != kept:
+    if not isinstance(total, TensorView) or list(total.dims) != kept:
         return None
     less = importer.graph.operators.get(exp.inputs[0])
     if less is None or less.kind != "subtract":
@@ -45,7 +45,7 @@ def softmax_of(importer: Importer, raised: Value, total: Value) -> Value | None:
 def is_same_row(importer: Importer, mask: Value, rows: Value, wrapped: Value) -> bool:
     """True for `rows` where they are not negative, otherwise rows + n: JAX's row numbers, counted from the end."""
     below, added = importer.operator(mask), importer.operator(wrapped)
-    if below is None or added is None or not isinstance(rows, Tensor) or not importer.is_plain(rows):
+    if below is None or added is None or not isinstance(rows, TensorView) or not importer.is_plain(rows):
         return False
     if (below.kind, added.kind) != ("compare", "add") or dict(below.settings)["relation"] != "less":
         return False

@@ -13,7 +13,7 @@ import numpy as np
 from lib.layout.errors import LayoutError
 
 from .jax_patterns import behind, is_same_row, mean_of, softmax_of
-from .jax_values import Importer, Known, Tensor, Value
+from .jax_values import Importer, Known, TensorView, Value
 from .on_arrays import RELATIONS
 
 Settings = dict[str, Any]
@@ -96,11 +96,11 @@ def _power(importer: Importer, x: Value, exponent: float) -> Value:
     n = abs(int(exponent))
     if n != abs(exponent) or not 1 <= n <= 16:
         raise LayoutError(f"the exponent {exponent} is not a whole number from -16 to 16 or a half; use exp and log")
-    made: Tensor | None = None
+    made: TensorView | None = None
     square = name
     while n:  # by repeated squaring
         if n % 2:
-            made = Tensor.whole(square, x.shape) if made is None else importer.add("multiply", made.name, square)
+            made = TensorView.whole(square, x.shape) if made is None else importer.add("multiply", made.name, square)
         n //= 2
         square = importer.add("multiply", square, square).name if n else square
     assert made is not None
@@ -127,7 +127,7 @@ def _convert(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
 
 def _stop(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     """The maximum that a softmax subtracts has no gradient here either; any other use would be lost."""
-    name = inputs[0].name if isinstance(inputs[0], Tensor) else ""
+    name = inputs[0].name if isinstance(inputs[0], TensorView) else ""
     op = behind(importer, name, "reshape", "transpose")  # which vmap puts between
     if op is None or op.kind != "reduce_max":
         raise LayoutError("a graph cannot stop gradients, except that of the maximum in a softmax; leave it out")
@@ -177,7 +177,7 @@ def _product(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
 
 def reducing(kind: str) -> Handler:
     def handler(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
-        made = Tensor.whole(importer.plain(inputs[0]), inputs[0].shape)
+        made = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
         for axis in sorted(settings["axes"], reverse=True):
             made = importer.add(kind, made.name, axis=axis)
         return made
@@ -203,7 +203,7 @@ def _reshape(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
 def _slice(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     if any(step != 1 for step in settings["strides"] or ()):
         raise LayoutError(f"the strides {settings['strides']} skip elements; reshape and take one of a new dimension")
-    made = Tensor.whole(importer.plain(inputs[0]), inputs[0].shape)
+    made = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
     for axis, (start, stop) in enumerate(zip(settings["start_indices"], settings["limit_indices"])):
         if (start, stop) != (0, made.shape[axis]):
             made = importer.add("slice", made.name, axis=axis, start=int(start), stop=int(stop))
@@ -223,7 +223,7 @@ def _pad(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
         raise LayoutError("it pads with something other than 0; add that to the result instead")
     if any(between or before < 0 or after < 0 for before, after, between in rows):
         raise LayoutError(f"the padding {rows} is negative or between elements; use slices and concatenate")
-    made = Tensor.whole(importer.plain(inputs[0]), inputs[0].shape)
+    made = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
     for axis, (before, after, _) in enumerate(rows):
         if before or after:
             made = importer.add("pad", made.name, axis=axis, before=int(before), after=int(after))

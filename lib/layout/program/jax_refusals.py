@@ -1,4 +1,4 @@
-"""What a graph cannot hold of a function of JAX, and what to do instead."""
+"""Functions of JAX that no graph can hold, and alternatives to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a variable of a jaxpr stands for while it is imported: a constant, or a tensor of the graph, perhaps broadcast.
+"""Values of a jaxpr's variables during import: a constant, or a tensor of the graph, perhaps broadcast.
 
 A broadcast stays a view until an operator needs it in full. Operators that combine elements do not, because they
 broadcast their later inputs to the first.
@@ -40,7 +40,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorView:
     """A tensor of the graph with other dimensions: `dims` has, for each one, the tensor's own, or None for a new one.
 
     New dimensions, and dimensions of size 1 that are larger here, are copies. Dimensions of the tensor that are not in
@@ -52,23 +52,23 @@ class Tensor:
     dims: tuple[int | None, ...]
 
     @classmethod
-    def whole(cls, name: str, shape: Shape) -> Tensor:
+    def whole(cls, name: str, shape: Shape) -> TensorView:
         return cls(name, shape, tuple(range(len(shape))))
 
-    def broadcast(self, shape: Shape, places: Sequence[int]) -> Tensor:
+    def broadcast(self, shape: Shape, places: Sequence[int]) -> TensorView:
         """With this shape; `places` has, for each dimension of before, its new place."""
         dims: list[int | None] = [None] * len(shape)
         for place, dim in zip(places, self.dims):
             dims[place] = dim
-        return Tensor(self.name, shape, tuple(dims))
+        return TensorView(self.name, shape, tuple(dims))
 
-    def without(self, dropped: Sequence[int]) -> Tensor:
+    def without(self, dropped: Sequence[int]) -> TensorView:
         """Without these dimensions, which have size 1."""
         kept = [i for i in range(len(self.shape)) if i not in dropped]
-        return Tensor(self.name, tuple(self.shape[i] for i in kept), tuple(self.dims[i] for i in kept))
+        return TensorView(self.name, tuple(self.shape[i] for i in kept), tuple(self.dims[i] for i in kept))
 
 
-Value = Known | Tensor
+Value = Known | TensorView
 
 
 class Importer:
@@ -84,17 +84,17 @@ class Importer:
         self.made: dict[tuple[Any, ...], str] = {}
         self.constants: dict[tuple[Any, ...], str] = {}
 
-    def add(self, kind: str, *inputs: str, **settings: Any) -> Tensor:
+    def add(self, kind: str, *inputs: str, **settings: Any) -> TensorView:
         """An operator, unless the same one has been added before."""
         key = kind, inputs, tuple(sorted(settings.items()))
         if key not in self.made:
             self.made[key] = self.graph.operator(kind, self._new_name(kind), *inputs, **settings)
         name = self.made[key]
-        return Tensor.whole(name, self.graph.shapes[name])
+        return TensorView.whole(name, self.graph.shapes[name])
 
     def operator(self, value: Value) -> Operator | None:
         """The operator that computes what a value is a view of."""
-        return self.graph.operators.get(value.name) if isinstance(value, Tensor) else None
+        return self.graph.operators.get(value.name) if isinstance(value, TensorView) else None
 
     def plain(self, value: Value) -> str:
         """The name of a tensor that is this value, with all its copies."""
@@ -129,17 +129,17 @@ class Importer:
             return view.name
         return self.add("reshape", view.name, shape=wanted).name
 
-    def is_plain(self, view: Tensor) -> bool:
+    def is_plain(self, view: TensorView) -> bool:
         """True if it is the tensor itself."""
         return self.graph.shapes[view.name] == view.shape and view.dims == tuple(range(len(view.shape)))
 
     def is_full(self, value: Value, shape: Shape) -> bool:
         """True if it is a tensor of that shape, without copies."""
-        return isinstance(value, Tensor) and value.shape == shape and self.is_plain(value)
+        return isinstance(value, TensorView) and value.shape == shape and self.is_plain(value)
 
-    def tensor(self, value: Value) -> Tensor:
+    def tensor(self, value: Value) -> TensorView:
         """A constant as an input of the graph, only once and without the copies in it."""
-        if isinstance(value, Tensor):
+        if isinstance(value, TensorView):
             return value
         shape = value.array.shape
         small, is_same = value.array, value.scalar is not None
@@ -158,7 +158,7 @@ class Importer:
             self.graph.constants[name] = kept
             self.constants[key] = name
         dims = tuple(None if i < lead else i - lead for i in range(len(shape)))
-        return Tensor(self.constants[key], shape, dims)
+        return TensorView(self.constants[key], shape, dims)
 
     def in_full(self, value: Value, shape: Shape) -> str:
         """The name of a tensor that is this value broadcast to a shape, as numpy broadcasts."""

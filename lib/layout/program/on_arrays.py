@@ -1,4 +1,4 @@
-"""What each kind of operator computes on numpy arrays: the output's piece from the inputs' pieces."""
+"""Each kind of operator on numpy arrays: the output's piece from the inputs' pieces."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ KNOWN = "einsum, @, +, maximum(x, 0), sum over one axis, transpose and reshape"
 
 
 @dataclass(frozen=True)
-class Program:
+class TracedProgram:
     """A traced function: `copies` are the tensors that only move; `output` is the name of the result."""
 
     graph: Graph
@@ -36,7 +36,7 @@ class Program:
     output: str
 
 
-class Recorder:
+class GraphRecorder:
     """The graph and the annotations so far."""
 
     def __init__(self, mesh: DeviceMatrix) -> None:
@@ -61,7 +61,7 @@ class Recorder:
 class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
     """A tensor of a program that is being traced: a shape, and a name in the graph."""
 
-    def __init__(self, recorder: Recorder, name: str) -> None:
+    def __init__(self, recorder: GraphRecorder, name: str) -> None:
         self.recorder = recorder
         self.name = name
 
@@ -133,13 +133,13 @@ def follow(
     inputs: Mapping[str, Sequence[int]],
     parameters: Mapping[str, Sequence[int]],
     mesh: DeviceMatrix,
-) -> Program:
+) -> TracedProgram:
     """The program of a function, traced with tensors of these names and shapes.
 
     Raises:
         LayoutError: it does something with them that is not supported, or returns none of them.
     """
-    recorder = Recorder(mesh)
+    recorder = GraphRecorder(mesh)
     for name, shape in inputs.items():
         recorder.graph.input(name, shape)
     for name, shape in parameters.items():
@@ -148,7 +148,7 @@ def follow(
     if not isinstance(result, Tensor) or result.name not in recorder.graph.operators:
         raise LayoutError(f"the program has to return one tensor that it has computed; it returned {result!r}")
     recorder.graph.results = (result.name,)
-    return Program(recorder.graph, recorder.annotations, frozenset(recorder.copies), result.name)
+    return TracedProgram(recorder.graph, recorder.annotations, frozenset(recorder.copies), result.name)
 
 
 def mesh_split(tensor: T, device_mesh: DeviceMatrix, dims_mapping: Sequence[Mapped] | Mapping[int, Mapped]) -> T:

@@ -53,7 +53,7 @@ class CollectivePath(NamedTuple):
     cheapest: bool
 
 
-class Found(NamedTuple):
+class CheapestPath(NamedTuple):
     """The steps of a search, backwards: name, layout before, layout after; None if there are none within its limits."""
 
     steps: tuple[tuple[str, TensorLayout, TensorLayout], ...] | None
@@ -96,7 +96,7 @@ def _cheapest(source: TensorLayout, target: TensorLayout, at_bound: bool) -> Col
     return CollectivePath(() if at_bound else _gather_and_slice(start, goal), not fine.gave_up)
 
 
-def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> Found:
+def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> CheapestPath:
     """A* from `start` to `goal`, through nothing that leads to more than `ceiling` elements."""
     best: dict[TensorLayout, tuple[int, int]] = {start: (0, 0)}
     arrivals: dict[TensorLayout, tuple[str, TensorLayout]] = {}
@@ -108,9 +108,9 @@ def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> Fou
         if here in done:
             continue
         if here == goal:
-            return Found(_back(goal, start, arrivals), False, best[goal][0])
+            return CheapestPath(_back(goal, start, arrivals), False, best[goal][0])
         if len(done) == MAX_LAYOUTS_SEARCHED:
-            return Found(None, True)
+            return CheapestPath(None, True)
         done.add(here)
         cost, steps = best[here]
         # A goal that is a partial sum is of the same summands, so nothing may be added up on the way.
@@ -125,7 +125,7 @@ def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> Fou
             if (there not in best or offer < best[there]) and (ceiling is None or offer[0] + left <= ceiling):
                 best[there], arrivals[there] = offer, (name, here)
                 heapq.heappush(queue, (offer[0] + left, offer[1], next(ticket), there))
-    return Found(None, False)
+    return CheapestPath(None, False)
 
 
 def _left(layouts: Sequence[TensorLayout], goal: TensorLayout) -> list[int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from puzzles.catalog.listing import Listing
 
 from .annotated import CHAPTER as ANNOTATED
-from .chapter import Chapter
+from .chapter import EngineChapter
 from .data import CHAPTER as DATA
 from .experts import CHAPTER as EXPERTS
 from .federated import CHAPTER as FEDERATED
@@ -19,10 +19,10 @@ from .sequence import CHAPTER as SEQUENCE
 from .tensors import CHAPTER as TENSORS
 
 if TYPE_CHECKING:
-    from .least import Leasts
+    from .lower_bounds import FigureBounds
     from .trial import Trial
 
-CHAPTERS: tuple[Chapter, ...] = (DATA, TENSORS, SEQUENCE, LAYERS, EXPERTS, INFERENCE, FEDERATED, ANNOTATED)
+CHAPTERS: tuple[EngineChapter, ...] = (DATA, TENSORS, SEQUENCE, LAYERS, EXPERTS, INFERENCE, FEDERATED, ANNOTATED)
 
 ENGINE_PUZZLES: Listing[EnginePuzzle] = Listing(CHAPTERS)
 
@@ -33,10 +33,10 @@ def trials_of(puzzle: EnginePuzzle) -> tuple[Callable[[], Trial], ...]:
     return trials
 
 
-def least_of(puzzle: EnginePuzzle, trial: Trial) -> Leasts:
+def lower_bounds_of(puzzle: EnginePuzzle, trial: Trial) -> FigureBounds:
     """The least figures of one of its trials, by figure; none where a chapter names none, as teachers' need not."""
     chapter = _chapter_of(puzzle)
-    found: Leasts = chapter.least(puzzle.slug)(trial) if hasattr(chapter, "least") else {}
+    found: FigureBounds = chapter.lower_bounds(puzzle.slug)(trial) if hasattr(chapter, "lower_bounds") else {}
     return found
 
 
@@ -44,4 +44,4 @@ def _chapter_of(puzzle: EnginePuzzle) -> Any:
     return ENGINE_PUZZLES.chapter_of(puzzle.slug)
 
 
-__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "Chapter", "EnginePuzzle", "least_of", "trials_of"]
+__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "EngineChapter", "EnginePuzzle", "lower_bounds_of", "trials_of"]

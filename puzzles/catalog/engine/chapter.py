@@ -12,14 +12,14 @@ from .found import FOUND, with_found
 from .puzzle import EnginePuzzle
 
 if TYPE_CHECKING:
-    from .least import MakeLeasts
+    from .lower_bounds import MakeBounds
     from .trial import Trial
 
 
-class Chapter(chapter.Chapter):
+class EngineChapter(chapter.Chapter):
     """A package with a module of texts for each puzzle. Its module `trials` defines TRIALS: for each slug, the makers
-    of its trials, the first with the shown data. Its module `least` defines LEAST: for each slug, what makes the least
-    figures of a trial. Its puzzles have the records that players found."""
+    of its trials, the first with the shown data. Its module `lower_bounds` defines LOWER_BOUNDS: for each slug, what
+    makes the least figures of a trial. Its puzzles have the records that players found."""
 
     def puzzle(self, slug: str) -> EnginePuzzle:
         return with_found(super().puzzle(slug), FOUND)
@@ -33,7 +33,7 @@ class Chapter(chapter.Chapter):
         found: dict[str, Any] = import_module(f"{self.package}.trials").TRIALS
         return tuple(found[slug])
 
-    def least(self, slug: str) -> MakeLeasts:
+    def lower_bounds(self, slug: str) -> MakeBounds:
         """What makes the least figures of a puzzle's trials."""
-        found: dict[str, MakeLeasts] = import_module(f"{self.package}.least").LEAST
+        found: dict[str, MakeBounds] = import_module(f"{self.package}.lower_bounds").LOWER_BOUNDS
         return found[slug]

@@ -1,1 +1,1 @@
-"""What several commands share: option types, option groups, files of schedules, judged runs."""
+"""Parts that several commands share: option types, option groups, files of schedules, judged runs."""

@@ -1,4 +1,4 @@
-"""The option of every command that draws operations: what their colours show."""
+"""The option of every drawing command for the meaning of colours."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepares the image of the autograder. It runs once, as root, when the file is uploaded; after that nothing needs the
-# network. With OFFLINE=yes not even this does, if the image has Python 3.11 to 3.13.
+# network. With OFFLINE=yes not even this does, if the image has Python 3.11 or newer.
 set -euo pipefail
 OFFLINE=no
 root="${AUTOGRADER_ROOT:-/autograder}"
@@ -8,11 +8,11 @@ source="$root/source"
 
 usable() { # a Python of a supported version that can make virtual environments
     command -v "$1" >/dev/null 2>&1 &&
-        "$1" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
+        "$1" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
 find_python() {
-    for python in "${AUTOGRADER_PYTHON:-python3.13}" python3.13 python3.12 python3.11 python3; do
+    for python in "${AUTOGRADER_PYTHON:-python3.14}" python3.14 python3.13 python3.12 python3.11 python3; do
         if usable "$python"; then return 0; fi
     done
     return 1
@@ -24,7 +24,7 @@ if [ "$OFFLINE" = no ] && command -v apt-get >/dev/null 2>&1; then
     find_python || apt-get install -y python3.12 python3.12-venv || apt-get install -y python3.11 python3.11-venv
 fi
 if ! find_python; then
-    echo "There is no Python 3.11 to 3.13 with venv in this image; choose a newer base image." >&2
+    echo "There is no Python 3.11 or newer with venv in this image; choose a newer base image." >&2
     exit 1
 fi
 

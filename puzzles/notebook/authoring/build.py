@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lib.extras import install_command
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import OwnFolder, folders
 
@@ -85,7 +86,7 @@ def _jupyter() -> tuple[Any, Any]:
     try:
         return import_module("jupytext"), import_module("nbformat")
     except ImportError as why:
-        advice = f"building notebooks needs jupytext: pip install 'training-puzzles[notebook]' ({why})"
+        advice = f"building notebooks needs jupytext: {install_command('notebook')} ({why})"
         raise MissingPackageError(advice) from None
 
 

@@ -20,7 +20,7 @@ FONT = "'Helvetica Neue',Helvetica,Arial,sans-serif"
 
 
 @dataclass(frozen=True)
-class Placement:
+class PuzzlePlacement:
     """Placement of weights and batches on ranks. `part` is the share of a layer that a rank keeps, as (index, total),
     or None.
 
@@ -38,7 +38,7 @@ class Placement:
     """True if a rank computes a layer."""
 
 
-def placement_of(puzzle: SchedulePuzzle) -> Placement:
+def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
     layers, batches, ranks = puzzle.goal.size
     stage = layers // ranks if ranks <= layers else 1
 
@@ -65,59 +65,63 @@ def placement_of(puzzle: SchedulePuzzle) -> Placement:
         return rank < ranks - 1
 
     return {
-        "basic": Placement(whole, first(f"{all_of_them}, at once")),
-        "grad_accum": Placement(whole, first(f"{all_of_them}, in turn")),
-        "ddp": Placement(whole, each, "gradients are summed over all ranks", everybody=True),
-        "wsdp": Placement(shard, each, "weights are gathered, gradients summed", everybody=True),
-        "fsdp": Placement(shard, each, "weights are gathered, gradients scattered", everybody=True),
-        "pipeline": Placement(own, first(f"{all_of_them}, at once"), up_and_down, chain=down),
-        "gpipe": Placement(own, in_turn, up_and_down, chain=down),
-        "zero1": Placement(whole, each, "gradients are scattered, weights gathered", everybody=True),
-        "zero2": Placement(
+        "basic": PuzzlePlacement(whole, first(f"{all_of_them}, at once")),
+        "grad_accum": PuzzlePlacement(whole, first(f"{all_of_them}, in turn")),
+        "ddp": PuzzlePlacement(whole, each, "gradients are summed over all ranks", everybody=True),
+        "wsdp": PuzzlePlacement(shard, each, "weights are gathered, gradients summed", everybody=True),
+        "fsdp": PuzzlePlacement(shard, each, "weights are gathered, gradients scattered", everybody=True),
+        "pipeline": PuzzlePlacement(own, first(f"{all_of_them}, at once"), up_and_down, chain=down),
+        "gpipe": PuzzlePlacement(own, in_turn, up_and_down, chain=down),
+        "zero1": PuzzlePlacement(whole, each, "gradients are scattered, weights gathered", everybody=True),
+        "zero2": PuzzlePlacement(
             whole, lambda r: f"batches {4 * r}-{4 * r + 3}", "gradients are scattered, weights gathered", everybody=True
         ),
-        "checkpoint": Placement(whole, first("batch 0")),
-        "offload": Placement(whole, first("batch 0"), "activations to the host and back"),
-        **{slug: Placement(own, in_turn, up_and_down, chain=down) for slug in ("one_f_one_b", "zb_h1", "zb_h2")},
-        "interleaved": Placement(
+        "checkpoint": PuzzlePlacement(whole, first("batch 0")),
+        "offload": PuzzlePlacement(whole, first("batch 0"), "activations to the host and back"),
+        **{slug: PuzzlePlacement(own, in_turn, up_and_down, chain=down) for slug in ("one_f_one_b", "zb_h1", "zb_h2")},
+        "interleaved": PuzzlePlacement(
             lambda rank, layer: (0, 1) if layer % ranks == rank else None,
             in_turn,
             "twice down the ranks, and twice back up",
             chain=down,
         ),
-        "breadth_first": Placement(
+        "breadth_first": PuzzlePlacement(
             lambda rank, layer: (rank // 2, 2) if layer % 2 == rank % 2 else None,
             lambda rank: "" if rank % 2 else f"batches {rank // 2}, {rank // 2 + 2} ... {rank // 2 + 6}",
             "messages over pp, shards over dp",
             everybody=True,
         ),
-        "zb_v": Placement(
+        "zb_v": PuzzlePlacement(
             lambda rank, layer: (0, 1) if layer in (rank, layers - 1 - rank) else None,
             in_turn,
             "down and up the V, and back",
             chain=down,
         ),
-        "ddp_overlap": Placement(whole, each, "gradients are summed while backward goes on", everybody=True),
-        "fsdp_prefetch": Placement(shard, each, "weights are gathered ahead, gradients scattered", everybody=True),
-        "stream_inference": Placement(whole, first(f"{all_of_them}, at once"), "weights from the host, one by one"),
-        "tensor_parallel": Placement(shard, lambda rank: "batch 0", "activations are summed", everybody=True),
-        "sequence_parallel": Placement(
+        "ddp_overlap": PuzzlePlacement(whole, each, "gradients are summed while backward goes on", everybody=True),
+        "fsdp_prefetch": PuzzlePlacement(
+            shard, each, "weights are gathered ahead, gradients scattered", everybody=True
+        ),
+        "stream_inference": PuzzlePlacement(
+            whole, first(f"{all_of_them}, at once"), "weights from the host, one by one"
+        ),
+        "tensor_parallel": PuzzlePlacement(shard, lambda rank: "batch 0", "activations are summed", everybody=True),
+        "sequence_parallel": PuzzlePlacement(
             shard, lambda rank: "batch 0", "tokens are scattered and gathered", everybody=True
         ),
-        "expert_parallel": Placement(
+        "expert_parallel": PuzzlePlacement(
             shard, lambda rank: f"batches {rank}, {rank + 4}", "tokens go to experts and back", everybody=True
         ),
-        "three_d": Placement(
+        "three_d": PuzzlePlacement(
             lambda rank, layer: (rank % 2, 2) if layer // 2 == rank // 2 % 2 else None,
             lambda rank: f"batches {rank // 4 * 2}-{rank // 4 * 2 + 1}" if rank % 4 < 2 else "",
             "sums over tp, messages over pp, sums over dp",
             everybody=True,
         ),
-        "hybrid_shard": Placement(
+        "hybrid_shard": PuzzlePlacement(
             lambda rank, layer: (rank % 4, 4), each, "weights within a machine, sums of shards between", everybody=True
         ),
-        "local_sgd": Placement(whole, each, "weights are averaged", everybody=True),
-        "pipeline_fsdp": Placement(
+        "local_sgd": PuzzlePlacement(whole, each, "weights are averaged", everybody=True),
+        "pipeline_fsdp": PuzzlePlacement(
             shard,
             lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",
             "all ranks share shards; a frame marks who computes",
@@ -166,7 +170,7 @@ def overview_markdown(puzzle: SchedulePuzzle) -> str:
     return f"![What each rank keeps, and who talks to whom](data:image/svg+xml;base64,{data})"
 
 
-def _cell(puzzle: SchedulePuzzle, placement: Placement, rank: int, layer: int, y: float, height: float) -> str:
+def _cell(puzzle: SchedulePuzzle, placement: PuzzlePlacement, rank: int, layer: int, y: float, height: float) -> str:
     """One layer on one rank: outlined, and filled to show the part that the rank keeps."""
     layers = puzzle.goal.size.layers
     x = LEFT + layer * (CELL + GAP)
@@ -184,7 +188,7 @@ def _cell(puzzle: SchedulePuzzle, placement: Placement, rank: int, layer: int, y
     return fill + box.replace('fill="#f5f7f9"', 'fill="none"') if total == 1 else box + fill
 
 
-def _handover(placement: Placement, layers: int, rank: int, right: float, y: float, row: float) -> str:
+def _handover(placement: PuzzlePlacement, layers: int, rank: int, right: float, y: float, row: float) -> str:
     """Two arrows between a rank and the next one, one in each direction."""
     top, bottom = y + row * 0.6, y + row * 1.4 + GAP
     down = f"M{right + 6} {top:g}V{bottom:g}m-3 -4l3 4l3 -4"

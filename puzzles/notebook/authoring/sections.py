@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from puzzles.address import requirement, source, wheel
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
@@ -17,12 +18,6 @@ from puzzles.version import VERSION
 
 from .overview_svg import overview_markdown
 
-SOURCE = "https://github.com/YOUR_ORG/training-puzzles"
-"""Address of the published project, where each version has a tag; pyproject.toml and the README have the same one."""
-
-PUBLISHED = "YOUR_ORG" not in SOURCE
-"""Until the project is published, a wheel is the only safe source: anybody could register an unclaimed name."""
-
 SOLUTIONS = Path(__file__).parents[3] / "solutions"
 """Next to lib, drawing and puzzles, in the clone and in the wheel."""
 
@@ -32,12 +27,11 @@ Cell = tuple[str, str, str]
 
 def setup() -> str:
     """The code that makes the puzzles importable. Where they are missing, as in Colab, it installs them: from a wheel
-    next to the notebook, or from the published project."""
-    elsewhere = f'get_ipython().run_line_magic("pip", "install --quiet git+{SOURCE}@v{VERSION}")'
-    if not PUBLISHED:
-        elsewhere = (
-            f'raise ImportError("put training_puzzles-{VERSION}-py3-none-any.whl next to this notebook, run again")'
-        )
+    next to the notebook, or from the published project. Until there is one, a wheel is the only safe source: anybody
+    could register an unclaimed name."""
+    elsewhere = f'raise ImportError("put {wheel()} next to this notebook, run again")'
+    if source():
+        elsewhere = f'get_ipython().run_line_magic("pip", "install --quiet {requirement()}")'
     return f"""\
 # Makes the puzzles importable. It installs them only if they are missing, as in Colab; in a clone it installs nothing.
 import sys

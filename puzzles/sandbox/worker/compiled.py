@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from puzzles.failure import Failure, of_crash
 
-from .kept_statements import FAILED
+from .notebook_filter import FAILED
 
 
 class CompiledCode(NamedTuple):

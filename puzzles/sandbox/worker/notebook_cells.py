@@ -41,7 +41,7 @@ MAGIC = re.compile(
 """A line for IPython, not for Python."""
 
 
-class Cell(NamedTuple):
+class NotebookCell(NamedTuple):
     """A cell of code: its first line among all lines of code, its text, and its number in the notebook, from 1."""
 
     first_line: int
@@ -55,7 +55,7 @@ def is_notebook(name: str, text: str) -> bool:
     return name.endswith(".ipynb") or bool(PERCENT_MARK.search(start) or JUPYTEXT_HEADER.match(start))
 
 
-def read_cells(name: str, text: str) -> list[Cell]:
+def read_cells(name: str, text: str) -> list[NotebookCell]:
     """Returns the cells of code in a file, whose lines end as Python counts them.
 
     Raises:
@@ -66,7 +66,7 @@ def read_cells(name: str, text: str) -> list[Cell]:
         cells = list(_placed(_of_ipynb(text)))
     else:
         require_few(text)
-        cells = list(_of_script(text)) if is_notebook(name, text) else [Cell(1, text)]
+        cells = list(_of_script(text)) if is_notebook(name, text) else [NotebookCell(1, text)]
     if len(cells) > MAX_CELLS:
         raise _too_much(len(cells), "cells", MAX_CELLS)
     return cells
@@ -106,16 +106,16 @@ def with_plain_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _placed(cells: list[tuple[int, str]]) -> Iterator[Cell]:
+def _placed(cells: list[tuple[int, str]]) -> Iterator[NotebookCell]:
     """The cells of a notebook, with their lines counted as if they were one file."""
     require_few("\n".join(code for _, code in cells))
     first = 1
     for number, code in cells:
-        yield Cell(first, code, number)
+        yield NotebookCell(first, code, number)
         first += code.count("\n") + 1
 
 
-def _of_script(text: str) -> Iterator[Cell]:
+def _of_script(text: str) -> Iterator[NotebookCell]:
     """The text between marks, on the lines that it has in the file."""
     marks = list((PERCENT_MARK if PERCENT_MARK.search(text) else LIGHT_MARK).finditer(text))
     starts = [0, *(mark.end() for mark in marks)]
@@ -124,7 +124,7 @@ def _of_script(text: str) -> Iterator[Cell]:
     for number, (start, end) in enumerate(zip(starts, ends), 1):
         line, last = line + text.count("\n", last, start), start
         if number == 1 or not NO_CODE.search(marks[number - 2][0]):
-            yield Cell(line, text[start:end], number)
+            yield NotebookCell(line, text[start:end], number)
 
 
 def without_magics(code: str) -> str:

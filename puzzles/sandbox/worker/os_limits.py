@@ -15,6 +15,9 @@ from . import landlock, seccomp
 from .libc import libc
 
 LINUX = sys.platform == "linux"
+SIGKILL = 9
+"""Not taken from `signal`: Windows, which lacks it, also loads this module."""
+
 PDEATHSIG, DUMPABLE, KEEPCAPS, NO_NEW_PRIVILEGES, SUBREAPER = 1, 4, 8, 38, 36
 """From linux/prctl.h."""
 
@@ -22,7 +25,7 @@ DAC_READ_SEARCH = 1 << 2
 CAPABILITIES_V3 = 0x20080522
 """From linux/capability.h."""
 
-OPEN_FILES = 64
+MAX_OPEN_FILES = 64
 
 NO_CORE = 1
 """Byte of a core dump. With 0, a crash of a program that a run starts would still start the handler of systems that
@@ -105,7 +108,7 @@ def confine(
     end_with_parent(parent)  # after a change of user, which would undo it
     _cap(resource.RLIMIT_CORE, NO_CORE)
     _cap(resource.RLIMIT_FSIZE, limits["files"])
-    _cap(resource.RLIMIT_NOFILE, OPEN_FILES)
+    _cap(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     _cap(resource.RLIMIT_CPU, limits.get("processor", int(limits["seconds"] * limits["processes"]) + 5), last=1)
     cap_memory(limits["memory"])
     prctl(NO_NEW_PRIVILEGES, 1)
@@ -115,7 +118,7 @@ def confine(
     return landlock.restrict_to(files.ruleset, files.own, ["."]), listener
 
 
-def end_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
+def end_with_parent(parent: int, by: int = SIGKILL) -> None:
     """Sends this process a signal when its parent ends; at once, if it has."""
     prctl(PDEATHSIG, by)
     if os.getppid() != parent:
@@ -232,7 +235,7 @@ def end_all(group: int, sandboxed: bool) -> None:
 
 def _kill(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, SIGKILL)
 
 
 def _descendants(root: int) -> list[int]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import selectors
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from .task_limit import TaskLimit
+if TYPE_CHECKING:
+    from .task_limit import TaskLimit  # for Linux only
 
 MAX_SHOWN_OUTPUT = 4096
 """Bytes of a run's output that are kept to be shown."""

@@ -40,13 +40,18 @@ DENIED = {
     "Other processes": (
         "ptrace:101:117 process_vm_readv:310:270 process_vm_writev:311:271 process_madvise:440:440 "
         "process_mrelease:448:448 kcmp:312:272 pidfd_getfd:438:438 pidfd_send_signal:424:424 rt_sigqueueinfo:129:138 "
-        "rt_tgsigqueueinfo:297:240 setpriority:141:140 ioprio_set:251:30 migrate_pages:256:238 move_pages:279:239"
+        "rt_tgsigqueueinfo:297:240 setpriority:141:140 ioprio_set:251:30 migrate_pages:256:238 move_pages:279:239 "
+        "capget:125:90"
     ),
     "Attributes of files: no limit counts them": (
         "setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7 removexattr:197:14 lremovexattr:198:15 fremovexattr:199:16"
     ),
     "What the kernel keeps in memory of files that others read: runs could drop it, and leave messages by it": (
-        "fadvise64:221:223 readahead:187:213 cachestat:451:451"
+        "fadvise64:221:223 readahead:187:213 cachestat:451:451 mincore:27:232"
+    ),
+    "What all processes of a user, or of the machine, share in number: a run could count what another has taken": (
+        "timer_create:222:107 sysinfo:99:179 futex_waitv:449:449 futex_wake:454:454 "
+        "futex_wait:455:455 futex_requeue:456:456"
     ),
     "Network": "socket:41:198 connect:42:203 bind:49:200 listen:50:201 accept:43:202 accept4:288:242",
     "The kernel itself": (
@@ -89,7 +94,18 @@ LOCKS = (5, 6, 7, 36, 37, 38)
 seen by other runs."""
 
 
-class Check(NamedTuple):
+OWN_CLOCKS = (*range(12), 0xFFFFFFFE, 0xFFFFFFFA)
+"""The system's clocks, and those of this process and thread by the number that means the caller. Others name a
+process."""
+
+CLOCKS = "clock_gettime:228:113 clock_getres:229:114 clock_nanosleep:230:115"
+
+SHARED_WAKES = (1, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13)
+"""Operations on a futex, without the flag that keeps it to one process, except waiting: the end of a thread is waited
+for in that way, and the kernel wakes those who wait."""
+
+
+class ArgumentCheck(NamedTuple):
     """A check of one argument: after masking it has to be in `only`, or must not be in `never`."""
 
     name: str
@@ -99,27 +115,32 @@ class Check(NamedTuple):
     mask: int = 0xFFFFFFFF
 
 
-def checks(pid: int) -> list[Check]:
+def checks(pid: int) -> list[ArgumentCheck]:
     """What process `pid` may call with certain arguments only."""
     return [
-        Check(CLONE, 0, only=(0,), mask=NEW_NAMESPACES),
-        Check("socketpair:53:199", 0, only=(1,)),  # AF_UNIX: every event loop has one
-        Check("socketpair:53:199", 1, only=(1,), mask=0xF),  # SOCK_STREAM: others can be sent to any address
-        Check("kill:62:129", 0, only=(pid, 0)),
-        Check("tkill:200:130", 0, only=(pid,)),
-        Check("tgkill:234:131", 0, only=(pid,)),
+        ArgumentCheck(CLONE, 0, only=(0,), mask=NEW_NAMESPACES),
+        ArgumentCheck("socketpair:53:199", 0, only=(1,)),  # AF_UNIX: every event loop has one
+        ArgumentCheck("socketpair:53:199", 1, only=(1,), mask=0xF),  # SOCK_STREAM: others can be sent to any address
+        ArgumentCheck("kill:62:129", 0, only=(pid,)),  # its group would be all devices of a class
+        ArgumentCheck("tkill:200:130", 0, only=(pid,)),
+        ArgumentCheck("tgkill:234:131", 0, only=(pid,)),
         *(
-            Check(name, 0, only=(pid, 0))
+            ArgumentCheck(name, 0, only=(pid, 0))
             for name in "prlimit64:302:261 sched_setaffinity:203:122 sched_setscheduler:144:119 sched_setparam:142:118 "
-            "sched_setattr:314:274".split()
+            "sched_setattr:314:274 sched_getaffinity:204:123 sched_getscheduler:145:120 sched_getparam:143:121 "
+            "sched_getattr:315:275 sched_rr_get_interval:148:127 getpgid:121:155 getsid:124:156 "
+            "get_robust_list:274:100".split()
         ),
-        Check("fcntl:72:25", 1, never=(8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals to others
-        Check("fcntl:72:25", 1, never=(*LOCKS, 1024, 1026)),  # also F_SETLEASE and F_NOTIFY
-        Check("ioctl:16:29", 1, never=(0x8901, 0x8902, 0x5412, 0x541C)),  # the same, and keys into a terminal
-        Check("preadv2:327:286", 5, only=(0,), mask=IF_IN_MEMORY),
-        Check("prctl:157:167", 0, never=(1, 4, 0x59616D61)),  # outliving the parent, being traced
-        Check("open:2:", 1, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),  # emptying what may only be read
-        Check("openat:257:56", 2, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),
+        ArgumentCheck("fcntl:72:25", 1, never=(8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals to others
+        ArgumentCheck("fcntl:72:25", 1, never=(*LOCKS, 1024, 1026, 1031)),  # also F_SETLEASE, F_NOTIFY and F_SETPIPE_SZ
+        *(ArgumentCheck(name, 1, only=(pid, 0)) for name in ("getpriority:140:141", "ioprio_get:252:31")),
+        *(ArgumentCheck(name, 0, only=OWN_CLOCKS) for name in CLOCKS.split()),
+        ArgumentCheck("futex:202:98", 1, never=SHARED_WAKES, mask=0xFF),
+        ArgumentCheck("ioctl:16:29", 1, never=(0x8901, 0x8902, 0x5412, 0x541C)),  # the same, and keys into a terminal
+        ArgumentCheck("preadv2:327:286", 5, only=(0,), mask=IF_IN_MEMORY),
+        ArgumentCheck("prctl:157:167", 0, never=(1, 4, 0x59616D61)),  # outliving the parent, being traced
+        ArgumentCheck("open:2:", 1, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),  # emptying what may only be read
+        ArgumentCheck("openat:257:56", 2, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),
     ]
 
 
@@ -164,9 +185,15 @@ def restrict_self(sees_others: bool) -> int:
     return listener
 
 
+def restrict_device() -> None:
+    """Adds a filter to a process that was forked under one, which allows calls about its parent's number."""
+    if is_available():
+        _install(program(machine(), os.getpid(), True), ALL_THREADS)
+
+
 def _install(code: bytes, flags: int) -> int:
     buffer = ctypes.create_string_buffer(code, len(code))
-    return _seccomp(SET_FILTER, flags, ctypes.byref(Program(len(code) // 8, ctypes.addressof(buffer))))
+    return _seccomp(SET_FILTER, flags, ctypes.byref(FilterProgram(len(code) // 8, ctypes.addressof(buffer))))
 
 
 # --- The program that the kernel runs at each system call ---
@@ -187,7 +214,7 @@ ANYBODY = b"\xff\xee\xdd\xcc"
 """Stands for the id of a process in a template. No instruction, system call or other value has these bytes."""
 
 
-class Program(ctypes.Structure):
+class FilterProgram(ctypes.Structure):
     """`struct sock_fprog`."""
 
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
@@ -234,7 +261,7 @@ def _on_call(name: str, column: int, then: bytes) -> bytes:
     return _step(EQUAL, int(number), 0, len(then) // 8) + then if number else b""
 
 
-def _test(check: Check) -> bytes:
+def _test(check: ArgumentCheck) -> bytes:
     """Instructions that refuse a call, or go on behind them."""
     code = _load(ARGUMENTS + 8 * check.argument) + _step(AND, check.mask)
     values = check.only or check.never

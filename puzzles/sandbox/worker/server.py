@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from puzzles.sandbox import leftovers, protocol
+from puzzles.sandbox import protocol, remove_tree
 
 from . import os_limits
 from .runner import stage_of
@@ -46,7 +46,7 @@ def main() -> None:
         with suppress(OSError):  # the grader has gone
             protocol.send(answers, {"left": lost})
     # After a loss, the pipe may hold the rest of a submission. It must not be read here.
-    leftovers.remove(os.getcwd())
+    remove_tree.remove(os.getcwd())
     os._exit(0)
 
 

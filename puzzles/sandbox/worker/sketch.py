@@ -1,4 +1,4 @@
-"""Sketches a definition: what the grader knows without running it, so that it recognizes an unchanged starter."""
+"""Sketches a definition without running it, so that the grader recognizes an unchanged starter."""
 
 from __future__ import annotations
 

@@ -11,16 +11,16 @@ from typing import Any
 from puzzles.failure import UNPARSABLE, Failure, UnreadableError, of_source
 
 from .compiled import CompiledCode
-from .kept_statements import (
+from .notebook_cells import NotebookCell, is_notebook, read_cells, with_plain_newlines, without_magics
+from .notebook_filter import (
     DEFINITION,
     GAME_PACKAGES,
     KeptStatements,
-    LeftOut,
+    Skipped,
     bound_as,
     bound_by,
     bound_names,
 )
-from .notebook_cells import Cell, is_notebook, read_cells, with_plain_newlines, without_magics
 from .sketch import Sketch, sketch
 
 KEPT = "of a notebook only imports, definitions and pure assignments are kept, so compute it inside a function"
@@ -32,7 +32,7 @@ class SubmissionCode:
     def __init__(self, name: str, text: str, slugs: Collection[str]) -> None:
         """`slugs` are puzzles that may be asked for."""
         self.name = name
-        self.cells: list[Cell] = []
+        self.cells: list[NotebookCell] = []
         text = with_plain_newlines(text)
         self.code: CodeType | None = None
         self.problem: Failure | None = None
@@ -43,7 +43,7 @@ class SubmissionCode:
         """The names that the file binds, with their last lines; '*' for a star import."""
         self.sketches: dict[str, Sketch] = {}
         """By puzzle, the sketch of its definition."""
-        self.left_out: dict[str, LeftOut] = {}
+        self.left_out: dict[str, Skipped] = {}
         """By name, what the file binds and this code does not."""
         try:
             with warnings.catch_warnings():
@@ -93,7 +93,7 @@ class SubmissionCode:
                 statements.see(ast.increment_lineno(node, first - 1))
                 self.broken.pop(getattr(node, "name", ""), None)  # defined again, and well
         for name, (line, reason) in statements.left_out.items():
-            self.left_out[name] = LeftOut(line, f"it was left out because {reason}; {KEPT}")
+            self.left_out[name] = Skipped(line, f"it was left out because {reason}; {KEPT}")
             if name in slugs and "it calls" in reason:
                 advice = f"this defines {name}, but it was left out because {reason}; use 'def' or 'class' instead"
                 self.broken[name] = Failure("crash", advice, line)
@@ -112,7 +112,7 @@ class SubmissionCode:
             elif name in slugs:
                 refused[name] = failure
             else:
-                self.left_out[name] = LeftOut(node.lineno, failure.sentence)
+                self.left_out[name] = Skipped(node.lineno, failure.sentence)
         self.broken = {**refused, **self.broken}
         return kept
 

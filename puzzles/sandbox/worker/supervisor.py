@@ -16,7 +16,7 @@ from fcntl import F_DUPFD, fcntl
 from time import monotonic
 from typing import IO, Any, NoReturn
 
-from puzzles.sandbox import leftovers, protocol
+from puzzles.sandbox import protocol, remove_tree
 from puzzles.sandbox.deadline import READING_PATIENCE, READING_SECONDS
 from puzzles.sandbox.protocol import RUN_FOLDER
 
@@ -146,7 +146,7 @@ class Supervisor:
             "printed": monitor.printed,
             "output": monitor.kept[output].decode(errors="replace"),
             "result": bytes(monitor.kept[result]),
-            "usable": leftovers.empty(os.getcwd(), MAX_LEFTOVERS),
+            "usable": remove_tree.empty(os.getcwd(), MAX_LEFTOVERS),
         }
 
     def _make_folder(self) -> None:
@@ -170,7 +170,7 @@ class Supervisor:
             for fd in (1, 2):
                 os.dup2(output, fd)
             out, late = os.dup2(result, 3), os.dup2(late, 4)
-            os.closerange(5, os_limits.OPEN_FILES * 4)
+            os.closerange(5, os_limits.MAX_OPEN_FILES * 4)
             set_up_interpreter(self.packages)
             if not (restricted or self.sandboxed):
                 os_limits.deny_paths(self.hidden)

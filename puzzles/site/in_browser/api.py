@@ -1,4 +1,4 @@
-"""What the page asks of Python: functions from and to plain data."""
+"""Functions of Python that the page calls, from and to plain data."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 from lib import Trace
 from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
-from lib.schedules.as_code import code_of
+from lib.schedules.codegen import code_of
 from lib.schedules.draft import Draft
 from lib.schedules.from_run import timetable_of
 from puzzles.catalog.schedule import SchedulePuzzle

@@ -12,8 +12,8 @@ from typing import Any
 
 from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure, line_in, of_crash, of_refusal, plain
-from puzzles.grading.judge import drive, first_lines, judge
+from puzzles.failure import Failure, line_in, of_crash, of_refusal, sanitized
+from puzzles.grading.judge import first_lines, judge, run_judge
 from puzzles.grading.verdict import Verdict
 from puzzles.notebook.local_run import NotebookDefinition, judge_here
 from puzzles.notebook.source_lines import file_of
@@ -77,7 +77,7 @@ def loaded(slug: str, text: str) -> Any:
 
 def failed(puzzle: Puzzle, failure: Failure) -> Verdict:
     """The verdict on code that cannot be run."""
-    return drive(judge(puzzle, NotebookDefinition(problem=failure)), lambda request: RunOutcome(failure=failure))
+    return run_judge(judge(puzzle, NotebookDefinition(problem=failure)), lambda request: RunOutcome(failure=failure))
 
 
 def judged_run(puzzle: Puzzle, trace: str) -> Verdict:
@@ -85,5 +85,5 @@ def judged_run(puzzle: Puzzle, trace: str) -> Verdict:
     try:
         outcome = RunOutcome(track_of(puzzle.slug).row_of_saved(trace))
     except ValueError as why:
-        outcome = RunOutcome(failure=Failure("rule", plain(f"this run cannot be judged: {why}")))
-    return drive(judge(puzzle, NotebookDefinition(), keep=True, only_shown=True), lambda request: outcome)
+        outcome = RunOutcome(failure=Failure("rule", sanitized(f"this run cannot be judged: {why}")))
+    return run_judge(judge(puzzle, NotebookDefinition(), keep=True, only_shown=True), lambda request: outcome)

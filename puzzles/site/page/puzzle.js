@@ -207,7 +207,7 @@ export function showElsewhere(main, puzzle) {
   main.replaceChildren(
     h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("p", {}, puzzle.limits)),
     h("p", { class: "banner" }, "This puzzle computes with numpy, so it is played in an installation, not in the browser: ",
-      h("code", {}, "pip install training-puzzles"), ", then ", h("code", {}, `puzzles start ${puzzle.slug}`), "."),
+      "install the game, then type ", h("code", {}, `puzzles start ${puzzle.slug}`), "."),
     h("div", { class: "read" }, sheet(puzzle),
       h("section", { class: "code" }, h("h2", {}, "Starter"), h("pre", { class: "starter" }, h("code", {}, puzzle.starter)))));
 }

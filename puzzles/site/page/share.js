@@ -3,7 +3,7 @@
 
 import { tell } from "./dom.js";
 
-const LARGEST = 4_000_000; // characters that a link may unpack to
+const MAX_UNPACKED = 4_000_000; // characters that a link may unpack to
 
 export async function readLink(kind, data) {
   if (!data) return {};
@@ -20,7 +20,7 @@ async function unpacked(data) {
     let text = "";
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
       text += part.value;
-      if (text.length > LARGEST) throw new Error("too long");
+      if (text.length > MAX_UNPACKED) throw new Error("too long");
     }
     return text;
   } catch {

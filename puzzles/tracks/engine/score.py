@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from puzzles.catalog.engine import EnginePuzzle, least_of, trials_of
+from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.least import below
+from puzzles.catalog.engine.lower_bounds import below
 from puzzles.catalog.engine.records import RECORDS
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.fields import OwnPuzzleError
-from puzzles.failure import Failure, plain
+from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import pack
 from puzzles.tracks.outcomes import Row, RunRequest, Score, listed
 
@@ -47,10 +47,10 @@ def _scorer(puzzle: EnginePuzzle, trial: Trial) -> Callable[[Row], Score | Failu
         try:
             return score_trial(puzzle, trial, performed_of(row, trial))
         except WrongResultError as why:
-            return Failure("rule", plain(str(why)))
+            return Failure("rule", sanitized(str(why)))
         except (Exception, RecursionError) as why:  # a trial's check may choke on what it does not expect
             return Failure(
-                "rule", plain(f"what the run sent back cannot be judged ({why or type(why).__name__})")[:300]
+                "rule", sanitized(f"what the run sent back cannot be judged ({why or type(why).__name__})")[:300]
             )
 
     return score
@@ -85,10 +85,10 @@ def _require_counted(
     Raises:
         WrongResultError: naming the figure, the least and its reason.
     """
-    for name, least in below(least_of(puzzle, trial), measured, targets):
+    for name, bound in below(lower_bounds_of(puzzle, trial), measured, targets):
         raise WrongResultError(
-            f"{FIGURES[name].words}: {measured[name]:,}, fewer than the {least.value:,} that any class needs: "
-            f"something was not counted ({least.reason}). {ADVICE.get(name, HIDDEN)}"
+            f"{FIGURES[name].words}: {measured[name]:,}, fewer than the {bound.value:,} that any class needs: "
+            f"something was not counted ({bound.reason}). {ADVICE.get(name, HIDDEN)}"
         )
 
 

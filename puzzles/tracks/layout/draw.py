@@ -26,7 +26,7 @@ MAX_DEVICES = 64
 """As many as the picture of who holds what shows."""
 
 
-class Limits(TypedDict):
+class PlanLimits(TypedDict):
     """The keyword arguments of `draw_plan` that a puzzle decides."""
 
     target: int
@@ -45,7 +45,7 @@ def plan_picture(plan: GraphPlan | None, puzzle: LayoutPuzzle) -> str:
         return ""
 
 
-def limits(puzzle: LayoutPuzzle) -> Limits:
+def limits(puzzle: LayoutPuzzle) -> PlanLimits:
     """What a picture of a plan shows of its puzzle."""
     return {"target": puzzle.target, "cap": puzzle.memory_cap, "given": tuple(puzzle.given)}
 

@@ -11,7 +11,7 @@ from lib.layout import GraphPlan, propagate
 from lib.layout.program.graph import Out, Strategy
 from lib.layout.program.notation import graph_to_data
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
-from puzzles.failure import Failure, of_refusal, plain
+from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.plain_data import unpack
 from puzzles.tracks.outcomes import Row, RunRequest, Score
 from puzzles.tracks.workbench import Workbench
@@ -64,7 +64,7 @@ def strategies_of(row: Row) -> Configured | Failure:
             for name, one in given.items()
         }
     except (ValueError, TypeError, RecursionError, MemoryError) as why:
-        return Failure("layout", plain(f"the strategies that the graph was left with cannot be read: {why}")[:300])
+        return Failure("layout", sanitized(f"the strategies that the graph was left with cannot be read: {why}")[:300])
 
 
 def completed(puzzle: LayoutPuzzle, strategies: Configured) -> GraphPlan | Failure:
@@ -76,7 +76,7 @@ def completed(puzzle: LayoutPuzzle, strategies: Configured) -> GraphPlan | Failu
     if taken and not puzzle.may_change:
         return Failure("annotations", f"'{taken[0]}' is given as {puzzle.given[taken[0]]}; configure other operators")
     if len(mine) > puzzle.annotations:
-        names = plain(", ".join(mine))[:200]
+        names = sanitized(", ".join(mine))[:200]
         return Failure(
             "annotations", f"{len(mine)} operators are configured, {names}; this puzzle allows {puzzle.annotations}"
         )

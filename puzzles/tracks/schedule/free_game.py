@@ -16,13 +16,13 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.setting_text import setting_text
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.catalog.schedule_papers import with_papers
-from puzzles.failure import Failure, of_refusal, plain
+from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
 from .possible import above_possible
 from .score import parse_trace, trace_in
 
-LARGEST = 1024
+MAX_SIZE = 1024
 """Layers, batches and ranks; of a folded game, those of one replica, and no more than a trace may have."""
 
 MAX_RESULT = 16 << 20
@@ -90,7 +90,7 @@ class FreeGame:
         try:
             report = free_report(trace, self.slug, self.size, self.setting)
         except (Exception, RecursionError) as why:  # a forged trace may break even the referee
-            return Failure("rule", plain(f"what the run sent back makes no sense as a trace ({why})"))
+            return Failure("rule", sanitized(f"what the run sent back makes no sense as a trace ({why})"))
         if report.error is not None:
             return advised(outcome.explained(of_refusal(report.error)))
         return trace, report
@@ -159,7 +159,7 @@ def summary(trace: Trace, report: Report) -> Sequence[str]:
         if most.memory
     ]
     possible = above_possible(trace, found, report.timesteps, peak.memory) if found else ()
-    return [*lines, *possible, *(f"Note: {plain(note.text)}" for note in report.notes)]
+    return [*lines, *possible, *(f"Note: {sanitized(note.text)}" for note in report.notes)]
 
 
 def require_size(size: object, replicas: int = 1) -> Size:
@@ -169,12 +169,12 @@ def require_size(size: object, replicas: int = 1) -> Size:
         PuzzleError: it is not three numbers in bounds.
     """
     given = size if isinstance(size, Sequence) and not isinstance(size, str) else [size]
-    folded = min(LARGEST * replicas, MAX_COUNT)
-    most = (LARGEST, folded, folded)
+    folded = min(MAX_SIZE * replicas, MAX_COUNT)
+    most = (MAX_SIZE, folded, folded)
     if len(given) == 3 and all(type(n) is int and 1 <= n <= limit for n, limit in zip(given, most)):
         return Size(*given)
     each = f", and batches and ranks up to {folded:,} for {replicas:,} folded replicas" if replicas > 1 else ""
     raise PuzzleError(
-        f"a size is layers, batches and ranks, each a whole number from 1 to {LARGEST:,}{each}, as 4,8,4; "
+        f"a size is layers, batches and ranks, each a whole number from 1 to {MAX_SIZE:,}{each}, as 4,8,4; "
         f"got {','.join(map(str, given))}"
     )

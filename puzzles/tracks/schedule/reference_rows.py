@@ -1,4 +1,4 @@
-"""What the file of a teacher's schedule states of its reference: a record at the shown size, and figures at others."""
+"""Statements of a teacher's schedule file on its reference: a record at the shown size, and figures at others."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from lib.judging.family import ONE_RANK
 from lib.trace.gc_pause import no_collection
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
-from puzzles.failure import Failure, of_refusal, plain
+from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import Row, RunRequest, Score
 
 CLASSIC = setting_to_json(CLASSIC_SETTING)
@@ -52,7 +52,7 @@ def trace_in(row: Row) -> Trace | Failure:
     try:
         return parse_trace(given)
     except (PuzzleError, RecursionError, MemoryError, ValueError, TypeError) as why:
-        return Failure("rule", plain(f"what the run sent back is not a trace: {why}")[:MAX_SENTENCE])
+        return Failure("rule", sanitized(f"what the run sent back is not a trace: {why}")[:MAX_SENTENCE])
 
 
 def parse_trace(text: str) -> Trace:
@@ -74,7 +74,9 @@ def judged_report(trace: Trace, puzzle: SchedulePuzzle, size: Size) -> Report | 
     try:
         return referee(trace, replace(puzzle.goal, size=size))
     except (Exception, RecursionError) as why:
-        return Failure("rule", plain(f"what the run sent back makes no sense as a trace ({type(why).__name__}: {why})"))
+        return Failure(
+            "rule", sanitized(f"what the run sent back makes no sense as a trace ({type(why).__name__}: {why})")
+        )
 
 
 def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> Score | Failure:
@@ -92,7 +94,7 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     if puzzle.goal.host is not None:
         figures["host_memory"] = report.peaks["host"].memory
     shown = size == puzzle.goal.size
-    notes = tuple(plain(note.text) for note in report.notes if note not in report.reloads)
+    notes = tuple(sanitized(note.text) for note in report.notes if note not in report.reloads)
     missed = tuple(_missed(report, puzzle)) if shown else ()
     advice = _advice(report, puzzle) if missed else ""
     why = tuple(peak_lines(report.contents))
@@ -138,7 +140,7 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
     if not report.meets_host:
         yield f"it parks {report.peaks['host'].memory:,} elements on the host and the target is {goal.host_text}"
     if report.reloads:
-        yield f"{puzzle.reload_reason}: {'; '.join(plain(note.text) for note in report.reloads)}"
+        yield f"{puzzle.reload_reason}: {'; '.join(sanitized(note.text) for note in report.reloads)}"
 
 
 def _advice(report: Report, puzzle: SchedulePuzzle) -> str:

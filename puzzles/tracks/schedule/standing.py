@@ -24,7 +24,7 @@ def _own(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int) -> Iterat
     goal = puzzle.goal
     has_others = any(not record.is_of(goal.family) for record in goal.open_front)
     of_this_kind = f" of this kind ({goal.family})" if has_others else ""
-    own, any_kind = _best(goal.rivals(goal.family), point), _best(goal.open_front, point)
+    own, any_kind = _best(goal.records_to_beat(goal.family), point), _best(goal.open_front, point)
     if stars >= 3:
         yield f"Three stars: no better schedule{of_this_kind} is known."
     else:

@@ -93,7 +93,7 @@ class Schedules(Track[SchedulePuzzle]):
         return found
 
     def known_as_good(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], family: str) -> str:
-        for known in puzzle.goal.rivals(family):
+        for known in puzzle.goal.records_to_beat(family):
             if known.timesteps <= figures["timesteps"] and known.peak_memory <= figures["peak_memory"]:
                 said = ", ".join(filter(None, [known.by, known.family]))
                 return f"{known.timesteps:g} timesteps, {known.peak_memory:,} elements{f' ({said})' if said else ''}"

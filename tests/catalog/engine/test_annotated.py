@@ -10,7 +10,7 @@ import pytest
 
 from lib.engine import launch
 from lib.layout import Graph, TensorLayout, candidates, least_bytes, mesh, mesh_split, redistribute
-from lib.layout.program.tracing import Program, follow
+from lib.layout.program.tracing import TracedProgram, follow
 from lib.layout.program.tracing import mesh_split as annotate
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.annotated.trials import annotated_mlp
@@ -144,7 +144,7 @@ def test_the_same_function_is_the_program_of_one_device(slug: str, cls: Any) -> 
 def test_the_reference_has_no_unnecessary_annotation() -> None:
     """Three annotations on the mesh and one for the experts, in addition to the starter's."""
 
-    def annotated(cls: Any, inputs: dict[str, Any], parameters: dict[str, Any], grid: Any) -> Program:
+    def annotated(cls: Any, inputs: dict[str, Any], parameters: dict[str, Any], grid: Any) -> TracedProgram:
         alone = cls.__new__(cls)
         alone.mesh = grid
         return follow(alone.program, inputs, parameters, grid)

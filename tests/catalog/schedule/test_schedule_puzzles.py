@@ -13,7 +13,7 @@ from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
-from puzzles.grading.starters import starter_file, untouched
+from puzzles.grading.starters import is_unchanged_starter, starter_file
 from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.tracks import UnknownPuzzleError, find
 from puzzles.tracks.schedule.calls import reminder
@@ -118,7 +118,7 @@ def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: Schedul
         starter.replace(GAP, gap + "raise NotImplementedError('later')\n"),
         starter.replace(GAP, gap + "...\n").replace("for layer in", "for l in"),
     ):
-        assert untouched(puzzle, found(same)), same
+        assert is_unchanged_starter(puzzle, found(same)), same
     for other in (
         starter.replace(GAP, gap + "pass\n"),
         starter.replace(GAP, gap + "assert False, model.loss(activations[0])\n"),
@@ -126,8 +126,8 @@ def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: Schedul
         starter.replace(GAP, gap + "assert model.RANKS, 'TODO'\n"),
         starter.replace(GAP, gap + "raise ValueError\n"),
     ):
-        assert not untouched(puzzle, found(other)), other
-    assert not untouched(puzzle, Sketch())
+        assert not is_unchanged_starter(puzzle, found(other)), other
+    assert not is_unchanged_starter(puzzle, Sketch())
 
 
 def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():

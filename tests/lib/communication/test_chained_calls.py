@@ -93,13 +93,13 @@ def test_a_chain_is_right_and_the_same_for_every_order_of_starting_ranks(name: s
 def test_each_call_of_a_chain_starts_when_the_one_before_has_ended(name: str) -> None:
     trace = trace_of(name)
     for ops in trace.ranks:
-        maker = {number: op for op in ops if op.name != "await" for number in op.made}
+        maker = {number: op for op in ops if op.name != "await" for number in op.outputs}
         awaited = {op.args[0]: i for i, op in enumerate(ops) if op.name == "await"}
         links = [
             (maker[number], op)
             for i, op in enumerate(ops)
             if i in awaited
-            for number in op.used
+            for number in op.inputs
             if ops.index(maker[number]) in awaited and i < awaited[ops.index(maker[number])]
         ]
         assert links
@@ -223,11 +223,11 @@ def without_the_last_await(ops: list[Op]) -> list[Op]:
 
 
 def with_what_the_first_brought(ops: list[Op]) -> list[Op]:
-    return with_columns("allreduce", used=ops[nth(ops, "scatterreduce")].used)(ops)
+    return with_columns("allreduce", inputs=ops[nth(ops, "scatterreduce")].inputs)(ops)
 
 
 def with_its_own_result(ops: list[Op]) -> list[Op]:
-    return with_columns("allreduce", used=ops[nth(ops, "allreduce")].made)(ops)
+    return with_columns("allreduce", inputs=ops[nth(ops, "allreduce")].outputs)(ops)
 
 
 def the_second_first(ops: list[Op]) -> list[Op]:
@@ -238,7 +238,7 @@ def the_second_first(ops: list[Op]) -> list[Op]:
 
 def used_in_between(ops: list[Op]) -> list[Op]:
     i = nth(ops, "allreduce")
-    store = Op("store", ops[i - 2].end, ops[i - 2].end, used=ops[i - 1].made, args=("grad_weights", 0))
+    store = Op("store", ops[i - 2].end, ops[i - 2].end, inputs=ops[i - 1].outputs, args=("grad_weights", 0))
     at_await = nth(ops, "forward", 1)
     return [*ops[:at_await], store, *ops[at_await:]]
 
@@ -253,8 +253,8 @@ def used_in_between(ops: list[Op]) -> list[Op]:
         (used_in_between, "await it first"),
         (with_columns("allreduce", start=20, end=25), "it takes place from tick"),
         (with_columns("allreduce", layer=1), "it is of layer 0"),
-        (with_columns("allreduce", made=()), "it makes 1 values"),
-        (with_columns("await", 0, used=()), "uses ["),
+        (with_columns("allreduce", outputs=()), "it makes 1 values"),
+        (with_columns("await", 0, inputs=()), "uses ["),
         (with_columns("await", 1, end=99), "it goes from tick"),
     ],
 )

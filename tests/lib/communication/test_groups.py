@@ -213,7 +213,7 @@ def test_the_referee_says_what_the_run_says(name: str) -> None:
         differ = name.startswith("different")
         group = (rank // 2 * 2, rank // 2 * 2 + 1) if differ else (0, 2)
         gathers = differ and rank % 2
-        call = Op("allgather" if gathers else "allreduce", 0, 3, 0, used=(0,), made=(1 + gathers,), args=(group,))
+        call = Op("allgather" if gathers else "allreduce", 0, 3, 0, inputs=(0,), outputs=(1 + gathers,), args=(group,))
         rows.append((*ops, call) if differ or rank == 0 else ops)
     error = referee(replace(outcome.trace, ranks=tuple(rows))).error
     assert isinstance(error, (MismatchError, DeadlockError))

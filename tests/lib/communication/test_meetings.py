@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import MismatchError, RuleError, Value, Weight, WeightGrad
-from lib.communication.meetings import Meeting, Meetings, agree, settle
+from lib.communication.meetings import Meeting, Meetings, complete, require_same_call
 from lib.game.setting import Game
 from tests.support.examples import examples
 
@@ -44,7 +44,7 @@ def test_the_last_to_come_gets_all_calls_in_the_order_of_the_members(group: list
     meeting: Meeting[str] = Meeting(group)
     for _ in range(2):  # the next meeting opens by itself
         order = data.draw(st.permutations(group))
-        answers = [meeting.come(rank, f"call of {rank}") for rank in order]
+        answers = [meeting.arrive(rank, f"call of {rank}") for rank in order]
         assert answers == [None] * (len(group) - 1) + [[f"call of {rank}" for rank in group]]
 
 
@@ -57,74 +57,74 @@ def test_every_member_is_present_or_missing(group: list[int], steps: list[tuple[
         if rank not in group:
             continue
         if comes and len(here | {rank}) < len(group):
-            meeting.come(rank, rank)
+            meeting.arrive(rank, rank)
             here.add(rank)
         elif not comes:
-            meeting.leave(rank, rank)
+            meeting.withdraw(rank, rank)
             here.discard(rank)
-    assert (set(meeting.present()), meeting.missing()) == (here, tuple(rank for rank in group if rank not in here))
+    assert (set(meeting.arrived()), meeting.missing()) == (here, tuple(rank for rank in group if rank not in here))
 
 
 def test_a_call_that_is_over_takes_no_later_one_back() -> None:
     meeting: Meeting[Call] = Meeting((0, 1))
     over, later = reducing(0), reducing(0)
-    meeting.come(0, later)
-    meeting.leave(0, over)
-    assert meeting.present()[0] is later
+    meeting.arrive(0, later)
+    meeting.withdraw(0, over)
+    assert meeting.arrived()[0] is later
 
 
 @examples(100)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=BATCHES))
 def test_a_collective_starts_when_its_last_rank_is_ready(clocks: list[int]) -> None:
-    _, start = settle([reducing(rank, clock) for rank, clock in enumerate(clocks)], GAME)
+    _, start = complete([reducing(rank, clock) for rank, clock in enumerate(clocks)], GAME)
     assert start == sorted(clocks)[-1]
 
 
 def test_each_rank_gets_the_shard_of_its_place() -> None:
     calls = [reducing(rank, name="scatterreduce") for rank in range(2)]
     whole = gradient(0) + gradient(1)
-    assert settle(calls, GAME)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
+    assert complete(calls, GAME)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
 
 
 def test_every_rank_gathers_the_whole() -> None:
     weight = Weight(0, LAYERS, 0)
     calls = [Call(rank, 0, 0, "allgather", None, (weight.shard(rank, 2),)) for rank in range(2)]
     whole = weight.shard(0, 2).combine(weight.shard(1, 2))
-    assert settle(calls, GAME)[0] == [(whole,), (whole,)]
+    assert complete(calls, GAME)[0] == [(whole,), (whole,)]
 
 
 def test_different_operations_in_one_meeting() -> None:
     with pytest.raises(MismatchError, match=r"rank 0 calls allreduce\(layer=0\) on line 10, but rank 2 calls allg"):
-        settle([reducing(0), reducing(1), reducing(2, name="allgather")], GAME)
+        complete([reducing(0), reducing(1), reducing(2, name="allgather")], GAME)
 
 
 def test_different_layers_in_one_meeting() -> None:
     with pytest.raises(MismatchError, match=r"rank 0 calls .*layer=0.*, but rank 1 calls .*layer=1"):
-        settle([reducing(0), reducing(1, layer=1)], GAME)
+        complete([reducing(0), reducing(1, layer=1)], GAME)
 
 
 def test_ranks_that_differ_before_all_have_come() -> None:
     with pytest.raises(MismatchError, match=r"rank 1 calls .* on line 11, but rank 3 calls .* on line 13"):
-        agree([reducing(1), reducing(3, layer=1)])
+        require_same_call([reducing(1), reducing(3, layer=1)])
 
 
 def test_nobody_there_to_disagree() -> None:
-    agree([])
+    require_same_call([])
 
 
 def test_values_that_do_not_fit_together() -> None:
     with pytest.raises(RuleError, match="batch 0 is in both rank 0 and rank 1"):
-        settle([reducing(0), reducing(1)._replace(values=(gradient(0),))], GAME)
+        complete([reducing(0), reducing(1)._replace(values=(gradient(0),))], GAME)
 
 
 def test_every_group_has_meetings_of_its_own() -> None:
     meetings: Meetings[str] = Meetings(4)
-    assert meetings.of((0, 1)).come(0, "a") is None
-    assert meetings.of((0, 2)).come(0, "b") is None
-    assert meetings.of(None).come(3, "c") is None
-    assert [dict(meeting.present()) for meeting in meetings.open()] == [{0: "a"}, {0: "b"}, {3: "c"}]
-    assert meetings.of((0, 1)).come(1, "d") == ["a", "d"]
-    assert meetings.of((0, 1)).come(1, "next") is None
+    assert meetings.of((0, 1)).arrive(0, "a") is None
+    assert meetings.of((0, 2)).arrive(0, "b") is None
+    assert meetings.of(None).arrive(3, "c") is None
+    assert [dict(meeting.arrived()) for meeting in meetings.pending()] == [{0: "a"}, {0: "b"}, {3: "c"}]
+    assert meetings.of((0, 1)).arrive(1, "d") == ["a", "d"]
+    assert meetings.of((0, 1)).arrive(1, "next") is None
     assert meetings.of((0, 1)).missing() == (0,)
     assert meetings.of(None).missing() == (0, 1, 2)
 
@@ -132,10 +132,10 @@ def test_every_group_has_meetings_of_its_own() -> None:
 def test_a_mismatch_names_the_group() -> None:
     calls = [reducing(rank)._replace(group=(0, 2)) for rank in (0, 2)]
     with pytest.raises(MismatchError, match=r"rank 0 in the group of ranks 0, 2 calls .*, but rank 2 in the group"):
-        agree([calls[0], calls[1]._replace(name="allgather")])
+        require_same_call([calls[0], calls[1]._replace(name="allgather")])
 
 
 def test_members_of_a_group_keep_the_shards_of_their_places() -> None:
     calls = [reducing(rank)._replace(group=(1, 3), name="scatterreduce") for rank in (1, 3)]
     whole = gradient(1) + gradient(3)
-    assert settle(calls, GAME)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
+    assert complete(calls, GAME)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]

@@ -266,7 +266,7 @@ def test_a_bucket_is_one_call_of_several_values() -> None:
 
     trace = run(schedule, 2, 4, 4, setting=BUCKETS).trace
     (op,) = [op for op in trace.ranks[0] if op.name == "allreduce"]
-    assert (op.layer, op.args, len(op.used), len(op.made), op.end - op.start) == (1, (), 2, 2, 15)
+    assert (op.layer, op.args, len(op.inputs), len(op.outputs), op.end - op.start) == (1, (), 2, 2, 15)
 
 
 def test_labels_of_a_bucket_are_a_note() -> None:
@@ -545,17 +545,17 @@ def naming(call: Any) -> Edit:
         (naming([0]), "makes no sense"),
         (with_columns("await", 0, start=1), "it goes from tick 0 to 5"),
         (with_columns("await", 0, end=6), "it goes from tick 0 to 5"),
-        (with_columns("await", 0, used=()), "uses [0]"),
-        (with_columns("await", 0, used=(1,)), "uses [0]"),
-        (with_columns("await", 0, made=(99,)), "it goes from tick 0 to 5"),
+        (with_columns("await", 0, inputs=()), "uses [0]"),
+        (with_columns("await", 0, inputs=(1,)), "uses [0]"),
+        (with_columns("await", 0, outputs=(99,)), "it goes from tick 0 to 5"),
         (with_columns("allgather", 0, start=1, end=6), "it takes place from tick 0 to 5"),
         (with_columns("allgather", 1, start=0, end=5), "it takes place from tick 5 to 10"),
         (with_columns("allgather", 0, end=4), "it takes place from tick 0 to 5"),
-        (with_columns("allgather", 0, made=()), "it makes 1 values"),
-        (with_columns("allgather", 0, made=(12,)), "it makes 1 values"),
+        (with_columns("allgather", 0, outputs=()), "it makes 1 values"),
+        (with_columns("allgather", 0, outputs=(12,)), "it makes 1 values"),
         (with_columns("allgather", 0, batches=frozenset((0,))), "it makes 1 values"),
-        (with_columns("allgather", 0, used=(0, 2)), "it makes 2 values"),
-        (with_columns("allgather", 0, used=()), "a record of allgather holds"),
+        (with_columns("allgather", 0, inputs=(0, 2)), "it makes 2 values"),
+        (with_columns("allgather", 0, inputs=()), "a record of allgather holds"),
         (with_columns("allgather", 0, layer=1), "it is of layer 0"),
     ],
 )
@@ -580,10 +580,10 @@ def test_a_call_that_nobody_awaited_in_a_trace() -> None:
 
 def test_what_is_under_way_is_not_sent_or_stored() -> None:
     for op in (
-        Op("pass_to", 0, 4, used=(2,), args=(1,)),
-        Op("store", 0, 0, used=(2,), args=("weights", 0)),
-        Op("shard", 0, 0, used=(2,), made=(3,), args=(0, 2)),
-        Op("set_final_weight", 0, 0, layer=0, used=(2,)),
+        Op("pass_to", 0, 4, inputs=(2,), args=(1,)),
+        Op("store", 0, 0, inputs=(2,), args=("weights", 0)),
+        Op("shard", 0, 0, inputs=(2,), outputs=(3,), args=(0, 2)),
+        Op("set_final_weight", 0, 0, layer=0, inputs=(2,)),
     ):
 
         async def schedule(model: Model) -> None:

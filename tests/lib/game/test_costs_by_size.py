@@ -28,25 +28,25 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.cost_checks import MAX_DIGITS, MOST
+from lib.game.cost_checks import MAX_DIGITS, MAX_NUMBER
 from lib.game.costs import Tier
 from lib.game.setting_notation import costs_from_json, record_to_json
 from tests.support.examples import LETTERS, examples
 
 NAMES = st.sampled_from(["forward", "update", "allreduce", "pass_to", "offload", "fetch"])
-PRICES = st.dictionaries(NAMES, st.integers(0, MOST) | st.integers(0, 20), max_size=3)
+PRICES = st.dictionaries(NAMES, st.integers(0, MAX_NUMBER) | st.integers(0, 20), max_size=3)
 DIGITS = st.text("0123456789", min_size=1, max_size=20)
 PARTS = st.integers(0, 10**MAX_DIGITS - 1) | st.integers(0, 9)
 FRACTIONS = st.builds(lambda above, below: Fraction(above, below + 1) if below < 10**17 else above, PARTS, PARTS)
-TIERS = st.builds(Tier, *[st.none() | st.integers(0, MOST)] * 3)
+TIERS = st.builds(Tier, *[st.none() | st.integers(0, MAX_NUMBER)] * 3)
 RECORDS = st.builds(
     Costs,
     st.text(LETTERS, max_size=9),
-    hidden=st.integers(1, MOST),
+    hidden=st.integers(1, MAX_NUMBER),
     length=st.integers(1, 64),
     ticks=PRICES,
     unit=st.sampled_from([1, 8, 10, 40, 1000]),
-    gradient=st.none() | st.integers(0, MOST),
+    gradient=st.none() | st.integers(0, MAX_NUMBER),
     overlap=st.booleans(),
     lanes=st.sampled_from(["one", "group"]),
     tiers=st.dictionaries(st.text(LETTERS, min_size=1, max_size=5), TIERS, max_size=2),
@@ -55,7 +55,7 @@ RECORDS = st.builds(
     beta=st.dictionaries(NAMES, FRACTIONS, max_size=3),
     islands=st.integers(0, 64),
     ticks_between=PRICES,
-    flops_per_tick=st.integers(0, MOST),
+    flops_per_tick=st.integers(0, MAX_NUMBER),
 )
 
 

@@ -36,15 +36,15 @@ def another(draw: Random, choices: Any, than: Any) -> Any:
 
 def operand(draw: Random, ops: list[Op], at: int, values: dict[int, Any]) -> list[Op]:
     """Another value in place of one that is used, mostly of the same kind."""
-    used = list(ops[at].used)
+    used = list(ops[at].inputs)
     place = draw.randrange(len(used))
     kinds = {type(values[used[place]])} if draw.random() < 0.9 else {type(value) for value in values.values()}
-    made = [number for op in ops[:at] for number in op.made if type(values[number]) in kinds]
+    made = [number for op in ops[:at] for number in op.outputs if type(values[number]) in kinds]
     if ops[at].name in COLLECTIVE:  # zeros of different layers are alike
         made = [number for number in made if getattr(values[number], "batches", True)]
     used[place] = another(draw, made, used[place])
     layer = values[used[place]].layer if ops[at].name in COLLECTIVE else ops[at].layer  # a collective's is its value's
-    return [ops[at]._replace(used=tuple(used), layer=layer)]
+    return [ops[at]._replace(inputs=tuple(used), layer=layer)]
 
 
 def layer(draw: Random, ops: list[Op], at: int, values: dict[int, Any]) -> list[Op]:
@@ -73,9 +73,12 @@ def nothing(draw: Random, ops: list[Op], at: int, values: dict[int, Any]) -> lis
 def again(draw: Random, ops: list[Op], at: int, values: dict[int, Any]) -> list[Op]:
     """The operation twice; the second time with what the first has made, where it is of the same kind."""
     op = ops[at]
-    kinds = {type(values[number]): number for number in op.made}
-    used = tuple(kinds.get(type(values[number]), number) for number in op.used)
-    return [op, op._replace(start=op.end, end=2 * op.end - op.start, used=used, made=tuple(n + 10**6 for n in op.made))]
+    kinds = {type(values[number]): number for number in op.outputs}
+    used = tuple(kinds.get(type(values[number]), number) for number in op.inputs)
+    return [
+        op,
+        op._replace(start=op.end, end=2 * op.end - op.start, inputs=used, outputs=tuple(n + 10**6 for n in op.outputs)),
+    ]
 
 
 CHANGES: dict[str, list[Change]] = {
@@ -109,9 +112,9 @@ def needed(trace: Trace) -> set[tuple[int, int]]:
         for rank, ops in enumerate(trace.ranks):
             joined = {meetings[rank][nth] for nth in together}
             for i, op in reversed(list(enumerate(ops))):
-                if op.name in ("set_final_weight", "pass_to", "receive") or i in joined or used[rank] & {*op.made}:
+                if op.name in ("set_final_weight", "pass_to", "receive") or i in joined or used[rank] & {*op.outputs}:
                     found.add((rank, i))
-                    used[rank].update(op.used)
+                    used[rank].update(op.inputs)
     return found
 
 
@@ -144,10 +147,10 @@ def renumbered(ops: list[Op]) -> tuple[Op, ...]:
     names: dict[int, int] = {}
     done: list[Op] = []
     for op in ops:
-        used = tuple(names.get(number, number) for number in op.used)
-        first = sum(len(earlier.made) for earlier in done)
-        names.update({number % 10**6: first + n for n, number in enumerate(op.made)})
-        done.append(op._replace(used=used, made=tuple(range(first, first + len(op.made)))))
+        used = tuple(names.get(number, number) for number in op.inputs)
+        first = sum(len(earlier.outputs) for earlier in done)
+        names.update({number % 10**6: first + n for n, number in enumerate(op.outputs)})
+        done.append(op._replace(inputs=used, outputs=tuple(range(first, first + len(op.outputs)))))
     return tuple(done)
 
 

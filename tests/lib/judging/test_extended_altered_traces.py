@@ -59,13 +59,15 @@ TWINS = (
 
 
 def other_operand(draw: Random, op: Op, values: dict[int, Any]) -> Op:
-    place = draw.randrange(len(op.used))
-    kind = type(values[op.used[place]])
-    made = [number for number, value in values.items() if type(value) is kind and number < min(op.made, default=10**9)]
-    used = list(op.used)
+    place = draw.randrange(len(op.inputs))
+    kind = type(values[op.inputs[place]])
+    made = [
+        number for number, value in values.items() if type(value) is kind and number < min(op.outputs, default=10**9)
+    ]
+    used = list(op.inputs)
     used[place] = draw.choice(made)
     layer = values[used[0]].layer if op.name in TWINS[1] + TWINS[2] else op.layer
-    return op._replace(used=tuple(used), layer=layer)
+    return op._replace(inputs=tuple(used), layer=layer)
 
 
 def other_name(draw: Random, op: Op, values: dict[int, Any]) -> Op:
@@ -114,10 +116,10 @@ def altered(trace: Trace, draw: Random) -> Trace:
     for rank, ops in enumerate(trace.ranks):
         if only in (None, rank):
             op = ops[at]
-            new = [op, op._replace(made=tuple(n + 10**6 for n in op.made))] if kind < 0.15 else [op]
+            new = [op, op._replace(outputs=tuple(n + 10**6 for n in op.outputs))] if kind < 0.15 else [op]
             if kind < 0.1:
                 new = []
-            elif kind >= 0.15 and (op.used or change is not other_operand):
+            elif kind >= 0.15 and (op.inputs or change is not other_operand):
                 new = [change(Random(seed), op, recomputation.ranks[rank].values)]
             ranks[rank] = renumbered([*ops[:at], *new, *ops[at + 1 :]])
     changed = replace(trace, ranks=tuple(ranks))

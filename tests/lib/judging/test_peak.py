@@ -57,18 +57,18 @@ def charged(trace: Trace) -> tuple[int, int, int, Charged]:
             places: dict[Any, int] = {}
             for op in ops[:at]:
                 if op.name == "store":
-                    places[op.args] = op.used[0]
+                    places[op.args] = op.inputs[0]
                 elif op.name == "delete":
                     del places[op.args]
-            calls = {i: {*op.used, *op.made} for i, op in enumerate(ops[:at]) if beside_computation(trace, op)}
+            calls = {i: {*op.inputs, *op.outputs} for i, op in enumerate(ops[:at]) if beside_computation(trace, op)}
             for op in ops[:at]:
                 if op.name == "await":
                     del calls[op.args[0]]
             found: Charged = Counter()
-            for number in (n for op in ops[:at] for n in op.made):
-                uses = [i for i, op in enumerate(ops) if op.name != "store" and number in op.used and i >= at]
-                stored_later = any(op.name == "store" and number in op.used for op in ops[at:])
-                final = any(op.name == "set_final_weight" and number in op.used for op in ops)
+            for number in (n for op in ops[:at] for n in op.outputs):
+                uses = [i for i, op in enumerate(ops) if op.name != "store" and number in op.inputs and i >= at]
+                stored_later = any(op.name == "store" and number in op.inputs for op in ops[at:])
+                final = any(op.name == "set_final_weight" and number in op.inputs for op in ops)
                 stored = number in places.values()
                 if not (uses or stored or stored_later or final):
                     continue

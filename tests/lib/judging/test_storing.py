@@ -48,17 +48,17 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"end": 1}, "to store takes no time"),
     ({"layer": 0}, "to store takes no time"),
     ({"batches": frozenset({0})}, "to store takes no time"),
-    ({"made": (2,)}, "to store takes no time, and makes nothing"),
+    ({"outputs": (2,)}, "to store takes no time, and makes nothing"),
     ({"args": ("weights", 0, 0)}, "to store takes no time"),
-    ({"used": [0]}, "to store takes no time"),
-    ({"used": ()}, "this record makes no sense"),
-    ({"used": (99,)}, "it stores value 99, which this rank has not made"),
-    ({"used": (-1,)}, "it stores value -1, which this rank has not made"),
-    ({"used": (4,)}, "it stores value 4, which this rank has not made"),
-    ({"used": (1,)}, "weights does not hold an optimizer state"),
+    ({"inputs": [0]}, "to store takes no time"),
+    ({"inputs": ()}, "this record makes no sense"),
+    ({"inputs": (99,)}, "it stores value 99, which this rank has not made"),
+    ({"inputs": (-1,)}, "it stores value -1, which this rank has not made"),
+    ({"inputs": (4,)}, "it stores value 4, which this rank has not made"),
+    ({"inputs": (1,)}, "weights does not hold an optimizer state"),
     ({"args": ("attic", 0)}, "attic does not hold a weight"),
     ({"args": ("weights", [])}, "this record makes no sense (unhashable type: 'list')"),
-    ({"name": "delete", "used": ()}, "nothing is stored under this key"),
+    ({"name": "delete", "inputs": ()}, "nothing is stored under this key"),
     ({"name": "delete"}, "nothing is stored under this key"),
 ]
 
@@ -84,7 +84,7 @@ def test_what_a_call_makes_is_stored_after_it_is_awaited() -> None:
     ops = trace.ranks[0]
     at = next(i for i, op in enumerate(ops) if op.name == "allgather" and ops[i + 1].name != "await")
     clock = next(op.start for op in ops[at + 1 :] if op.name not in ("allgather", "store", "delete"))
-    early = Op("store", clock, clock, None, NO_BATCHES, ops[at].made, (), ("weights", "early"))
+    early = Op("store", clock, clock, None, NO_BATCHES, ops[at].outputs, (), ("weights", "early"))
     awaited = next(i for i, op in enumerate(ops) if op.name == "await" and op.args == (at,))
     moved = [op._replace(args=(op.args[0] + (op.args[0] > at),)) if op.name == "await" else op for op in ops]
     error = referee(changed(trace, ranks=((*moved[: at + 1], early, *moved[at + 1 :]), *trace.ranks[1:]))).error
@@ -94,9 +94,9 @@ def test_what_a_call_makes_is_stored_after_it_is_awaited() -> None:
 
 def test_what_no_operation_made_is_not_stored_in_a_puzzle() -> None:
     first, *others = BASIC.ranks[0]
-    made = max(n for op in BASIC.ranks[0] for n in op.made) + 1
+    made = max(n for op in BASIC.ranks[0] for n in op.outputs) + 1
     end = others[-1].end
-    ops = (first, *others, Op("given", end, end, made=(made,), args=(Weight(0, 2, 0),)))
+    ops = (first, *others, Op("given", end, end, outputs=(made,), args=(Weight(0, 2, 0),)))
     stored = Op("store", end, end, None, NO_BATCHES, (made,), (), ("weights", "given"))
     trace = changed(BASIC, ranks=((*ops, stored),))
     assert referee(trace).error is None
@@ -107,7 +107,7 @@ def test_of_two_refusals_the_first_is_given() -> None:
     at = stores(BASIC)
     ops = list(BASIC.ranks[0])
     computed = stores(BASIC, "forward")
-    ops[computed] = ops[computed]._replace(used=(99, 0))
+    ops[computed] = ops[computed]._replace(inputs=(99, 0))
     assert "it uses value 99" in str(referee(changed(BASIC, ranks=(tuple(ops),))).error)
     ops[at] = ops[at]._replace(layer=0)
     assert at < computed
@@ -119,7 +119,7 @@ def test_a_value_is_numbered_by_a_whole_number(after: int, words: str) -> None:
     ops = BASIC.ranks[0]
     final, stored = ops[stores(BASIC, "set_final_weight")], ops[stores(BASIC)]
     end: dict[str, Any] = {"start": ops[-1].end, "end": ops[-1].end}
-    again = final._replace(**{**end, "used": (float(final.used[0]),)})
+    again = final._replace(**{**end, "inputs": (float(final.inputs[0]),)})
     error = referee(changed(BASIC, ranks=((*ops, again, *[stored._replace(**end)] * after),))).error
     assert words in str(error)
 
@@ -127,13 +127,13 @@ def test_a_value_is_numbered_by_a_whole_number(after: int, words: str) -> None:
 def other_record(draw: Random, op: Op, made: int) -> Op:
     """A record with one column changed."""
     changes: list[Callable[[], dict[str, Any]]] = [
-        lambda: {"used": (draw.randrange(-1, made + 1),)},
-        lambda: {"used": tuple(draw.randrange(made + 1) for _ in op.used)},
+        lambda: {"inputs": (draw.randrange(-1, made + 1),)},
+        lambda: {"inputs": tuple(draw.randrange(made + 1) for _ in op.inputs)},
         lambda: {"args": (draw.choice(["weights", "opt_states", "activations"]), draw.randrange(3))},
         lambda: {"name": draw.choice(["store", "delete", "forward", "add"])},
         lambda: {"start": op.start + 1, "end": op.end + 1},
         lambda: {"layer": draw.choice([None, 0, 1])},
-        lambda: {"used": ()},
+        lambda: {"inputs": ()},
     ]
     return op._replace(**draw.choice(changes)())
 
@@ -148,7 +148,7 @@ def altered(trace: Trace, draw: Random) -> Trace:
             continue
         at, kind = draw.choice(places), draw.random()
         if kind < 0.6:
-            ops[at] = other_record(draw, ops[at], sum(len(op.made) for op in ops))
+            ops[at] = other_record(draw, ops[at], sum(len(op.outputs) for op in ops))
         elif kind < 0.7:
             ops.insert(at, ops[at])
         elif kind < 0.8:

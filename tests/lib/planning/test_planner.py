@@ -13,13 +13,13 @@ import pytest
 from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.game.setting_notation import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
-from lib.planning.best import estimated, lower_bound, splits
-from lib.planning.layer import TICKS as LAYER_TICKS
-from lib.planning.layer import activation_bytes, compute_seconds, exact, layer_times
+from lib.planning.cost_model import TICKS, prices
+from lib.planning.layer_cost import TICKS as LAYER_TICKS
+from lib.planning.layer_cost import activation_bytes, compute_seconds, exact, layer_times
 from lib.planning.measure import KINDS
 from lib.planning.plans import program_of
-from lib.planning.prices import TICKS, prices
 from lib.planning.split import CHUNKED, ORDERS, problems
+from lib.planning.split_search import estimated, lower_bound, splits
 from lib.planning.timing import estimate
 from tests.support.truth import MODELS
 

@@ -19,10 +19,13 @@ from lib.schedules import (
     ddp,
     gpipe,
     interleaved,
+    interleaved_zb,
     one_f_one_b,
     pipeline,
     sequence_parallel,
     tensor_parallel,
+    v_half,
+    v_min,
     zb_h1,
     zb_h2,
     zero1,
@@ -202,6 +205,13 @@ def test_with_one_microbatch_there_is_no_order(order: str) -> None:
 def test_interleaved_pipelines_of_more_chunks(v: int) -> None:
     assert recognized(played(interleaved(2, 4, v))).text == "interleaved 1F1B"
     assert recognized(played(breadth_first(2, 5, v))).text == "the breadth-first pipeline"
+
+
+@pytest.mark.parametrize("p", [3, 4, 6])
+def test_pipelines_of_controlled_memory_and_interleaved_zero_bubble(p: int) -> None:
+    assert recognized(played(v_min(p, 2 * p))).text == "V-Min"
+    assert recognized(played(v_half(p, 2 * p))).text == "V-Half"
+    assert recognized(played(interleaved_zb(p, 2 * p, 3))).text == "interleaved zero bubble"
 
 
 DP = Setting(mesh={"dp": 2, "pp": 4})

@@ -359,14 +359,14 @@ FORGED = {
     "batches of a dispatch": changed(ROUTED, "dispatch", lambda op: op._replace(batches=frozenset((0,)))),
     "replicas in another task": replace(ALONE, setting=Setting(ALL, steps=2)),
     "a copy passed off as agreed": changed(
-        ALONE, "set_final_weight", lambda op: op._replace(used=(ALONE.ranks[0][-3].used[0],))
+        ALONE, "set_final_weight", lambda op: op._replace(inputs=(ALONE.ranks[0][-3].inputs[0],))
     ),
     "no tier": replace(STREAM, setting=Setting(task="infer")),
     "another tier": changed(STREAM, "load_weights", lambda op: op._replace(args=(*op.args[:2], "disk"))),
     "a fetch in no time": changed(STREAM, "fetch", lambda op: op._replace(end=op.start)),
-    "a fetch of what is no parked value": changed(STREAM, "fetch", lambda op: op._replace(used=(4,)), 1),
+    "a fetch of what is no parked value": changed(STREAM, "fetch", lambda op: op._replace(inputs=(4,)), 1),
     "a parked value among the weights": changed(STREAM, "store", lambda op: op._replace(args=("weights", 0))),
-    "an output of the first layer": changed(STREAM, "set_output", lambda op: op._replace(used=(4,))),
+    "an output of the first layer": changed(STREAM, "set_output", lambda op: op._replace(inputs=(4,))),
     "inference passed off as training": replace(STREAM, setting=replace(STREAM.setting, task="train")),
 }
 

@@ -18,7 +18,7 @@ from tests.support.variants import module_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its bindings, which are generated
-    pytest.importorskip("ortools.sat.python.cp_model", reason="needs the extra: pip install 'training-puzzles[proof]'")
+    pytest.importorskip("ortools.sat.python.cp_model", reason="needs the extra: pip install -e '.[proof]'")
 
 pytestmark = pytest.mark.slow
 

@@ -45,7 +45,7 @@ def require_confirmed(found: Solution) -> None:
     assert inflight(trace, problem.m_b, m_w, chunk=1) == pytest.approx(found.held)
     if problem.memory is not None:
         assert max(found.held) <= problem.memory
-    f, i, w, c = problem.ticks
+    f, i, w, c = problem.typical
     case = Case(problem.ranks, problem.microbatches, f, i, w, c, 0)
     rows = rows_of(found.table, problem.whole)
     assert max(spans(case, rows)) == round(found.span * unit)
@@ -200,7 +200,7 @@ def test_32_ranks_and_256_microbatches_take_less_than_a_minute() -> None:
 
 # --- Proofs ---
 
-with_ortools = pytest.mark.skipif(find_spec("ortools") is None, reason="needs the extra: 'training-puzzles[proof]'")
+with_ortools = pytest.mark.skipif(find_spec("ortools") is None, reason="needs the extra: pip install -e '.[proof]'")
 
 
 @with_ortools
@@ -227,7 +227,7 @@ def test_without_ortools_nothing_is_called_proven(monkeypatch: pytest.MonkeyPatc
         raise ImportError(name)
 
     monkeypatch.setattr(exact_module, "import_module", missing)
-    found = solve(3, 4, forward=1.2, send=0.3, memory=4, effort=0.02)
+    found = solve(3, 4, forward=1.2, send=0.3, memory=2, effort=0.02)
     assert not found.is_proven
     assert found.took > found.least
 

@@ -52,7 +52,7 @@ def operations(picked: list[Choice]) -> list[Op]:
 
 
 def op(name: str, used: tuple[int, ...] = (), made: tuple[int, ...] = (), args: tuple[object, ...] = ()) -> Op:
-    return Op(name, 0, 0, used=used, made=made, args=args)
+    return Op(name, 0, 0, inputs=used, outputs=made, args=args)
 
 
 def stored_before(ops: list[Op]) -> list[set[int]]:
@@ -61,7 +61,7 @@ def stored_before(ops: list[Op]) -> list[set[int]]:
     before = [set(places.values())]
     for each in ops:
         if each.name == "store":
-            places[each.args] = each.used[0]
+            places[each.args] = each.inputs[0]
         elif each.name == "delete":
             del places[each.args]
         before.append(set(places.values()))
@@ -70,10 +70,10 @@ def stored_before(ops: list[Op]) -> list[set[int]]:
 
 def needed(ops: list[Op], at: int) -> Iterator[int]:
     """The values made before operation `at` that are stored then or later, are used then or later, or are final."""
-    after = set[int]().union(*stored_before(ops)[at:], *(each.used for each in ops[at:]))
-    final = {number for each in ops if each.name == "set_final_weight" for number in each.used}
+    after = set[int]().union(*stored_before(ops)[at:], *(each.inputs for each in ops[at:]))
+    final = {number for each in ops if each.name == "set_final_weight" for number in each.inputs}
     for each in ops[:at]:
-        yield from (number for number in each.made if number in after | final)
+        yield from (number for number in each.outputs if number in after | final)
 
 
 @examples(400)
@@ -95,17 +95,17 @@ def test_memory_is_that_of_the_definition(picked: list[Choice]) -> None:
 def test_hidden_is_what_an_event_passes_outside_the_dictionaries(picked: list[Choice]) -> None:
     ops = operations(picked)
     before = stored_before(ops)
-    final = {number for each in ops if each.name == "set_final_weight" for number in each.used}
+    final = {number for each in ops if each.name == "set_final_weight" for number in each.inputs}
     hidden = {
         number
         for event, each in enumerate(ops)
         if each.name in TIMED
         for earlier in ops[:event]
-        for number in earlier.made
-        if number not in before[event] and any(number in later.used for later in ops[event + 1 :])
+        for number in earlier.outputs
+        if number not in before[event] and any(number in later.inputs for later in ops[event + 1 :])
     }
     lives = lifetimes(ops)
-    assert (lives.hidden, lives.left) == (sorted(hidden - final), before[-1])
+    assert (lives.kept_outside, lives.stored_at_end) == (sorted(hidden - final), before[-1])
 
 
 def test_a_value_that_is_used_up_is_counted_until_then() -> None:
@@ -123,26 +123,26 @@ def test_a_value_in_two_places_counts_once() -> None:
 def test_a_value_that_leaves_the_dictionaries_for_an_event_is_hidden() -> None:
     here = PLACES[0]
     ops = [op("load_weights", made=(0, 1)), op("store", (0,), args=here), op("delete", args=here), op("loss", (1,))]
-    assert lifetimes([*ops, op("add", (0, 1))]).hidden == [0, 1]
+    assert lifetimes([*ops, op("add", (0, 1))]).kept_outside == [0, 1]
 
 
 def test_a_final_weight_is_kept_to_the_end_and_not_hidden() -> None:
     ops = [op("load_weights", made=(0, 1)), op("loss", (1,)), op("set_final_weight", (0,))]
     lives = lifetimes(ops)
-    assert (lives.hidden, lives.sampled(lives.held, [100, 10])) == ([], [110, 100])
+    assert (lives.kept_outside, lives.sampled(lives.held, [100, 10])) == ([], [110, 100])
 
 
 def test_a_value_that_is_stored_in_two_places_leaves_with_the_second() -> None:
     here, there = PLACES[:2]
     stores = [op("load_weights", made=(0, 1)), *[op("store", (0,), args=place) for place in (here, there)]]
     lives = lifetimes([*stores, op("delete", args=here), op("loss", (1,)), op("delete", args=there)])
-    assert (lives.stored, lives.hidden, lives.left) == ([(0, 1, 5)], [], set())
+    assert (lives.stored, lives.kept_outside, lives.stored_at_end) == ([(0, 1, 5)], [], set())
 
 
 def test_a_value_that_replaces_itself_stays_stored() -> None:
     stores = [op("store", (0,), args=PLACES[0])] * 2
     lives = lifetimes([op("get_activation", made=(0,)), *stores, op("loss", (0,))])
-    assert (lives.stored, lives.left) == ([(0, 1, 4)], {0})
+    assert (lives.stored, lives.stored_at_end) == ([(0, 1, 4)], {0})
 
 
 def test_an_empty_place_cannot_be_emptied() -> None:

@@ -100,9 +100,9 @@ def test_an_operation_that_is_removed_is_missed(slug: str, seed: int) -> None:
 @given(slugs, st.integers(0, 10**6))
 def test_an_operation_before_what_it_needs_is_refused(slug: str, seed: int) -> None:
     draw = random.Random(seed)
-    rank, i = draw.choice([(r, i) for r, i in operations(TRACES[slug]) if TRACES[slug].ranks[r][i].used])
+    rank, i = draw.choice([(r, i) for r, i in operations(TRACES[slug]) if TRACES[slug].ranks[r][i].inputs])
     ops = TRACES[slug].ranks[rank]
-    source = next(j for j, op in enumerate(ops) if set(op.made) & set(ops[i].used))
+    source = next(j for j, op in enumerate(ops) if set(op.outputs) & set(ops[i].inputs))
     moved = edited(TRACES[slug], lambda ops: [*ops[:source], ops[i], *ops[source:i], *ops[i + 1 :]], rank)
     assert referee(moved).error is not None
 
@@ -115,12 +115,12 @@ def altered(op: Op, draw: random.Random, values: int) -> Op:
         lambda: op._replace(layer=draw.randint(0, 9) if op.layer is None else op.layer + draw.choice([-1, 1])),
         lambda: op._replace(batches=op.batches ^ {draw.randint(0, 4)}),
     ]
-    if op.used:
-        n = draw.randrange(len(op.used))
-        other = draw.choice([v for v in range(values + 1) if v != op.used[n]])
-        choices.append(lambda: op._replace(used=(*op.used[:n], other, *op.used[n + 1 :])))
-    if op.made:
-        choices.append(lambda: op._replace(made=tuple(number + 1 for number in op.made)))
+    if op.inputs:
+        n = draw.randrange(len(op.inputs))
+        other = draw.choice([v for v in range(values + 1) if v != op.inputs[n]])
+        choices.append(lambda: op._replace(inputs=(*op.inputs[:n], other, *op.inputs[n + 1 :])))
+    if op.outputs:
+        choices.append(lambda: op._replace(outputs=tuple(number + 1 for number in op.outputs)))
     for n, arg in enumerate(op.args):
         if type(arg) is int and FORMS[op.name].args[n] != "key":
             choices.append(lambda n=n, arg=arg: op._replace(args=(*op.args[:n], arg + 1, *op.args[n + 1 :])))
@@ -132,7 +132,7 @@ def altered(op: Op, draw: random.Random, values: int) -> Op:
 def test_a_number_that_is_altered_is_noticed(slug: str, seed: int) -> None:
     draw = random.Random(seed)
     rank, i = draw.choice(operations(TRACES[slug]))
-    values = sum(len(op.made) for op in TRACES[slug].ranks[rank])
+    values = sum(len(op.outputs) for op in TRACES[slug].ranks[rank])
     changed = altered(TRACES[slug].ranks[rank][i], draw, values)
     forged = edited(TRACES[slug], lambda ops: [*ops[:i], changed, *ops[i + 1 :]], rank)
     assert noticed(slug, forged), (TRACES[slug].ranks[rank][i], changed)
@@ -142,7 +142,7 @@ NONSENSE = [None, -1, "x", [], {}, 1.5, (None,), ({},), frozenset((0,))]
 
 
 @examples(500)
-@given(slugs, st.integers(0, 10**6), st.sampled_from(["start", "end", "used", "made"]), st.sampled_from(NONSENSE))
+@given(slugs, st.integers(0, 10**6), st.sampled_from(["start", "end", "inputs", "outputs"]), st.sampled_from(NONSENSE))
 def test_a_column_of_the_wrong_type_is_refused_on_its_own_rank(
     slug: str, seed: int, column: str, nonsense: object
 ) -> None:

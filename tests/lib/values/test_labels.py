@@ -285,10 +285,10 @@ def test_random_programs_with_overlap_get_somewhere() -> None:
         trace = run(Nested(seed), 3, 4, 4, setting=Setting(OVERLAPPING[0], MESH)).trace
         for ops in trace.ranks:
             awaited = {op.args[0]: i for i, op in enumerate(ops) if op.name == "await"}
-            late = {number for i, op in enumerate(ops) if i in awaited for number in op.made if awaited[i] > i + 1}
+            late = {number for i, op in enumerate(ops) if i in awaited for number in op.outputs if awaited[i] > i + 1}
             seen |= {op.name for op in ops}
-            seen |= {"bucket" for op in ops if op.name == "allgather" and len(op.made) > 1}
-            seen |= {"chain" for i, op in enumerate(ops) if i in awaited and late & {*op.used}}
+            seen |= {"bucket" for op in ops if op.name == "allgather" and len(op.outputs) > 1}
+            seen |= {"chain" for i, op in enumerate(ops) if i in awaited and late & {*op.inputs}}
             seen |= {"tag" for op in ops if op.name == "receive" and len(op.args) > 1}
         shards = {v.total for rank in executed(trace) for v in rank if isinstance(v, WeightGrad)}
         seen |= {"nested"} if 4 in shards else set()

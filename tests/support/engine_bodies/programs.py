@@ -22,7 +22,7 @@ from tests.support.collective_arrays import N, difference
 
 from .script import PATIENCE, Script
 
-KINDS = ("?", "i1", ">i2", "u4", "i8", "f2", "f4", ">f4", "f8", "c8", "S3", ">M8[s]")
+KINDS = ("?", "i1", "i2", "u4", "i8", "f2", "f4", "u8", "f8", "c8", "c16", "u2")
 SHAPES = ((), (0,), (4, 0), (2, 0, 3), (12,), (4, 6), (12, 2, 2), (24, 36))
 MOST_BYTES = 1 << 14
 """Longer arrays are not gathered again."""

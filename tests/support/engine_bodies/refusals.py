@@ -30,7 +30,7 @@ REFUSALS = {
     ),
     "objects": (lambda me, x: me.all_reduce(np.array([None])), "all_reduce(): arrays of Python objects cannot be sent"),
     "a sent object": (lambda me, x: me.send(1, np.array([{}])), "send(1): arrays of Python objects"),
-    "text": (lambda me, x: me.all_reduce(np.array(["a"])), "arrays of dtype <U1 cannot be reduced; convert"),
+    "text": (lambda me, x: me.all_reduce(np.array(["a"])), "an array of dtype <U1 cannot be sent; convert"),
     "an operation": (
         lambda me, x: me.all_reduce(x, "mean"),
         "there is no reduction 'mean'; there are sum, avg, max, min, prod",
@@ -82,7 +82,7 @@ REFUSALS = {
         lambda me, x: me.send(1, np.empty((4_000_000_000, 0))),
         "send(1): an array of float64 (4000000000, 0) is empty, so only its shape would be sent, which no meter counts",
     ),
-    "a number as a width": (lambda me, x: me.send(1, np.empty(0, "S70000")), "|S70000 (0,) is empty, so only its"),
+    "a number as a width": (lambda me, x: me.send(1, np.empty(0, "S70000")), "dtype |S70000 cannot be sent"),
     "words as names of fields": (
         lambda me, x: me.send(1, np.zeros(1, [("words", "i1")])),
         "send(1): an array with named fields (words) cannot be sent",

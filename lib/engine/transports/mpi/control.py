@@ -80,12 +80,12 @@ class ControlChannel:
             if not polls % POLLS_PER_CHECK:
                 since = since or perf_counter()
                 self._waits_in = what
-                self.receive_news(what)
+                self.poll_control(what)
                 since = self._check_deadlock(since)
         self.progress += 1
         self._asked_at, self._previous_answers = 0.0, None
 
-    def receive_news(self, what: object) -> None:
+    def poll_control(self, what: object) -> None:
         """Reads all control messages that have arrived, and answers questions with `what` this device waits in.
 
         Raises:
@@ -140,7 +140,7 @@ class ControlChannel:
 
     def all_have_ended(self) -> bool:
         """True if all have ended the call, or one has failed and the others have had enough time."""
-        self.receive_news("ended")
+        self.poll_control("ended")
         now = self.ended[self.call_number]
         if self._failed_at or any(known[0] == "failed" for known in now.values()):
             self._failed_at = self._failed_at or perf_counter()

@@ -52,7 +52,7 @@ class Sending:
         _abandoned.extend(self._requests)
 
 
-class Messages:
+class MessageChannel:
     """All messages of one device, to and from the others of `comm`; they use `tag` and the next one."""
 
     def __init__(self, comm: Any, tag: int) -> None:
@@ -81,7 +81,7 @@ class Messages:
         """Messages sent with `until_received` that have not been received, and headers of others that have not left."""
         return self._headers.count()
 
-    def has_come(self, source: int) -> bool:
+    def has_arrived(self, source: int) -> bool:
         """True if the next message from `source` is here. Begins to receive an array whose header is here."""
         if source not in self._next:
             header = self.comm.improbe(source, self.tag)
@@ -102,7 +102,7 @@ class Messages:
     def receive(self, source: int, wait: Wait = poll) -> tuple[Any, Array]:
         """The note and the array of the next message from `source`, for which `wait` waits. Without `wait`, the message
         must be on its way."""
-        wait(partial(self.has_come, source), f"receive({source})")
+        wait(partial(self.has_arrived, source), f"receive({source})")
         self.received[source] += 1
         note, array, _ = self._next.pop(source)
         return note, array

@@ -24,8 +24,8 @@ from lib.errors import PuzzleError
 
 from .control import ControlChannel, PeerFailedError
 from .large_arrays import LARGE_COLLECTIVES
-from .meeting import Meetings
-from .messages import MAX_SMALL_BYTES, Messages
+from .messages import MAX_SMALL_BYTES, MessageChannel
+from .rendezvous import Rendezvous
 from .run_tags import RunTags, group_communicator
 
 
@@ -34,9 +34,9 @@ class MpiPort:
 
     def __init__(self, control: ControlChannel, meter: Meter | None, tags: RunTags) -> None:
         self.control = control
-        self.meetings = Meetings(tags.data, tags.first + 1, control)
-        self.messages = Messages(tags.data, tags.first + 2)
-        self.puts = Messages(tags.data, tags.first + 4)
+        self.rendezvous = Rendezvous(tags.data, tags.first + 1, control)
+        self.messages = MessageChannel(tags.data, tags.first + 2)
+        self.puts = MessageChannel(tags.data, tags.first + 4)
         self.device = CallableInt(tags.data.rank)
         self.size = CallableInt(tags.data.size)
         self.meter = meter
@@ -68,7 +68,7 @@ class MpiPort:
         """Synchronizes the group; returns the contents of all members, in the group's order."""
         meter = self.meter
         try:
-            contents, latest = self.meetings.meet(call, 0 if meter is None else meter.clock, content)
+            contents, latest = self.rendezvous.meet(call, 0 if meter is None else meter.clock, content)
         except ENDING as why:
             self._end(why)
             raise
@@ -110,7 +110,7 @@ class MpiPort:
         messages, meter = self.messages, self.meter
         try:
             if self.stream is not None:
-                self.stream.wait_to_receive(source, partial(messages.has_come, source), f"receive({source})")
+                self.stream.wait_to_receive(source, partial(messages.has_arrived, source), f"receive({source})")
             clock, arr = messages.receive(source, self.control.wait)
         except ENDING as why:
             self._end(why)
@@ -131,7 +131,7 @@ class MpiPort:
 
     def yield_turn(self) -> None:
         self._require_running()
-        self.control.receive_news(None)
+        self.control.poll_control(None)
         if self.stream is not None:
             self.stream.yield_turn()
 
@@ -151,6 +151,6 @@ class MpiPort:
 
     def free(self) -> None:
         """Abandons what MPI has not carried yet; there is nothing if the run has ended well."""
-        self.meetings.free()
+        self.rendezvous.free()
         self.messages.free()
         self.puts.free()

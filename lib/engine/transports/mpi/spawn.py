@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lib.errors import PuzzleError, RuleError
+from lib.extras import install_command
 
 ROOT = str(Path(__file__).resolve().parents[4])
 """The folder that holds this `lib`."""
@@ -39,7 +40,7 @@ def mpiexec() -> list[str]:
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
-        raise RuleError("there is no mpiexec; install an MPI: pip install 'training-puzzles[mpi]'")
+        raise RuleError(f"there is no mpiexec; install an MPI: {install_command('mpi')}")
     version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
     return [found, "--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else [found]
 

@@ -1,8 +1,8 @@
 """Chapter of data parallelism: each device has some rows of the batch, from replicated weights to ZeRO and FSDP."""
 
-from puzzles.catalog.engine.chapter import Chapter
+from puzzles.catalog.engine.chapter import EngineChapter
 
-CHAPTER = Chapter(
+CHAPTER = EngineChapter(
     package=__name__,
     title="Split the batch",
     idea="every device has some rows; how much of the model does it need to hold?",

@@ -1,8 +1,8 @@
 """Chapter of expert parallelism: one expert per device; tokens are dispatched to it and results are combined."""
 
-from puzzles.catalog.engine.chapter import Chapter
+from puzzles.catalog.engine.chapter import EngineChapter
 
-CHAPTER = Chapter(
+CHAPTER = EngineChapter(
     package=__name__,
     title="Split the experts",
     idea="every device has one expert, and tokens go to the expert they prefer; how do they get there and back?",

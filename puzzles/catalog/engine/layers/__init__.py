@@ -1,8 +1,8 @@
 """Chapter of pipeline parallelism: each device has some of the layers."""
 
-from puzzles.catalog.engine.chapter import Chapter
+from puzzles.catalog.engine.chapter import EngineChapter
 
-CHAPTER = Chapter(
+CHAPTER = EngineChapter(
     package=__name__,
     title="Split the layers",
     idea="every device has some layers; how do you keep all of them busy?",

@@ -1,8 +1,8 @@
 """Chapter of sequence parallelism: each device has some tokens, and attention needs all of them."""
 
-from puzzles.catalog.engine.chapter import Chapter
+from puzzles.catalog.engine.chapter import EngineChapter
 
-CHAPTER = Chapter(
+CHAPTER = EngineChapter(
     package=__name__,
     title="Split the sequence",
     idea="every device has some tokens; how does each token see all the others?",

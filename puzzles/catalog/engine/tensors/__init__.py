@@ -1,8 +1,8 @@
 """Chapter of tensor parallelism: each device has a part of each weight."""
 
-from puzzles.catalog.engine.chapter import Chapter
+from puzzles.catalog.engine.chapter import EngineChapter
 
-CHAPTER = Chapter(
+CHAPTER = EngineChapter(
     package=__name__,
     title="Split the tensors",
     idea="every device has a part of each weight; which parts fit together without communication?",

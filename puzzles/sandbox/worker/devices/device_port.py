@@ -16,11 +16,9 @@ from lib.engine.executors.copies import argument_for
 from lib.engine.metering.meter import Meter, current
 from lib.engine.transports.base import CallableInt, Put, require_own_thread
 from lib.engine.transports.deadlock_text import player_line
-from lib.errors import DeadlockError, MismatchError, PuzzleError, RuleError
 
-from .channel import Channel, WireError
-
-REFUSALS = {error.__name__: error for error in (RuleError, MismatchError, DeadlockError)}
+from .device_channel import DeviceChannel, WireError
+from .device_meter import DeviceMeter
 
 
 class DevicePort:
@@ -29,13 +27,13 @@ class DevicePort:
     disk_store = dict
     """What holds the arrays of the device's disk; no file can be written."""
 
-    def __init__(self, device: int, size: int, meter: Meter, channel: Channel) -> None:
+    def __init__(self, device: int, size: int, meter: DeviceMeter, channel: DeviceChannel) -> None:
         self.device = CallableInt(device)
         self.size = CallableInt(size)
         self.meter: Meter | None = meter
         self.channel = channel
         self.apply_put: Callable[[Put], None]
-        self._clock = meter
+        self._steps = meter
         self._thread = get_ident()
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
@@ -83,7 +81,7 @@ class DevicePort:
         require_own_thread(self._thread, self)
         meter, current.meter = current.meter, None
         try:
-            self.channel.send(kind, self._clock.clock, *given)
+            self.channel.send(kind, self._steps.taken(), *given)
         except (OSError, WireError):
             os._exit(0)  # the run is over
         finally:
@@ -93,23 +91,19 @@ class DevicePort:
         self._say(kind, *given)
         meter, current.meter = current.meter, None
         try:
-            answer, clock, puts, result = self._reply()
-            self._clock.clock = clock
+            answer, puts, result = self._reply()
             self.apply(puts)
         finally:
             current.meter = meter
         if answer == "leave":
             raise GreenletExit
-        if answer == "refused":
-            name, problem, place = result
-            raise REFUSALS.get(name, PuzzleError)(problem, place)
         return result
 
     def _reply(self) -> list[Any]:
         """The reply; before that, the judge may ask where this device waits."""
         try:
             while (reply := self.channel.receive())[0] == "where":
-                self.channel.send("at", self._clock.clock, player_line(sys._getframe(2)))
+                self.channel.send("at", self._steps.taken(), player_line(sys._getframe(2)))
             return reply
         except (OSError, WireError):
             os._exit(0)

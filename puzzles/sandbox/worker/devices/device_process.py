@@ -18,7 +18,7 @@ from lib.engine import ShardedEngine
 from lib.engine.executors.copies import NO_ARGUMENT, argument_for
 from lib.engine.executors.device import Device
 from lib.engine.executors.streams import OutputStream
-from lib.engine.metering.meter import Meter, current
+from lib.engine.metering.meter import current
 from lib.engine.metering.numpy_patch import patched_numpy
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.deadline import TimeLimitError, Timer
@@ -29,7 +29,8 @@ from puzzles.sandbox.worker.meters.unmetered_data import require_few_numbers, si
 from puzzles.sandbox.worker.stages.engine_trial import require_engine
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 
-from .channel import Channel, WireError
+from .device_channel import DeviceChannel, WireError
+from .device_meter import DeviceMeter
 from .device_port import DevicePort
 
 MODULE_NAME = "submission"
@@ -48,11 +49,11 @@ class Assignment:
 class DeviceProcess:
     """Answers the commands of the judge, until the wire is closed."""
 
-    def __init__(self, given: Assignment, channel: Channel, snapshot: EngineSnapshot) -> None:
+    def __init__(self, given: Assignment, channel: DeviceChannel, snapshot: EngineSnapshot) -> None:
         self.given = given
         self.channel = channel
         self.snapshot = snapshot
-        self.meter = Meter()
+        self.meter = DeviceMeter()
         self.port = DevicePort(given.device, given.size, self.meter, channel)
         self.names: dict[str, Any] = {}
         self.cls: Any = ShardedEngine
@@ -71,7 +72,7 @@ class DeviceProcess:
                     self.port.apply(puts)
                     try:
                         answer = self.timer.run(lambda: getattr(self, f"do_{command}")(*given))  # noqa: B023
-                        self.channel.send("done", self.meter.clock, answer)
+                        self.channel.send("done", self.meter.taken(), answer)
                     except BaseException as why:
                         self._fail(self._failure(why))
         os._exit(0)
@@ -170,7 +171,7 @@ class DeviceProcess:
 
     def _fail(self, failure: Failure) -> None:
         if not self.channel.is_sending:
-            self.channel.send("failed", self.meter.clock, list(failure))
+            self.channel.send("failed", self.meter.taken(), list(failure))
 
     def _report_time(self) -> None:
         """Reports from within code that may never end, which is where the alarm rings."""

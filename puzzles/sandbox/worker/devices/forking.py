@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
-from puzzles.sandbox.worker import landlock
+from puzzles.sandbox.worker import landlock, seccomp
 
-from .channel import Channel
+from .device_channel import DeviceChannel
 
 CHANNEL = 3
 """The only file descriptor of a device besides the usual three."""
@@ -21,12 +21,12 @@ WRITABLE = ("/dev/null", "/dev/zero", "/dev/full")
 class DeviceEnd(NamedTuple):
     """The judge's end of a device: its channel, and the pipe that it prints to."""
 
-    channel: Channel
+    channel: DeviceChannel
     printed: int
 
 
 def fork_devices(
-    size: int, readable: Sequence[Sequence[str]], work: Callable[[int, Channel], NoReturn]
+    size: int, readable: Sequence[Sequence[str]], work: Callable[[int, DeviceChannel], NoReturn]
 ) -> list[DeviceEnd]:
     """Starts devices 0 to `size` - 1; `work` runs in each. They share nothing with each other that can be written to:
     no file, no descriptor, no memory. `readable` is what the worker may list and read."""
@@ -41,14 +41,14 @@ def fork_devices(
         theirs.close()
         os.close(prints)
         os.set_blocking(printed, False)
-        ends.append(DeviceEnd(Channel(ours.detach()), printed))
+        ends.append(DeviceEnd(DeviceChannel(ours.detach()), printed))
     if files >= 0:
         os.close(files)
     return ends
 
 
 def _become_device(
-    device: int, channel: int, prints: int, files: int, work: Callable[[int, Channel], NoReturn]
+    device: int, channel: int, prints: int, files: int, work: Callable[[int, DeviceChannel], NoReturn]
 ) -> NoReturn:
     import resource  # here, with fcntl: a system that cannot fork has neither
     from fcntl import F_DUPFD, fcntl
@@ -65,7 +65,9 @@ def _become_device(
         os.closerange(CHANNEL + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # as long as the process
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        work(device, Channel(CHANNEL))
+        if files >= 0:
+            seccomp.restrict_device()
+        work(device, DeviceChannel(CHANNEL))
     except BaseException as why:
         print(f"the device ended with {type(why).__name__}: {why}", file=sys.stderr, flush=True)
     finally:

@@ -1,0 +1,191 @@
+"""Derives the content of every tensor of a trace, and the order of its calls, before a replay moves any tensor.
+
+It follows the operations without checking the rules, so that a refused trace can be followed too, as far as it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from lib.communication.lanes import Call
+from lib.errors import TraceError
+from lib.rules.collectives import COLLECTIVES, Group
+from lib.trace.ops import Op, Trace
+
+from .labels import Content, Label, LayerShape, OnTier, Rows, Tokens, all_batches, as_tokens, cut, held, share, union
+from .unchecked_walk import UncheckedCursor, UncheckedWalk
+
+
+class TensorExchange(NamedTuple):
+    """One tensor's part in a collective: the group, this rank's place in it, and what all bring and get."""
+
+    group: Group
+    place: int
+    brought: Sequence[Content]
+    made: Sequence[Content]
+
+
+@dataclass(slots=True, eq=False)
+class RankLabels(UncheckedCursor):
+    """One rank: a label for each value by its number, and what the rank does, in order."""
+
+    labels: dict[int, Label] = field(default_factory=dict)
+    exchanges: dict[int, TensorExchange] = field(default_factory=dict)
+    """By number of a value that a collective makes."""
+    script: list[int] = field(default_factory=list)
+    """The index i of each operation in turn; of one that runs on a lane, its call, which runs later at ~i. All ranks
+    can follow their scripts with blocking calls: there is one order of everything that agrees with each."""
+
+
+class LabelWalk(UncheckedWalk[RankLabels]):
+    """The labels of all values of a trace with tensors of some shape; `ranks` holds those of each rank.
+
+    Raises:
+        TraceError: a tensor cannot be cut as the trace does, a value was made by hand, or a rank waits for ever.
+    """
+
+    def __init__(self, trace: Trace, shape: LayerShape) -> None:
+        self.ranks = [RankLabels(rank, ops) for rank, ops in enumerate(trace.ranks)]
+        self.shape = shape
+        self.tags: list[dict[int, list[int]]] = [{} for _ in trace.ranks]
+        """By receiver and sender: the tags of their messages, in the order of sending."""
+        super().__init__(self.ranks, trace)
+        for stuck in self.walk():
+            raise TraceError(f"rank {stuck.rank} can never get past {stuck.op.call()}; no other rank joins it there")
+        if not self.on_lanes:
+            for rank in self.ranks:
+                rank.script = list(range(len(rank.ops)))
+
+    def rows(self, shard: int = 0, total: int = 1) -> tuple[int, ...]:
+        return tuple(share(self.shape.hidden, shard, total))
+
+    def tokens(self, shard: int = 0, total: int = 1) -> tuple[int, ...]:
+        return tuple(share(self.shape.length, shard, total))
+
+    # --- The walk ---
+
+    def visit(self, cursor: RankLabels, op: Op) -> bool:
+        at, visited = cursor.at, super().visit(cursor, op)
+        if visited and self.on_lanes and op.name not in self.on_lanes:
+            cursor.script.append(at)
+        return visited
+
+    def on_call(self, cursor: RankLabels, op: Op) -> Call:
+        if self.on_lanes:
+            cursor.script.append(cursor.at)
+        return super().on_call(cursor, op)
+
+    def on_local(self, cursor: RankLabels, op: Op) -> None:
+        used = [cursor.labels[number] for number in op.inputs]
+        cursor.labels.update(zip(op.outputs, self._alone(op, used)))
+
+    def on_send(self, cursor: RankLabels, op: Op) -> None:
+        to, *tag = op.args
+        self.tags[to].setdefault(cursor.rank, []).append(*(tag or (0,)))
+
+    def on_receive(self, cursor: RankLabels, op: Op, sender: RankLabels, sent_at: int) -> None:
+        cursor.labels.update(zip(op.outputs, [sender.labels[number] for number in sender.ops[sent_at].inputs]))
+
+    def value(self, cursor: RankLabels, number: int) -> Label:
+        return cursor.labels[number]
+
+    def perform(self, calls: Sequence[Call]) -> list[tuple[Any, ...]]:
+        first = calls[0]
+        if first.name not in COLLECTIVES:
+            return [tuple(self._alone(first.op, list(_values(first))))]
+        group, columns = tuple(call.rank for call in calls), []
+        for n in range(len(first.op.outputs)):
+            brought = [held(_values(call)[n]) for call in calls]
+            made = [COLLECTIVE_LABELS[call.name](brought, i, call.op) for i, call in enumerate(calls)]
+            for i, call in enumerate(calls):
+                self.ranks[call.rank].exchanges[call.op.outputs[n]] = TensorExchange(group, i, brought, made)
+            columns.append(made)
+        return list(zip(*columns))
+
+    def on_end(self, cursor: RankLabels, call: Call) -> None:
+        cursor.labels.update(zip(call.op.outputs, _values(call, "outputs")))
+        if call.name == "pass_to":
+            self.on_send(cursor, call.op)
+        if call.name in self.on_lanes:
+            cursor.script.append(~call.at)
+
+    def _alone(self, op: Op, used: list[Label]) -> Sequence[Label]:
+        makes = LOCAL_LABELS.get(op.name)
+        return () if makes is None else makes(self, op, used)
+
+
+def _values(call: Call, which: str = "values") -> tuple[Any, ...]:
+    """What stands for a call's values in this walk: labels."""
+    found: tuple[Any, ...] = getattr(call, which)
+    return found
+
+
+# --- What an operation makes of what it is given -----------------------------------------------------------
+
+
+def _loaded(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
+    shard, total, *tier = op.args
+    made = [Rows(kind, walk.rows(shard, total)) for kind in ("weight", "state")]
+    return [OnTier(one, tier[0]) for one in made] if tier and tier[0] is not None else list(made)
+
+
+def _input(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
+    step = op.args[0] if op.args else 0
+    return [Tokens(step, tuple(sorted(op.batches)), walk.tokens())]
+
+
+def _shard(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
+    label = held(used[0])
+    shard, total = op.args
+    wanted = walk.rows(shard, total) if isinstance(label, Rows) else walk.tokens(shard, total)
+    return [label._replace(places=wanted)]
+
+
+def _given(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
+    raise TraceError("this trace uses a value that was made by hand; no tensor belongs to it")
+
+
+def _weight_grad(walk: LabelWalk, op: Op, used: Sequence[Label]) -> Label:
+    """Of a layer that can be cut, of the rows of its weight."""
+    return Rows("grad", held(used[2]).places if len(used) > 2 else walk.rows())
+
+
+LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[Label]]] = {
+    "load_weights": _loaded,
+    "get_activation": _input,
+    "fake_grad": lambda walk, op, used: [Rows("grad", walk.rows())],
+    "forward": lambda walk, op, used: used[:1],
+    "loss": lambda walk, op, used: used[:1],
+    "backward": lambda walk, op, used: [_weight_grad(walk, op, used), used[0]],
+    "backward_input": lambda walk, op, used: used[:1],
+    "backward_weight": lambda walk, op, used: [_weight_grad(walk, op, used)],
+    "update": lambda walk, op, used: [Rows(kind, held(used[1]).places) for kind in ("weight", "state")],
+    "add": lambda walk, op, used: used[:1],
+    "combine": lambda walk, op, used: [union([held(label) for label in used])],
+    "shard": _shard,
+    "offload": lambda walk, op, used: [OnTier(held(used[0]), op.args[0])],
+    "fetch": lambda walk, op, used: [used[0].held if isinstance(used[0], OnTier) else used[0]],
+    "given": _given,
+}
+"""The labels of what an operation of one rank makes; others make nothing."""
+
+
+def _dispatched(brought: Sequence[Content], place: int, op: Op) -> Content:
+    mine = as_tokens(cut(brought[place], place, len(brought)))
+    return mine._replace(batches=all_batches(brought))
+
+
+def _collected(brought: Sequence[Content], place: int, op: Op) -> Content:
+    return as_tokens(union(brought))._replace(batches=tuple(sorted(op.batches)))
+
+
+COLLECTIVE_LABELS: Mapping[str, Callable[[Sequence[Content], int, Op], Content]] = {
+    "allreduce": lambda brought, place, op: brought[place],
+    "allgather": lambda brought, place, op: union(brought),
+    "scatterreduce": lambda brought, place, op: cut(brought[place], place, len(brought)),
+    "dispatch": _dispatched,
+    "collect": _collected,
+}
+"""What the rank at a place of a group gets from a collective, of what all bring."""

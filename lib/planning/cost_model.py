@@ -1,0 +1,186 @@
+"""The prices of a split in the run of its pipeline: a cost record by size, and the bytes that each value takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from types import MappingProxyType
+
+from lib import Costs, Setting
+from lib.game.costs import Tier
+
+from .gpus import LATENCY, REACHED
+from .job import Job
+from .layer_cost import LayerTimes, activation_bytes, exact, layer_times, shared, tokens_of, workspace_bytes
+from .split import Split
+
+UNIT = 1000
+"""Ticks in a step: a step is a millisecond, a tick a microsecond."""
+
+TICKS = 10**6
+"""Ticks in a second."""
+
+MAX_BUCKETS = 16
+"""Layers of a replica's pipeline are joined to about so many units, which are reduced one by one."""
+
+LOGITS = 6
+"""Bytes of each logit: itself in 16 bits, and its softmax in 32."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a split costs. A unit is some layers of one stage, which the run plays as one layer.
+
+    Ticks: `forward`, `back_input`, `back_weight` of a unit, `loss` (the head, forward and backward), `message`, and of
+    each unit `reduce` (of its gradient), `gather` (of its weight), `update`, `copy` (of its state to or from the host).
+    Bytes: `kept` of a unit for the backward of a microbatch, `border` of an activation between units, `weight`,
+    `gradient` and `state` of a unit, of which shards are `shard` times as large as an even one (experts are in fewer
+    copies); `first` and `last` of the ranks with the embedding and with the head besides, `workspace` of each.
+    """
+
+    units: int
+    """Of each chunk."""
+    layers: int
+    """Of each unit."""
+    replicas: int
+    parameters: int
+    forward: int
+    back_input: int
+    back_weight: int
+    loss: int
+    message: int
+    reduce: int
+    gather: int
+    update: int
+    copy: int
+    kept: int
+    border: int
+    weight: int
+    gradient: int
+    state: int
+    shard: Fraction
+    first: int
+    last: int
+    workspace: int
+    setting: Setting
+
+
+@cache
+def prices(job: Job, split: Split) -> Prices:
+    """The prices of a split that fits the job."""
+    model, gpu, tp = job.model, job.gpu, split.tp
+    of_chunk = split.slots(job) // split.stages
+    units = (
+        of_chunk
+        if split.zero == 3
+        else max(n for n in range(1, of_chunk + 1) if of_chunk % n == 0 and (n == 1 or n * split.stages <= MAX_BUCKETS))
+    )
+    layers = of_chunk // units
+    replicas = split.dp * split.cp
+    dense, routed = model.dense_weights / model.layers, model.routed_weights / model.layers
+    layer = (dense + routed / split.ep) / tp
+    ends = model.vocabulary_weights / tp
+    alone = split.pp == 1
+    parameters = round(layers * layer + (2 * ends / units if alone else 0))
+    shard = Fraction(round(dense + routed), round(dense + routed / split.ep)) if split.zero else Fraction(1)
+    times = layer_times(job, shared(split))
+    tokens = tokens_of(job, split)
+    counted = split.slots(job) > model.layers  # the embedding and the head are among the layers
+    members = members_of_replicas(job, split)
+    link = gpu.link(members, replicas)
+    rate = gpu.rate(members, replicas)
+    stride = tp * split.cp * split.ep
+    stages = gpu.members(stride, split.pp)
+    elements = tokens * model.hidden // tp
+    state = parameters * job.state
+    held = replicas if split.zero else 1
+    moved = float(shard) * parameters * (job.gradient + 2 * job.state + job.weight) / held
+    head = 3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + 2 * LOGITS * tokens * model.vocab / tp / gpu.bandwidth
+    ticks = {
+        "forward": _ticks(layers * times.forward),
+        "backward_input": _ticks(layers * times.backward_input),
+        "backward_weight": _ticks(layers * times.backward_weight),
+        "loss": 0 if counted else _ticks(head),
+        "update": _ticks(moved / gpu.bandwidth),
+        "receive": 0,
+    }
+    ticks["backward"] = ticks["backward_input"] + ticks["backward_weight"]
+    beta = {
+        **dict.fromkeys(("allreduce", "scatterreduce"), exact(job.gradient / rate * TICKS)),
+        "allgather": exact(job.weight / rate * TICKS),
+        "pass_to": exact(2 / gpu.rate(stages, split.pp) * TICKS),
+        **dict.fromkeys(("offload", "fetch"), exact(float(shard) * job.state / (gpu.host * REACHED) * TICKS)),
+    }
+    collective, host = _ticks(LATENCY[link]), _ticks(LATENCY["host"])
+    calls = {
+        **dict.fromkeys(("allreduce", "scatterreduce", "allgather"), collective),
+        "pass_to": _ticks(LATENCY[gpu.link(stages, split.pp)]),
+        **dict.fromkeys(("offload", "fetch"), host),
+    }
+    costs = Costs(
+        f"{model.name} on {gpu.name}",
+        hidden=model.hidden // tp,
+        length=tokens,
+        parameters=parameters,
+        ticks=MappingProxyType(ticks),
+        unit=UNIT,
+        overlap=True,
+        lanes="group",
+        tiers=MappingProxyType({"host": Tier(0, 0)} if split.offload == "states" else {}),
+        calls=MappingProxyType(calls),
+        beta=MappingProxyType(beta),
+    )
+    share = Fraction(1, replicas)
+    by_zero = (job.weight * (share if split.zero == 3 else 1), job.gradient * (share if split.zero > 1 else 1))
+    of_ends = float(sum(by_zero) + (job.state * (share if split.zero else 1) if split.offload == "none" else 0))
+    unlike = ends - (layer if counted else 0)
+    border = 2 * elements
+    return Prices(
+        units=units,
+        layers=layers,
+        replicas=replicas,
+        parameters=parameters,
+        forward=ticks["forward"],
+        back_input=ticks["backward_input"],
+        back_weight=ticks["backward_weight"],
+        loss=ticks["loss"],
+        message=costs.transfer("pass_to", 1, elements, (0, 1)),
+        reduce=costs.transfer("scatterreduce" if split.zero else "allreduce", 1, parameters, range(replicas)),
+        gather=costs.transfer("allgather", 1, parameters // replicas, range(replicas)),
+        update=ticks["update"],
+        copy=costs.by_size("fetch", 1, parameters // held),
+        kept=round(layers * activation_bytes(job, split)),
+        border=border,
+        weight=parameters * job.weight,
+        gradient=parameters * job.gradient,
+        state=state,
+        shard=shard,
+        first=0 if alone else round(unlike * of_ends),
+        last=(0 if alone else round(unlike * of_ends)) + round(LOGITS * tokens * model.vocab / tp),
+        workspace=round(workspace_bytes(job, split)),
+        setting=Setting(
+            costs,
+            mesh={**({"dp": replicas} if replicas > 1 else {}), "pp": split.pp},
+            fold="dp" if replicas > 1 else "",
+        ),
+    )
+
+
+def members_of_replicas(job: Job, split: Split) -> int:
+    """How many ranks of a group that shares gradients are in one machine: those along cp and ep are next to each other,
+    the others a whole pipeline apart."""
+    inner = split.tp * split.cp * split.ep
+    count = split.dp * split.cp
+    near = min(split.cp * split.ep, max(1, job.gpu.machine // split.tp))
+    pipelines = max(1, job.gpu.machine // (inner * split.pp)) if inner <= job.gpu.machine else 1
+    return min(count, near * pipelines)
+
+
+def _ticks(seconds: float) -> int:
+    return round(seconds * TICKS)
+
+
+def layer_of(job: Job, split: Split) -> LayerTimes:
+    """The times of one layer."""
+    return layer_times(job, shared(split))

@@ -1,0 +1,100 @@
+"""What each rank of a run computes: which layers, of which microbatches, in which order, and what is computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from lib.game.costs import COMPUTING
+from lib.judging.rank_state import RankState
+from lib.trace.ops import Op
+from lib.values.kinds import Weight
+
+from .recomputation import recomputed
+
+Batches = frozenset[int]
+
+HALVES = {"forward": "F", "backward": "IW", "backward_input": "I", "backward_weight": "W"}
+"""What an operation does: forward (F), and the two halves of backward, for the input (I) and for the weight (W)."""
+
+
+class Part(NamedTuple):
+    """A forward, or a half of a backward, of one layer: `half` is F, I or W, `at` the index of the operation."""
+
+    half: str
+    layer: int
+    batches: Batches
+    step: int
+    at: int
+    start: int
+
+
+class RankWork:
+    """One rank of a legal run. Of `parts`, none is there twice: what is computed again is in `again`."""
+
+    def __init__(self, state: RankState) -> None:
+        self.state, self.rank, self.ops = state, state.rank, state.ops
+        steps = [getattr(state.values[op.outputs[0]], "step", 0) if op.outputs else 0 for op in state.ops]
+        self.again = recomputed(state.ops, steps)
+        self.parts = list(self._parts(steps))
+        self.layers = frozenset(part.layer for part in self.parts)
+        self.batches = frozenset((part.step, batch) for part in self.parts for batch in part.batches)
+        self.shards = frozenset(self._shards())
+
+    def _parts(self, steps: Sequence[int]) -> Iterator[Part]:
+        for i, op in enumerate(self.ops):
+            if op.name in COMPUTING and i not in self.again and op.layer is not None:
+                for half in HALVES[op.name]:
+                    yield Part(half, op.layer, op.batches, steps[i], i, op.start)
+
+    def _shards(self) -> Iterator[tuple[int, int]]:
+        """The parts of weights that this rank computes with, where it has not the whole ones."""
+        for weight in map(self.state.values.__getitem__, self.computed_with()):
+            if type(weight) is Weight and not weight.is_complete():
+                yield from ((shard, weight.total) for shard in weight.shards)
+
+    def computed_with(self) -> Iterator[int]:
+        """The numbers of the weights that this rank computes with."""
+        for op in self.ops:
+            if op.name in COMPUTING and type(self.state.values[op.inputs[-1]]) is Weight:
+                yield op.inputs[-1]
+
+    def named(self, *names: str) -> Iterator[Op]:
+        """The operations of some names."""
+        return (op for op in self.ops if op.name in names)
+
+
+class Grid(NamedTuple):
+    """The ranks that compute, laid out: each stage (a set of layers) has a rank for each set of microbatches and each
+    shard of the weights."""
+
+    stages: Sequence[frozenset[int]]
+    """By their first layer."""
+    replicas: Sequence[frozenset[tuple[int, int]]]
+    """The (step, microbatch) pairs of each data-parallel replica."""
+    tensor: int
+    """The ranks that share a stage and its microbatches."""
+    ranks: Sequence[RankWork]
+
+    def of(self, stage: int, replica: int) -> list[RankWork]:
+        """The ranks of a stage and a replica."""
+        layers, batches = self.stages[stage], self.replicas[replica]
+        return [work for work in self.ranks if work.layers == layers and work.batches == batches]
+
+    def shares(self, folded: int) -> Iterator[tuple[frozenset[int], int]]:
+        """The layers of each stage, and how many ranks share them, where each rank plays for so many."""
+        return ((layers, folded * len(self.ranks) // len(self.stages)) for layers in self.stages)
+
+
+def grid_of(ranks: Sequence[RankWork]) -> Grid | None:
+    """How ranks are laid out; None if some combination of layers, microbatches and shards is missing or there twice."""
+    places = [(work.layers, work.batches, work.shards) for work in ranks]
+    layers, batches, shards = (
+        {work.layers for work in ranks},
+        {work.batches for work in ranks},
+        {work.shards for work in ranks},
+    )
+    if len(set(places)) < len(places) or len(layers) * len(batches) * len(shards) != len(places):
+        return None
+    stages = sorted(layers, key=lambda some: (min(some), sorted(some)))
+    return Grid(stages, sorted(batches, key=sorted), len(shards), ranks)

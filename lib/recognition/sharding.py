@@ -1,0 +1,176 @@
+"""What data-parallel ranks hold of each layer, whole or in shards, and how they sum its gradient: the stages of ZeRO
+(Rajbhandari et al. 2020, section 5)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from lib.rules.collectives import COLLECTIVES
+from lib.values.base import Sharded
+from lib.values.kinds import OptState, Weight, WeightGrad
+
+from . import names
+from .computed import RankWork
+
+OTHER = "data parallelism of another kind"
+
+
+class Holding(NamedTuple):
+    """One layer on one rank."""
+
+    gathered: bool
+    """It computes with weights that were gathered."""
+    whole: bool
+    """It begins to compute with a weight that was not gathered."""
+    state_cut: bool
+    """It updates less of the optimizer state than it computes with of the weight."""
+    summed: frozenset[str]
+    """The collectives that an updated gradient came through."""
+    scatters: int
+    """The most reduce-scatters of the layer in a step."""
+    at_once: bool
+    """One gradient a step, which is summed before the next layer's is computed."""
+
+
+def holdings_of(work: RankWork) -> Mapping[int, Holding]:
+    """By layer that a rank computes: how it is held there."""
+    reader = _Reader(work)
+    return {layer: reader.holding(layer) for layer in sorted(work.layers)}
+
+
+def name_of(holding: Holding) -> str:
+    """What data parallelism is like that holds all layers so."""
+    if not holding.summed:
+        return OTHER
+    scattered = "scatterreduce" in holding.summed
+    if holding.whole and not holding.gathered and not holding.state_cut:
+        return names.DATA if holding.summed == {"allreduce"} else OTHER
+    if not holding.state_cut:
+        return OTHER
+    if holding.whole:
+        if holding.scatters > 1:
+            return names.ZERO_2
+        return names.ZERO_1_OR_2 if holding.at_once else names.ZERO_1
+    if holding.summed == {"scatterreduce", "allreduce"}:
+        return names.HYBRID
+    return names.ZERO_3 if scattered else names.WEIGHT_SHARDED
+
+
+class _Reader:
+    """One rank, and where each of its values came from."""
+
+    def __init__(self, work: RankWork) -> None:
+        self.work, self.values = work, work.state.values
+        self.maker = {number: (op, i) for i, op in enumerate(work.ops) for number in op.outputs}
+
+    def holding(self, layer: int) -> Holding:
+        came = [self.came_from(number) for number in self.work.computed_with() if self.values[number].layer == layer]
+        updates = [op for op in self.work.named("update") if op.layer == layer]
+        gradients = [number for op in updates for number in op.inputs if type(self.values[number]) is WeightGrad]
+        held = [self._share(number) for number in self.work.computed_with() if self.values[number].layer == layer]
+        states = [self._share(n) for op in updates for n in op.inputs if type(self.values[n]) is OptState]
+        scatters = [number for number in self._brought("scatterreduce") if self.values[number].layer == layer]
+        return Holding(
+            gathered="allgather" in came,
+            whole="allgather" not in came[:1],
+            state_cut=min(states, default=Fraction(1)) < min(held, default=Fraction(1)),
+            summed=frozenset(name for number in gradients for name in self.sums(number)),
+            scatters=self._most_in_a_step(scatters),
+            at_once=self._at_once(layer),
+        )
+
+    def _share(self, number: int) -> Fraction:
+        value = self.values[number]
+        assert isinstance(value, Sharded)
+        return Fraction(len(value.shards), value.total)
+
+    def came_from(self, number: int) -> str:
+        """The operation that made a weight, before it was cut, joined or moved."""
+        op, _ = self.maker[number]
+        while op.name in ("shard", "combine", "fetch", "offload"):
+            op, _ = self.maker[op.inputs[0]]
+        return op.name
+
+    def sums(self, number: int) -> Iterator[str]:
+        """The collectives that a gradient came through on this rank."""
+        waiting, seen = [number], set()
+        while waiting:
+            number = waiting.pop()
+            op, _ = self.maker[number]
+            if number not in seen and type(self.values[number]) is WeightGrad:
+                seen.add(number)
+                if op.name in COLLECTIVES:
+                    yield op.name
+                    waiting.append(op.inputs[op.outputs.index(number)])
+                elif op.name in ("add", "shard", "combine"):
+                    waiting += op.inputs
+
+    def _brought(self, *names: str) -> Iterator[int]:
+        """What this rank brings to some collectives: gradients with something in them."""
+        for op in self.work.named(*names):
+            for number in op.inputs:
+                value = self.values[number]
+                if type(value) is WeightGrad and value.batches:
+                    yield number
+
+    def _most_in_a_step(self, numbers: Sequence[int]) -> int:
+        steps = [getattr(self.values[number], "step", 0) for number in numbers]
+        return max(map(steps.count, steps), default=0)
+
+    def _at_once(self, layer: int) -> bool:
+        """True if a gradient of the layer goes to its sum, as backward made it, before the next backward."""
+        parts = [part for part in self.work.parts if part.half == "W"]
+        mine = [part for part in parts if part.layer == layer]
+        if len({part.step for part in mine}) < len(mine):
+            return False
+        ats = [part.at for part in parts]
+        sums = {number: i for i, op in enumerate(self.work.ops) if op.name in COLLECTIVES for number in op.inputs}
+        for part in mine:
+            following = bisect_right(ats, part.at)
+            grad = next(n for n in self.work.ops[part.at].outputs if type(self.values[n]) is WeightGrad)
+            if following < len(ats) and sums.get(grad, ats[following]) >= ats[following]:
+                return False
+        return True
+
+
+def gathers(work: RankWork) -> list[int]:
+    """How often a rank gathers each of the layers that it computes, in a step; none where weights are not gathered."""
+    made: dict[tuple[int, int], int] = {}
+    for op in work.named("allgather"):
+        for number in op.outputs:
+            value = work.state.values[number]
+            if type(value) is Weight and value.layer in work.layers:
+                made[value.layer, value.step] = made.get((value.layer, value.step), 0) + 1
+    return list(made.values())
+
+
+def data_parallel(ranks: Sequence[RankWork]) -> tuple[str, str]:
+    """The kind of data parallelism of the ranks that share their layers, and the first layer that is held otherwise."""
+    names = [(work.rank, layer, name_of(holding)) for work in ranks for layer, holding in holdings_of(work).items()]
+    each = [name for _, _, name in names]
+    most = max(dict.fromkeys(each), key=lambda name: (each.count(name), RANKING.index(name)))
+    for rank, layer, name in names:
+        if name != most:
+            everywhere = all(other == name for _, at, other in names if at == layer)
+            where = "" if everywhere else f" on rank {rank}"
+            return most, f"layer {layer} is {HELD[name]}{where}"
+    return most, ""
+
+
+HELD: Mapping[str, str] = {
+    OTHER: "exchanged in another way",
+    names.DATA: "kept whole",
+    names.ZERO_1: "kept whole, and only its state in shards",
+    names.ZERO_1_OR_2: "kept whole, and only its state in shards",
+    names.ZERO_2: "kept whole, and only its state and gradient in shards",
+    names.WEIGHT_SHARDED: "kept in shards, but its gradient is summed whole",
+    names.ZERO_3: "kept in shards, and each rank gets its shard of the gradient",
+    names.HYBRID: "kept in shards in each of several groups of ranks",
+}
+"""How one layer is held that belongs to another kind of data parallelism than the others."""
+
+RANKING = [*HELD]
+"""Of two kinds with equally many layers, the later one is nearer."""

@@ -1,0 +1,160 @@
+"""A timetable as the code of a coroutine that plays it: the same operations as `pipeline`, in plain sight."""
+
+from __future__ import annotations
+
+from lib.errors import RuleError
+from lib.game.setting import CLASSIC_SETTING, Setting, Size
+
+from .feasibility import by_stream, untagged
+from .timetable import Timetable
+
+CODE = '''\
+import re
+
+from lib import Model
+
+# For each rank what it computes, in order: 2F5 is the forward of microbatch 5 through stage 2.
+ROWS = """\\
+{rows}"""
+
+
+async def {name}(model: Model) -> Model:
+    """Plays the timetable above."""
+    if (model.LAYERS, model.BATCHES, model.RANKS) != ({layers}, {batches}, {ranks}):
+        raise ValueError("this timetable is for {layers} layers, {batches} batches and {ranks} ranks")
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    rows = [re.findall(r"(\\d+)([FBIW])(\\d+)", row) for row in ROWS.splitlines()]
+    rank_of = {{int(stage): rank for rank, row in enumerate(rows) for stage, _, _ in row}}
+    my_layers = [layer for layer in range(model.LAYERS) if rank_of[layer // {depth}] == model.rank]
+    for layer in my_layers:
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+
+    def layers_of(stage):
+        return range(stage * {depth}, (stage + 1) * {depth})
+
+    async def take(values, layer, batch, source{tag_given}):
+        """What the stage `source` made, unless it is on this rank and stored it."""
+        if source in rank_of and rank_of[source] != model.rank:
+            values[layer, batch] = await model.receive(rank_of[source]{tag_used})
+
+    async def hand_on(values, layer, batch, value, target{tag_given}):
+        if rank_of[target] == model.rank:
+            values[layer, batch] = value
+        else:
+            await model.pass_to(rank_of[target], value{tag_used})
+
+    def add(layer, new):
+        grad_weights[layer] = grad_weights[layer] + new if layer in grad_weights else new
+
+    async def forward(stage, batch):
+        layers = layers_of(stage)
+        if stage == 0:
+            activations[0, batch] = model.get_activation([batch]{step})
+        await take(activations, layers.start, batch, stage - 1{tag_forward_in})
+        for layer in layers:
+            out = model.forward(layer, activations[layer, batch], weights[layer])
+            if layer + 1 < layers.stop:
+                activations[layer + 1, batch] = out
+        if layers.stop == model.LAYERS:
+            grad_activations[layer, batch] = model.loss(out)
+        else:
+            await hand_on(activations, layers.stop, batch, out, stage + 1{tag_forward_out})
+
+{backward}
+    for step in range({steps}):
+        for stage, action, batch in rows[model.rank]:
+            await {actions}[action](int(stage), int(batch))
+        for layer in my_layers:
+            grad = grad_weights.pop(layer)
+            weights[layer], opt_states[layer] = model.update(layer, grad, weights[layer], opt_states[layer])
+    for layer in my_layers:
+        model.set_final_weight(layer, weights[layer])
+    return model
+'''
+
+WHOLE = """\
+    async def backward(stage, batch):
+        layers = layers_of(stage)
+        await take(grad_activations, layers.stop - 1, batch, stage + 1{tag_backward_in})
+        grad = grad_activations.pop((layers.stop - 1, batch))
+        for layer in reversed(layers):
+            new, grad = model.backward(layer, activations.pop((layer, batch)), grad, weights[layer])
+            add(layer, new)
+        if stage:
+            await hand_on(grad_activations, layers.start - 1, batch, grad, stage - 1{tag_backward_out})
+"""
+
+HALVES = """\
+    async def backward_input(stage, batch):
+        layers = layers_of(stage)
+        await take(grad_activations, layers.stop - 1, batch, stage + 1{tag_backward_in})
+        for layer in reversed(layers):
+            grad = model.backward_input(
+                layer, activations[layer, batch], grad_activations[layer, batch], weights[layer]
+            )
+            if layer > layers.start:
+                grad_activations[layer - 1, batch] = grad
+        if stage:
+            await hand_on(grad_activations, layers.start - 1, batch, grad, stage - 1{tag_backward_out})
+
+    async def backward_weight(stage, batch):
+        for layer in reversed(layers_of(stage)):
+            grad = grad_activations.pop((layer, batch))
+            add(layer, model.backward_weight(layer, activations.pop((layer, batch)), grad))
+"""
+
+
+def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_SETTING) -> str:
+    """The source of a coroutine `name` for a game of this size and setting. Its run is that of `pipeline(table)`.
+
+    Raises:
+        RuleError: it cannot be played in this game; slots of several cells, and replicas, are for `pipeline`.
+    """
+    if (table.ranks, table.batches) != (size.ranks, size.batches) or size.layers % table.stages or setting.mesh:
+        raise RuleError(
+            f"this timetable has {table.ranks} ranks, {table.batches} microbatches and {table.stages} stages; the game "
+            f"has {size.ranks}, {size.batches} and {size.layers} layers"
+        )
+    if any(len(slot) > 1 for row in table.rows for slot in row):
+        raise RuleError("cells that start together cannot be written as code; put one after the other")
+    if table.tag is not untagged and setting == CLASSIC_SETTING:
+        raise RuleError(
+            "this order needs messages with tags, which this game lacks; let each rank receive what was sent first"
+        )
+    ops = {cell.op for cell in table.cells}
+    actions = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
+    values = {
+        "depth": size.layers // table.stages,
+        "step": ", step" if setting.steps > 1 else "",
+        "steps": setting.steps,
+        **_tags(table),
+    }
+    backward = "\n".join(part.format(**values) for op, part in (("B", WHOLE), ("I", HALVES)) if op in ops)
+    return CODE.format(
+        rows=f"{table}\n",
+        name=name,
+        layers=size.layers,
+        batches=size.batches,
+        ranks=size.ranks,
+        actions="{" + ", ".join(f'"{op}": {actions[op]}' for op in "FBIW" if op in ops) + "}",
+        backward=backward,
+        **values,
+    )
+
+
+def _tags(table: Timetable) -> dict[str, str]:
+    """What the code says of tags: nothing, or as the timetable numbers its messages: for each stage one for what it
+    makes in forward and one for backward, or one for each message."""
+    if table.tag is untagged:
+        return dict.fromkeys(
+            "tag_given tag_used tag_forward_in tag_forward_out tag_backward_in tag_backward_out".split(), ""
+        )
+    own = "" if table.tag is by_stream else f" + {2 * table.stages} * batch"
+    return {
+        "tag_given": ", tag",
+        "tag_used": ", tag",
+        "tag_forward_in": f", 2 * (stage - 1){own}",
+        "tag_forward_out": f", 2 * stage{own}",
+        "tag_backward_in": f", 2 * (stage + 1) + 1{own}",
+        "tag_backward_out": f", 2 * stage + 1{own}",
+    }

@@ -1,0 +1,182 @@
+"""V-Min and V-Half: a pattern of slots that repeats, settled into the order of a step under a cap on memory.
+
+Qi et al. 2024, Pipeline Parallelism with Controllable Memory, give the slots of microbatch 0 on each rank; microbatch j
+comes 6 j slots later. A step has no neighbours, so its cells can start earlier than the pattern says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from .cells import Cell
+
+PERIOD = 6
+"""Slots from a microbatch to the next: three halves in each of two chunks."""
+
+
+class Slots(NamedTuple):
+    """When a rank works on microbatch 0: forward and input half of its lower chunk 0 and of chunk 1 on the way back."""
+
+    f0: int
+    f1: int
+    i1: int
+    i0: int
+
+
+def v_min_slots(p: int) -> list[Slots]:
+    """By rank, the slots of V-Min, which holds a third of what 1F1B holds."""
+    k = 2 if p % 3 == 0 else 0
+    return [Slots(r, 2 * p - 1 - r, 2 * p + k + r, 4 * p + k - 1 - r) for r in range(p)]
+
+
+def v_half_slots(p: int) -> list[Slots]:
+    """By rank, the slots of V-Half, which holds half of what 1F1B holds."""
+    k = 3 if p % 2 == 0 else 0
+    return [Slots(2 * r, 3 * p - 2 - r, 3 * p + k + 2 * r - 1, 6 * p + k - r - 2) for r in range(p)]
+
+
+class StageCosts(NamedTuple):
+    """By stage the times of F, I and W and what a microbatch counts before and after its input half,
+    the time of a message, and by rank the cap."""
+
+    f: Sequence[float]
+    i: Sequence[float]
+    w: Sequence[float]
+    send: float
+    m_b: Sequence[float]
+    m_w: Sequence[float]
+    cap: Sequence[float]
+
+
+def settled(slots: Sequence[Slots], m: int, costs: StageCosts, in_turn: float = 0) -> list[list[Cell]] | None:
+    """By rank, the order of m microbatches: again and again, the cell that can start first. Weight halves keep their
+    slots while the rank has more than `in_turn` forwards left, and then give way. None if the cap leaves no order."""
+    p = len(slots)
+    ends = {op: [[inf] * m for _ in range(2 * p)] for op in "FI"}
+    ranks = [_SettledRank(r, slots[r], p, m, costs, ends) for r in range(p)]
+    chosen = [rank.first(in_turn) for rank in ranks]
+    for _ in range(6 * p * m):
+        r = min(range(p), key=chosen.__getitem__)
+        start, place = chosen[r]
+        if start == inf:
+            return None
+        stage, op, _ = ranks[r].take(place, start)
+        after = {"F": stage + 1, "I": stage - 1, "W": stage}[op]
+        for near in {r, min(after, 2 * p - 1 - after)} - {-1}:
+            chosen[near] = ranks[near].first(in_turn)
+    return [rank.row for rank in ranks]
+
+
+def v_min_step(p: int, m: int) -> list[list[Cell]]:
+    """V-Min's rows with all times equal, under its own cap."""
+    return _own_step(v_min_slots(p), m, 2 * ((p + 4) // 3))
+
+
+def v_half_step(p: int, m: int) -> list[list[Cell]]:
+    """V-Half's rows with all times equal, under its own cap."""
+    return _own_step(v_half_slots(p), m, 2 * ((p + 2) // 2))
+
+
+def _own_step(slots: Sequence[Slots], m: int, cap: int) -> list[list[Cell]]:
+    ones = [1] * (2 * len(slots))
+    rows = settled(slots, m, StageCosts(ones, ones, ones, 0, ones, ones, [cap] * len(slots)))
+    assert rows is not None, "a pattern fits under its own cap"
+    return rows
+
+
+class _SettledRank:
+    """The cells of a rank by slot, and what is done of them."""
+
+    def __init__(
+        self, r: int, slots: Slots, p: int, m: int, costs: StageCosts, ends: Mapping[str, list[list[float]]]
+    ) -> None:
+        self.costs, self.ends, self.cap = costs, ends, costs.cap[r]
+        self.cells = _by_slot(slots, (r, 2 * p - 1 - r), m)
+        self.change = [self._change(cell) for cell in self.cells]
+        kinds = [(stage, op) for stage in (r, 2 * p - 1 - r) for op in "FI"]
+        self.queues = [[n for n, cell in enumerate(self.cells) if cell[:2] == kind] for kind in kinds]
+        self.sources = [self._source(stage, op, p) for stage, op in kinds]
+        self.halves = [n for n, cell in enumerate(self.cells) if cell.op == "W"]
+        self.left: list[int] = [*range(len(self.cells))]  # in the order of their slots
+        self.heads, self.done = [0] * 4, 0
+        self.clock, self.held, self.forwards = 0.0, 0.0, 2 * m
+        self.row: list[Cell] = []
+
+    def _change(self, cell: Cell) -> float:
+        m_b, m_w = self.costs.m_b[cell.stage], self.costs.m_w[cell.stage]
+        return {"F": m_b, "I": m_w - m_b, "W": -m_w}[cell.op]
+
+    def _source(self, stage: int, op: str, p: int) -> tuple[Sequence[float] | None, float]:
+        """By microbatch, when what a kind of cell needs is made, and the time of its message."""
+        before = stage - 1 if op == "F" else stage + 1
+        if before < 0:
+            return None, 0
+        if before == 2 * p:
+            return self.ends["F"][stage], 0
+        return self.ends[op][before], 0 if stage + before == 2 * p - 1 else self.costs.send
+
+    def first(self, in_turn: float) -> tuple[float, int]:
+        """When the cell that can start first starts, and its place among the cells."""
+        found: list[tuple[float, bool, int]] = []
+        for queue, head, (made, send) in zip(self.queues, self.heads, self.sources):
+            if head < len(queue):
+                ready = made[head] + send if made is not None else 0
+                if ready < inf:
+                    found.append((max(ready, self.clock), False, queue[head]))
+        if self.done < len(self.halves):
+            place = self.halves[self.done]
+            stage, _, batch = self.cells[place]
+            if self.ends["I"][stage][batch] < inf:
+                found.append((self.clock, self.forwards <= in_turn, place))
+        for start, _, place in sorted(found):
+            if self.fits(place):
+                return start, place
+        return inf, 0
+
+    def fits(self, place: int) -> bool:
+        """True if a cell can come now, and all that its slot puts before it can follow in their order."""
+        held = self.held + self.change[place]
+        if held > self.cap:
+            return False
+        if self.change[place] > 0:
+            for n in self.left:
+                if n == place:
+                    break
+                held += self.change[n]
+                if held > self.cap:
+                    return False
+        return True
+
+    def take(self, place: int, start: float) -> Cell:
+        stage, op, batch = cell = self.cells[place]
+        self.clock = start + {"F": self.costs.f, "I": self.costs.i, "W": self.costs.w}[op][stage]
+        self.held += self.change[place]
+        self.row.append(cell)
+        self.left.remove(place)
+        if op == "W":
+            self.done += 1
+            return cell
+        self.ends[op][stage][batch] = self.clock
+        self.forwards -= op == "F"
+        self.heads[[queue[head : head + 1] for queue, head in zip(self.queues, self.heads)].index([place])] += 1
+        return cell
+
+
+def _by_slot(slots: Slots, stages: tuple[int, int], m: int) -> list[Cell]:
+    """The cells of m microbatches by slot; a weight half takes the first slot that is free, the oldest first."""
+    low, high = stages
+    at: dict[int, Cell] = {}
+    for first, stage, op in zip(slots, (low, high, high, low), "FFII"):
+        at |= {first + PERIOD * batch: Cell(stage, op, batch) for batch in range(m)}
+    cells, waiting = [], 0
+    pending = iter([at[slot]._replace(op="W") for slot in sorted(at) if at[slot].op == "I"])
+    for slot in range(max(at) + 1):
+        if slot in at:
+            cells.append(at[slot])
+            waiting += at[slot].op == "I"
+        elif waiting:
+            cells.append(next(pending))
+            waiting -= 1
+    return [*cells, *pending]

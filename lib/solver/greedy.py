@@ -1,0 +1,182 @@
+"""The greedy search that was published with zero bubble (Qi et al. 2024, section 3.1), for a stage on each rank.
+
+It goes microbatch by microbatch: a forward down the ranks, then an input half up the ranks, and puts weight halves
+where a rank would wait or has no room. What the paper leaves open has three switches, tried in all ways.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import product
+from typing import NamedTuple
+
+from lib.schedules import Cell
+
+from .problem import Problem
+
+
+class Mode(NamedTuple):
+    """The last forward of the warm-up may delay the first backward; a rank may leave out a forward while the next rank
+    has two less; a weight half also fills a gap that is too short for it, where that costs nothing in the end."""
+
+    delays: bool
+    skips: bool
+    fills: bool
+
+
+MODES = tuple(Mode(*switches) for switches in product((True, False), repeat=3))
+
+
+class StuckError(Exception):
+    """A rank has no room and no weight half to make some, or its input is not made yet."""
+
+
+class GreedyRun:
+    """What is put so far, and when it is over."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.m, self.ranks = problem, problem.microbatches, range(problem.ranks)
+        self.f, self.i, self.w, self.c = problem.ticks
+        self.m_b, self.m_w, self.cap = problem.sizes
+        self.rank_of = [problem.rank_of(stage) for stage in range(problem.stages)]
+        self.rows: list[list[Cell]] = [[] for _ in self.ranks]
+        self.clock, self.held, self.waited = ([0] * problem.ranks for _ in range(3))
+        self.count = [dict.fromkeys("FIW", 0) for _ in self.rank_of]
+        self.pending: list[deque[int]] = [deque() for _ in self.ranks]
+        """By rank, the stages of the weight halves that can come."""
+        self.ends: dict[Cell, int] = {}
+
+    def made(self, stage: int, op: str) -> int | None:
+        """When the input of the next cell is there; None if it is not made yet."""
+        batch, other = self.count[stage][op], stage - 1 if op == "F" else stage + 1
+        if op == "W" or other < 0:
+            return 0
+        if other == len(self.rank_of):
+            return self.ends.get(Cell(stage, "F", batch))
+        there = self.ends.get(Cell(other, op, batch))
+        return None if there is None else there + self.c * (self.rank_of[other] != self.rank_of[stage])
+
+    def ready(self, stage: int, op: str) -> int:
+        made = self.made(stage, op)
+        if made is None or self.count[stage][op] >= self.m:
+            raise StuckError
+        return made
+
+    def put(self, stage: int, op: str) -> None:
+        r, cell = self.rank_of[stage], Cell(stage, op, self.count[stage][op])
+        start = max(self.clock[r], self.ready(stage, op))
+        if self.rows[r]:
+            self.waited[r] += start - self.clock[r]
+        self.clock[r] = self.ends[cell] = start + {"F": self.f, "I": self.i, "W": self.w}[op][stage]
+        self.held[r] += self.more(stage, op)
+        self.count[stage][op] += 1
+        self.rows[r].append(cell)
+        if op == "I":
+            self.pending[r].append(stage)
+
+    def more(self, stage: int, op: str) -> int:
+        """What a cell adds to what its rank holds."""
+        return {"F": self.m_b[stage], "I": self.m_w[stage] - self.m_b[stage], "W": -self.m_w[stage]}[op]
+
+    def put_weight(self, r: int) -> None:
+        self.put(self.pending[r].popleft(), "W")
+
+    def make_room(self, stage: int, op: str) -> None:
+        r = self.rank_of[stage]
+        while self.held[r] + self.more(stage, op) > self.cap[r]:
+            if not self.pending[r]:
+                raise StuckError
+            self.put_weight(r)
+
+    def fill(self, r: int, until: int) -> int:
+        """Puts the weight halves for which there is time. What is left of the time, if a weight half is."""
+        while self.pending[r] and self.clock[r] + self.w[self.pending[r][0]] <= until:
+            self.put_weight(r)
+        return until - self.clock[r] if self.pending[r] else 0
+
+    def spare(self, r: int) -> int:
+        """What the rank can wait without being the one that waits longest."""
+        return max(self.waited) - self.waited[r]
+
+    def put_rest(self) -> None:
+        for r in self.ranks:
+            while self.pending[r]:
+                self.put_weight(r)
+
+
+def greedy(delays: bool, skips: bool, fills: bool, problem: Problem) -> list[list[Cell]] | None:
+    """The rows of one run; None if it does not fit."""
+    run = _Contiguous(problem, Mode(delays, skips, fills))
+    try:
+        run.warm_up()
+        for _ in range(1, problem.microbatches):
+            run.forwards()
+            run.backwards()
+    except StuckError:
+        return None
+    run.put_rest()
+    return run.rows
+
+
+class _Contiguous(GreedyRun):
+    def __init__(self, problem: Problem, mode: Mode) -> None:
+        super().__init__(problem)
+        self.mode = mode
+
+    def put_in_room(self, r: int, op: str) -> None:
+        """A cell after the weight halves that make room for it, and those for which there is time."""
+        self.make_room(r, op)
+        gap = self.fill(r, self.ready(r, op)) if r or op == "I" else 0
+        if gap > 0 and (self.mode.fills or gap > self.spare(r)):
+            self.put_weight(r)
+        self.put(r, op)
+
+    def warm_up(self) -> None:
+        for r in self.ranks:
+            self.put(r, "F")
+        last = self.ranks[-1]
+        more = [0] * len(self.ranks)
+        back = self.ends[Cell(last, "F", 0)] + self.i[last]
+        for r in reversed(self.ranks[:-1]):
+            held, clock, until = self.held[r], self.clock[r], back + self.c
+            while more[r] + 1 < self.m and held + self.m_b[r] <= self.cap[r]:
+                if (clock if self.mode.delays else clock + self.f[r] - 1) >= until:
+                    break
+                held, clock, more[r] = held + self.m_b[r], clock + self.f[r], more[r] + 1
+            back = max(clock, until) + self.i[r]
+        for r in self.ranks[1:]:
+            # A rank is one forward behind the rank before it, unless it has all of them.
+            more[r] = min(more[r], more[r - 1] if more[r] + 1 == self.m else max(more[r - 1] - 1, 0))
+        for r in self.ranks:
+            for _ in range(more[r]):
+                self.put(r, "F")
+        for r in reversed(self.ranks):
+            self.put_in_room(r, "I") if self.m_w[r] > self.m_b[r] else self.put(r, "I")
+
+    def forwards(self) -> None:
+        wanted = [self.wants_forward(r) for r in self.ranks]
+        for r in self.ranks:
+            if all(wanted[r:]):
+                self.put_in_room(r, "F")
+
+    def wants_forward(self, r: int) -> bool:
+        done = self.count[r]["F"]
+        if done >= self.m:
+            return False
+        if not self.mode.skips or r == self.ranks[-1] or done < self.count[r + 1]["F"] + 2:
+            return True
+        following = self.clock[r + 1] + self.f[r] + self.i[r] + self.c
+        if self.clock[r] >= following:
+            return False
+        over = self.held[r] + self.m_b[r] - self.cap[r]
+        weights = min(-(-over // self.m_w[r]), len(self.pending[r])) if over > 0 and self.m_w[r] else 0
+        if self.clock[r] + self.f[r] + weights * self.w[r] <= following:
+            return True
+        return following - self.clock[r] > self.spare(r)
+
+    def backwards(self) -> None:
+        for r in reversed(self.ranks):
+            if not r and self.count[r]["F"] == self.m:
+                while self.pending[r]:
+                    self.put_weight(r)
+            self.put_in_room(r, "I")

@@ -1,0 +1,63 @@
+"""The least figures of the data parallel puzzles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from puzzles.catalog.engine import lower_bounds
+from puzzles.catalog.engine.lower_bounds import FigureBound, MakeBounds
+from puzzles.catalog.engine.trial import Trial
+
+
+def own_rows(trial: Trial) -> FigureBound:
+    return lower_bounds.leaves_device(
+        lower_bounds.arguments(trial, "forward", "backward"), "a device's rows and their gradient"
+    )
+
+
+def trained(trial: Trial, with_dx: bool = False) -> FigureBound:
+    """Products of the first step; of the others only x @ w0, because their relu depends on the weights so far."""
+    x, g = lower_bounds.whole(trial, "forward"), lower_bounds.whole(trial, "backward")
+    count = lower_bounds.mlp_products(trial.params, x, g, with_dx)
+    steps = sum(call.method == "forward" for call in trial.calls)
+    return lower_bounds.flops(
+        count + (steps - 1) * lower_bounds.products(x, trial.params["layer_0/weights"]), trial.devices
+    )
+
+
+def ring(trial: Trial) -> dict[str, FigureBound]:
+    sent = lower_bounds.leaves_device(lower_bounds.arguments(trial, "forward"), "a device's numbers")
+    return {**lower_bounds.calls(), "sent": sent, "peak": lower_bounds.peak(trial)}
+
+
+def zero_memory(trial: Trial) -> dict[str, FigureBound]:
+    assert trial.targets is not None
+    return {"peak": FigureBound(trial.targets["peak"], "the arrays of the case with the largest plan are held at once")}
+
+
+def any_of(trial: Trial, flops: Callable[[Trial], FigureBound] = trained) -> dict[str, FigureBound]:
+    return {
+        **lower_bounds.calls(),
+        "sent": own_rows(trial),
+        "flops": flops(trial),
+        "weights": lower_bounds.weights(trial),
+        "peak": lower_bounds.peak(trial),
+        "kept": lower_bounds.kept(trial),
+    }
+
+
+def with_dx(trial: Trial) -> dict[str, FigureBound]:
+    return any_of(trial, lambda trial: trained(trial, with_dx=True))
+
+
+LOWER_BOUNDS: Mapping[str, MakeBounds] = {
+    "DataParallel": any_of,
+    "OneBucket": any_of,
+    "RingAllReduce": ring,
+    "ZeRO1": any_of,
+    "ZeRO2": any_of,
+    "FSDP": with_dx,
+    "FSDPLean": any_of,
+    "UnevenFSDP": any_of,
+    "ZeROMemory": zero_memory,
+}

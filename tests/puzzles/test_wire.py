@@ -1,0 +1,106 @@
+"""The wire between the devices of a class: each known way to tell another device something uncounted is closed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lib.engine.metering.meter import Meter
+from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.grading.grader import grade_puzzle
+from puzzles.grading.session import Session
+from puzzles.grading.submission import Submission
+from puzzles.grading.verdict import Verdict
+from puzzles.sandbox.tiers import IsolationTier
+from puzzles.sandbox.worker.devices.device_meter import DeviceMeter, repeat
+from tests.support import hostile_wire as wire
+from tests.support.selection import TIERS, in_each_tier, in_every_tier
+from tests.support.tiers import require_tier
+
+SOLUTION = (Path(__file__).parents[2] / "solutions/engine/data_parallel.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture(params=TIERS)
+def here(request: pytest.FixtureRequest) -> IsolationTier:
+    return require_tier(request.param)
+
+
+def verdict(statement: str, where: IsolationTier) -> Verdict:
+    source = wire.with_words(SOLUTION, statement)
+    with Session(Submission(Path("theirs.py"), source.encode()), tier=where) as session:
+        return grade_puzzle(ENGINE_PUZZLES["DataParallel"], session)
+
+
+@pytest.mark.sampled(2)
+@in_every_tier(wire.ENDINGS)
+def test_no_device_reads_why_the_run_ends(name: str, here: IsolationTier) -> None:
+    found = verdict(wire.caught(wire.ENDINGS[name]), here)
+    assert (found.reason, found.stars) == ("mismatch", 0), found
+    assert "device 0 calls" in found.message
+    assert found.line  # of the call, as without the judge
+
+
+@in_each_tier()
+def test_no_device_is_told_a_clock(here: IsolationTier) -> None:
+    found = verdict(wire.CLOCK, here)
+    assert "Told" not in found.message, found
+    assert found.figures["flops"] > 4711000
+
+
+@pytest.mark.sampled(1)
+@in_every_tier(wire.PLACES)
+def test_a_put_goes_into_a_buffer(name: str, here: IsolationTier) -> None:
+    buffer, strides, offset, words = wire.PLACES[name]
+    found = verdict(wire.put(buffer, strides, offset), here)
+    assert (found.status, found.stars) == ("failed", 0), found
+    assert "device 0 of 4" in found.message
+    assert words in found.message
+
+
+@pytest.mark.sampled(1)
+@in_every_tier(wire.TYPES)
+def test_a_dtype_is_one_of_a_short_list(name: str, here: IsolationTier) -> None:
+    """Both by the public call, and written to the wire as it is."""
+    array = f"np.zeros(1, np.dtype('{wire.TYPES[name]}'))"
+    for call in (f"self.send(1, {array})", f"self._port.channel.send('send', [], 1, {array})"):
+        found = verdict(f"if self.device_id == 0:\n            {call}", here)
+        assert (found.status, found.stars) == ("failed", 0), found
+        assert "cannot be sent; convert it with astype" in found.message, found
+
+
+@pytest.mark.skipif(os.name != "posix" or os.uname().machine != "x86_64", reason="the numbers of its system calls")
+@pytest.mark.sampled(2)
+@in_every_tier(wire.PROCESSES)
+def test_devices_see_no_process_beside_them(name: str, here: IsolationTier) -> None:
+    found = verdict(wire.seen(wire.PROCESSES[name]), here)
+    assert (found.status, found.stars) == ("passed", 3), found
+
+
+def test_steps_give_the_clock_that_the_device_would_have() -> None:
+    device, judge = DeviceMeter(), Meter({"host": 3, "disk": 5})
+    device.byte_time = judge.byte_time
+    for _ in range(3):
+        first, second = device.transfer("host", 10), device.transfer("disk", 4)
+        device.compute(7)
+        device.compute(1)
+        device.wait_for(second)
+        device.wait_for(first)
+        steps = [list(step) for step in device.taken()]
+        assert ["compute", 8] in steps
+        repeat([tuple(step) for step in steps], judge)
+        assert judge.clock == device.clock > 0
+
+
+@pytest.mark.parametrize(
+    "steps", [7, None, [7], [("compute", -1)], [("compute", True, 1)], [("wait", 0)], [("wait", -1)], [("tape", 1)]]
+)
+def test_steps_that_no_meter_writes(steps: object) -> None:
+    with pytest.raises(ValueError, match="not those of a meter"):
+        repeat(steps, Meter())
+
+
+def test_a_clock_has_an_end() -> None:
+    with pytest.raises(ValueError, match="not a number"):
+        repeat([("compute", 1 << 62)], Meter())

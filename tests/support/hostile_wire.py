@@ -1,0 +1,107 @@
+"""Known ways to tell another device of a class something uncounted, as statements in the solution of DataParallel.
+
+Each statement raises Told if it works. `on` says which device tells, and which one listens.
+"""
+
+from __future__ import annotations
+
+from tests.support.hostile_hiding import HEAD
+
+WORDS = f"""{HEAD}
+import ctypes, signal, time
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Told(BaseException):
+    pass
+
+
+def tells(found):
+    if found:
+        raise Told("device 0 has told its number")
+
+
+def answers(number, *arguments):
+    return LIBC.syscall(number, *[ctypes.c_long(value) for value in arguments]) >= 0
+
+
+"""
+
+ENDINGS = {
+    "another_shape": "self.all_reduce(np.zeros(4711 if self.device_id == 0 else 1, np.float32))",
+    "another_dtype": "self.all_reduce(np.zeros(1, np.float64 if self.device_id == 0 else np.float32))",
+    "another_axis": "self.all_gather(np.zeros((4, 4), np.float32), axis=int(self.device_id == 0))",
+    "another_buffer": "self.symmetric(4711 if self.device_id == 0 else 1)",
+}
+"""By name: calls that differ by a number of device 0. The message of the refusal names both."""
+
+CLOCK = """\
+if self.device_id == 0:
+            self._port.meter.compute(4711000)
+        self.barrier()
+        tells(self._port.meter.clock >= 4711000 and self.device_id)"""
+
+PLACES = {
+    "before": (0, [4], -8, "outside of the buffer"),
+    "behind": (0, [4], 64, "outside of the buffer"),
+    "long_stride": (0, [4096], 0, "outside of the buffer"),
+    "no_buffer": (1, [4], 0, "outside of the buffer"),
+    "too_many_strides": (0, [4, 4], 0, "outside of the buffer"),
+}
+"""By name: the buffer, strides and offset of a put that no engine makes, and words of the refusal."""
+
+TYPES = {
+    "a_unit": "m8[4711s]",
+    "a_width": "V47",
+    "a_text": "S8",
+    "a_byte_order": ">f4",
+}
+"""By name: a dtype that would carry a number."""
+
+PROCESSES = {
+    "group": "tells(any(answers(121, pid) for pid in others))",
+    "session": "tells(any(answers(124, pid) for pid in others))",
+    "policy": "tells(any(answers(145, pid) for pid in others))",
+    "parameters": "tells(any(answers(143, pid, ctypes.addressof(space)) for pid in others))",
+    "affinity": "tells(any(answers(204, pid, 64, ctypes.addressof(space)) for pid in others))",
+    "priority": "tells(any(answers(140, 0, pid) for pid in others))",
+    "clock": "tells(any(answers(228, ~pid << 3 | 2, ctypes.addressof(space)) for pid in others))",
+    "signal": "tells(any(answers(62, pid, 0) for pid in others))",
+    "a_signal_to_the_group": "tells(answers(62, 0, int(signal.SIGWINCH)))",
+    "memory_of_files": "tells(answers(27, page, 4096, ctypes.addressof(space)))",
+    "wake": "tells(answers(202, page, 1, 1, 0, 0, 0))",
+    "load": "tells(answers(99, ctypes.addressof(space)))",
+    "timers": "tells(answers(222, 0, 0, ctypes.addressof(space)))",
+}
+"""By name: a system call (x86-64) that shows other processes. A device knows only ids that it guesses."""
+
+
+def caught(statement: str) -> str:
+    """A statement whose refusal is caught: whoever sees its text has been told."""
+    return f"""\
+try:
+            {statement}
+        except BaseException as why:
+            tells("4711" in str(why) or "4,711" in str(why) or "float64" in str(why) or "axis=1" in str(why))
+            raise"""
+
+
+def put(buffer: int, strides: list[int], offset: int) -> str:
+    """A put that is written to the wire as it is, after a buffer of 64 bytes was made."""
+    message = f"'put', [], 1, {buffer}, {offset}, {strides}, np.zeros(1 if {strides} != [4096] else 2, np.float32)"
+    return f"self.symmetric(16)\n        if self.device_id == 0:\n            self._port.channel.send({message})"
+
+
+def seen(statement: str) -> str:
+    """A statement about the processes beside this one."""
+    return f"""\
+me, space = os.getpid(), ctypes.create_string_buffer(4096)
+        page = ctypes.addressof(space) & ~4095
+        others = [pid for pid in range(max(me - 6, 1), me + 6) if pid != me]
+        {statement}"""
+
+
+def with_words(solution: str, statement: str) -> str:
+    """The solution, which also does something in backward."""
+    return WORDS + solution.replace("        x, z = ", f"        {statement}\n        x, z = ")
