@@ -56,7 +56,7 @@ def reduced(arrays: Sequence[Array], op: str) -> Array:
     """The reduction of the arrays, in their order. Keeps the dtype, except that the average of whole numbers is
     float64."""
     first, dtype = arrays[0], reduced_dtype(op, arrays[0].dtype)
-    if first.nbytes <= BLOCK_BYTES and len(arrays) > 1 and first.ndim and dtype is first.dtype and dtype.isnative:
+    if first.nbytes <= BLOCK_BYTES and len(arrays) > 1 and first.ndim and dtype is first.dtype:
         total: Array = _UFUNCS[op](first, arrays[1], order="C")  # faster than into an array that is made before
         _reduce_others(total, arrays, op)
         return total
@@ -130,10 +130,9 @@ def _spread(array: Array, places: Sequence[Array]) -> None:
 
 
 def joined(arrays: Sequence[Array], axis: int) -> Array:
-    """The arrays one after another along `axis`; scalars as a vector. Keeps the byte order, which `concatenate` alone
-    would not."""
+    """The arrays one after another along `axis`; scalars as a vector."""
     parts = [a[None] for a in arrays] if arrays[0].ndim == 0 else arrays
-    if parts[0].dtype.isnative and len(parts) * parts[0].nbytes <= BLOCK_BYTES:
+    if len(parts) * parts[0].nbytes <= BLOCK_BYTES:
         return ascontiguousarray(concatenate(parts, axis))  # which keeps the memory order that all parts have
     shape = list(parts[0].shape)
     shape[axis] *= len(parts)

@@ -83,6 +83,8 @@ class Problem:
     def __post_init__(self) -> None:
         if self.least not in MEASURES:
             raise RuleError(f"what is to be least is one of {', '.join(MEASURES)}; got {self.least!r:.40}")
+        if type(self.whole) is not bool:
+            raise RuleError(f"whole is True or False; got {self.whole!r:.40}")
         if self.placement not in PLACEMENTS:
             raise RuleError(f"the placement is one of {', '.join(PLACEMENTS)}; got {self.placement!r:.40}")
         if self.chunks is None:

@@ -19,7 +19,7 @@ from tests.support.engine_bodies import BODIES
 from tests.support.engine_bodies.script import Script, on_each
 from tests.support.engine_bodies.streams import Assembly
 
-EXHAUSTIVE = ("all_byte_and_memory_orders", "many_launches", "many_random_programs")
+EXHAUSTIVE = ("all_memory_orders", "many_launches", "many_random_programs")
 
 
 @pytest.mark.sampled(12)

@@ -35,7 +35,7 @@ def under_mpiexec(*words: str, n: int = 4, options: tuple[str, ...] = ()) -> sub
 
 
 QUICK = (
-    "byte_and_memory_orders a_sent_array_may_be_changed many_large_messages only_the_last_device_writes reductions "
+    "memory_orders a_sent_array_may_be_changed many_large_messages only_the_last_device_writes reductions "
     "messages mismatches a_raise_ends_all random_programs caught_errors_of_several_devices"
 ).split()
 """Bodies that are enough to see that MPI carries what the engine sends, and ends what it must."""

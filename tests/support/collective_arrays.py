@@ -1,6 +1,6 @@
-"""Arrays of many dtypes, byte orders, memory orders and shapes, with what every collective of them must give.
+"""Arrays of all dtypes that can be sent, in many memory orders and shapes, with what every collective of them must give.
 
-The expected results use numpy's `split`, `stack` and `concatenate` on native arrays, and none of the engine's code.
+The expected results use numpy's `split`, `stack` and `concatenate`, and none of the engine's code.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 N = 4
-TYPES = ("?", "i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", "c8", "c16")
-UNREDUCED = ("M8[s]", "m8[ms]", "S3", "U2")
+TYPES = ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16")
 ORDERS = {
     "C": lambda a: a.copy("C"),
     "F": lambda a: a.copy("F"),
@@ -34,14 +33,6 @@ class Case(NamedTuple):
     wanted: list[Any]
 
 
-def dtypes() -> Iterator[np.dtype[Any]]:
-    for kind in (*TYPES, *UNREDUCED):
-        for order in "<>":
-            dtype = np.dtype(kind).newbyteorder(order)
-            if order == "<" or dtype != np.dtype(kind).newbyteorder("<"):
-                yield dtype
-
-
 class Kind(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -50,18 +41,17 @@ class Kind(NamedTuple):
     def __str__(self) -> str:
         return f"{self.dtype.str} {self.shape} {self.order}"
 
-    def arrays(self) -> tuple[list[Any], list[Any]]:
-        """An array of this kind for each device; and the same numbers in native byte order, which numpy computes
-        with."""
+    def arrays(self) -> list[Any]:
+        """An array of this kind for each device."""
         draw = np.random.default_rng(len(self.shape))
-        native = [np.asarray(draw.integers(0, 5, self.shape)).astype(self.dtype.newbyteorder("=")) for _ in range(N)]
-        arrays = [ORDERS[self.order](a.astype(self.dtype)) for a in native]
-        assert all(a.dtype == self.dtype and np.array_equal(a, b) for a, b in zip(arrays, native))
-        return arrays, native
+        given = [np.asarray(draw.integers(0, 5, self.shape)).astype(self.dtype) for _ in range(N)]
+        arrays = [ORDERS[self.order](a) for a in given]
+        assert all(a.dtype == self.dtype and np.array_equal(a, b) for a, b in zip(arrays, given))
+        return arrays
 
 
 def every_kind() -> list[Kind]:
-    return [Kind(dtype, shape, order) for dtype in dtypes() for shape in (*SHAPES, LARGE) for order in ORDERS]
+    return [Kind(dtype, shape, order) for dtype in map(np.dtype, TYPES) for shape in (*SHAPES, LARGE) for order in ORDERS]
 
 
 def every_pair() -> list[Kind]:
@@ -69,7 +59,7 @@ def every_pair() -> list[Kind]:
     orders, shapes = list(ORDERS), (*SHAPES, LARGE)
     return [
         Kind(dtype, shape, orders[(i + j + j // len(orders)) % len(orders)])
-        for i, dtype in enumerate(dtypes())
+        for i, dtype in enumerate(map(np.dtype, TYPES))
         for j, shape in enumerate(shapes)
     ]
 
@@ -81,7 +71,8 @@ def cases(kinds: Iterable[Kind]) -> list[Case]:
 
 def _cases_of(kind: Kind) -> Iterator[Case]:
     dtype, shape, _ = kind
-    arrays, native = kind.arrays()
+    arrays = kind.arrays()
+    native = [a.copy("C") for a in arrays]
 
     def case(name: str, wanted: list[Any], **arguments: Any) -> Case:
         what = f"{name}({kind}, {arguments})"
@@ -95,8 +86,6 @@ def _cases_of(kind: Kind) -> Iterator[Case]:
     for axis in axes:
         pieces = [np.split(a, N, axis) for a in native]
         yield case("all_to_all", [np.concatenate([p[i] for p in pieces], axis) for i in range(N)], axis=axis)
-    if dtype.kind not in "biufc":
-        return
     stacked = np.stack(native)
     for op, reduce in (("sum", np.add.reduce), ("max", np.maximum.reduce), ("prod", np.multiply.reduce)):
         total = reduce(stacked, axis=0, dtype=stacked.dtype)
@@ -113,6 +102,6 @@ def wrong(case: Case, device: int, got: Any) -> str:
 
 
 def difference(got: Any, wanted: Any) -> str:
-    """Where they differ in dtype with its byte order, shape or numbers; "" if nowhere."""
+    """Where they differ in dtype, shape or numbers; "" if nowhere."""
     seen, right = ((a.dtype.str, a.shape, a.tolist()) for a in (got, wanted))
     return "" if seen == right else f"{str(seen)[:300]}, not {str(right)[:300]}"

@@ -1,4 +1,4 @@
-"""Collectives give the right arrays: of every dtype, byte order, memory order and size, in groups, and one's own."""
+"""Collectives give the right arrays: of every dtype, memory order and size, in groups, and one's own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def exchanges(on: str) -> None:
 
 
 def _require_right(on: str, some: list[Case]) -> None:
-    """Each device compares its own results, because pickling between processes loses the byte order of dates."""
+    """Each device compares its own results."""
 
     def mistakes(me: Any, _: Any) -> list[str]:
         device = int(me.device_id)
@@ -45,12 +45,12 @@ def _require_right(on: str, some: list[Case]) -> None:
     assert on_each(on, mistakes) == [[]] * N
 
 
-def byte_and_memory_orders(on: str) -> None:
-    """Every eleventh kind of array: all dtypes, byte orders, memory orders and shapes occur, but not all together."""
+def memory_orders(on: str) -> None:
+    """Every eleventh kind of array: all dtypes, memory orders and shapes occur, but not all together."""
     _require_right(on, cases(every_kind()[::11]))
 
 
-def all_byte_and_memory_orders(on: str) -> None:
+def all_memory_orders(on: str) -> None:
     """All of them together; on MPI, where a collective takes longer, each two of them together."""
     _require_right(on, cases(every_kind() if on == "inprocess" else every_pair()))
 
@@ -147,8 +147,8 @@ def results_are_ones_own(on: str) -> None:
 BODIES = (
     reductions,
     exchanges,
-    byte_and_memory_orders,
-    all_byte_and_memory_orders,
+    memory_orders,
+    all_memory_orders,
     averages,
     odd_arrays,
     large_arrays,

@@ -165,7 +165,7 @@ class Program:
         device = self.devices[source]
         name, view = self.random.choice(list(device.held)), VIEWS[self.random.choice(list(VIEWS))]
         array = view(device.held[name]).copy()
-        device.sent += array.nbytes or 8 * array.ndim
+        device.sent += max(array.nbytes or 8 * array.ndim, 4)
         device.calls["send"] += 1
         self.messages[source, to].append((array, device.clock, name in device.small))
         self.acts[source].append(lambda me, held: me.send(to, view(held[name])))
@@ -189,7 +189,7 @@ class Program:
         seen = device.held[buffer][place]
         array = np.full(seen.shape, self.random.randrange(4), seen.dtype)
         device.touch(array.nbytes)
-        device.sent += array.nbytes
+        device.sent += max(array.nbytes, 8)
         device.calls["send_async"] += 1
         self.puts[source].append((to, buffer, place, array))
         number = int(array[0].real) if array.size else 0
@@ -245,9 +245,9 @@ def _caught(act: Act, me: Any, held: dict[str, Any]) -> None:
 
 
 def _results(call: str, arrays: list[Any], op: str, axis: int) -> list[Any]:
-    """What each device of a group gets, in C order and with the dtype and byte order of the arguments."""
+    """What each device of a group gets, in C order and with the dtype of the arguments."""
     n, dtype = len(arrays), arrays[0].dtype
-    native = [a.astype(dtype.newbyteorder("="), order="C") for a in arrays]
+    native = [a.copy() for a in arrays]
     if call == "all_gather":
         joined = np.concatenate(native, axis) if native[0].ndim else np.stack(native)
         return [joined.astype(dtype) for _ in range(n)]
