@@ -16,6 +16,9 @@ from . import cost_checks
 TICKS_PER_STEP = 10
 """In the classic costs time is counted in integer tenths of a step, so that sums never drift."""
 
+TIME_UNITS = ("steps", "us")
+"""What texts call a step of the clock: steps, or microseconds."""
+
 MAX_TICKS_PER_STEP = 1000
 """A step has a whole number of ticks that divides this, so that three decimals write every time exactly."""
 
@@ -78,8 +81,9 @@ class Costs:
     a rank, or one for each "group". `tiers` are the memories besides the
     device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for each hop of a
     ring (a message or a copy to or from a tier is one hop), `beta`, a Fraction, for each element sent. With `islands`,
-    the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several. `flops_per_tick`
-    prices matrix products by their size instead.
+    the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several, and
+    `alpha_between` and `beta_between` the prices of the operations that they name. `flops_per_tick` prices matrix
+    products by their size instead. Texts give times in `time_unit`, "steps" or "us".
 
     Raises:
         RuleError: naming the field that cannot be.
@@ -99,8 +103,11 @@ class Costs:
     beta: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
     islands: int = 0
     ticks_between: Mapping[str, int] = field(default_factory=_none)
+    alpha_between: Mapping[str, int] = field(default_factory=_none)
+    beta_between: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
     flops_per_tick: int = 0
     parameters: int | None = None
+    time_unit: str = "steps"
     weight: int = field(init=False, repr=False, compare=False)
     """Elements of one layer's weight; its optimizer state and its gradient are as large."""
     activation: int = field(init=False, repr=False, compare=False)
@@ -122,8 +129,6 @@ class Costs:
         weight = self.hidden * self.hidden if self.parameters is None else self.parameters
         object.__setattr__(self, "weight", weight)
         object.__setattr__(self, "activation", self.hidden * self.length)
-        if self.lanes not in ("one", "group"):
-            raise RuleError(f'Costs: lanes must be "one" or "group"; got {self.lanes!r}')
         object.__setattr__(self, "by_value", not (self.calls or self.alpha or self.beta or self.islands))
 
     def _check(self) -> None:
@@ -134,7 +139,11 @@ class Costs:
             cost_checks.checked_int(self.parameters, "Costs: parameters", minimum=1, maximum=cost_checks.MAX_PARAMETERS)
         for name in ("islands", "flops_per_tick", *(("gradient",) if self.gradient is not None else ())):
             cost_checks.checked_int(getattr(self, name), f"Costs: {name}")
-        for name in ("ticks", "calls", "alpha", "ticks_between"):
+        for name, allowed in (("lanes", ("one", "group")), ("time_unit", TIME_UNITS)):
+            if getattr(self, name) not in allowed:
+                choices = " or ".join(f'"{one}"' for one in allowed)
+                raise RuleError(f"Costs: {name} must be {choices}; got {getattr(self, name)!r}")
+        for name in ("ticks", "calls", "alpha", "ticks_between", "alpha_between"):
             for operation, price in cost_checks.checked_mapping(getattr(self, name), f"Costs: {name}").items():
                 cost_checks.checked_int(price, f"Costs: {name} of {operation}")
         if type(self.overlap) is not bool:
@@ -145,11 +154,12 @@ class Costs:
             for name, price in tier._asdict().items():
                 if price is not None:
                     cost_checks.checked_int(price, f"Costs: {name} of the tier {place}")
-        exact = {
-            operation: cost_checks.fraction(price, f"Costs: beta of {operation}")
-            for operation, price in cost_checks.checked_mapping(self.beta, "Costs: beta").items()
-        }
-        object.__setattr__(self, "beta", MappingProxyType(exact))
+        for name in ("beta", "beta_between"):
+            exact = {
+                operation: cost_checks.fraction(price, f"Costs: {name} of {operation}")
+                for operation, price in cost_checks.checked_mapping(getattr(self, name), f"Costs: {name}").items()
+            }
+            object.__setattr__(self, name, MappingProxyType(exact))
 
     @property
     def activation_grad(self) -> int:
@@ -191,21 +201,22 @@ class Costs:
         if self.by_value:
             return self.duration(operation, items)
         self.require_priced(operation)
-        ticks = self.ticks_between if self._crosses(ranks) else self.ticks
+        crosses = self.crosses(ranks)
+        ticks = self.ticks_between if crosses else self.ticks
         sent = elements_sent(operation, elements, len(ranks))
-        return ticks.get(operation, 0) * items + self.by_size(operation, _hops(operation, len(ranks)), sent)
+        return ticks.get(operation, 0) * items + self.by_size(operation, _hops(operation, len(ranks)), sent, crosses)
 
-    def by_size(self, operation: str, hops: int, sent: int) -> int:
-        """Ticks of a communication besides `ticks`: for the call, each hop, and each element sent.
+    def by_size(self, operation: str, hops: int, sent: int, crosses: bool = False) -> int:
+        """Ticks of a communication besides `ticks`: for the call, each hop, and each element sent. `crosses`: its group
+        is in several machines.
 
         Raises:
             RuleError: they are too many.
         """
-        found = (
-            self.calls.get(operation, 0)
-            + self.alpha.get(operation, 0) * hops
-            + ceil(self.beta.get(operation, 0) * sent)
-        )
+        alpha, beta = self.alpha.get(operation, 0), self.beta.get(operation, 0)
+        if crosses:
+            alpha, beta = self.alpha_between.get(operation, alpha), self.beta_between.get(operation, beta)
+        found = self.calls.get(operation, 0) + alpha * hops + ceil(beta * sent)
         if found > cost_checks.MAX_NUMBER:
             raise RuleError(
                 f"{operation} of {sent:,} elements takes {found:,} ticks in the costs {self.name!r}, and at most "
@@ -213,7 +224,8 @@ class Costs:
             )
         return found
 
-    def _crosses(self, ranks: Sequence[int]) -> bool:
+    def crosses(self, ranks: Sequence[int]) -> bool:
+        """True if ranks, which are ascending, or a sender and its receiver, are in several machines."""
         return bool(self.islands) and ranks[0] // self.islands != ranks[-1] // self.islands
 
     def priced(self, operation: str) -> bool:

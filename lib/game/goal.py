@@ -13,10 +13,12 @@ MEMORY_PRECISION = 100_000
 
 
 class Record(NamedTuple):
-    """The best known schedule at some point of the trade: steps, elements, who found it, and its family."""
+    """The best known schedule at some point of the trade: steps, elements, the elements that its busiest rank sends (None:
+    not measured), who found it, and its family."""
 
     timesteps: float
     peak_memory: int
+    traffic: int | None = None
     by: str = ""
     """The file with the schedule, and its variant if it has several: 'records/fsdp.py: twice'. Or a person's name."""
     family: str = ""
@@ -31,10 +33,12 @@ class Record(NamedTuple):
         """True if it is of this family; one whose family is not said counts in all."""
         return self.family in (family, "")
 
-    def dominates(self, timesteps: float, peak_memory: int) -> bool:
-        """True if this is at least as good in both, and better in one."""
-        mine, theirs = (self.timesteps, self.peak_memory), (timesteps, peak_memory)
-        return mine != theirs and mine[0] <= theirs[0] and mine[1] <= theirs[1]
+    def dominates(self, timesteps: float, peak_memory: int, traffic: int | None = None) -> bool:
+        """True if this is at least as good in every figure that both have, and better in one."""
+        pairs = [(self.timesteps, timesteps), (self.peak_memory, peak_memory)]
+        if self.traffic is not None and traffic is not None:
+            pairs.append((self.traffic, traffic))
+        return all(mine <= theirs for mine, theirs in pairs) and any(mine < theirs for mine, theirs in pairs)
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,10 @@ class Goal:
     limits: a `time` of 33 is met below 34 steps, one of 33.5 below 33.6, a `memory` of 4,100,000 below 4.2M elements.
 
     `records` are the best schedules known at this size, of every family; `family` is the one that the puzzle is about.
-    `host`, where that is limited, is in elements parked on the tier of this name.
-    `loads_once`: the puzzle is about not having the weights, so loading more of them than is kept costs the pass.
+    `host`, where that is limited, is in elements parked on the tier of this name. `traffic` is the elements that the
+    busiest rank may send, and `drift` the updates that a replica may make alone; None is any number. `steady`: the peak
+    that counts is the one that a rank would need if training went on, and a rank ends with the updated form of what it
+    began with. `decides` says what traffic and the steady peak are for: the "pass", or the third "star" only.
     """
 
     slug: str
@@ -57,7 +63,10 @@ class Goal:
     setting: Setting = CLASSIC_SETTING
     host: int | None = None
     family: str = ""
-    loads_once: bool = False
+    traffic: int | None = None
+    drift: int | None = None
+    steady: bool = False
+    decides: str = "pass"
 
     @property
     def costs(self) -> Costs:
@@ -72,8 +81,9 @@ class Goal:
 
     @property
     def open_front(self) -> tuple[Record, ...]:
-        """The records that no other beats, whatever their family: the best trades of time and memory at this size."""
-        return tuple(r for r in self.records if not any(s.dominates(r.timesteps, r.peak_memory) for s in self.records))
+        """The records that no other beats, whatever their family: the best trades of time, memory and traffic at this
+        size."""
+        return tuple(record for record in self.records if not any(one.dominates(*record[:3]) for one in self.records))
 
     @property
     def time_limit(self) -> float:
@@ -91,6 +101,11 @@ class Goal:
         return None if self.host is None else _limit(self.host)
 
     @property
+    def traffic_limit(self) -> int | None:
+        """The least number of elements sent by one rank that is too many; None if any number may be sent."""
+        return None if self.traffic is None else _limit(self.traffic)
+
+    @property
     def time_text(self) -> str:
         """The limit as people read it: '< 34'."""
         return f"< {self.time_limit}"
@@ -105,6 +120,11 @@ class Goal:
         """The limit of the host as people read it: '< 5.3M'; empty without one."""
         return "" if self.host_limit is None else _limit_text(self.host_limit)
 
+    @property
+    def traffic_text(self) -> str:
+        """The limit of traffic as people read it: '< 1.6M'; empty without one."""
+        return "" if self.traffic_limit is None else _limit_text(self.traffic_limit)
+
     def meets_time(self, timesteps: float) -> bool:
         return timesteps < self.time_limit
 
@@ -114,6 +134,14 @@ class Goal:
     def meets_host(self, elements: int) -> bool:
         """Compared as memory is; without a limit everything meets it."""
         return self.host_limit is None or elements < self.host_limit
+
+    def meets_traffic(self, elements: int) -> bool:
+        """Compared as memory is; without a limit everything meets it."""
+        return self.traffic_limit is None or elements < self.traffic_limit
+
+    def meets_drift(self, updates: int) -> bool:
+        """True if no replica makes more updates alone than it may."""
+        return self.drift is None or updates <= self.drift
 
 
 def _limit(elements: int) -> int:

@@ -164,7 +164,10 @@ READ: Mapping[str, Callable[[Any, str], Any]] = {
     "beta": _fractions,
     "islands": _number,
     "ticks_between": _numbers,
+    "alpha_between": _numbers,
+    "beta_between": _fractions,
     "flops_per_tick": _number,
     "parameters": _parameters,
+    "time_unit": _text,
 }
 """By field of a cost record: what reads it."""

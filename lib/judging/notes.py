@@ -19,12 +19,13 @@ from .repeatable import discarded_states, loaded_twice, lost_states, missing_at_
 
 
 class Note(NamedTuple):
-    """A remark for the player; one that `costs_a_star` keeps a solution at two. One that `is_a_reload` is on weights
-    that were loaded instead of kept or gathered, which costs the pass where a goal says so."""
+    """A remark for the player; one that `costs_a_star` keeps a solution at two. A goal with a steady peak looks at what
+    it is `about`: "reload" (weights are loaded twice), "missing" (a rank ends with fewer weights than it began with) or
+    "steady" (training that goes on needs more memory)."""
 
     text: str
     costs_a_star: bool = False
-    is_a_reload: bool = False
+    about: str = ""
 
 
 def notes_on(
@@ -66,21 +67,21 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Gam
         yield _other_label(labelled)
     if twice := loaded_twice(state):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"
-        yield Note(text, costs_a_star=True, is_a_reload=True)
+        yield Note(text, costs_a_star=True, about="reload")
     if thrown := discarded_states(state, prof):
         text = f"discarded the updated optimizer state of {named('layer', thrown)}, which the next step needs"
         yield Note(text, costs_a_star=True)
     if game.task != "infer" and (fewer := missing_at_end(state, prof, game.steps)):
         layers = named("layer", fewer)
         text = f"started with more of the weight of {layers} than it holds at the end, so the step cannot be repeated"
-        yield Note(text, costs_a_star=True, is_a_reload=True)
+        yield Note(text, costs_a_star=True, about="missing")
     if lasting > peak:
         what, loaded = ("inference", "weights") if game.task == "infer" else ("training", "weights and states")
         text = (
             f"would need {lasting:,} elements if {what} went on: the next step begins with all {loaded} that are "
             "loaded later here, and messages take memory until they are read"
         )
-        yield Note(text, costs_a_star=True)
+        yield Note(text, costs_a_star=True, about="steady")
 
 
 def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:

@@ -21,6 +21,7 @@ from .notes import Note, notes_on, steady_state_peak
 from .peak import PeakContents, peak_contents
 from .rank_state import RankState
 from .recompute import Recomputation
+from .traffic import Calls, Traffic, drift, traffic
 
 BYTES_PER_ELEMENT = 4
 
@@ -55,7 +56,8 @@ class Report:
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
     a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
     `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
-    what is loaded counted from the start, and messages until they are read.
+    what is loaded counted from the start, and messages until they are read. `sent` is what the ranks send, `drift` the
+    most updates that a replica makes alone.
     """
 
     error: PuzzleError | None
@@ -74,19 +76,60 @@ class Report:
     contents: PeakContents
     family: str
     lasting_peak: int
+    sent: Traffic
+    drift: int
 
     @property
     def status(self) -> str:
         """'failed', 'over_target' or 'passed'."""
         if self.error is not None:
             return "failed"
-        met = self.meets_time and self.meets_memory and self.meets_host and not self.reloads
+        met = self.meets_time and self.meets_memory and self.meets_host and self.meets_drift
+        if self.goal is not None and self.goal.decides == "pass":
+            met = met and self.meets_traffic and self.is_steady
         return "passed" if met else "over_target"
 
     @property
-    def reloads(self) -> tuple[Note, ...]:
-        """The notes on reloading that cost the pass, because the goal is about not having the weights."""
-        return tuple(n for n in self.notes if n.is_a_reload) if self.goal is not None and self.goal.loads_once else ()
+    def traffic(self) -> int:
+        """Elements that the busiest rank sends."""
+        return self.sent.busiest
+
+    @property
+    def traffic_total(self) -> int:
+        """Elements that all ranks send."""
+        return self.sent.total
+
+    @property
+    def traffic_between(self) -> int:
+        """The most elements that a rank sends in groups of several machines."""
+        return self.sent.between
+
+    @property
+    def traffic_by_call(self) -> tuple[Calls, ...]:
+        """The calls of the busiest rank by operation and line, most elements first."""
+        return self.sent.by_call
+
+    @property
+    def is_steady(self) -> bool:
+        """True if the goal asks for no steady peak, or it is met and the step can be repeated."""
+        if self.goal is None or not self.goal.steady:
+            return True
+        return self.goal.meets_memory(self.lasting_peak) and not self.unrepeatable
+
+    @property
+    def unrepeatable(self) -> tuple[Note, ...]:
+        """The notes on ranks that end with fewer weights than they began with, where the goal asks for a steady peak."""
+        if self.goal is None or not self.goal.steady:
+            return ()
+        return tuple(note for note in self.notes if note.about == "missing")
+
+    @property
+    def meets_traffic(self) -> bool:
+        return self.goal is None or self.goal.meets_traffic(self.traffic)
+
+    @property
+    def meets_drift(self) -> bool:
+        return self.goal is None or self.goal.meets_drift(self.drift)
 
     @property
     def meets_time(self) -> bool:
@@ -102,12 +145,19 @@ class Report:
 
     @property
     def stars(self) -> int:
-        """1 correct; 2 meets both targets; 3 beaten by no rival of the goal, and nothing noted that costs a star."""
+        """1 correct; 2 meets every target that decides the pass; 3 meets the others too, is beaten by no rival of the
+        goal that meets them, and nothing is noted that costs a star."""
         if self.status != "passed" or self.goal is None:
             return int(self.error is None)
-        rivals = self.goal.records_to_beat(self.family)
-        beaten = any(rival.dominates(self.timesteps, self.peak.memory) for rival in rivals)
-        return 2 if beaten or any(note.costs_a_star for note in self.notes) else 3
+        figures = (self.timesteps, self.peak.memory, self.traffic)
+        rivals = [one for one in self.goal.records_to_beat(self.family) if self.goal.meets_traffic(one.traffic or 0)]
+        beaten = any(rival.dominates(*figures) for rival in rivals)
+        noted = any(note.costs_a_star for note in self.notes if not self._is_settled(note))
+        return 2 if beaten or noted or not (self.meets_traffic and self.is_steady) else 3
+
+    def _is_settled(self, note: Note) -> bool:
+        """True if a note is on a peak that the goal itself judges."""
+        return self.goal is not None and self.goal.steady and note.about in ("reload", "steady")
 
     def __repr__(self) -> str:
         return f"<Report: {self.status}, {self.timesteps:g} timesteps, peak memory {self.peak.memory:,}>"
@@ -165,6 +215,8 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         contents=contents,
         family=family_of(ranks, trace.setting.replicas),
         lasting_peak=max(contents.memory, *lasting),
+        sent=traffic(recomputation),
+        drift=drift(ranks),
     )
 
 

@@ -14,11 +14,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib import Costs, Model, Setting
+from lib.judging.traffic import sent_by
 
 from .gpus import LATENCY
 from .job import Job
+from .playing import executed, played
 from .split import Split
-from .traffic import executed, played, sent_by
 
 TICKS = 10**7
 """Ticks in a second in the run of a layer: a tick is 100 ns."""

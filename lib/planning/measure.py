@@ -9,6 +9,7 @@ from typing import NamedTuple
 from lib import Trace
 from lib.judging.rank_state import RankState
 from lib.judging.recompute import Recomputation
+from lib.judging.traffic import sent_by
 from lib.trace.gc_pause import no_collection
 from lib.values.base import Sharded, Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
@@ -16,7 +17,7 @@ from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weigh
 from .actions import Program
 from .cost_model import Prices
 from .job import Job
-from .traffic import executed, sent_by
+from .playing import executed
 
 KINDS = ("weights", "gradients", "states", "activations", "ends", "workspace")
 """Kinds of memory: `ends` are the embedding, the head and its logits."""

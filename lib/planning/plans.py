@@ -15,9 +15,9 @@ from .gpus import LINKS
 from .job import Job
 from .layer_cost import layer_times, link_of, shared
 from .measure import Measured, measured
+from .playing import played
 from .schedule import planned
 from .split import CHUNKED, ORDERS, Split, require_fit
-from .traffic import played
 
 
 @dataclass(frozen=True, eq=False)

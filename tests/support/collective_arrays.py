@@ -51,7 +51,9 @@ class Kind(NamedTuple):
 
 
 def every_kind() -> list[Kind]:
-    return [Kind(dtype, shape, order) for dtype in map(np.dtype, TYPES) for shape in (*SHAPES, LARGE) for order in ORDERS]
+    return [
+        Kind(dtype, shape, order) for dtype in map(np.dtype, TYPES) for shape in (*SHAPES, LARGE) for order in ORDERS
+    ]
 
 
 def every_pair() -> list[Kind]:

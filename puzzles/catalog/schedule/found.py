@@ -33,4 +33,6 @@ def with_found(puzzle: Any, folder: Path) -> Any:
 
 def record_of(row: Mapping[str, object]) -> Record:
     """A row as a record, whose `by` is the file of its trace."""
-    return Record(float(str(row["timesteps"])), int(str(row["peak_memory"])), str(row["file"]), str(row["family"]))
+    traffic = row.get("traffic")
+    figures = float(str(row["timesteps"])), int(str(row["peak_memory"])), None if traffic is None else int(str(traffic))
+    return Record(*figures, str(row["file"]), str(row["family"]))

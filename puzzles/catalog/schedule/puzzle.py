@@ -31,7 +31,7 @@ class SchedulePuzzle(Puzzle):
     reload_advice: str = (
         "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
     )
-    """What a schedule is told that misses the goal because it loads more than it keeps (`Goal.loads_once`)."""
+    """What a schedule is told that misses the goal because it loads more than it keeps (`Goal.steady`)."""
     reference_at: tuple[ReferenceAt, ...] = ()
     """What the reference scores at the other sizes, if this is a teacher's puzzle; `puzzles check` measures it."""
     credit: str = CREDIT

@@ -15,7 +15,7 @@ def records(family: str, *rows: tuple[float, int, str] | tuple[float, int, str, 
     """Records of one family: timesteps, elements, a file's name in solutions/records, and one of its variants if it has
     some."""
     return tuple(
-        Record(time, memory, ": ".join([f"solutions/records/{name}.py", *variant]), family)
+        Record(time, memory, by=": ".join([f"solutions/records/{name}.py", *variant]), family=family)
         for time, memory, name, *variant in rows
     )
 

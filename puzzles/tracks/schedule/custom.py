@@ -41,9 +41,11 @@ def read_puzzle(slug: str, fields: Fields) -> SchedulePuzzle:
         targets.number("memory"),
         tuple(_record(row) for row in fields.tables("records")),
         setting,
-        targets.number("host") if "host" in targets else None,
-        fields.one_of("family", FAMILIES, ""),
-        fields.flag("loads_once"),
+        host=_limit(targets, "host"),
+        family=fields.one_of("family", FAMILIES, ""),
+        traffic=_limit(targets, "traffic"),
+        drift=_limit(targets, "drift"),
+        steady=fields.flag("steady") or fields.flag("loads_once"),
     )
     targets.done()
     return SchedulePuzzle(
@@ -55,6 +57,11 @@ def read_puzzle(slug: str, fields: Fields) -> SchedulePuzzle:
         **rules_of(fields, RULED_CALLS),
         **texts_of(fields),
     )
+
+
+def _limit(fields: Fields, name: str) -> int | None:
+    """A target that a puzzle may leave out."""
+    return fields.number(name) if name in fields else None
 
 
 def _setting(fields: Fields) -> Setting:
@@ -93,6 +100,7 @@ def _record(fields: Fields) -> Record:
     record = Record(
         _timesteps(fields),
         fields.number("peak_memory"),
+        _limit(fields, "traffic"),
         fields.text("by", ""),
         fields.one_of("family", FAMILIES, ""),
     )

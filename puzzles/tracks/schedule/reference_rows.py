@@ -28,7 +28,7 @@ def measured(
     a better schedule has to beat."""
     timesteps, memory = float(figures["timesteps"]), int(figures["peak_memory"])
     if game.goal.size == puzzle.goal.size:
-        return _record_row(Record(timesteps, memory, file, family))
+        return _record_row(Record(timesteps, memory, by=file, family=family))
     return _elsewhere_row(ReferenceAt(game.goal.size, timesteps, memory))
 
 
@@ -39,7 +39,7 @@ def stated(puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
 
 
 def _record_row(record: Record) -> ReferenceRow:
-    python = f"Record({record.timesteps}, {record.peak_memory:_}, {record.by!r}, {record.family!r})"
+    python = f"Record({record.timesteps}, {record.peak_memory:_}, by={record.by!r}, family={record.family!r})"
     words = f"{_figures(record)} ({record.family or 'of no family'})"
     return ReferenceRow("records", record._asdict(), "at the shown size", words, f"{python} in the goal's records")
 

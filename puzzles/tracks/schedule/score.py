@@ -91,10 +91,14 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
     if report.lasting_peak > report.peak.memory:
         figures["lasting_peak"] = report.lasting_peak
+    if size.ranks > 1:
+        figures["traffic"] = report.traffic
+    if puzzle.goal.setting.task == "local":
+        figures["drift"] = report.drift
     if puzzle.goal.host is not None:
         figures["host_memory"] = report.peaks["host"].memory
     shown = size == puzzle.goal.size
-    notes = tuple(sanitized(note.text) for note in report.notes if note not in report.reloads)
+    notes = tuple(sanitized(note.text) for note in report.notes if note not in report.unrepeatable)
     missed = tuple(_missed(report, puzzle)) if shown else ()
     advice = _advice(report, puzzle) if missed else ""
     why = tuple(peak_lines(report.contents))
@@ -139,13 +143,28 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
         )
     if not report.meets_host:
         yield f"it parks {report.peaks['host'].memory:,} elements on the host and the target is {goal.host_text}"
-    if report.reloads:
-        yield f"{puzzle.reload_reason}: {'; '.join(sanitized(note.text) for note in report.reloads)}"
+    if not report.meets_drift:
+        yield f"a replica makes {report.drift} updates alone, and at most {goal.drift} are allowed"
+    if goal.decides != "pass":
+        return
+    if not report.meets_traffic:
+        yield f"its busiest rank sends {report.traffic:,} elements and the target is {goal.traffic_text}"
+    if report.meets_memory and not goal.meets_memory(report.lasting_peak) and goal.steady:
+        yield (
+            f"it needs {peak.memory:,} elements at a time, but {report.lasting_peak:,} if training goes on, and the "
+            f"target is {goal.memory_text}; {puzzle.reload_reason}"
+        )
+    if report.unrepeatable:
+        yield f"{puzzle.reload_reason}: {'; '.join(sanitized(note.text) for note in report.unrepeatable)}"
 
 
 def _advice(report: Report, puzzle: SchedulePuzzle) -> str:
-    if report.reloads and report.meets_time and report.meets_memory:
+    if report.meets_time and report.meets_memory and not report.is_steady:
         return puzzle.reload_advice
+    if report.meets_time and report.meets_memory and not report.meets_traffic:
+        return "Which calls send most? A reduce-scatter sends half of an all-reduce."
+    if report.meets_time and report.meets_memory and not report.meets_drift:
+        return "Average the weights more often."
     if report.meets_time and report.meets_memory:
         return "Park fewer values, and delete a parked one when it has come back."
     if report.meets_memory:

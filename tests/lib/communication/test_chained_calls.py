@@ -290,7 +290,7 @@ def test_weights_that_were_loaded_to_the_host_can_be_trained() -> None:
         setting = Setting(replace(HOST.costs, overlap=overlap))
         report = referee(run(schedule, 1, 1, 1, setting=setting).trace)
         assert report.error is None
-        assert not any(note.is_a_reload for note in report.notes)
+        assert not any(note.about == "reload" for note in report.notes)
 
 
 def test_a_parked_value_of_another_rank_is_refused() -> None:

@@ -55,6 +55,9 @@ RECORDS = st.builds(
     beta=st.dictionaries(NAMES, FRACTIONS, max_size=3),
     islands=st.integers(0, 64),
     ticks_between=PRICES,
+    alpha_between=PRICES,
+    beta_between=st.dictionaries(NAMES, FRACTIONS, max_size=3),
+    time_unit=st.sampled_from(["steps", "us"]),
     flops_per_tick=st.integers(0, MAX_NUMBER),
 )
 

@@ -231,7 +231,7 @@ def test_loading_the_same_weights_to_a_tier_twice_is_a_reload() -> None:
     report = referee(run(streaming, 1, 2, 1, setting=Setting(COSTS["streams"], task="infer")).trace)
     assert report.error is None
     (note,) = [note for note in report.notes if note.costs_a_star]
-    assert note.is_a_reload
+    assert note.about == "reload"
     assert "layer 0 twice" in note.text
 
 

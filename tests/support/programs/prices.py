@@ -41,6 +41,8 @@ class Prices(NamedTuple):
     beta: Mapping[str, Fraction] = {}
     islands: int = 0
     ticks_between: Mapping[str, int] = {}
+    alpha_between: Mapping[str, int] = {}
+    beta_between: Mapping[str, Fraction] = {}
     flops_per_tick: int = 0
     tiers: Mapping[str, tuple[int, int]] = {}
 
@@ -58,14 +60,16 @@ class Prices(NamedTuple):
         apart = self.islands and ranks[0] // self.islands != ranks[-1] // self.islands
         ticks = self.ticks_between if apart else self.ticks
         hops = {"allreduce": 2 * (len(ranks) - 1), "pass_to": 1, "receive": 0}.get(name, len(ranks) - 1)
-        return ticks.get(name, 0) * items + self._by_size(name, hops, sent(name, elements, len(ranks)))
+        return ticks.get(name, 0) * items + self._by_size(name, hops, sent(name, elements, len(ranks)), bool(apart))
 
     def copy(self, name: str, tier: str, elements: int) -> int:
         """Ticks of a copy to or from a tier."""
-        return self.tiers[tier][name == "fetch"] + self._by_size(name, 1, elements)
+        return self.tiers[tier][name == "fetch"] + self._by_size(name, 1, elements, False)
 
-    def _by_size(self, name: str, hops: int, elements: int) -> int:
-        return self.calls.get(name, 0) + self.alpha.get(name, 0) * hops + ceil(self.beta.get(name, 0) * elements)
+    def _by_size(self, name: str, hops: int, elements: int, apart: bool) -> int:
+        hop = {**self.alpha, **(self.alpha_between if apart else {})}.get(name, 0)
+        element = {**self.beta, **(self.beta_between if apart else {})}.get(name, 0)
+        return self.calls.get(name, 0) + hop * hops + ceil(element * elements)
 
     def computation(self, name: str, batches: int, share: Fraction) -> int:
         """Ticks of what a rank does alone; of a product with a share of the weight, that share."""
@@ -106,5 +110,9 @@ def random_prices(choice: Random) -> Prices:
         beta={name: Fraction(choice.randrange(9), choice.randint(1, 99)) for name in sized},
         islands=choice.randrange(4),
         ticks_between={name: choice.randrange(12) for name in messages},
+        alpha_between={name: choice.randrange(5) for name in choice.sample(messages, 3)},
+        beta_between={
+            name: Fraction(choice.randrange(9), choice.randint(1, 99)) for name in choice.sample(messages, 3)
+        },
         flops_per_tick=choice.choice((0, choice.randint(1, 4000))),
     )

@@ -15,7 +15,8 @@ PUZZLE = SchedulePuzzle(
         memory=2_300_000,
         records=RECORDS[6, 4, 4],
         family=SHARDED,
-        loads_once=True,
+        steady=True,
+        decides="star",
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\

@@ -15,7 +15,8 @@ PUZZLE = SchedulePuzzle(
         memory=1_000_000,
         records=RECORDS[4, 4, 16],
         family=SHARDED_PIPELINE,
-        loads_once=True,
+        steady=True,
+        decides="star",
     ),
     # Always 16 ranks: the puzzle is four stages for each of four batches.
     other_sizes=(Size(8, 4, 16), Size(12, 4, 16)),

@@ -20,7 +20,7 @@ PUZZLE = SchedulePuzzle(
         ),
         setting=Setting("islands", mesh={"replica": 2, "shard": 4}),
         family=SHARDED,
-        loads_once=True,
+        steady=True,
     ),
     other_sizes=(Size(3, 8, 8), Size(6, 8, 8)),
     statement="""\

@@ -12,10 +12,10 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=4, ranks=8),
         time=11,
         memory=1_100_000,
-        records=(Record(11.6, 1_179_648, "solutions/three_d.py", TENSOR_PIPELINE),),
+        records=(Record(11.6, 1_179_648, by="solutions/three_d.py", family=TENSOR_PIPELINE),),
         setting=Setting("twentieths", mesh={"dp": 2, "pp": 2, "tp": 2}, layer="block"),
         family=TENSOR_PIPELINE,
-        loads_once=True,
+        steady=True,
     ),
     other_sizes=(Size(8, 4, 8), Size(4, 8, 8)),
     statement="""\

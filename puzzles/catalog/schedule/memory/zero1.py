@@ -15,7 +15,7 @@ PUZZLE = SchedulePuzzle(
         memory=2_300_000,
         records=records(SHARDED, (12.1, 1_966_080, "zero1_input_again")),
         family=SHARDED,
-        loads_once=True,
+        steady=True,
     ),
     reload_reason="the next step begins with whole weights again",
     reload_advice="Gather every weight with `allgather` after its update.",

@@ -19,7 +19,7 @@ PUZZLE = SchedulePuzzle(
             (36.1, 2_883_584, "zero2_sum", "full_gradients"),
         ),
         family=SHARDED,
-        loads_once=True,
+        steady=True,
     ),
     reload_reason="the next step begins with whole weights again",
     reload_advice="Gather every weight with `allgather` after its update.",

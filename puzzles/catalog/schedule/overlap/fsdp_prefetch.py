@@ -20,7 +20,7 @@ PUZZLE = SchedulePuzzle(
         ),
         setting=Setting("overlap"),
         family=SHARDED,
-        loads_once=True,
+        steady=True,
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\

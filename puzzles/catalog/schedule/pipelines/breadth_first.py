@@ -16,7 +16,7 @@ PUZZLE = SchedulePuzzle(
         records=records(SHARDED_PIPELINE, (31, 1_703_936, "breadth_first_only_backward")),
         setting=Setting("gathers", mesh={"dp": 2, "pp": 2}),
         family=SHARDED_PIPELINE,
-        loads_once=True,
+        steady=True,
     ),
     # Always 4 ranks: the mesh is part of the puzzle.
     other_sizes=(Size(8, 8, 4), Size(4, 12, 4)),

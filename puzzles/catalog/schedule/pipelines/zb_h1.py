@@ -12,7 +12,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=8, ranks=4),
         time=27,
         memory=1_400_000,
-        records=(Record(27, 1_466_368, "solutions/zb_h1.py", PIPELINE),),
+        records=(Record(27, 1_466_368, by="solutions/zb_h1.py", family=PIPELINE),),
         setting=Setting("parts"),
         family=PIPELINE,
     ),

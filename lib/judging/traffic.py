@@ -1,0 +1,96 @@
+"""Counts what each rank sends, call by call, and how far replicas drift apart, in a trace that was executed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from lib.communication.meetings import members_of
+from lib.game.costs import COPYING, elements_sent
+from lib.rules.collectives import COLLECTIVES
+from lib.trace.ops import group_of
+from lib.values.kinds import Weight
+
+from .rank_state import RankState
+from .recompute import Recomputation
+
+SENDING = {*COLLECTIVES, *COPYING, "pass_to"}
+
+
+class Sent(NamedTuple):
+    """Elements that a rank sends in one operation, which starts at a tick; or copies to or from a tier. `is_between`
+    machines, if its group is in several."""
+
+    operation: str
+    start: int
+    elements: int
+    line: int
+    is_between: bool = False
+
+
+class Calls(NamedTuple):
+    """The calls of one operation on one line: how many, and the elements that they send together."""
+
+    operation: str
+    line: int
+    count: int
+    elements: int
+
+
+class Traffic(NamedTuple):
+    """Elements sent in a run by ring accounting (`lib.game.costs.elements_sent`); copies to or from a tier are none.
+
+    `busiest` is the most that a rank sends, `total` the sum of all ranks, `between` the most that a rank sends in
+    groups of several machines, `by_call` the calls of the busiest rank, most elements first.
+    """
+
+    busiest: int
+    total: int
+    between: int
+    by_call: tuple[Calls, ...]
+
+
+def sent_by(recomputation: Recomputation, rank: RankState) -> Iterator[Sent]:
+    """What a rank sends to other ranks, or copies to and from a tier, in the order of its program."""
+    costs = recomputation.costs
+    for op in rank.all(SENDING):
+        moved = op.outputs if op.name == "fetch" else op.inputs
+        sizes = [rank.values[number].memory(costs) for number in moved]
+        if op.name in COPYING:
+            yield Sent(op.name, op.start, sum(sizes), op.line)
+            continue
+        is_message = op.name == "pass_to"
+        members = sorted((rank.rank, op.args[0])) if is_message else members_of(recomputation.game, group_of(op))
+        elements = sum(elements_sent(op.name, size, len(members)) for size in sizes)
+        yield Sent(op.name, op.start, elements, op.line, costs.crosses(members))
+
+
+def traffic(recomputation: Recomputation) -> Traffic:
+    """The traffic of a run; of a folded one, in which one of equal replicas was played, of all."""
+    ranks = [
+        [one for one in sent_by(recomputation, rank) if one.operation not in COPYING] for rank in recomputation.ranks
+    ]
+    totals = [sum(one.elements for one in sent) for sent in ranks]
+    busiest = ranks[totals.index(max(totals))] if ranks else []
+    calls: dict[tuple[str, int], list[int]] = {}
+    for one in busiest:
+        calls.setdefault((one.operation, one.line), []).append(one.elements)
+    rows = [Calls(name, line, len(elements), sum(elements)) for (name, line), elements in calls.items()]
+    return Traffic(
+        busiest=max(totals, default=0),
+        total=sum(totals) * recomputation.trace.setting.replicas,
+        between=max((sum(one.elements for one in sent if one.is_between) for sent in ranks), default=0),
+        by_call=tuple(sorted(rows, key=lambda row: (-row.elements, row.line, row.operation))),
+    )
+
+
+def drift(ranks: Sequence[RankState]) -> int:
+    """The most updates that a replica has made alone since it was last equal to the others."""
+    made = (rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"update"}))
+    return max((_alone(weight) for weight in made if isinstance(weight, Weight)), default=0)
+
+
+def _alone(weight: Weight) -> int:
+    """The updates since a weight was last that of all replicas; 0 if it has been trained with every batch."""
+    copy = weight.copy
+    return 0 if copy is None or len(copy.batches) in (0, copy.of) else weight.step - copy.since
