@@ -15,7 +15,7 @@ def records(family: str, *rows: tuple[float, int, int, str] | tuple[float, int, 
     """Records of one family: timesteps, elements, the elements that the busiest rank sends, a file's name in
     solutions/records, and one of its variants if it has some."""
     return tuple(
-        Record(time, memory, traffic, by=": ".join([f"solutions/records/{name}.py", *variant]), family=family)
+        Record(time, memory, ": ".join([f"solutions/records/{name}.py", *variant]), family, traffic)
         for time, memory, traffic, name, *variant in rows
     )
 
@@ -88,5 +88,5 @@ RECORDS: Mapping[tuple[int, int, int], tuple[Record, ...]] = {
         *records(OWNERS_SEND, (10.8, 819_200, 4_308_992, "pipeline_fsdp_owners_send")),
     ),
 }
-"""By layers, batches and ranks: timesteps, elements, traffic, the file in solutions/records and its variant. A file solves the
-puzzle whose name it begins with, and may solve others."""
+"""By layers, batches and ranks: timesteps, elements, traffic, the file in solutions/records and its variant. A file
+solves the puzzle whose name it begins with, and may solve others."""

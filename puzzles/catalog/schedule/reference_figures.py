@@ -12,7 +12,8 @@ TOLERANCE = 1.25
 The product leaves it free to trade one for the other; of the records none comes near."""
 
 TOLERANCE_WITH_TRAFFIC = 2
-"""The same for timesteps times memory times traffic. It is wider, because a pipeline may send more laps for less memory."""
+"""The same for timesteps times memory times traffic. It is wider, because laps of a pipeline send more for less
+memory."""
 
 
 class ReferenceAt(NamedTuple):

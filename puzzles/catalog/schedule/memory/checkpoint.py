@@ -14,7 +14,7 @@ PUZZLE = SchedulePuzzle(
         time=26,
         memory=9_900_000,
         records=(
-            Record(26.0, 9_961_472, 0, by="solutions/checkpoint.py", family=ONE_RANK),
+            Record(26.0, 9_961_472, "solutions/checkpoint.py", ONE_RANK, 0),
             *records(
                 ONE_RANK,
                 (22.0, 14_155_776, 0, "checkpoint_binomial", "eight_slots"),

@@ -12,7 +12,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=1, ranks=1),
         time=19,
         memory=7_300_000,
-        records=(Record(19.5, 7_340_032, 0, by="solutions/offload.py", family=ONE_RANK),),
+        records=(Record(19.5, 7_340_032, "solutions/offload.py", ONE_RANK, 0),),
         setting=Setting("copies"),
         host=5_200_000,
         family=ONE_RANK,

@@ -13,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         time=27,
         memory=1_400_000,
         traffic=1_100_000,
-        records=(Record(27, 1_466_368, 1_114_112, by="solutions/zb_h1.py", family=PIPELINE),),
+        records=(Record(27, 1_466_368, "solutions/zb_h1.py", PIPELINE, 1_114_112),),
         setting=Setting("parts"),
         family=PIPELINE,
         steady=True,
