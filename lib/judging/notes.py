@@ -53,6 +53,15 @@ def notes_on(
     return tuple(notes)
 
 
+def settled(notes: Sequence[Note]) -> tuple[Note, ...]:
+    """The notes where a goal judges the steady peak, and it is met: loading again is no fault then."""
+    return tuple(
+        note._replace(costs_a_star=note.costs_a_star and note.about != "steady")
+        for note in notes
+        if note.about != "reload"
+    )
+
+
 def steady_state_peak(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
     """The most elements that a rank would need if training went on; `sizes` are of its values, by number."""
     if state.read or any(op.start > 0 for op in state.all({"load_weights"})):

@@ -17,7 +17,7 @@ from lib.values.kinds import Parked
 
 from .family import family_of
 from .memory import Profile, profile
-from .notes import Note, notes_on, steady_state_peak
+from .notes import Note, notes_on, settled, steady_state_peak
 from .peak import PeakContents, peak_contents
 from .rank_state import RankState
 from .recompute import Recomputation
@@ -118,7 +118,7 @@ class Report:
 
     @property
     def unrepeatable(self) -> tuple[Note, ...]:
-        """The notes on ranks that end with fewer weights than they began with, where the goal asks for a steady peak."""
+        """The notes on ranks that end with fewer weights than they began with, if the goal asks for a steady peak."""
         if self.goal is None or not self.goal.steady:
             return ()
         return tuple(note for note in self.notes if note.about == "missing")
@@ -152,12 +152,8 @@ class Report:
         figures = (self.timesteps, self.peak.memory, self.traffic)
         rivals = [one for one in self.goal.records_to_beat(self.family) if self.goal.meets_traffic(one.traffic or 0)]
         beaten = any(rival.dominates(*figures) for rival in rivals)
-        noted = any(note.costs_a_star for note in self.notes if not self._is_settled(note))
+        noted = any(note.costs_a_star for note in self.notes)
         return 2 if beaten or noted or not (self.meets_traffic and self.is_steady) else 3
-
-    def _is_settled(self, note: Note) -> bool:
-        """True if a note is on a peak that the goal itself judges."""
-        return self.goal is not None and self.goal.steady and note.about in ("reload", "steady")
 
     def __repr__(self) -> str:
         return f"<Report: {self.status}, {self.timesteps:g} timesteps, peak memory {self.peak.memory:,}>"
@@ -193,6 +189,8 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     lasting = [steady_state_peak(each, size, prof) for each, size, prof in zip(ranks, sizes, profiles)]
     spans = [_span(ops) for ops in events]
     makespan = max((end for _, _, end in spans), default=0)
+    notes = notes_on(recomputation, lasting, profiles, contents) if any(state.at for state in ranks) else ()
+    lasting_peak = max(contents.memory, *lasting)
     working = [_working(ops, costs) for ops in events]
     peaks = {tier: _tier_peak(ranks, profiles, costs, tier) for tier in costs.tiers}
     return Report(
@@ -208,13 +206,13 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         ),
         copies=_copies(ranks, trace.size.layers, trace.setting.replicas),
         critical_path=_critical_path(ranks, makespan, costs),
-        notes=notes_on(recomputation, lasting, profiles, contents) if any(state.at for state in ranks) else (),
+        notes=settled(notes) if goal is not None and goal.steady and goal.meets_memory(lasting_peak) else notes,
         waits=tuple(state.waited_for for state in ranks),
         span=costs.steps(max((end - first for first, _, end in spans), default=0)),
         peaks=peaks,
         contents=contents,
         family=family_of(ranks, trace.setting.replicas),
-        lasting_peak=max(contents.memory, *lasting),
+        lasting_peak=lasting_peak,
         sent=traffic(recomputation),
         drift=drift(ranks),
     )
