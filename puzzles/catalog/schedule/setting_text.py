@@ -73,6 +73,8 @@ def price_text(costs: Costs, name: str) -> str:
         inside = _by_size(costs, base, costs.alpha.get(name, 0), costs.beta.get(name), sent)
         if name not in costs.beta_between:
             return inside
+        if not (base or costs.alpha or costs.alpha_between):
+            return f"{inside} ({_elements(costs, costs.beta_between[name])} between machines)"
         between = _by_size(costs, 0, costs.alpha_between.get(name, 0), costs.beta_between[name], sent)
         return f"{inside} (between machines {between})"
     if costs.islands and costs.ticks_between.get(name, base) != base:
@@ -83,9 +85,13 @@ def price_text(costs: Costs, name: str) -> str:
 def _by_size(costs: Costs, base: int, alpha: int, beta: Fraction | None, sent: str) -> str:
     parts = [_time(costs, base)] * bool(base) + [f"{_time(costs, alpha)} a hop"] * bool(alpha)
     if beta:
-        each = costs.unit / beta
-        parts.append(f"{_time(costs, costs.unit)} for each {float(each):,.0f} elements{sent}")
+        parts.append(f"{_time(costs, costs.unit)} for each {_elements(costs, beta)} elements{sent}")
     return " and ".join(parts) or _time(costs, 0)
+
+
+def _elements(costs: Costs, beta: Fraction) -> str:
+    """The elements that are sent in a step."""
+    return f"{float(costs.unit / beta):,.0f}"
 
 
 def _time(costs: Costs, ticks: int) -> str:
