@@ -17,13 +17,14 @@ from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, 
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.colour_option import colour_option, require_picture
-from .shared.course_options import course_options, scoring_from, submitted_from
+from .shared.course_options import course_options, scoring_from, submitted_from, wanted_in, with_course
 from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
 from .shared.limit_option import limit_option, limits_from
 from .shared.params import SlugText, terminal
 
 if TYPE_CHECKING:
+    from puzzles.course.points import Scoring
     from puzzles.grading.verdict import Graded
     from puzzles.reports.class_pages import ClassPages
 
@@ -57,7 +58,6 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
-@click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
 @click.option(
     "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
     help="Where to write, several times: a folder for an index and a page for each student, .html for one page, .csv "
@@ -106,6 +106,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     _sort_outputs(options)
     require_picture(options["colour"], options["html"], "-o page.html")
     tier = _tier(options["tier"], options["trust"], paths)
+    options = with_course(ctx, options)
     scoring = scoring_from(options)
     submitted = submitted_from(paths, options)
     files = [file for one in submitted for file in one.files]
@@ -117,9 +118,9 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
             f"{len(submitted)} submissions; grade one of them, or say --one-student if all are by the same student"
         )
     alone = len(submitted) == len(files) == 1
-    slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
+    slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
     job = GradingJob(slugs, limits_from(options), tier, options["strict"], _is_kept(len(submitted), options), _own())
-    pages = _class_pages([one.path for one in submitted], options)
+    pages = _class_pages([one.path for one in submitted], options, scoring)
     gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one)
     grade_all(
         files,
@@ -132,7 +133,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         gathering.add,
     )
     graded = gathering.all()
-    problems = [_shown(lambda: _show(graded, tier, options))]
+    problems = [_shown(lambda: _show(graded, tier, options, scoring))]
     reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
     shown = (options["visibility"], options["colour"] or "layer")
     wrote, failed = write_reports(graded, reports, scoring, tier, options["traces"], *shown)
@@ -181,14 +182,14 @@ def _own() -> tuple[tuple[str, str], ...]:
     return tuple((str(folder.path), folder.digest) for folder in folders())
 
 
-def _class_pages(paths: list[str], options: Mapping[str, Any]) -> ClassPages | None:
+def _class_pages(paths: list[str], options: Mapping[str, Any], scoring: Scoring) -> ClassPages | None:
     """The folder of pages, if that is wanted."""
     if not (options["html"] and is_folder(options["html"])):
         return None
     from puzzles.reports.class_pages import ClassPages
 
     keeps = bool(options["traces"]) or len(paths) == 1
-    return ClassPages(options["html"], paths, keeps, options["colour"] or "layer")
+    return ClassPages(options["html"], paths, keeps, options["colour"] or "layer", scoring)
 
 
 def is_folder(path: str) -> bool:
@@ -202,17 +203,17 @@ def _load_reports() -> None:
         from puzzles.reports import terminal  # noqa: F401
 
 
-def _show(graded: list[Graded], tier: IsolationTier, options: Mapping[str, Any]) -> None:
+def _show(graded: list[Graded], tier: IsolationTier, options: Mapping[str, Any], scoring: Scoring) -> None:
     from puzzles.grading import verdict
 
     if options["as_json"]:
-        for piece in verdict.json_text(graded, options["why"]):
+        for piece in verdict.json_text(graded, options["why"], scoring.facts):
             click.echo(piece, nl=False)
         click.echo()
     else:
         from puzzles.reports.terminal import report
 
-        report(terminal(), graded, tier, options["why"])
+        report(terminal(), graded, tier, options["why"], scoring)
     sys.stdout.flush()
 
 

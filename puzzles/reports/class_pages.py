@@ -12,6 +12,7 @@ from typing import Any
 
 from puzzles.course.gathering import without_runs
 from puzzles.course.handed_in import shared_folder
+from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
@@ -19,7 +20,7 @@ from puzzles.tracks import ALL, track_of
 
 from .attempts import attempts
 from .environment import environment
-from .standings import name_in, slugs_of
+from .standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
 
 MAX_NAME = 60
 """Characters of a submission's name in the name of its page."""
@@ -32,12 +33,20 @@ class ClassPages:
     """Pages of a class in a folder. Each student's is written as soon as that file is graded, so that the runs of a
     whole class need not fit in memory."""
 
-    def __init__(self, folder: str, paths: Sequence[str], keeps_traces: bool = False, colour: str = "layer") -> None:
+    def __init__(
+        self,
+        folder: str,
+        paths: Sequence[str],
+        keeps_traces: bool = False,
+        colour: str = "layer",
+        scoring: Scoring = NOTHING_STATED,
+    ) -> None:
         """`paths` of all submissions, in the order of the index; `keeps_traces` if somebody else needs the runs;
         `colour` is what the colours of operations show in the pictures."""
         self.folder = Path(folder)
         self.keeps_traces = keeps_traces
         self.colour = colour
+        self.scoring = scoring
         width = max(3, len(str(len(paths))))
         self._pages = {path: f"students/{i:0{width}}_{_safe(path)}.html" for i, path in enumerate(paths, 1)}
         self._shared = shared_folder(paths)
@@ -61,7 +70,11 @@ class ClassPages:
     def _student(self, graded: Graded) -> str:
         found = attempts(graded.verdicts, self.colour)
         self._linked.update(slug for one in found for slug, _ in (one["named"], *one["also"]))
-        return _rendered("student.html", name=self._name(graded), attempts=found, missing=_missing(graded))
+        for one in found:
+            one["points"] = self.scoring.facts(graded, one["verdict"])
+        points = points_text(graded, self.scoring) if self.scoring.is_stated else ""
+        said = {"name": self._name(graded), "attempts": found, "missing": _missing(graded), "points": points}
+        return _rendered("student.html", **said)
 
     def _index(self, graded: Sequence[Graded], slugs: Sequence[str], tier: IsolationTier) -> str:
         rows = []
@@ -70,13 +83,21 @@ class ClassPages:
             total = sum(v.stars for v in one.verdicts)
             passed = sum(v.status == "passed" for v in one.verdicts)
             cells = [_cell(by_slug.get(slug)) for slug in slugs]
-            rows.append({"name": self._name(one), "page": self._pages[one.path], "cells": cells, "total": total,
-                         "passed": passed})  # fmt: skip
+            totals = [passed, total, *(f"{number:g}" for number in self.scoring.facts(one).values())]
+            rows.append({"name": self._name(one), "page": self._pages[one.path], "cells": cells, "totals": totals})
+        titles = [
+            "passed",
+            "stars",
+            *(["points"] if self.scoring.is_stated else []),
+            *(["late"] if self.scoring.late else []),
+        ]
+        marked = any(v.shown_size_only for one in graded for v in one.verdicts)
         script = (resources("puzzles.reports") / "templates" / "sort.js").read_text(encoding="utf-8").strip()
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         counts = _counts(graded, slugs)
         summary = [(label, [one[stars] for one in counts]) for stars, label in SUMMARY.items()]
-        return _rendered("index.html", slugs=slugs, rows=rows, summary=summary, script=script, digest=digest, tier=tier)
+        content = {"slugs": slugs, "rows": rows, "summary": summary, "titles": titles, "mark": SHOWN_SIZE * marked}
+        return _rendered("index.html", **content, script=script, digest=digest, tier=tier)
 
     def _name(self, graded: Graded) -> str:
         return name_in(graded, self._shared)
@@ -116,7 +137,7 @@ def _cell(verdict: Verdict | None) -> tuple[str, str]:
     """The class and the text of a cell."""
     if verdict is None or not verdict.attempted:
         return "n", ""
-    return LETTERS[verdict.status], "★" * verdict.stars or verdict.reason or "failed"
+    return LETTERS[verdict.status], ("★" * verdict.stars or verdict.reason or "failed") + shown_size_mark(verdict)
 
 
 def _missing(graded: Graded) -> list[str]:

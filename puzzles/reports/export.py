@@ -24,7 +24,10 @@ from .next_command import next_command
 MAX_NAME = 60
 """Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
 
-COLUMNS = tuple("submission puzzle status reason stars timesteps peak_memory message notes track figures".split())
+COLUMNS = tuple(
+    "submission puzzle status reason stars timesteps peak_memory message notes track figures points max_points "
+    "days_late shown_size_only found_in".split()
+)
 
 
 def write_reports(
@@ -42,12 +45,12 @@ def write_reports(
     def html() -> str:
         from .html import report_page  # here, because templates are slow to import
 
-        return report_page(graded, tier, colour)
+        return report_page(graded, tier, colour, scoring)
 
     writers: dict[str, Callable[[], str]] = {
-        "junit": lambda: junit(graded),
+        "junit": lambda: junit(graded, scoring),
         "gradescope": lambda: json.dumps(gradescope(graded[0], scoring, visibility), indent=2),
-        "csv": lambda: table(graded),
+        "csv": lambda: table(graded, scoring),
         "html": html,
     }
     wrote: list[str] = []
@@ -100,7 +103,7 @@ def _written(path: Path, content: Callable[[], str]) -> str:
     return ""
 
 
-def junit(graded: Sequence[Graded]) -> str:
+def junit(graded: Sequence[Graded], scoring: Scoring) -> str:
     """One suite for each file, one case for each puzzle; over target is a failure, not attempted is skipped."""
     from xml.etree import ElementTree  # here, because few reports need it
 
@@ -112,6 +115,12 @@ def junit(graded: Sequence[Graded]) -> str:
         suite = ElementTree.SubElement(root, "testsuite", {"name": sanitized(file.path), **counts})
         for v in file.verdicts:
             case = ElementTree.SubElement(suite, "testcase", {"classname": sanitized(file.path), "name": v.puzzle})
+            facts: dict[str, object] = {**scoring.facts(file, v)}
+            facts |= {"shown_size_only": "true"} if v.shown_size_only else {}
+            if facts:
+                properties = ElementTree.SubElement(case, "properties")
+                for name, value in facts.items():
+                    ElementTree.SubElement(properties, "property", {"name": name, "value": str(value)})
             if v.status == "not_attempted":
                 ElementTree.SubElement(case, "skipped", {"message": v.message or "not attempted"})
             elif v.status != "passed":
@@ -127,7 +136,7 @@ def _harmless(word: object) -> object:
     return f"'{word}" if str(word).startswith(("=", "+", "-", "@")) else word
 
 
-def table(graded: Sequence[Graded]) -> str:
+def table(graded: Sequence[Graded], scoring: Scoring) -> str:
     """CSV. What a spreadsheet would take for a formula gets an apostrophe in front."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -138,6 +147,8 @@ def table(graded: Sequence[Graded]) -> str:
                 *(sanitized(file.path), v.puzzle, v.status, v.reason, v.stars, v.timesteps, v.peak_memory),
                 *(v.message, "; ".join(v.notes), v.track),
                 " ".join(f"{name}={value}" for name, value in v.figures.items()),
+                *(scoring.score(file, v), scoring.most(v.puzzle), scoring.days_late(file)),
+                *("yes" if v.shown_size_only else "", sanitized(v.found_in)),
             )
             writer.writerow(map(_harmless, words))
     return text.getvalue()
