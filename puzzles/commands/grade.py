@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from puzzles.grading.verdict import Graded
     from puzzles.reports.class_pages import ClassPages
 
-FORMATS = ("junit", "gradescope", "csv", "html")
+FORMATS = ("junit", "gradescope", "csv", "html", "gradebook", "canvas")
 ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".xml": "junit", ".json": "gradescope"}
 VISIBILITIES = ("visible", "hidden", "after_due_date", "after_published")
 
@@ -136,7 +136,9 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     problems = [_shown(lambda: _show(graded, tier, options, scoring))]
     reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
     shown = (options["visibility"], options["colour"] or "layer")
-    wrote, failed = write_reports(graded, reports, scoring, tier, options["traces"], *shown)
+    wrote, failed = write_reports(
+        graded, reports, scoring, tier, options["traces"], *shown, slugs, options["assignment"]
+    )
     if pages:
         failed.append(pages.finish(graded, tier))
         wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each submission.")

@@ -47,6 +47,7 @@ def _course(file: Path, given: Mapping[str, Any]) -> Course:
         options["points"] = ",".join(f"{slug}={worth}" for slug, worth in points.items())
     for name, most in (("partial", 1.0), ("shown_size", 1.0), ("third_star", 10.0**6)):
         options[name] = _number(fields, name, most)
+    options["assignment"] = fields.text("assignment", "")
     options["strict"] = fields.flag("strict") or None
     options["roster"] = (roster := fields.text("roster", "")) and folder / roster
     rule = fields.table("late", {}).rest()

@@ -5,8 +5,6 @@ Each is written by itself, so that one failure does not affect the others.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +16,10 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import counted
 
+from .gradebook import ASSIGNMENT, canvas, csv_text, gradebook, harmless
 from .gradescope import gradescope
 from .next_command import next_command
+from .standings import slugs_of
 
 MAX_NAME = 60
 """Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
@@ -38,9 +38,12 @@ def write_reports(
     traces: str | None,
     visibility: str = "visible",
     colour: str = "layer",
+    slugs: Sequence[str] = (),
+    assignment: str = ASSIGNMENT,
 ) -> tuple[list[str], list[str]]:
     """Writes the files that are wanted; formats without a path are left out. Returns a sentence for each file that was
-    written, and for each that could not be."""
+    written, and for each that could not be. `slugs` that were asked for are the columns of a gradebook;
+    `assignment` is what Canvas calls all of them."""
 
     def html() -> str:
         from .html import report_page  # here, because templates are slow to import
@@ -51,6 +54,8 @@ def write_reports(
         "junit": lambda: junit(graded, scoring),
         "gradescope": lambda: json.dumps(gradescope(graded[0], scoring, visibility), indent=2),
         "csv": lambda: table(graded, scoring),
+        "gradebook": lambda: gradebook(graded, slugs or slugs_of(graded), scoring),
+        "canvas": lambda: canvas(graded, slugs or slugs_of(graded), scoring, assignment),
         "html": html,
     }
     wrote: list[str] = []
@@ -132,15 +137,9 @@ def junit(graded: Sequence[Graded], scoring: Scoring) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _harmless(word: object) -> object:
-    return f"'{word}" if str(word).startswith(("=", "+", "-", "@")) else word
-
-
 def table(graded: Sequence[Graded], scoring: Scoring) -> str:
     """CSV. What a spreadsheet would take for a formula gets an apostrophe in front."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Sequence[object]] = [COLUMNS]
     for file in graded:
         for v in file.verdicts:
             words: tuple[object, ...] = (
@@ -150,5 +149,5 @@ def table(graded: Sequence[Graded], scoring: Scoring) -> str:
                 *(scoring.score(file, v), scoring.most(v.puzzle), scoring.days_late(file)),
                 *("yes" if v.shown_size_only else "", sanitized(v.found_in)),
             )
-            writer.writerow(map(_harmless, words))
-    return text.getvalue()
+            rows.append([*map(harmless, words)])
+    return csv_text(rows)

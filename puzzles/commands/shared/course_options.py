@@ -89,6 +89,19 @@ OPTIONS = (
 )
 
 
+GRADEBOOK_OPTIONS = (
+    click.option("--gradebook", metavar="FILE", help="Write a CSV table with a row for each student."),
+    click.option("--canvas", metavar="FILE", help="Write the CSV table that Canvas imports."),
+    click.option(
+        "--assignment",
+        metavar="NAME",
+        default="Training Puzzles",
+        show_default=True,
+        help="What Canvas calls the assignment.",
+    ),
+)
+
+
 def added(command: C, options: Sequence[Any]) -> C:
     """The command with some options, in their order."""
     for option in reversed(options):
@@ -98,7 +111,7 @@ def added(command: C, options: Sequence[Any]) -> C:
 
 def course_options(command: C) -> C:
     """Adds the options of a course."""
-    return added(command, OPTIONS)
+    return added(command, (*OPTIONS, *GRADEBOOK_OPTIONS))
 
 
 def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any]:
