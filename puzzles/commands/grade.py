@@ -21,15 +21,13 @@ from .shared.course_options import course_options, scoring_from, submitted_from,
 from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
 from .shared.limit_option import limit_option, limits_from
+from .shared.outputs import FORMATS, class_pages, is_folder, page_names, sort_outputs
 from .shared.params import SlugText, terminal
 
 if TYPE_CHECKING:
     from puzzles.course.points import Scoring
     from puzzles.grading.verdict import Graded
-    from puzzles.reports.class_pages import ClassPages
 
-FORMATS = ("junit", "gradescope", "csv", "html", "gradebook", "canvas")
-ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".xml": "junit", ".json": "gradescope"}
 VISIBILITIES = ("visible", "hidden", "after_due_date", "after_published")
 
 
@@ -103,7 +101,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.grading.job import GradingJob
     from puzzles.reports.export import write_reports
 
-    _sort_outputs(options)
+    sort_outputs(options)
     require_picture(options["colour"], options["html"], "-o page.html")
     tier = _tier(options["tier"], options["trust"], paths)
     options = with_course(ctx, options)
@@ -120,8 +118,10 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     alone = len(submitted) == len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
     job = GradingJob(slugs, limits_from(options), tier, options["strict"], _is_kept(len(submitted), options), _own())
-    pages = _class_pages([one.path for one in submitted], options, scoring)
-    gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one)
+    hashed = page_names(submitted, options)
+    aliases = hashed.aliases() if options["anonymous"] else None
+    pages = class_pages(submitted, hashed, aliases, options, scoring)
+    gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one, aliases)
     grade_all(
         files,
         job,
@@ -157,46 +157,11 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
 
 
-def _sort_outputs(options: dict[str, Any]) -> None:
-    """Files each path of -o under the option of its format.
-
-    Raises:
-        click.UsageError: its ending is that of no format, or the format has a path.
-    """
-    for path in options.pop("outputs"):
-        suffix = Path(path).suffix.lower()
-        is_pages = path and (os.path.isdir(path) or not suffix or not os.path.basename(path))
-        name = "html" if is_pages else ENDINGS.get(suffix)
-        if name is None:
-            raise click.UsageError(
-                f"-o does not know what to write to '{path}'; end it in .html, .csv, .xml (JUnit) or .json (for "
-                "Gradescope), or in / for a folder of pages"
-            )
-        if options[name]:
-            raise click.UsageError(f"-o writes one file of a kind: choose {options[name]} or {path}")
-        options[name] = path
-
-
 def _own() -> tuple[tuple[str, str], ...]:
     """The folders of own puzzles, for processes that have to add them too."""
     from puzzles.custom import folders
 
     return tuple((str(folder.path), folder.digest) for folder in folders())
-
-
-def _class_pages(paths: list[str], options: Mapping[str, Any], scoring: Scoring) -> ClassPages | None:
-    """The folder of pages, if that is wanted."""
-    if not (options["html"] and is_folder(options["html"])):
-        return None
-    from puzzles.reports.class_pages import ClassPages
-
-    keeps = bool(options["traces"]) or len(paths) == 1
-    return ClassPages(options["html"], paths, keeps, options["colour"] or "layer", scoring)
-
-
-def is_folder(path: str) -> bool:
-    """True for the path of a folder of pages: it is one already, or its name does not end as a page's."""
-    return os.path.isdir(path) or not os.path.basename(path) or ENDINGS.get(Path(path).suffix.lower()) != "html"
 
 
 def _load_reports() -> None:

@@ -50,6 +50,7 @@ def _course(file: Path, given: Mapping[str, Any]) -> Course:
     options["assignment"] = fields.text("assignment", "")
     options["strict"] = fields.flag("strict") or None
     options["roster"] = (roster := fields.text("roster", "")) and folder / roster
+    options["comments"] = (comments := fields.text("comments", "")) and folder / comments
     rule = fields.table("late", {}).rest()
     late = _late(rule, str(file), folder) if rule else None
     default = [str(Path())] if puzzle_files(folder) else []

@@ -22,6 +22,8 @@ HEADINGS = {
     "section": ("section", "sections"),
     "group": ("group", "group name", "team", "groups"),
     "submitted": ("submitted", "submitted at", "submission time", "handed in"),
+    "comment": ("comment", "comments", "feedback"),
+    "puzzle": ("puzzle", "slug"),
     "due": ("due", "due at", "extension", "extended to"),
     "others": (
         "identifier",

@@ -105,6 +105,8 @@ class Graded:
     student: Student = Student()  # noqa: RUF009  # immutable
     name: str = ""
     """What reports call it; empty for its path."""
+    is_anonymous: bool = False
+    """True if the path is an alias, and no report but a gradebook names anybody."""
 
     @property
     def attempted(self) -> tuple[Verdict, ...]:
@@ -172,7 +174,7 @@ def _student(graded: Graded) -> dict[str, Any]:
         for one in graded.student.people
         if graded.name
     ]
-    return {"students": people} if people else {}
+    return {"students": people} if people and not graded.is_anonymous else {}
 
 
 def json_text(files: Iterable[Graded], why: bool = False, facts: Facts = lambda *_: {}) -> Iterator[str]:

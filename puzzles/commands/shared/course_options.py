@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from .params import add_folders
 
 if TYPE_CHECKING:
+    from puzzles.course.comments import Comment
     from puzzles.course.handed_in import Submitted
     from puzzles.course.points import Scoring
 
@@ -80,6 +81,14 @@ OPTIONS = (
     ),
     click.option("--one-student", is_flag=True, help="All files are one student's: the best of them count."),
     click.option("--each-file", is_flag=True, help="Every file is a submission, at any depth."),
+    click.option("--anonymous", is_flag=True, help="Name nobody in reports, except in a gradebook."),
+    click.option(
+        "--comments",
+        metavar="FILE|FOLDER",
+        type=click.Path(exists=True, path_type=Path),
+        help="Your comments, for the pages: CSV (id, puzzle, comment), or a folder with ID.md.",
+    ),
+    click.option("--link-class", is_flag=True, help="Let the page of a student lead to the index of the class."),
     *POINTS_OPTIONS,
     click.option(
         "--late",
@@ -160,6 +169,26 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
     for warning in warnings:
         click.echo(f"Warning: {warning}.", err=True)
     return submitted
+
+
+def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> dict[str, list[Comment]]:
+    """The comments on each submission, by its path; says on the error stream which are nobody's.
+
+    Raises:
+        click.UsageError: they cannot be used.
+    """
+    from puzzles.course.comments import read_comments
+    from puzzles.course.roster import CourseError
+
+    if not options["comments"]:
+        return {}
+    try:
+        comments = read_comments(Path(options["comments"]))
+    except CourseError as why:
+        raise click.UsageError(str(why)) from None
+    for word in comments.unknown(submitted):
+        click.echo(f"Warning: the comment on '{word}' is for nobody here, or for several.", err=True)
+    return {one.path: comments.on(one) for one in submitted}
 
 
 def scoring_from(options: Mapping[str, Any]) -> Scoring:
