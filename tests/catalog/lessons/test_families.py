@@ -16,18 +16,18 @@ from tests.catalog.lessons.families.infer import infer
 from tests.catalog.lessons.families.inputs import inputs
 from tests.catalog.lessons.families.load_again import load_again
 from tests.catalog.lessons.families.local import local
-from tests.catalog.lessons.families.sharded import sharded
+from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.judged import judged, missed
 from tests.catalog.lessons.pending import READY
 
 TAUGHT: Mapping[str, Callable[[Model], Any]] = {
-    "ddp": sharded(0),
-    "wsdp": sharded(3, reduce="all-reduce and cut"),
-    "fsdp": sharded(3),
+    "ddp": replicas("d"),
+    "wsdp": replicas("3", reduce="all-reduce and cut"),
+    "fsdp": replicas("3"),
     "pipeline": grid(4, together=4),
     "gpipe": grid(4),
-    "zero1": sharded(1),
-    "zero2": sharded(2),
+    "zero1": replicas("1"),
+    "zero2": replicas("2"),
     "checkpoint": inputs("aaakaakkk"),
     "offload": inputs("apppppkk"),
     "one_f_one_b": grid(4, order=one_f_one_b),
@@ -36,11 +36,11 @@ TAUGHT: Mapping[str, Callable[[Model], Any]] = {
     "zb_h2": grid(4, order=zb_h2),
     "zb_v": grid(4, order=zb_v),
     "ddp_overlap": buckets(2, 2, 2),
-    "fsdp_prefetch": sharded(3, prefetch=True),
+    "fsdp_prefetch": replicas("3", prefetch=True),
     "stream_inference": infer("hhhhhhhh"),
     "tensor_parallel": grid(1, 4),
     "three_d": grid(2, 2, 2),
-    "hybrid_shard": sharded(3, axis="shard"),
+    "hybrid_shard": replicas("3", axis="shard"),
     "local_sgd": local(4),
 }
 

@@ -6,7 +6,7 @@ from tests.catalog.lessons.families.alone import alone
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.inputs import inputs
 from tests.catalog.lessons.families.orders import one_by_one
-from tests.catalog.lessons.families.sharded import sharded
+from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.tables.common import AGAIN, CUT, HOLD, SEND, Skips, cut
 from tests.support.mistakes import altered
 
@@ -29,39 +29,39 @@ SKIPS: Skips = {
         "one rank": (alone, {"time"}),
         "owners send": (SEND, {"time", "traffic"}),
         "whole weights stay, owners send new ones": (HOLD, {"time", "traffic"}),
-        "fsdp": (sharded(3), {"time", "traffic"}),
+        "fsdp": (replicas("3"), {"time", "traffic"}),
         "pipeline": (grid(2, 1, 2, in_messages=True), {"time"}),
     },
     "wsdp": {
-        "ddp": (sharded(0), {"memory"}),
+        "ddp": (replicas("d"), {"memory"}),
         "owners send": (SEND, {"time"}),
         "whole weights stay, owners send new ones": (HOLD, {"time", "memory"}),
         "load again": (AGAIN, {"steady"}),
     },
     "fsdp": {
-        "ddp": (sharded(0), {"memory"}),
-        "zero1": (sharded(1), {"memory"}),
-        "all-reduce and keep a shard": (sharded(3, reduce=CUT), {"traffic"}),
+        "ddp": (replicas("d"), {"memory"}),
+        "zero1": (replicas("1"), {"memory"}),
+        "all-reduce and keep a shard": (replicas("3", reduce=CUT), {"traffic"}),
         "owners send": (SEND, {"time", "traffic"}),
         "load again": (AGAIN, {"steady"}),
     },
     "pipeline": {
-        "fsdp": (sharded(3), {"traffic"}),
-        "zero1": (sharded(1), {"memory", "traffic"}),
+        "fsdp": (replicas("3"), {"traffic"}),
+        "zero1": (replicas("1"), {"memory", "traffic"}),
         "owners send": (SEND, {"traffic"}),
         "whole weights stay, owners send new ones": (HOLD, {"memory", "traffic"}),
         "one batch at a time": (grid(4, order=one_by_one), {"time"}),
     },
     "gpipe": {
-        "fsdp": (sharded(3), {"traffic"}),
-        "zero1": (sharded(1), {"traffic"}),
+        "fsdp": (replicas("3"), {"traffic"}),
+        "zero1": (replicas("1"), {"traffic"}),
         "owners send": (SEND, {"traffic"}),
         "whole weights stay, owners send new ones": (HOLD, {"traffic"}),
         "pipeline without microbatches": (grid(4, together=4), {"time"}),
     },
     "pipeline_fsdp": {
         "all-reduce and keep a shard": (cut("pipeline_fsdp", SCATTER), {"traffic"}),
-        "zero1": (sharded(1), {"memory"}),
+        "zero1": (replicas("1"), {"memory"}),
         "owners send": (SEND, {"memory"}),
         "whole weights stay, owners send new ones": (HOLD, {"memory"}),
         "load again": (AGAIN, {"steady"}),

@@ -6,8 +6,7 @@ from lib.schedules.orders import gpipe
 from tests.catalog.lessons.families.alone import alone
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.local import local
-from tests.catalog.lessons.families.owners import data_parallel
-from tests.catalog.lessons.families.sharded import sharded
+from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.tables.common import AGAIN, CUT, HOLD, SEND, Skips
 
 SKIPS: Skips = {
@@ -26,10 +25,10 @@ SKIPS: Skips = {
         "sums at the input": (grid(2, 2, 2, sum_at_the_input=True), {"time"}),
     },
     "hybrid_shard": {
-        "shards of all ranks": (sharded(3), {"time"}),
-        "all-reduce and keep a shard": (sharded(3, reduce=CUT, axis="shard"), {"time", "traffic"}),
-        "ddp": (sharded(0), {"time", "memory"}),
-        "zero1 in a machine": (sharded(1, axis="shard"), {"memory"}),
+        "shards of all ranks": (replicas("3"), {"time"}),
+        "all-reduce and keep a shard": (replicas("3", reduce=CUT, axis="shard"), {"time", "traffic"}),
+        "ddp": (replicas("d"), {"time", "memory"}),
+        "zero1 in a machine": (replicas("1", axis="shard"), {"memory"}),
         "four stages with two replicas": (grid(4, 1, 2), {"time"}),
         "four stages with two replicas, zero1": (grid(4, 1, 2, zero=1), {"time"}),
         "owners send": (SEND, {"time", "traffic", "steady"}),
@@ -42,10 +41,10 @@ SKIPS: Skips = {
         "every 3 steps": (local(3), {"time", "traffic"}),
         "every 2 steps": (local(2), {"time", "traffic"}),
         "every step": (local(1), {"time", "traffic"}),
-        "ddp": (sharded(0), {"time", "traffic"}),
-        "zero1": (sharded(1), {"time", "traffic"}),
-        "fsdp": (sharded(3), {"time", "traffic"}),
-        "a parameter server": (data_parallel("hold", owners=1), {"time", "traffic"}),
+        "ddp": (replicas("d"), {"time", "traffic"}),
+        "zero1": (replicas("1"), {"time", "traffic"}),
+        "fsdp": (replicas("3"), {"time", "traffic"}),
+        "a parameter server": (replicas("h", owners=1), {"time", "traffic"}),
         "one rank": (alone, {"time", "memory"}),
     },
 }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from lib import Model
 from tests.catalog.lessons.families.grid import grid
-from tests.catalog.lessons.families.owners import data_parallel
+from tests.catalog.lessons.families.replicas import replicas
 from tests.support.mistakes import altered
 
 Skip = tuple[Callable[[Model], Any], set[str]]
@@ -20,9 +20,9 @@ Skips = Mapping[str, Mapping[str, Skip]]
 CUT = "all-reduce and cut"
 OWN_SHARD = ".shard(model.rank, model.RANKS)"
 
-SEND, SEND_AT_ONCE = data_parallel("send"), data_parallel("send", at_once=True)
-HOLD, HOLD_AT_ONCE = data_parallel("hold"), data_parallel("hold", at_once=True)
-AGAIN, AGAIN_AT_ONCE = data_parallel("load again"), data_parallel("load again", at_once=True)
+SEND, SEND_AT_ONCE = replicas("s"), replicas("s", at_once=True)
+HOLD, HOLD_AT_ONCE = replicas("h"), replicas("h", at_once=True)
+AGAIN, AGAIN_AT_ONCE = replicas("a"), replicas("a", at_once=True)
 
 MESSAGES = {
     "owners send, all microbatches together": SEND_AT_ONCE,

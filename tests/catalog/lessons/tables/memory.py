@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.catalog.lessons.families.alone import alone
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.inputs import inputs
-from tests.catalog.lessons.families.sharded import sharded
+from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.tables.common import AGAIN, AGAIN_AT_ONCE, CUT, HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips
 from tests.support.mistakes import altered
 
@@ -13,9 +13,9 @@ GATHER = "        weights[layer] = await model.allgather(weights[layer], layer)\
 
 SKIPS: Skips = {
     "zero1": {
-        "ddp": (sharded(0), {"memory"}),
-        "all-reduce and keep a shard": (sharded(1, reduce=CUT), {"time", "traffic"}),
-        "fsdp": (sharded(3), {"traffic"}),
+        "ddp": (replicas("d"), {"memory"}),
+        "all-reduce and keep a shard": (replicas("1", reduce=CUT), {"time", "traffic"}),
+        "fsdp": (replicas("3"), {"traffic"}),
         "fsdp that gathers every weight twice": (grid(replicas=4, zero=3), {"time", "traffic"}),
         "no gather at the end": (altered("zero1", ((GATHER, ""),)), {"steady"}),
         "whole weights stay, owners send new ones": (HOLD, {"time"}),
@@ -25,12 +25,12 @@ SKIPS: Skips = {
         "one rank": (alone, {"time", "memory"}),
     },
     "zero2": {
-        "ddp": (sharded(0), {"memory"}),
-        "sum first": (sharded(1), {"memory"}),
-        "all-reduce and keep a shard": (sharded(2, reduce=CUT), {"time", "traffic"}),
-        "all microbatches together": (sharded(2, at_once=True), {"memory"}),
-        "fsdp": (sharded(3), {"time", "traffic"}),
-        "fsdp, all microbatches together": (sharded(3, at_once=True), {"memory"}),
+        "ddp": (replicas("d"), {"memory"}),
+        "sum first": (replicas("1"), {"memory"}),
+        "all-reduce and keep a shard": (replicas("2", reduce=CUT), {"time", "traffic"}),
+        "all microbatches together": (replicas("2", at_once=True), {"memory"}),
+        "fsdp": (replicas("3"), {"time", "traffic"}),
+        "fsdp, all microbatches together": (replicas("3", at_once=True), {"memory"}),
         "pipeline": (grid(4), {"time", "traffic"}),
         "owners send": (SEND, {"time", "traffic"}),
         "owners send, all microbatches together": (SEND_AT_ONCE, {"time", "memory"}),

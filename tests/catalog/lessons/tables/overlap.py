@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.infer import infer
-from tests.catalog.lessons.families.sharded import sharded
+from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.tables.common import AGAIN, CUT, HOLD, SEND, Skips
 from tests.support.mistakes import altered
 
@@ -29,15 +29,15 @@ SKIPS: Skips = {
         "halves of two buckets": (buckets(3, 3, halves=True), {"time"}),
         "owners send": (SEND, {"time", "traffic"}),
         "whole weights stay, owners send new ones": (HOLD, {"time", "traffic"}),
-        "fsdp with prefetching": (sharded(3, prefetch=True), {"time", "traffic"}),
+        "fsdp with prefetching": (replicas("3", prefetch=True), {"time", "traffic"}),
         "load again": (AGAIN, {"time", "steady"}),
     },
     "fsdp_prefetch": {
-        "no prefetching": (sharded(3), {"time"}),
+        "no prefetching": (replicas("3"), {"time"}),
         "the scatter ahead of the gather": (altered("fsdp_prefetch", SCATTER_AHEAD), {"time"}),
-        "all-reduce and keep a shard": (sharded(3, reduce=CUT, prefetch=True), {"time", "traffic"}),
-        "ddp": (sharded(0), {"memory"}),
-        "zero1": (sharded(1), {"time", "memory"}),
+        "all-reduce and keep a shard": (replicas("3", reduce=CUT, prefetch=True), {"time", "traffic"}),
+        "ddp": (replicas("d"), {"memory"}),
+        "zero1": (replicas("1"), {"time", "memory"}),
         "owners send": (SEND, {"time", "traffic"}),
         "whole weights stay, owners send new ones": (HOLD, {"time", "memory"}),
         "load again": (AGAIN, {"time", "steady"}),

@@ -6,7 +6,7 @@ from lib.schedules import pipeline
 from lib.schedules.orders import gpipe, interleaved, interleaved_zb, one_f_one_b, v_half, v_min, zb_h1, zb_h2
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.orders import in_halves, long_warm_up, one_by_one
-from tests.catalog.lessons.families.sharded import sharded
+from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.tables.common import HOLD, SEND, SEND_AT_ONCE, Skips, all_messages, two_by_two
 
 SKIPS: Skips = {
@@ -28,7 +28,7 @@ SKIPS: Skips = {
         "depth first": (pipeline(interleaved, v=2, sharded=True), {"time", "memory", "traffic"}),
         "four stages": (grid(4), {"time"}),
         "gpipe": (grid(4, order=gpipe), {"time"}),
-        "fsdp": (sharded(3, at_once=True), {"time", "traffic"}),
+        "fsdp": (replicas("3", at_once=True), {"time", "traffic"}),
         **all_messages("traffic", "traffic", "memory traffic", "memory traffic", "steady", "steady traffic"),
     },
     "zb_h1": {
