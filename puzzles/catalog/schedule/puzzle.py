@@ -27,6 +27,8 @@ class SchedulePuzzle(Puzzle):
     """The methods of Model that a solution is likely to need."""
     parameters: tuple[str, ...] = ()
     """Those of their parameters that the classic games do not have, and this one does: "group", "step"."""
+    answer: str = ""
+    """What a player is asked to predict before playing, and why it is so; the statement's last paragraph asks it."""
     reload_reason: str = "the puzzle is about not having whole weights"
     reload_advice: str = (
         "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
