@@ -176,7 +176,7 @@ def test_the_figures_of_the_references_at_other_sizes_are_theirs(slug: str) -> N
     assert {*REFERENCE_FIGURES[slug]} == {*puzzle.other_sizes}
     for size in puzzle.other_sizes:
         report = referee(run(reference(slug), *size, setting=puzzle.goal.setting).trace)
-        assert REFERENCE_FIGURES[slug][size] == (report.timesteps, report.peak.memory)
+        assert REFERENCE_FIGURES[slug][size] == (report.timesteps, report.peak.memory, report.traffic)
 
 
 def elsewhere(slug: str, other: Any) -> Any:
@@ -222,8 +222,11 @@ def test_a_schedule_as_good_as_the_reference_is_not_noted() -> None:
     size = PUZZLES["gpipe"].other_sizes[0]
     known = shipped_at("gpipe", size)
     assert known is not None
-    assert not known.is_far_ahead_of(1.5 * known.timesteps, known.peak_memory // 2)
-    assert known.is_far_ahead_of(1.2 * known.timesteps, int(known.peak_memory * 1.2))
+    assert known.traffic
+    assert not known.is_far_ahead_of(1.5 * known.timesteps, known.peak_memory // 2, known.traffic)
+    assert not known.is_far_ahead_of(known.timesteps, known.peak_memory // 2, 3 * known.traffic)
+    assert known.is_far_ahead_of(1.2 * known.timesteps, int(known.peak_memory * 1.2), known.traffic)
+    assert known.is_far_ahead_of(known.timesteps, known.peak_memory, int(known.traffic * 2.1))
     assert shipped_at("gpipe", PUZZLES["gpipe"].goal.size) is None
 
 

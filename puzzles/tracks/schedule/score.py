@@ -127,10 +127,11 @@ def _remark(report: Report, puzzle: SchedulePuzzle, size: Size) -> str:
     if report.family == ONE_RANK and size.ranks > 1:
         return "one rank does all the work; share it out at every size"
     reference = puzzle.reference_scores(size)
-    if reference is not None and reference.is_far_ahead_of(report.timesteps, report.peak.memory):
+    if reference is not None and reference.is_far_ahead_of(report.timesteps, report.peak.memory, report.traffic):
+        sends, theirs = (f", and sends {sent:,}" if sent else "" for sent in (report.traffic, reference.traffic))
         return (
-            f"it takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements; the reference takes "
-            f"{reference.timesteps:g} and {reference.peak_memory:,}, so share the work out at every size"
+            f"it takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements{sends}; the reference takes "
+            f"{reference.timesteps:g} and {reference.peak_memory:,}{theirs}, so share the work out at every size"
         )
     return ""
 
