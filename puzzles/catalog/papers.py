@@ -314,12 +314,6 @@ LLAMA_3 = Paper(
     "The Llama 3 Herd of Models",
     "arXiv 2407.21783",
 )
-CONTROLLABLE_MEMORY = Paper(
-    "Penghui Qi, Xinyi Wan, Nyamdavaa Amar, Min Lin",
-    2024,
-    "Pipeline Parallelism with Controllable Memory",
-    "NeurIPS 2024, arXiv 2405.15362",
-)
 DEEPSEEK_V3 = Paper(
     "DeepSeek-AI",
     2024,

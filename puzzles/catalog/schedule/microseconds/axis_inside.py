@@ -13,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         time=2_699,
         memory=109_900_000,
         traffic=192_900_000,
-        records=(Record(2_612.0, 100_663_296, 192_937_984, "solutions/axis_inside.py", TENSOR_PARALLEL),),
+        records=(Record(2_612.0, 100_663_296, "solutions/axis_inside.py", TENSOR_PARALLEL, 192_937_984),),
         setting=Setting("hopper_long_machines", mesh={"machine": 2, "gpu": 4}, layer="block"),
         family=TENSOR_PARALLEL,
         steady=True,
@@ -46,8 +46,11 @@ async def axis_inside(model: Model) -> Model:
     """Tensor parallelism in one kind of group, data parallelism in the other."""
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
+    machine, machines = model.index("machine"), len(model.axis("machine"))
+    gpu, gpus = model.index("gpu"), len(model.axis("gpu"))
+
     # ----- your code -----
-    # Choose the groups. Load a shard of each layer; forward and backward with sums of parts; sums of gradients; update.
+    # Choose the groups. Load shards; forward and backward with sums of parts; sums of gradients; update.
 
     # ----- end of your code -----
 
@@ -60,8 +63,8 @@ async def axis_inside(model: Model) -> Model:
     hints=(
         "A rank sends 176,160,768 elements to sum activations and 16,777,216 to sum gradients. Which of the two sums "
         "should use NVLink?",
-        'Share each microbatch inside a machine: the shard of a rank is `model.index("gpu")` of '
-        '`len(model.axis("gpu"))`, and its microbatches are given by `model.index("machine")`.',
+        "Share each microbatch inside a machine: a rank keeps shard `gpu` of `gpus`, and trains microbatch `machine`, or "
+        "as many as there are for each machine.",
         'After each forward: `activations[layer + 1] = await model.allreduce(part, layer + 1, group="gpu")`. After each '
         "backward but the last the same for the gradient of the input, with `layer - 1`.",
         'When backward is over, for each layer: `grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, '

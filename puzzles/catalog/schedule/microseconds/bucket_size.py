@@ -13,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=16, batches=8, ranks=8),
         time=2_549,
         memory=176_900_000,
-        traffic=29_400_000,
+        traffic=29_300_000,
         records=records(DATA_PARALLEL, (2_441.0, 167_772_160, 29_360_128, "bucket_size_growing")),
         setting=Setting("hopper_narrow"),
         family=DATA_PARALLEL,

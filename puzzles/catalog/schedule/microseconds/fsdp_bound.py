@@ -13,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         time=9_599,
         memory=189_900_000,
         traffic=164_900_000,
-        records=(Record(9_498.0, 184_549_376, 161_480_704, "solutions/fsdp_bound.py", SHARDED),),
+        records=(Record(9_498.0, 184_549_376, "solutions/fsdp_bound.py", SHARDED, 161_480_704),),
         setting=Setting("hopper_infiniband"),
         family=SHARDED,
         steady=True,
@@ -56,7 +56,7 @@ async def fsdp_bound(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
 
     # ----- your code -----
-    # How many microbatches does a pass take? Call the next gather, compute, await it; in backward, scatter as well.
+    # As in fsdp_prefetch: gather ahead, compute, scatter. How many microbatches does a pass take?
 
     # ----- end of your code -----
 

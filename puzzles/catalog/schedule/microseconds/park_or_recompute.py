@@ -12,7 +12,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=1, ranks=1),
         time=22_499,
         memory=309_900_000,
-        records=(Record(21_534.0, 301_989_888, 0, "solutions/park_or_recompute.py", ONE_RANK),),
+        records=(Record(21_534.0, 301_989_888, "solutions/park_or_recompute.py", ONE_RANK, 0),),
         setting=Setting("hopper_host"),
         family=ONE_RANK,
         steady=True,
@@ -49,7 +49,7 @@ async def park_or_recompute(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     # ----- your code -----
-    # Forward, while some inputs leave for the host; loss; backward, while they come back and others are made again.
+    # Forward, while some inputs leave for the host; loss; backward, while they return; update.
 
     # ----- end of your code -----
 

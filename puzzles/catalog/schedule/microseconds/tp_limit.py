@@ -44,7 +44,7 @@ async def tp_limit(model: Model) -> Model:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     # ----- your code -----
-    # Choose the size of a group. Load shards; forward and backward with sums of parts; sums of gradients; update.
+    # Choose the size of a group. Then load shards, train, and sum parts and gradients.
 
     # ----- end of your code -----
 
