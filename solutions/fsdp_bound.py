@@ -1,4 +1,4 @@
-"""FSDP over InfiniBand: all microbatches of a rank in one pass, so that each gather hides behind four times the work."""
+"""FSDP over InfiniBand: all microbatches of a rank in one pass, so that each gather hides behind four forwards."""
 
 from lib import Model
 

@@ -59,8 +59,10 @@ def _prices(costs: Costs, calls: Iterable[str]) -> Iterator[Difference]:
 
 
 def price_text(costs: Costs, name: str) -> str:
-    """What a call costs, inside a machine if it goes by size: '0.5 steps', '0.5 steps and 0.5 for each value', '5 us a hop
-    and 1 us for each 25,000 elements sent'; empty if it has no price."""
+    """What a call costs, inside a machine if it goes by size; empty if it has no price.
+
+    '0.5 steps', '0.5 steps and 0.5 for each value', '5 us a hop and 1 us for each 25,000 elements sent'.
+    """
     if not costs.priced(name):
         return ""
     if name in COMPUTING:

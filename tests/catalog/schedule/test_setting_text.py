@@ -41,7 +41,10 @@ def test_a_price_between_machines_has_a_row_of_its_own() -> None:
         ("`allreduce`", "2 us a hop and 1 us for each 225,000 elements sent", "0.3 steps"),
         ("- between machines", "5 us a hop and 1 us for each 25,000 elements sent", "one machine"),
     ]
-    assert [row.what for row in differences(Setting("hopper_nvlink"), ("allreduce",))][:2] == ["`allreduce`", "a weight"]
+    assert [row.what for row in differences(Setting("hopper_nvlink"), ("allreduce",))][:2] == [
+        "`allreduce`",
+        "a weight",
+    ]
 
 
 def test_the_size_of_a_weight_is_shown_where_it_is_not_the_classic_one() -> None:

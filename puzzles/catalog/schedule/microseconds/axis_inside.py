@@ -31,15 +31,15 @@ Ranks 0 to 3 are machine 0, ranks 4 to 7 are machine 1. The mesh has two axes: `
 machine, and `group="machine"` is the two ranks with the same place in both. A group may also be a list of ranks, such
 as `[0, 1, 4, 5]`. Which groups share a microbatch?
 
-To meet the memory target, delete the model's input after its only forward, and get it again for the backward of layer
-0. Leave out the sum of the gradient of the model's input, which nobody reads.
+To meet the memory target, delete the model's input after its forward: `get_activation` gives it back at any time. Leave
+out the sum of the gradient of the model's input, which nobody reads.
 
 Predict first: how many times as long does a step take if the groups of tensor parallelism are in both machines?
 """,
     answer="""\
 3.2 times: 8,383 us against 2,612 us. The traffic is the same, 192,937,984 elements from each rank. Only the place
-differs: 176,160,768 of them go between machines in the slow placement, 16,777,216 in the fast one. All eight GPUs
-on each microbatch take 17,965 us.
+differs: 176,160,768 of them go between machines in the slow placement, 16,777,216 in the fast one. All eight GPUs on
+each microbatch take 17,965 us.
 """,
     starter='''\
 async def axis_inside(model: Model) -> Model:
@@ -63,12 +63,12 @@ async def axis_inside(model: Model) -> Model:
     hints=(
         "A rank sends 176,160,768 elements to sum activations and 16,777,216 to sum gradients. Which of the two sums "
         "should use NVLink?",
-        "Share each microbatch inside a machine: a rank keeps shard `gpu` of `gpus`, and trains microbatch `machine`, or "
-        "as many as there are for each machine.",
-        'After each forward: `activations[layer + 1] = await model.allreduce(part, layer + 1, group="gpu")`. After each '
-        "backward but the last the same for the gradient of the input, with `layer - 1`.",
-        'When backward is over, for each layer: `grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, '
-        'group="machine")`, then the update. Delete each part after its sum, and use '
+        "Share each microbatch inside a machine: a rank keeps shard `gpu` of `gpus`, and trains microbatch `machine`, "
+        "or as many as there are for each machine.",
+        'After each forward: `activations[layer + 1] = await model.allreduce(part, layer + 1, group="gpu")`. After '
+        "each backward but the last the same for the gradient of the input, with `layer - 1`.",
+        "When backward is over, for each layer: `grad_weights[layer] = await model.allreduce(grad_weights[layer], "
+        'layer, group="machine")`, then the update. Delete each part after its sum, and use '
         "`model.get_activation(mine)` twice.",
     ),
     concept="""\

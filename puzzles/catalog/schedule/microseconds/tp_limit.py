@@ -21,22 +21,21 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(6, 4, 8), Size(4, 2, 8)),
     statement="""\
-Eight GPUs in one machine, connected by NVLink, and four microbatches of 2,048 tokens. Layers are blocks, so a microbatch
-can be shared by 2, 4 or 8 GPUs: with a shard of the weight, `forward` and `backward` give part of a sum.
+Eight GPUs in one machine, connected by NVLink, and four microbatches of 2,048 tokens. Layers are blocks, so a
+microbatch can be shared by 2, 4 or 8 GPUs: with a shard of the weight, `forward` and `backward` give part of a sum.
 
 Each doubling of the group halves the work of a microbatch, and doubles the microbatches of the group: the computation
-of a step stays the same. The sums do not get cheaper. A group may be a list of ranks, such as
-`group=[0, 1, 2, 3]`. Groups that train different microbatches have to sum their gradients: ranks that keep the same
-shard form a group as well.
+of a step stays the same. The sums do not get cheaper. A group may be a list of ranks, such as `group=[0, 1, 2, 3]`.
+Groups that train different microbatches have to sum their gradients: ranks that keep the same shard form a group as
+well.
 
 The gradient of the model's input is not read by anybody, so leave out its sum.
 
 Predict first: how many GPUs does the smallest group have that uses every GPU, and how much of a step is computation?
 """,
     answer="""\
-Two GPUs. Four groups of two train one microbatch each. Computation takes 4 x (86 + 172) = 1,032 us of 1,598 us.
-Groups of four take 1,992 us, and one group of eight takes 3,055 us. One GPU for each microbatch would leave four GPUs
-idle.
+Two GPUs. Four groups of two train one microbatch each. Computation takes 4 x (86 + 172) = 1,032 us of 1,598 us. Groups
+of four take 1,992 us, and one group of eight takes 3,055 us. One GPU for each microbatch would leave four GPUs idle.
 """,
     starter='''\
 async def tp_limit(model: Model) -> Model:
@@ -57,8 +56,8 @@ async def tp_limit(model: Model) -> Model:
     hints=(
         "Write it for groups of any size first: `size` GPUs share `size * model.BATCHES // model.RANKS` microbatches. "
         "Then try 8, 4 and 2.",
-        "The sum of an activation sends 2 (n-1)/n of its elements in a group of n: 1, 1.5 or 1.75 times. "
-        "And a group of 8 sums four microbatches, a group of 2 only one.",
+        "The sum of an activation sends 2 (n-1)/n of its elements in a group of n: 1, 1.5 or 1.75 times. And a group "
+        "of 8 sums four microbatches, a group of 2 only one.",
         "With `size = model.RANKS // model.BATCHES`, rank r trains microbatch `r // size` and keeps shard `r % size`. "
         "The ranks with the same shard are `r % size`, `r % size + size` and so on.",
         "`group = list(range(batch * size, (batch + 1) * size))` sums parts: `await model.allreduce(part, layer + 1, "
@@ -67,9 +66,9 @@ async def tp_limit(model: Model) -> Model:
     ),
     concept="""\
 Tensor parallelism divides the work of a layer, and pays for each division with sums whose size does not shrink. As long
-as there are microbatches to share out, data parallelism uses the GPUs at a lower price: one sum of gradients a step.
-So tensor parallelism is for what data parallelism cannot do: more GPUs than microbatches, or layers that do not
-fit on one GPU.
+as there are microbatches to share out, data parallelism uses the GPUs at a lower price: one sum of gradients a step. So
+tensor parallelism is for what data parallelism cannot do: more GPUs than microbatches, or layers that do not fit on one
+GPU.
 """,
     in_practice="""\
 Shoeybi et al. (2019) report 77% of linear scaling on 8 GPUs with tensor parallelism alone. Narayanan et al. (2021) take
