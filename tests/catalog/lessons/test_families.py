@@ -12,10 +12,12 @@ from lib.schedules.orders import interleaved, one_f_one_b, zb_h1, zb_h2, zb_v
 from puzzles.catalog.schedule import PUZZLES
 from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.grid import grid
+from tests.catalog.lessons.families.host_plans import host_plan
 from tests.catalog.lessons.families.infer import infer
 from tests.catalog.lessons.families.inputs import inputs
 from tests.catalog.lessons.families.load_again import load_again
 from tests.catalog.lessons.families.local import local
+from tests.catalog.lessons.families.passes import passes
 from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.judged import judged, missed
 from tests.catalog.lessons.pending import READY
@@ -42,6 +44,11 @@ TAUGHT: Mapping[str, Callable[[Model], Any]] = {
     "three_d": grid(2, 2, 2),
     "hybrid_shard": replicas("3", axis="shard"),
     "local_sgd": local(4),
+    "fsdp_bound": passes(4),
+    "axis_inside": grid(1, 4, 2),
+    "tp_limit": grid(1, 2, 4),
+    "bucket_size": buckets(4, 4, 4, 4),
+    "park_or_recompute": host_plan("papapkk"),
 }
 
 

@@ -10,7 +10,10 @@ from tests.catalog.lessons.judged import judged
 from tests.catalog.lessons.pending import READY
 from tests.support.solved import reference_of
 
-USES_TRICK = {"checkpoint", "offload", "sequence_parallel"}
+USES_TRICK = {
+    *("checkpoint", "offload", "sequence_parallel"),
+    *("fsdp_bound", "axis_inside", "park_or_recompute"),
+}
 """Puzzles whose targets need the model's input to be taken again."""
 
 
