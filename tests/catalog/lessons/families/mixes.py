@@ -79,5 +79,7 @@ OWN_SHAPE = {
     "zb_v": (4, 1, 1),
     "tensor_parallel": (1, 4, 1),
     "three_d": (2, 2, 2),
+    "axis_inside": (1, 4, 2),
+    "tp_limit": (1, 2, 4),
 }
 """By puzzle, the stages, rows and replicas that it is about."""
