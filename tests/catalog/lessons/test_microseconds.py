@@ -221,6 +221,8 @@ def test_copies_and_recomputation_take_what_the_text_says() -> None:
     kept = measured("park_or_recompute", "everything kept")
     assert f"with every input kept, a step takes {us(kept.timesteps)}" in words
     assert f"{us(measured('park_or_recompute').timesteps - kept.timesteps)} longer" in words
+    (record,) = PUZZLES["park_or_recompute"].goal.records
+    assert f"waits for one of the three copies only, and takes {us(record.timesteps)}" in words
 
 
 def test_no_plan_of_one_kind_meets_the_time() -> None:
