@@ -24,9 +24,10 @@ def grid(
     sum_at_the_input: bool = False,
     early: bool = False,
     chunks: int = 1,
+    replicas_inside: bool = False,
 ) -> Callable[[Model], Awaitable[None]]:
     """`stages` of consecutive layers, each layer cut into `rows`, and `replicas` that share the microbatches. A rank is
-    (replica x stages + stage) x rows + row. Weights are loaded once.
+    (replica x stages + stage) x rows + row, or, with `replicas_inside`, (stage x replicas + replica) x rows + row.
 
     `zero`: what replicas keep in shards: nothing (0), optimizer states (1), or weights too (3), which are gathered for
     each use. `in_messages`: a layer's replicas send its gradient to one of them, which has the optimizer state and
@@ -44,7 +45,8 @@ def grid(
         microbatches = model.BATCHES // replicas // together
         more = {"v": chunks} if chunks > 1 else {}
         table = order(stages, microbatches, **more)
-        place = _Place(model, (stages, rows, replicas), table, zero, in_messages)
+        place = _Place(model, (stages, rows, replicas), replicas_inside, table)
+        place.zero, place.in_messages = zero, in_messages and replicas > 1
         place.together, place.sum_at_the_input, place.early = together, sum_at_the_input, early
         await place.train()
 
@@ -52,23 +54,26 @@ def grid(
 
 
 class _Place:
+    zero: int
+    in_messages: bool
     together: int
     sum_at_the_input: bool
     early: bool
 
-    def __init__(
-        self, model: Model, shape: tuple[int, int, int], table: Timetable, zero: int, in_messages: bool
-    ) -> None:
+    def __init__(self, model: Model, shape: tuple[int, int, int], replicas_inside: bool, table: Timetable) -> None:
         self.model, self.table = model, table
         stages, rows, replicas = shape
-        self.zero, self.in_messages = zero, in_messages and replicas > 1
         at, self.row = divmod(model.rank, rows)
-        self.replica, self.stage = divmod(at, stages)
-        first = (self.replica * stages + self.stage) * rows
-        self.peers = [(self.replica * stages + s) * rows + self.row for s in range(stages)]
+        self.replica, self.stage = divmod(at, replicas)[::-1] if replicas_inside else divmod(at, stages)
+
+        def rank(stage: int, replica: int, row: int) -> int:
+            at = stage * replicas + replica if replicas_inside else replica * stages + stage
+            return at * rows + row
+
+        self.peers = [rank(s, self.replica, self.row) for s in range(stages)]
         self.rows = rows
-        self.tensor = None if rows == model.RANKS else list(range(first, first + rows))
-        self.same = [(r * stages + self.stage) * rows + self.row for r in range(replicas)]
+        self.tensor = None if rows == model.RANKS else [rank(self.stage, self.replica, row) for row in range(rows)]
+        self.same = [rank(self.stage, r, self.row) for r in range(replicas)]
         self.all_same = None if replicas == model.RANKS else self.same
         self.shard = (self.row, rows)
         self.finer = (self.row * replicas + self.replica, rows * replicas)

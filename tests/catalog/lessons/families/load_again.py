@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lib import Model, Weight
@@ -37,8 +37,11 @@ class _Reloading:
 
     def allgather(self, value: Any, layer: Any, group: Any = None) -> Awaitable[Any]:
         if isinstance(value, Weight) and value.step == 0:
-            return _Loaded(self._model.load_weights(value.layer)[0])
+            return self._loaded(value.layer)
         return self._model.allgather(value, layer, group)
+
+    async def _loaded(self, layer: int) -> Weight:
+        return self._model.load_weights(layer)[0]
 
 
 class _Weights(dict[Any, Any]):
@@ -64,14 +67,3 @@ def _part(weight: Weight) -> tuple[int, int]:
     assert weight.shards == {*range(start, start + count)}
     assert start % count == weight.total % count == 0
     return start // count, weight.total // count
-
-
-class _Loaded:
-    """What has been loaded, as a call to await."""
-
-    def __init__(self, weight: Weight) -> None:
-        self._weight = weight
-
-    def __await__(self) -> Iterator[None]:
-        return self._weight
-        yield  # a generator, so that it can be awaited

@@ -19,6 +19,7 @@ def replicas(
     prefetch: bool = False,
     early: bool = False,
     sum_first: bool = False,
+    lazy: bool = False,
     reduce: str = "scatter",
     axis: str | None = None,
     owners: int | None = None,
@@ -30,7 +31,8 @@ def replicas(
 
     `at_once`: a rank takes all of its microbatches together. `prefetch`: where communication overlaps, a weight is
     gathered or sent while the layer before it computes. `early`: layers are updated during the last backward.
-    `sum_first`: messages have the gradient of all of a rank's microbatches. `reduce`: how a rank gets its shard of a
+    `sum_first`: messages have the gradient of all of a rank's microbatches. `lazy`: owners read them one layer later.
+    `reduce`: how a rank gets its shard of a
     gradient. Shards are those of an `axis` of the mesh, or of all ranks; those of a gradient are then summed over the
     other axes. The model's input is always taken again.
     """
@@ -44,7 +46,7 @@ def replicas(
             replica.prefetch = prefetch and replica.overlap
             replica.early, replica.sum_first, replica.cuts = early, sum_first, reduce == REDUCE[1]
             replica.others = [rank for rank in range(active) if rank != model.rank]
-            replica.owners = owners or active
+            replica.owners, replica.lazy = owners or active, lazy
             await replica.train()
 
     return schedule
@@ -57,6 +59,7 @@ class _Replica:
     cuts: bool
     others: list[int]
     owners: int
+    lazy: bool
 
     def __init__(self, model: Model, ways: str, at_once: bool, axis: str | None) -> None:
         self.model, self.ways, self.axis = model, ways, axis
@@ -71,6 +74,8 @@ class _Replica:
         self.coming: dict[int, Any] = {}
         """Layers whose weights are being gathered or sent, and the calls."""
         self.sent: list[Any] = []
+        self.unread: list[int] = []
+        """Layers whose gradients others have sent."""
         self.full: int | None = None
         """The layer whose weight was gathered and is still here."""
 
@@ -89,10 +94,10 @@ class _Replica:
             for batches in self.rounds:
                 await self.forward(batches, step)
                 await self.backward(batches, step, last=batches is self.rounds[-1])
+                await self.read()
             await self.settle(0)
-            for layer in reversed(layers):
-                if not self.early:
-                    await self.update(layer)
+            if not self.early:
+                await self.update(*reversed(layers))
             while self.sent:
                 await self.sent.pop()
         for layer in layers:
@@ -138,6 +143,7 @@ class _Replica:
             await self.share(layer, new, last)
             if last and self.early:
                 await self.settle(0)
+                await self.read()
                 await self.update(layer)
 
     # --- Weights ---
@@ -210,13 +216,21 @@ class _Replica:
 
     async def give(self, layer: int, new: WeightGrad) -> None:
         """Sums a gradient at the layer's owner."""
+        await self.read()
         if not self.owns(layer):
             await self.model.pass_to(self.owner(layer), new)
             return
         self.add(layer, new)
         del new
-        for rank in self.others:
-            self.add(layer, await self.model.receive(rank))
+        self.unread.append(layer)
+        if not self.lazy:
+            await self.read()
+
+    async def read(self) -> None:
+        while self.unread:
+            layer = self.unread.pop()
+            for rank in self.others:
+                self.add(layer, await self.model.receive(rank))
 
     def add(self, layer: int, new: Any) -> None:
         grads = self.model.grad_weights
@@ -224,7 +238,24 @@ class _Replica:
 
     # --- Updates ---
 
-    async def update(self, layer: int) -> None:
+    async def update(self, *layers: int) -> None:
+        """Updates layers; owners send their weights before they receive others."""
+        for layer in layers:
+            await self.update_own(layer)
+        for start in range(0, len(layers), self.owners):
+            held = [layer for layer in layers[start : start + self.owners] if self.ways[layer] == "h"]
+            for layer in sorted(held, key=self.owns, reverse=True):
+                await self.pass_on(layer)
+
+    async def pass_on(self, layer: int) -> None:
+        """Gives an updated weight to those who hold it."""
+        if self.owns(layer):
+            for rank in self.others:
+                await self.model.pass_to(rank, self.model.weights[layer])
+        else:
+            self.model.weights[layer] = await self.model.receive(self.owner(layer))
+
+    async def update_own(self, layer: int) -> None:
         model, weights, states, way = self.model, self.model.weights, self.model.opt_states, self.ways[layer]
         if way in IN_COLLECTIVES or self.owns(layer):
             grad = model.grad_weights.pop(layer)
@@ -237,8 +268,3 @@ class _Replica:
             weights[layer], states[layer] = model.update(layer, grad, weights[layer], states[layer])
         if way in "12":
             weights[layer] = await self.gather(layer)
-        elif way == "h" and self.owns(layer):
-            for rank in self.others:
-                await model.pass_to(rank, weights[layer])
-        elif way == "h":
-            weights[layer] = await model.receive(self.owner(layer))

@@ -35,7 +35,7 @@ SKIPS: Skips = {
     "wsdp": {
         "ddp": (replicas("d"), {"memory"}),
         "owners send": (SEND, {"time"}),
-        "whole weights stay, owners send new ones": (HOLD, {"time", "memory"}),
+        "whole weights stay, owners send new ones": (HOLD, {"memory"}),
         "load again": (AGAIN, {"steady"}),
     },
     "fsdp": {

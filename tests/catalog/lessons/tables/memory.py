@@ -18,7 +18,6 @@ SKIPS: Skips = {
         "fsdp": (replicas("3"), {"traffic"}),
         "fsdp that gathers every weight twice": (grid(replicas=4, zero=3), {"time", "traffic"}),
         "no gather at the end": (altered("zero1", ((GATHER, ""),)), {"steady"}),
-        "whole weights stay, owners send new ones": (HOLD, {"time"}),
         "owners send": (SEND, {"time", "traffic"}),
         "load again": (AGAIN, {"steady"}),
         "pipeline": (grid(4), {"time"}),
