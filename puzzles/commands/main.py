@@ -20,7 +20,9 @@ from .import_ import import_
 from .leaderboard import leaderboard
 from .list import list_
 from .new import new
+from .next import next_
 from .notebook import notebook
+from .path import path
 from .plan import plan
 from .record import record
 from .reset import reset
@@ -41,7 +43,7 @@ from .watch import watch
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(VERSION, prog_name="Training Puzzles", message="%(prog)s %(version)s")
 def main() -> None:
-    """Learn how large models are trained. Begin with 'puzzles list'."""
+    """Learn how large models are trained. Begin with 'puzzles next'."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -52,7 +54,7 @@ def main() -> None:
         click.echo(f"Warning: {problem}", err=True)
 
 
-PLAY = (list_, show, start, grade, watch, draw, run)
+PLAY = (next_, watch, path, list_, show, start, grade, draw, run)
 OTHERS = {
     "to play": (hint, status, reset, notebook, costs),
     "share": (share, verify, submit, record),

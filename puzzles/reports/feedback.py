@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from puzzles.grading.progress import load, next_slug
+from puzzles.catalog.path import CORE
+from puzzles.grading.progress import load, next_slug, solved_slugs
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import chapter_of, track_of
 
@@ -35,14 +36,19 @@ def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
     if slug is None:
         return "You have passed every puzzle there is. Well played!"
     track = track_of(slug)
-    done = ""
-    if after and track_of(after) is not track:
-        done = f"That is every puzzle of the track '{track_of(after).title}'. Well played! "
-    elif after in passed:
-        chapter = chapter_of(after)
-        if slug not in chapter.slugs and all(one in passed or entries[one].stars >= 2 for one in chapter.slugs):
-            done = f"That is every puzzle of the chapter '{chapter.title}'. Well played! "
+    done = _finished(after, solved_slugs(entries, passed)) if after in passed else ""
     return f"{done}Next: {track.mention(track.puzzle(slug))}: '{next_command('show', slug)}'."
+
+
+def _finished(slug: str, solved: set[str]) -> str:
+    """A sentence on the largest unit that is finished with this puzzle: its track, the core path, or its chapter."""
+    chapter, track = chapter_of(slug), track_of(slug)
+    units = (
+        (track.slugs, f"every puzzle of the track '{track.title}'"),
+        (CORE if slug in CORE else (), "the whole core path; 'puzzles plan' splits real models over real clusters"),
+        (chapter.slugs, f"every puzzle of the chapter '{chapter.title}'"),
+    )
+    return next((f"That is {words}. Well played! " for slugs, words in units if slugs and solved.issuperset(slugs)), "")
 
 
 def _first_sentences(text: str) -> str:
