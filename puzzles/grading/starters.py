@@ -52,8 +52,8 @@ def _with_statement(puzzle: Puzzle) -> str:
 
 def add_starters(puzzles: Sequence[Puzzle], path: str, overwrite: bool = False) -> list[str]:
     """Adds the starters of puzzles to the end of a Python file, each below its statement, and returns their slugs. What
-    the file defines already is left out, and nothing in it changes. A file that does not exist is written, and so is one
-    to `overwrite`.
+    the file defines already is left out, and nothing in it changes. A file that does not exist is written, and so is
+    one to `overwrite`.
 
     Raises:
         OSError: the file cannot be written.
