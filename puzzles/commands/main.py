@@ -9,6 +9,7 @@ import click
 from puzzles.version import VERSION
 
 from .check import check
+from .compare import compare
 from .costs import costs
 from .doctor import doctor
 from .draw import draw
@@ -56,7 +57,7 @@ def main() -> None:
 
 PLAY = (next_, watch, path, list_, show, start, grade, draw, run)
 OTHERS = {
-    "to play": (hint, status, reset, notebook, costs),
+    "to play": (hint, compare, status, reset, notebook, costs),
     "share": (share, verify, submit, record),
     "for a class": (new, check, gradescope, leaderboard, doctor),
     "on a cluster": (solve, plan, export, import_, torch),

@@ -11,6 +11,15 @@ from puzzles.tracks import ALL
 from .submission import Submission
 
 
+def source_of(submission: Submission) -> str:
+    """The Python of a file, or of all cells of a notebook; empty if it cannot be read."""
+    try:
+        cells = read_cells(submission.path.name, submission.text)
+    except (ValueError, UnreadableError):
+        return ""
+    return "\n".join(without_magics(cell.text) for cell in cells)
+
+
 def fingerprints(submission: Submission) -> dict[str, str]:
     """The source of each puzzle's function or class, and under '' everything else. Comments and lines do not count."""
     found: dict[str, str] = {"": ""}
