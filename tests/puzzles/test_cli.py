@@ -198,6 +198,7 @@ def test_json_is_exactly_as_promised():
                     {
                         "puzzle": "fsdp",
                         "status": "passed",
+                        "shown_size_only": False,
                         "reason": None,
                         "timesteps": 19.9,
                         "makespan": 20.4,
@@ -213,7 +214,7 @@ def test_json_is_exactly_as_promised():
     }
     assert '"timesteps": 19.9,' in result.stdout
     assert list(json.loads(result.stdout)["files"][0]["results"][0]) == [
-        *("puzzle", "status", "reason", "stars", "timesteps", "makespan", "peak_memory"),
+        *("puzzle", "status", "reason", "stars", "shown_size_only", "timesteps", "makespan", "peak_memory"),
         *("target", "limits", "message", "notes"),
     ]
 
@@ -230,6 +231,7 @@ def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
         "status": "failed",
         "reason": "deadlock",
         "stars": 0,
+        "shown_size_only": False,
         "timesteps": None,
         "makespan": None,
         "peak_memory": None,
@@ -243,6 +245,7 @@ def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
         "status": "not_attempted",
         "reason": None,
         "stars": 0,
+        "shown_size_only": False,
         "timesteps": None,
         "makespan": None,
         "peak_memory": None,

@@ -210,6 +210,9 @@ class Schedules(Track[SchedulePuzzle]):
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
         return [Section("Calls", reminder(puzzle))]
 
+    def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
+        return [("The prediction", puzzle.answer)] if puzzle.answer else []
+
     def setting_lines(self, puzzle: SchedulePuzzle) -> Sequence[str]:
         rows = differences(puzzle.goal.setting, puzzle.calls)
         return aligned([(f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"), *rows]) if rows else ()
