@@ -118,9 +118,11 @@ def summary(report: Report) -> str:
     """The four main figures, with their targets."""
     goal = report.goal
     time = f" (target {goal.time_text})" if goal is not None else ""
+    took = time_text(report.timesteps)
+    took = f"timesteps {took}" if report.time_unit == "steps" else f"{took} {report.time_unit}"
     memory = f"target {goal.memory_text}; " if goal is not None else ""
     return (
-        f"timesteps {time_text(report.timesteps)}{time} · makespan {time_text(report.makespan)} · "
+        f"{took}{time} · makespan {time_text(report.makespan)} · "
         f"bubble {tenths_text(100 * report.bubble)}% · "
         f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={time_text(report.peak.time)})"
         + "".join(f" · {tier} {peak.memory:,}" for tier, peak in report.peaks.items() if peak.memory)

@@ -112,7 +112,7 @@ class Goal:
     @property
     def time_text(self) -> str:
         """The limit as people read it: '< 34'."""
-        return f"< {self.time_limit}"
+        return f"< {self.time_limit:,}"
 
     @property
     def memory_text(self) -> str:

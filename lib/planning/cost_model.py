@@ -12,8 +12,9 @@ from lib.game.costs import Tier
 
 from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job
-from .layer_compute import activation_bytes, tokens_of, workspace_bytes
-from .layer_cost import LayerTimes, exact, layer_times, shared
+from .layer_compute import activation_bytes, copied_bytes, tokens_of, workspace_bytes
+from .layer_cost import exact, layer_times, shared
+from .memory_model import logit_bytes, widths
 from .split import Split
 
 UNIT = 1000
@@ -28,12 +29,6 @@ MAX_BUCKETS = 16
 CONTENTION = 0.35
 """A collective beside computation: both together take the longer of the two, and this share of the shorter."""
 
-GATHERED = 2
-"""Bytes of a gathered weight, at most: it is gathered in 16 bits, also where its shards have 32."""
-
-LOGITS = 6
-"""Bytes of each logit: itself in 16 bits, and its softmax in 32."""
-
 
 @dataclass(frozen=True)
 class Prices:
@@ -43,7 +38,8 @@ class Prices:
     each unit `reduce` (of its gradient), `gather` (of its weight), `update`, `copy` (of its state to or from the host).
     Bytes: `kept` of a unit for the backward of a microbatch, `border` of an activation between units, `weight`,
     `gradient` and `state` of a unit, of which shards are `shard` times as large as an even one (experts are in fewer
-    copies); `first` and `last` of the ranks with the embedding and with the head besides, `workspace` of each.
+    copies), `gathered` and `reduced` of its weight and gradient where they are full for a while (ZeRO 2 and 3);
+    `first` and `last` of the ranks with the embedding and with the head besides, `workspace` of each.
     """
 
     units: int
@@ -64,7 +60,9 @@ class Prices:
     kept: int
     border: int
     weight: int
+    gathered: int
     gradient: int
+    reduced: int
     state: int
     shard: Fraction
     first: int
@@ -74,10 +72,10 @@ class Prices:
 
 
 @cache
-def prices(job: Job, split: Split) -> Prices:
+def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     """The prices of a split that fits the job. Where collectives run beside computation, it takes longer: with ZeRO 3
     forward and backward, with ZeRO 2 backward; with less only the last microbatch's backward, which is counted in the
-    update, since it happens once a step."""
+    update, since it happens once a step. Bytes are of fused or of eager code."""
     model, gpu, tp = job.model, job.gpu, split.tp
     of_chunk = split.slots(job) // split.stages
     units = (
@@ -86,7 +84,7 @@ def prices(job: Job, split: Split) -> Prices:
         else max(n for n in range(1, of_chunk + 1) if of_chunk % n == 0 and (n == 1 or n * split.stages <= MAX_BUCKETS))
     )
     layers = of_chunk // units
-    replicas = split.dp * split.cp
+    replicas = split.sharing
     dense, routed = model.dense_weights / model.layers, model.routed_weights / model.layers
     layer = (dense + routed / split.ep) / tp
     ends = model.vocabulary_weights / tp
@@ -96,25 +94,28 @@ def prices(job: Job, split: Split) -> Prices:
     times = layer_times(job, shared(split))
     tokens = tokens_of(job, split)
     counted = split.slots(job) > model.layers  # the embedding and the head are among the layers
-    members = members_of_replicas(job, split)
+    members = members_of_replicas(job, split, replicas)
+    between = seconds_between(job, split)
     link = gpu.link(members, replicas)
     rate = gpu.rate(members, replicas)
     stride = tp * split.cp * split.ep
     stages = gpu.members(stride, split.pp)
     elements = tokens * model.hidden // tp
-    state = parameters * job.state
+    wide = widths(job, split)
     held = replicas if split.zero else 1
-    moved = float(shard) * parameters * (job.gradient + 2 * job.state + job.weight) / held
-    head = 3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + 2 * LOGITS * tokens * model.vocab / tp / gpu.bandwidth
+    moved = float(shard) * parameters * (wide.gradient + 2 * wide.state + wide.weight) / held
+    of_logits = 2 * logit_bytes(job, False) * tokens * model.vocab / tp
+    head = 3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + of_logits / gpu.bandwidth
     beta = {
-        **dict.fromkeys(("allreduce", "scatterreduce"), exact(job.gradient / rate * TICKS)),
-        "allgather": exact(min(job.weight, GATHERED) / rate * TICKS),
+        **dict.fromkeys(("allreduce", "scatterreduce"), exact((job.gradient / rate + between) * TICKS)),
+        "allgather": exact(wide.gathered / rate * TICKS),
         "pass_to": exact(2 / gpu.rate(stages, split.pp) * TICKS),
-        **dict.fromkeys(("offload", "fetch"), exact(float(shard) * job.state / (gpu.host * REACHED) * TICKS)),
+        **dict.fromkeys(("offload", "fetch"), exact(float(shard) * wide.state / (gpu.host * REACHED) * TICKS)),
     }
     collective, host = _ticks(call_seconds(link, replicas)), _ticks(LATENCY["host"])
     calls = {
-        **dict.fromkeys(("allreduce", "scatterreduce", "allgather"), collective),
+        **dict.fromkeys(("allreduce", "scatterreduce"), collective + _ticks(call_between(job, split))),
+        "allgather": collective,
         "pass_to": _ticks(LATENCY[gpu.link(stages, split.pp)]),
         **dict.fromkeys(("offload", "fetch"), host),
     }
@@ -133,7 +134,11 @@ def prices(job: Job, split: Split) -> Prices:
     )
     reduce = costs.transfer("scatterreduce" if split.zero else "allreduce", 1, parameters, range(replicas))
     gather = costs.transfer("allgather", 1, parameters // replicas, range(replicas))
-    forward, back_input, back_weight = (round(layers * seconds * TICKS) for seconds in times[:3])
+    again = times.forward / split.every if split.recompute == "full" and split.every > 1 else 0.0
+    copy = copied_bytes(job, split) / (gpu.host * REACHED)
+    forward = round(layers * max(times.forward, copy) * TICKS)
+    back_weight = round(layers * times.backward_weight * TICKS)
+    back_input = round(layers * max(times.backward_input + again, copy - times.backward_weight) * TICKS)
     backward = back_input + back_weight
     waits = CONTENTION if job.overlap and replicas > 1 else 0
     slower = waits * min(backward, {2: reduce, 3: gather + reduce}.get(split.zero, 0))
@@ -149,8 +154,10 @@ def prices(job: Job, split: Split) -> Prices:
     ticks["backward"] = ticks["backward_input"] + ticks["backward_weight"]
     costs = replace(costs, ticks=MappingProxyType(ticks))
     share = Fraction(1, replicas)
-    by_zero = (job.weight * (share if split.zero == 3 else 1), job.gradient * (share if split.zero > 1 else 1))
-    of_ends = float(sum(by_zero) + (job.state * (share if split.zero else 1) if split.offload == "none" else 0))
+    by_zero = (wide.weight * (share if split.zero == 3 else 1), wide.gradient * (share if split.zero > 1 else 1))
+    of_state = wide.state * (share if split.zero else 1) if split.offload == "none" else 0
+    of_ends = float(sum(by_zero) + of_state + wide.root)
+    root = round(2 * ends * wide.root) if alone else 0
     unlike = ends - (layer if counted else 0)
     border = 2 * elements
     return Prices(
@@ -167,15 +174,17 @@ def prices(job: Job, split: Split) -> Prices:
         gather=gather,
         update=ticks["update"],
         copy=costs.by_size("fetch", 1, parameters // held),
-        kept=round(layers * activation_bytes(job, split)),
+        kept=round(layers * activation_bytes(job, split, eager)),
         border=border,
-        weight=parameters * job.weight,
-        gradient=parameters * job.gradient,
-        state=state,
+        weight=parameters * wide.weight,
+        gathered=parameters * wide.gathered,
+        gradient=parameters * wide.gradient,
+        reduced=parameters * wide.reduced,
+        state=parameters * wide.state,
         shard=shard,
-        first=0 if alone else round(unlike * of_ends),
-        last=(0 if alone else round(unlike * of_ends)) + round(LOGITS * tokens * model.vocab / tp),
-        workspace=round(workspace_bytes(job, split)),
+        first=root if alone else round(unlike * of_ends),
+        last=(0 if alone else round(unlike * of_ends)) + round(logit_bytes(job, eager) * tokens * model.vocab / tp),
+        workspace=round(workspace_bytes(job, split, eager)),
         setting=Setting(
             costs,
             mesh={**({"dp": replicas} if replicas > 1 else {}), "pp": split.pp},
@@ -184,20 +193,41 @@ def prices(job: Job, split: Split) -> Prices:
     )
 
 
-def members_of_replicas(job: Job, split: Split) -> int:
-    """How many ranks of a group that shares gradients are in one machine: those along cp and ep are next to each other,
+def members_of_replicas(job: Job, split: Split, count: int) -> int:
+    """How many ranks of a group of `count` replicas are in one machine: those along cp and ep are next to each other,
     the others a whole pipeline apart."""
     inner = split.tp * split.cp * split.ep
-    count = split.dp * split.cp
     near = min(split.cp * split.ep, max(1, job.gpu.machine // split.tp))
     pipelines = max(1, job.gpu.machine // (inner * split.pp)) if inner <= job.gpu.machine else 1
     return min(count, near * pipelines)
 
 
+# --- Groups that have all shards each (HSDP): their all-reduce of shards follows the reduction within a group ---
+
+
+def between_groups(job: Job, split: Split) -> tuple[int, int]:
+    """How many groups there are, and how many of them a machine has a member of."""
+    groups = split.dp * split.cp // split.sharing
+    return groups, max(1, members_of_replicas(job, split, split.dp * split.cp) // split.sharing)
+
+
+def sent_between(split: Split) -> float:
+    """Bytes sent between groups for each byte that a reduction sends within one: all-reduced shards."""
+    groups = split.dp * split.cp // split.sharing
+    return 2 * (groups - 1) / (groups * (split.sharing - 1)) if groups > 1 else 0.0
+
+
+def seconds_between(job: Job, split: Split) -> float:
+    """Seconds between groups for each element that a reduction sends within one."""
+    groups, near = between_groups(job, split)
+    return sent_between(split) * job.gradient / job.gpu.rate(near, groups)
+
+
+def call_between(job: Job, split: Split) -> float:
+    """Seconds of a call between groups besides its bytes."""
+    groups, near = between_groups(job, split)
+    return call_seconds(job.gpu.link(near, groups), groups) if groups > 1 else 0.0
+
+
 def _ticks(seconds: float) -> int:
     return round(seconds * TICKS)
-
-
-def layer_of(job: Job, split: Split) -> LayerTimes:
-    """The times of one layer."""
-    return layer_times(job, shared(split))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from os.path import sep
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH
+from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.custom import folders
 from puzzles.failure import sanitized
 from puzzles.grading.judge import UNGRADABLE
@@ -29,27 +31,47 @@ from .file_table import NamedRows, name_width
 from .next_command import next_command
 from .paragraphs import print_wrapped
 from .screen import ScreenPart
-from .standings import COLOURS, folder_of, name_in, standings, stars_text
+from .standings import (
+    COLOURS,
+    SHOWN_SIZE,
+    folder_of,
+    name_in,
+    points_text,
+    shown_size_mark,
+    standings,
+    stars_text,
+)
 
 MAX_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
 
 
-def report(console: Console, files: Sequence[Graded], tier: IsolationTier, why: bool = False) -> None:
+def report(
+    console: Console,
+    files: Sequence[Graded],
+    tier: IsolationTier,
+    why: bool = False,
+    scoring: Scoring = NOTHING_STATED,
+) -> None:
     """A table, then messages on single puzzles, then what to do next. `why` explains their peaks."""
     several, is_class = len(files) > 1, any(len(graded.attempted) > 1 for graded in files)
     if len(files) == 1:
         console.print(Text(sanitized(files[0].path), style="bold"))
         for track, verdicts in _by_track(files[0].verdicts):
-            console.print(_table(console, track, verdicts))
+            points = [scoring.facts(files[0], v) for v in verdicts]
+            console.print(_table(console, track, verdicts, points))
+        if scoring.is_stated:
+            console.print(Text(points_text(files[0], scoring)))
     elif is_class:
-        console.print(standings(console, files), crop=False)
+        console.print(standings(console, files, scoring), crop=False)
     else:
         shared = folder_of(files)
         console.print(Text(f"{sanitized(shared)}/" if shared else "", style="bold"))
         for track in TRACKS.values():
             if any(v.track == track.name for graded in files for v in graded.attempted):
-                console.print(_folder_table(console, track, files), crop=False)
+                console.print(_folder_table(console, track, files, scoring), crop=False)
+    if any(v.shown_size_only for graded in files for v in graded.verdicts):
+        print_wrapped(console, f"{SHOWN_SIZE} works only at the shown size.", "dim")
     for graded in files if len(files) <= MAX_EXPLAINED else ():
         for verdict in _distinct(graded.verdicts):
             _explain(console, verdict, _place(graded, verdict, several))
@@ -91,25 +113,34 @@ def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Ve
             yield track, mine
 
 
-def _table(console: Console, track: Track[Any], verdicts: Sequence[Verdict]) -> Table:
+def _table(
+    console: Console, track: Track[Any], verdicts: Sequence[Verdict], points: Sequence[Mapping[str, float]] = ()
+) -> Table:
     """A row for each verdict, with figures and targets. What only some puzzles measure is in the sentences below."""
-    table = _empty_table(track)
+    table = _empty_table(track, any(points))
     if not track.columns:
         table.add_column("figures", ratio=1)
-    for v in verdicts:
-        stars = stars_text(console, v.stars) if v.attempted else ""
+    for v, worth in zip(verdicts, points or repeat(NO_POINTS)):
+        stars = stars_text(console, v.stars) + shown_size_mark(v) if v.attempted else ""
         measures = track.measures(track.puzzle(v.puzzle), v.figures)[: len(track.columns)]
         figures = [Text.assemble(figure, (target, "dim")) for figure, target in (m.cell for m in measures)]
         if not figures:
             figures = [Text(track.figures_text(track.puzzle(v.puzzle), v.figures), style="" if v.figures else "dim")]
         cells = (*figures, _status(v)) if track.columns else (_status(v), *figures)
-        table.add_row(Text(v.puzzle, style="" if v.attempted else "dim"), stars, *cells)
+        table.add_row(Text(v.puzzle, style="" if v.attempted else "dim"), stars, *_points(worth), *cells)
     return table
 
 
-def _empty_table(track: Track[Any]) -> Table:
+NO_POINTS: Mapping[str, float] = {}
+
+
+def _points(worth: Mapping[str, float]) -> list[Text]:
+    return [Text.assemble(f"{worth['points']:g}", (f" of {worth['max_points']:g}", "dim"))] if worth else []
+
+
+def _empty_table(track: Track[Any], is_scored: bool) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("puzzle", "stars"):
+    for heading in ("puzzle", "stars", *(["points"] if is_scored else [])):
         table.add_column(heading, no_wrap=True)
     for heading, _ in track.columns:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -117,7 +148,7 @@ def _empty_table(track: Track[Any]) -> Table:
     return table
 
 
-def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) -> NamedRows:
+def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded], scoring: Scoring) -> NamedRows:
     """Attempts at a track in several files; a file is named once, by its path in the folder that they share."""
     shared = folder_of(files)
     names: list[str] = []
@@ -128,12 +159,14 @@ def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) 
             if v.track != track.name:
                 continue
             figures = [_figure(v, figure) for _, figure in track.columns]
-            rows.append([v.puzzle, stars_text(console, v.stars), *figures, _status(v)])
+            points = _points(scoring.facts(graded, v))
+            stars = stars_text(console, v.stars) + shown_size_mark(v)
+            rows.append([v.puzzle, stars, *points, *figures, _status(v)])
             names.append(name)
             name = ""
 
     def make(shown: Sequence[str] | None) -> Table:
-        table = _empty_table(track)
+        table = _empty_table(track, scoring.is_stated)
         if shown is not None:
             table.add_column("file", no_wrap=True, min_width=name_width(shown))
         for number, row in enumerate(rows):

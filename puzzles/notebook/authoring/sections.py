@@ -13,6 +13,8 @@ from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import capitalized
+from puzzles.tracks.path_words import place
 from puzzles.tracks.schedule.calls import reminder
 from puzzles.version import VERSION
 
@@ -99,6 +101,8 @@ def _task(puzzle: SchedulePuzzle) -> str:
     return f"""\
 ## {track_of(puzzle.slug).heading(puzzle)}
 
+*{capitalized(place(puzzle.slug))}.*
+
 {puzzle.statement.strip()}
 
 {_new_here(puzzle)}{overview_markdown(puzzle)}
@@ -138,11 +142,16 @@ def _background(puzzle: Puzzle) -> str:
 
 {puzzle.in_practice.strip()}
 
-<details><summary>Sources</summary>
+{_more_background(puzzle)}<details><summary>Sources</summary>
 
 {sources}
 
 </details>"""
+
+
+def _more_background(puzzle: Puzzle) -> str:
+    titled = track_of(puzzle.slug).background(puzzle)
+    return "".join(f"<details><summary>{title}</summary>\n\n{text.strip()}\n\n</details>\n\n" for title, text in titled)
 
 
 def _linked(source: str) -> str:

@@ -213,8 +213,8 @@ def test_a_setting_is_shown_as_what_differs_from_the_classics():
     assert ("communication", "beside computation", "in turn") in rows["ddp_overlap"]
     assert ("`offload`", "1 step", "not there") in rows["offload"]
     assert ("an activation", "1,048,576 elements", "131,072 elements") in rows["checkpoint"]
-    machines = "1 step for each 655,360 elements sent (163,840 between machines)"
-    assert ("`allgather`", machines, "0.3 steps") in rows["hybrid_shard"]
+    machines = "1 step for each 163,840 elements sent"
+    assert ("- between machines", machines, "one machine") in rows["hybrid_shard"]
     assert ("mesh", "dp 2, pp 2, tp 2", "none") in rows["three_d"]
     assert ("training steps", "8", "1") in rows["local_sgd"]
     assert not any(row[0] == "`forward`" for slug in ("ddp_overlap", "three_d") for row in rows[slug])

@@ -19,10 +19,11 @@ from lib.planning.job import KERNELS
 from lib.planning.layer_compute import activation_bytes, compute_seconds
 from lib.planning.layer_cost import TICKS as LAYER_TICKS
 from lib.planning.layer_cost import exact, layer_times
-from lib.planning.measure import KINDS
+from lib.planning.memory import KINDS
 from lib.planning.plans import program_of
 from lib.planning.split import CHUNKED, ORDERS, problems
-from lib.planning.split_search import estimated, lower_bound, splits
+from lib.planning.split_search import lower_bound, splits
+from lib.planning.steady import estimated
 from lib.planning.timing import estimate
 from tests.support.truth import MODELS
 
@@ -61,6 +62,11 @@ KINDS_OF_SPLIT = [
     (Split(dp=2, pp=2, offload="states", zero=2), 3),
     (Split(pp=2, recompute="full", microbatch=2), 5),
     (Split(pp=2, dp=2, recompute="ops", schedule="zb_h1"), 4),
+    (Split(dp=4, zero=3, shards=2), 2),
+    (Split(dp=4, cp=2, zero=2, shards=4, pp=2), 3),
+    (Split(dp=2, pp=2, recompute="full", every=2, schedule="zb_v", chunks=2), 4),
+    (Split(dp=2, pp=2, offload="activations"), 4),
+    (Split(dp=2, zero=3, offload="activations"), 2),
 ]
 
 
@@ -83,7 +89,8 @@ def chosen(seed: int) -> Iterator[tuple[Job, Split]]:
         split = Split(
             choice((1, 2, 4)), choice((1, 2)), choice((1, 2, 4)), choice((1, 1, 2)), choice((1, 2)),
             choice((True, False)), choice((0, 1, 2, 3)), choice(list(ORDERS)), choice((1, 2, 4)), choice((1, 2)),
-            choice(("none", "selective", "ops", "full")), choice(("none", "states")),
+            choice(("none", "selective", "ops", "full")), choice(("none", "states", "activations")),
+            choice((0, 0, 2)), choice((1, 1, 2)),
         )  # fmt: skip
         how = {"overlap": choice((True, False)), "flash": choice((True, False)), "kernels": choice(KERNELS)}
         job = job_of(split, choice((1, 2, 4, 8, 12)), choice((DENSE, EXPERTS)), **how)
@@ -303,7 +310,8 @@ def test_a_plan_counts_every_byte_of_each_axis() -> None:
     whole = priced.parameters * priced.units
     assert found.sent["dp"] == 3 * whole * 4 // 4 + 3 * whole * 2 // 4
     assert found.links == {
-        "tp": "nvlink", "cp": "nvlink", "ep": "nvlink", "pp": "nvlink", "dp": "network", "host": "host"
+        "tp": "nvlink", "cp": "nvlink", "ep": "nvlink", "pp": "nvlink", "dp": "network", "groups": "nvlink",
+        "host": "host",
     }  # fmt: skip
     assert sum(found.by_link.values()) == sum(found.sent.values())
     assert set(found.memory) == set(KINDS)
@@ -348,7 +356,7 @@ def test_every_model_and_gpu_can_be_planned_and_has_a_source() -> None:
 
 def test_numbers_are_replaced() -> None:
     assert transformer("gpt-3", layers=4).layers == 4
-    assert gpu("a100", memory=40 * 2**30).usable == 36 * 2**30
+    assert gpu("a100", memory=40 * 2**30).usable == 38 * 2**30
 
 
 # --- Refusals ---
@@ -366,9 +374,14 @@ BAD_SPLITS = [
     ({"width": 2}, ("width", "tp")),
     ({"microbatch": 0}, ("microbatch", "0")),
     ({"ep": 2}, ("ep 2", "experts", "ep may be 1")),
-    ({"schedule": "zb_v", "recompute": "full", "pp": 4}, ("zb_v", "recompute", "selective")),
+    ({"schedule": "zb_v", "recompute": "full", "pp": 4, "every": 1}, ("zb_v", "recompute", "selective")),
     ({"chunks": 3, "schedule": "1f1b"}, ("1f1b", "one chunk", "interleaved")),
     ({"microbatch": 3}, ("512 sequences", "3")),
+    ({"shards": 3, "zero": 3}, ("shards 3", "512 replicas", "shards may be 1, 2, 4")),
+    ({"shards": 2, "zero": 0}, ("shards 2", "with ZeRO 0 nothing is in shards")),
+    ({"shards": -1}, ("shards must be a whole number from 0 on", "-1")),
+    ({"every": 0}, ("every must be a whole number from 1 on", "0")),
+    ({"every": 2, "recompute": "none"}, ("every 2", "take recompute full, not none")),
 ]
 
 
@@ -389,14 +402,14 @@ def test_what_fits_nowhere_is_refused_with_the_least_and_with_more_gpus() -> Non
         search(Job(transformer("llama-3-70b"), A100, 2, 8, 4096), tp=2, pp=1)
     text = str(why.value)
     assert "llama-3-70b on 2 GPUs" in text
-    assert "76.0 GiB" in text
+    assert "78.0 GiB" in text
     assert "the least found is" in text
     gpus = int(text.rpartition(" GPUs fit")[0].rpartition(" ")[2])
     assert search(Job(transformer("llama-3-70b"), A100, gpus, max(8, gpus), 4096), tp=2, pp=1).best[0].fits
 
 
 def test_states_go_to_the_host_where_nothing_fits_otherwise() -> None:
-    job = Job(transformer("llama-3-8b", layers=4), gpu("a100", memory=28 * 2**30, reserved=0), 1, 1, 512)
+    job = Job(transformer("llama-3-8b", layers=4), gpu("a100", memory=28 * 2**30, context=0), 1, 1, 512)
     found = search(job)
     assert {one.split.offload for one in found.best} == {"states"}
     assert found.best[0].sent["host"] > 0
