@@ -15,7 +15,7 @@ from .shared.params import terminal
 if TYPE_CHECKING:
     from lib.planning import Job, Plan
 
-AXES = ("tp", "pp", "dp", "cp", "ep", "zero", "chunks", "microbatch")
+AXES = ("tp", "pp", "dp", "cp", "ep", "zero", "shards", "chunks", "microbatch")
 """Numbers of a split that may be fixed."""
 
 SETTING = re.compile(r"(model|gpu)\.(\w+)=(\S+)")
@@ -69,11 +69,13 @@ def amount(text: str) -> int | float:
 @click.option("--cp", type=int, help="Context parallel ranks, which share the tokens of a sequence.")
 @click.option("--ep", type=int, help="Expert parallel ranks, a part of the replicas.")
 @click.option("--zero", type=int, help="The stage of ZeRO, 0 to 3.")
+@click.option("--shards", type=int, help="Replicas that share shards (HSDP): 8 is a machine; 0 is all.")
 @click.option("--schedule", help="1f1b, gpipe, interleaved, breadth_first, zb_h1 or zb_v.")
 @click.option("--chunks", type=int, help="Chunks of a stage.")
 @click.option("--microbatch", type=int, help="Sequences of a microbatch.")
 @click.option("--recompute", help="What backward computes again: none, selective (attention's core), ops or full.")
-@click.option("--offload", help="What is in the host's memory: none or states.")
+@click.option("--every", type=int, help="Recompute only every so many layers; with --recompute full.")
+@click.option("--offload", help="What is in the host's memory: none, states or activations.")
 @click.option("--sp/--no-sp", default=None, help="Cut tokens along tp between the layers  [default: yes]")
 @click.option("--kernels", default="megatron", show_default=True, help="Whose kernels run: megatron or pytorch.")
 @click.option("--fp8", is_flag=True, help="Matrix products of the layers in 8 bits.")

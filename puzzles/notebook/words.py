@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.grading.progress import load, next_slug
 from puzzles.grading.verdict import Verdict
-from puzzles.reports.feedback import achieved
+from puzzles.reports.feedback import achieved, what_next
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import capitalized, stars_text
 
@@ -122,14 +121,7 @@ class ResultWords:
             case "over_target":
                 more = f"`puzzles hint {slug}` gives a hint, `puzzles show {slug} --about` explains the idea."
                 return " ".join(filter(None, [self.verdict.advice, more]))
-        return f"{achieved(self.verdict)} {self._following()}"
-
-    def _following(self) -> str:
-        slug, slugs = self.puzzle.slug, self.track.slugs
-        following = next_slug(load(), slug, slugs[: slugs.index(slug) + 1])
-        if following is None or track_of(following) is not self.track:
-            return "That was the last puzzle of this track. Well played!"
-        return f"On to {self.track.mention(self.track.puzzle(following))}."
+        return f"{achieved(self.verdict)} {what_next(slug, [slug])}"
 
     def __repr__(self) -> str:
         return f"<{self.puzzle.slug}: {self.status.replace('_', ' ')}, {self.stars_text}>"

@@ -16,7 +16,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 
 from .open_track import OpenTrack
-from .outcomes import LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
+from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
 
 if TYPE_CHECKING:
     from .workbench import DrawOptions, TensorOptions, Workbench
@@ -240,6 +240,15 @@ class Track(OpenTrack[P], ABC):
         where a score says it."""
         return "Three stars: nothing better is known." if stars >= 3 else ""
 
+    def third_star(self, puzzle: P, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        """The part of `record` that says what the third star takes, or that it is earned; empty if a note says it."""
+        said = self.record(puzzle, figures, stars, family)
+        return "" if said == SEE_NOTE else said
+
+    def built(self, puzzle: P, kept: str) -> str:
+        """A sentence on what a kept run that passed is called: 'This is data parallelism.'; empty if that is unknown."""
+        return ""
+
     def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:
         """A sentence on how far the figures of a pass are below their targets."""
         rest = [(measure.target - (measure.value or 0), measure.words) for measure in self.measures(puzzle, figures)]
@@ -252,7 +261,7 @@ class Track(OpenTrack[P], ABC):
         return f"You are {listed(under)} below target{exactly}."
 
     def comparison(self, puzzle: P, figures: Mapping[str, float], kept: str) -> Sequence[str]:
-        """Sentences on a kept run that passed: what kind it is, and how it differs from the reference solution's."""
+        """Sentences on a kept run that passed: how far it is from what is possible, and from the reference solution."""
         return ()
 
     def setting_lines(self, puzzle: P) -> Sequence[str]:

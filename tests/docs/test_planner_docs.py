@@ -50,11 +50,12 @@ def test_a_slow_network_changes_the_decision() -> None:
     fast = json.loads(ran(f"{EXAMPLE.partition(' --pareto')[0]} --json").stdout)[0]
     first, other = (json.loads(ran(f"{line} --json").stdout)[0] for line in (slow, alone))
     assert [f"{one['seconds']:.2f}" for one in (first, fast, other)] == re.findall(
-        r"\d\.\d\d(?= s instead|\. It sends| s\nand)", PAGE
+        r"\d\.\d\d(?= s instead|\. It sends| s\. It gathers)", PAGE
     )
     assert (first["split"]["pp"], first["split"]["tp"], first["split"]["zero"]) == (2, 2, 1)
     assert (first["links"]["pp"], first["links"]["tp"], first["links"]["dp"]) == ("nvlink", "nvlink", "network")
-    sent = [round(one["sent"]["dp"] / 1e9) for one in (first, other)]
+    assert (other["split"]["shards"], other["links"]["dp"], other["links"]["groups"]) == (8, "nvlink", "network")
+    sent = [round(first["sent"]["dp"] / 1e9), round(other["sent"]["groups"] / 1e9)]
     assert [f"{count} GB" for count in sent] == re.findall(r"sends (\d+ GB)", PAGE)
 
 

@@ -20,7 +20,7 @@ from lib.trace.ops import FORMS
 from puzzles import play
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.commands.main import main
-from puzzles.commands.watch import WatchState
+from puzzles.commands.shared.watch_state import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
 from puzzles.notebook.display import picture_of
@@ -330,7 +330,7 @@ def test_play_knows_it(fourth: Path) -> None:
     result = play_source(fourth, RIGHT)
     assert repr(result) == "<answer: passed, ★★★>"
     assert result.text().startswith("★★★ The question, answer: Solved! 42 of 42 returned\nYou meet the target exactly.")
-    assert "That was the last puzzle of this track." in result.next_step
+    assert "That is every puzzle of the track 'Answers'. Well played! Next: puzzle 0, " in result.next_step
     assert "Good dogs" in result_page(result, picture_of(result))
     assert (result.trace, result.report, picture_of(result)) == (None, None, "")
     assert result.as_dict() == graded(fourth, RIGHT)

@@ -12,10 +12,11 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from lib import run, trace_to_json
+from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands import watch
 from puzzles.commands.main import main
-from puzzles.commands.watch import WatchState
+from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
@@ -28,6 +29,10 @@ SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 def solution(slug: str) -> str:
     return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def engine(name: str) -> str:
+    return (SOLUTIONS / "engine" / f"{name}.py").read_text(encoding="utf-8")
 
 
 def puzzles(*arguments: str, input: str | None = None) -> Result:
@@ -90,7 +95,7 @@ def test_a_save_grades_only_what_changed():
 
 
 def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
-    watched = Watched(solution("basic"))
+    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
     assert watched.game.current == "grad_accum"
     assert "Puzzle 1: " in watched.screen.getvalue()
     watched.path.write_text(solution("basic") + solution("grad_accum"))
@@ -100,9 +105,60 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     assert "In practice: " in page
     assert "Press n for the next one: puzzle 2, " in page
     assert "Puzzle 2: " in watched.press("n")
+    visited = [watched.game.current]
     for _ in ALL:
         watched.press("n")
-    assert watched.game.current == "wsdp", "from the two that are passed on to the first that is not"
+        visited.append(watched.game.current)
+    assert set(visited) >= set(CORE[2:]), "what has not passed is looked at in the order of the path"
+
+
+def test_a_file_that_passes_is_shown_as_passed() -> None:
+    watched = Watched(solution("basic"))
+    page = words(watched.screen.getvalue())
+    assert watched.game.current == "basic"
+    assert "passed ★★" in page
+    assert "Press n for the next one: puzzle 1, Gradient accumulation. Its starter is added to the file." in page
+
+
+def test_n_adds_the_next_starter_below_its_statement_and_never_overwrites() -> None:
+    watched = Watched(solution("basic"))
+    page = watched.press("n")
+    assert page.startswith("Grading mine.py ... Puzzle 1: Gradient accumulation")
+    assert "Its starter is now at the end of mine.py." in page
+    text = watched.path.read_text()
+    assert text.startswith(solution("basic"))
+    assert text.endswith(PUZZLES["grad_accum"].starter)
+    assert "\n# Puzzle 1: Gradient accumulation\n" in text
+    assert watched.graded == [None, ["grad_accum"]]
+    assert watched.press("saved").startswith("Puzzle 1: Gradient accumulation")
+    assert watched.graded == [None, ["grad_accum"]], "the save was ours"
+    watched.game.current = "basic"
+    assert "Its starter is now" not in watched.press("n"), "the file has it"
+    assert watched.path.read_text() == text
+
+
+def test_n_says_why_a_starter_cannot_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(solution("basic"))
+
+    def refuse(*_: Any) -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("puzzles.grading.starters.add_starters", refuse)
+        assert "mine.py cannot be written: Permission denied." in watched.press("n")
+    watched.game.path = "mine.ipynb"
+    Path("mine.ipynb").write_text("{}")
+    watched.game.current = "basic"
+    assert "Starters are added to Python files only, and mine.ipynb is none" in watched.press("n")
+
+
+def test_the_core_path_goes_on_from_a_schedule_to_its_class() -> None:
+    watched = Watched(solution("ddp"))
+    assert "DataParallel: Replicate the weights" in watched.press("n")
+    assert "import numpy as np" in watched.path.read_text()
+    assert watched.game.current == "DataParallel"
+    watched.path.write_text(solution("ddp") + engine("data_parallel"))
+    assert "passed ★★" in watched.press("saved")
 
 
 def test_a_save_shows_the_verdict_on_what_was_edited() -> None:
@@ -132,11 +188,11 @@ def test_a_starter_of_one_puzzle_is_watched_at_that_puzzle(slug: str):
 def test_the_screen_shows_what_the_file_has_begun(text: str):
     watched = Watched(solution("ddp") + "\n\n" + text)
     assert watched.game.current == "fsdp"
-    assert Watched(solution("ddp")).game.current == "wsdp"
+    assert Watched(solution("ddp")).game.current == "ddp", "it is passed, and shown as passed"
 
 
 def test_keys_give_hints_the_list_and_the_end():
-    watched = Watched(solution("basic"))
+    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
     hints = PUZZLES["grad_accum"].hints
     assert f"{words(hints[0])} Still stuck? Press h again." in watched.press("h")
     assert words(hints[1]) in watched.press("h")
@@ -154,7 +210,7 @@ def test_keys_give_hints_the_list_and_the_end():
 @pytest.mark.slow
 def test_classes_and_layouts_are_watched_like_schedules():
     watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + (SOLUTIONS / "engine" / "fsdp.py").read_text())
-    assert watched.game.current == list(ALL)[list(ALL).index("ffn") + 1], "all that is begun is passed: the next one"
+    assert watched.game.current == "ffn", "all that is begun is passed: the last of them"
     assert "FSDP ★★☆ passed" in watched.press("l")
     assert "ffn ★★★ passed" in watched.press("l")
     watched.game.current = "mesh_2x3"
@@ -171,7 +227,7 @@ def test_classes_and_layouts_are_watched_like_schedules():
 
 
 def test_a_file_that_cannot_be_read_says_so_at_any_puzzle() -> None:
-    watched = Watched(solution("basic"))
+    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
     assert watched.game.current == "grad_accum"
     watched.path.write_text("x = = 1\n")
     assert "line 1: this is not valid Python" in watched.press("saved")
@@ -182,7 +238,7 @@ def test_a_file_that_cannot_be_read_says_so_at_any_puzzle() -> None:
 
 
 def test_the_picture_is_written_and_opened():
-    watched = Watched(solution("basic"))
+    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
     assert "There is nothing to draw. grad_accum has not run yet." in watched.press("o")
     watched.game.current = "basic"
     assert watched.press("o") == "Wrote basic.svg."
@@ -201,7 +257,7 @@ def test_the_command_reads_keys_until_the_end(monkeypatch: pytest.MonkeyPatch):
     Path("mine.py").write_text(solution("basic"))
     result = puzzles("watch", "mine.py", input="lq")
     assert result.exit_code == 0
-    assert "> grad_accum" in result.stdout
+    assert "> basic" in result.stdout
 
 
 def test_a_save_of_another_file_is_ignored(monkeypatch: pytest.MonkeyPatch):

@@ -13,6 +13,8 @@ from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import capitalized
+from puzzles.tracks.path_words import place
 from puzzles.tracks.schedule.calls import reminder
 from puzzles.version import VERSION
 
@@ -98,6 +100,8 @@ def _task(puzzle: SchedulePuzzle) -> str:
     calls = "\n".join(f"- `{call}`: {meaning}" for call, meaning in reminder(puzzle))
     return f"""\
 ## {track_of(puzzle.slug).heading(puzzle)}
+
+*{capitalized(place(puzzle.slug))}.*
 
 {puzzle.statement.strip()}
 

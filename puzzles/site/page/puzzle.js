@@ -28,7 +28,8 @@ export class PuzzlePage {
     this.picturePlace = h("section", { class: "picture", "aria-label": "Picture of the run" });
     this.tools = h("div", { class: "bar tools", role: "toolbar", "aria-label": "Code" }, this.runs, this.stops);
     this.main.replaceChildren(
-      h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("span", { class: "stars", id: "stars" }), h("p", {}, puzzle.limits)),
+      h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("span", { class: "stars", id: "stars" }), h("p", {}, puzzle.limits),
+        puzzle.place ? h("p", { class: "place" }, `${puzzle.place}.`) : ""),
       this.shared ? this.banner() : "",
       h("div", { class: "work" },
         h("div", { class: "code" }, this.trace ? "" : [this.editorPlace, this.tools], this.verdict),
@@ -205,7 +206,8 @@ function hintsOf(puzzle) {
 // A puzzle of a track that needs an installation: all there is to read.
 export function showElsewhere(main, puzzle) {
   main.replaceChildren(
-    h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("p", {}, puzzle.limits)),
+    h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("p", {}, puzzle.limits),
+      puzzle.place ? h("p", { class: "place" }, `${puzzle.place}.`) : ""),
     h("p", { class: "banner" }, "This puzzle computes with numpy, so it is played in an installation, not in the browser: ",
       "install the game, then type ", h("code", {}, `puzzles start ${puzzle.slug}`), "."),
     h("div", { class: "read" }, sheet(puzzle),

@@ -17,19 +17,11 @@ from .possible import above_possible
 
 
 def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
-    """Sentences on what the schedule is, on how far it is from what is possible, and on what the reference does
-    differently, where it is installed.
-
-    The family of a schedule that is not of the puzzle's own has been named where it was compared with records
-    (`standing`).
-    """
+    """Sentences on how far the schedule is from what is possible, and on what the reference does differently, where it
+    is installed."""
     trace = trace_from_json(kept)
     found = recognize(trace)
     if found is not None:
-        if found.family == puzzle.goal.family:
-            yield f"This is {with_papers(found)}."
-        elif found.text != found.family:
-            yield f"More exactly, it is {with_papers(found)}."
         point = figures["timesteps"], int(figures["peak_memory"])
         yield from above_possible(trace, found, *point, puzzle.goal.records)
     known = _reference(puzzle.slug)
@@ -49,6 +41,15 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
         yield "The reference makes the same calls."
     if not same:
         yield f"The reference takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements."
+
+
+def recognized(puzzle: SchedulePuzzle, kept: str) -> str:
+    """What the schedule is called, with its papers, as a sentence; empty if it has no name, or if that is only its
+    family, which `standing` names where it is not the puzzle's own."""
+    found = recognize(trace_from_json(kept))
+    if found is None or (found.family != puzzle.goal.family and found.text == found.family):
+        return ""
+    return f"This is {with_papers(found)}."
 
 
 @cache

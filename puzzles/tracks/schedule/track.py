@@ -195,6 +195,18 @@ class Schedules(Track[SchedulePuzzle]):
 
         return list(comparison(puzzle, figures, kept)) if kept else ()
 
+    def third_star(
+        self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = ""
+    ) -> str:
+        from .standing import third_star
+
+        return third_star(puzzle, figures, stars, family)
+
+    def built(self, puzzle: SchedulePuzzle, kept: str) -> str:
+        from .comparison import recognized
+
+        return recognized(puzzle, kept) if kept else ""
+
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
         return [Section("Calls", reminder(puzzle))]
 
