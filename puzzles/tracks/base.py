@@ -251,7 +251,7 @@ class Track(OpenTrack[P], ABC):
         return "" if said == SEE_NOTE else said
 
     def built(self, puzzle: P, kept: str) -> str:
-        """A sentence on what a kept run that passed is called: 'This is data parallelism.'; empty if that is unknown."""
+        """A sentence on what a kept run that passed is called: 'This is data parallelism.'; empty if unknown."""
         return ""
 
     def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:

@@ -199,9 +199,7 @@ class Schedules(Track[SchedulePuzzle]):
 
         return list(comparison(puzzle, figures, kept)) if kept else ()
 
-    def third_star(
-        self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = ""
-    ) -> str:
+    def third_star(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         from .standing import third_star
 
         return third_star(puzzle, figures, stars, family)
