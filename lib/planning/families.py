@@ -53,7 +53,7 @@ def tie_text(plans: Sequence[Plan]) -> str:
     quietest = min(tie, key=lambda plan: plan.by_link["network"])
     names = ", ".join(str(places[id(plan)]) for plan in tie)
     return (
-        f"Plans {names} are a tie: they differ by less than {share:.0f} %, the usual error of predictions with {kernels} "
-        f"kernels. Of them plan {places[id(smallest)]} needs least memory, and plan "
-        f"{places[id(quietest)]} sends least over the network."
+        f"Plans {names} are a tie: they differ by less than {share:.0f} %, the usual error of predictions with "
+        f"{kernels} kernels. Of them plan {places[id(smallest)]} needs least memory, and plan {places[id(quietest)]} "
+        "sends least over the network."
     )

@@ -179,7 +179,7 @@ def _of_choices(split: Split) -> Iterator[str]:
     if split.shards and split.ep > 1:
         yield f"shards {split.shards} and ep {split.ep} cannot be combined; leave out one of them"
     if split.every > 1 and split.recompute != "full":
-        yield f"every {split.every} chooses layers that are recomputed in full; take recompute full, not {split.recompute}"
+        yield f"every {split.every} is for full recomputation; take recompute full, not {split.recompute}"
 
 
 def _of_batches(split: Split, m: int) -> Iterator[str]:

@@ -18,7 +18,7 @@ class Difference(NamedTuple):
 
 
 def differing_lines(mine: str, theirs: str, name: str) -> list[Difference] | None:
-    """Where two sources define `name` differently, in the order of the lines; None if one of them does not define it."""
+    """Where two sources define `name` differently, in the order of the lines; None if one does not define it."""
     sources = [_definition(source, name) for source in (mine, theirs)]
     if not all(sources):
         return None

@@ -13,7 +13,6 @@ from puzzles.tracks.references import reference_file
 
 from .next_command import next_command
 
-
 MAX_CONCEPT = 360
 """Characters of a puzzle's concept after a pass; with what was built, about six lines of a terminal."""
 

@@ -12,9 +12,10 @@ from rich.table import Table
 from lib.planning import Plan, Search, Split
 from lib.planning.families import Family, tie_text
 from lib.planning.job import GIB, Job
-from lib.planning.largest import largest
+from lib.planning.largest import largest, memory_advice
 from lib.planning.memory import KINDS
 from lib.planning.plans import VERDICTS
+from lib.planning.time_parts import time_parts
 
 from .paragraphs import print_wrapped
 
@@ -59,6 +60,30 @@ def job_text(job: Job) -> str:
         f"{job.model.name} ({job.model.weights / 10**9:.1f}B parameters) on {job.gpus:,} {job.gpu.name}: "
         f"{job.batch:,} sequences of {job.sequence:,} tokens a step, {job.flops:.3g} flops."
     )
+
+
+def report_config(console: Console, plan: Plan) -> None:
+    """One plan: its tables, where its time goes, and whether it fits."""
+    print_wrapped(console, job_text(plan.job))
+    for table in (times([plan]), traffic([plan]), memory([plan]), parts(plan)):
+        console.print(table)
+    usable = f"{plan.job.gpu.usable / GIB:.1f} GiB of {plan.job.gpu.name}"
+    print_wrapped(
+        console,
+        {
+            VERDICTS[0]: f"It fits the {usable}.",
+            VERDICTS[1]: f"Whether it fits the {usable} depends on the code: fused code does, eager code does not.",
+            VERDICTS[2]: f"It does not fit the {usable}; {memory_advice(plan.job, plan.split)}.",
+        }[plan.verdict],
+    )
+
+
+def parts(plan: Plan) -> Table:
+    """Where the time of a step goes."""
+    table = _table("time", "s", "share")
+    for name, seconds in time_parts(plan).items():
+        table.add_row(name, f"{seconds:.3f}", f"{seconds / plan.seconds:.1%}")
+    return table
 
 
 def report_largest(console: Console, plan: Plan, what: str) -> None:

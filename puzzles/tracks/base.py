@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -177,6 +178,10 @@ class Track(OpenTrack[P], ABC):
         """The part of a run from which it can be judged or drawn again, as JSON; empty if there is none."""
         return ""
 
+    def fingerprint(self, kept: str) -> str:
+        """A digest of a kept run, the same for runs that differ in names only."""
+        return sha256(kept.encode()).hexdigest()[:16]
+
     def saved_as(self, puzzle: P) -> str:
         """Name of the file for a kept run that `verify` judges again; empty if it cannot."""
         return ""
@@ -246,7 +251,7 @@ class Track(OpenTrack[P], ABC):
         return "" if said == SEE_NOTE else said
 
     def built(self, puzzle: P, kept: str) -> str:
-        """A sentence on what a kept run that passed is called: 'This is data parallelism.'; empty if that is unknown."""
+        """A sentence on what a kept run that passed is called: 'This is data parallelism.'; empty if unknown."""
         return ""
 
     def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:

@@ -16,6 +16,7 @@ PAGE = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^puzzles plan .*", PAGE, re.MULTILINE)
 SHOWN = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 EXAMPLE = next(line for line in COMMANDS if "--pareto" in line)
+CONFIGS = [line for line in COMMANDS if "run.toml" in line]
 HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "32768" in line]
 
 
@@ -59,6 +60,17 @@ def test_a_slow_network_changes_the_decision() -> None:
     assert [f"{count} GB" for count in sent] == re.findall(r"sends (\d+ GB)", PAGE)
 
 
+@pytest.mark.slow
+def test_the_config_of_the_page_is_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write, read = CONFIGS
+    ran(write)
+    assert Path("run.toml").read_text(encoding="utf-8").startswith("# torchtitan v0.2.2")
+    shown = " ".join(ran(read).stdout.split())
+    assert "It fits the 78.0 GiB of h100." in shown or "depends on the code" in shown
+    assert "waiting" in shown
+
+
 @pytest.mark.parametrize("line", [pytest.param(one, marks=pytest.mark.slow) for one in HEAVY])
 def test_the_other_commands_work(line: str) -> None:
     shown = ran(line).stdout
@@ -67,7 +79,7 @@ def test_the_other_commands_work(line: str) -> None:
 
 
 def test_every_command_of_the_page_is_one_of_these() -> None:
-    tested = {EXAMPLE, *HEAVY, *(line for line in COMMANDS if "gpu.network" in line)}
+    tested = {EXAMPLE, *CONFIGS, *HEAVY, *(line for line in COMMANDS if "gpu.network" in line)}
     assert [line for line in COMMANDS if line not in tested] == ["puzzles plan --list"]
     listed = ran("puzzles plan --list").stdout
     assert all(name in listed for name in ("llama-3-405b", "gpt-1t", "b200", "Grattafiori"))

@@ -20,6 +20,7 @@ from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
 from puzzles.tracks.workbench import COLOURS
 
 from .calls import reminder
+from .fingerprint import fingerprint
 from .score import parse_trace, request_at, trace_in
 
 if TYPE_CHECKING:
@@ -150,6 +151,9 @@ class Schedules(Track[SchedulePuzzle]):
         trace = trace_in(row)
         return "" if isinstance(trace, Failure) else trace_to_json(trace)
 
+    def fingerprint(self, kept: str) -> str:
+        return fingerprint(kept)
+
     def saved_as(self, puzzle: SchedulePuzzle) -> str:
         return f"{puzzle.slug}.json"
 
@@ -195,9 +199,7 @@ class Schedules(Track[SchedulePuzzle]):
 
         return list(comparison(puzzle, figures, kept)) if kept else ()
 
-    def third_star(
-        self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = ""
-    ) -> str:
+    def third_star(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         from .standing import third_star
 
         return third_star(puzzle, figures, stars, family)

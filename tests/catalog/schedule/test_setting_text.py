@@ -16,7 +16,8 @@ from puzzles.catalog.schedule.setting_text import differences, price_text
     [
         ("classic", "forward", "1 step"),
         ("classic", "dispatch", ""),
-        ("buckets", "allreduce", "0.5 steps and 0.5 for each value"),
+        ("buckets", "allreduce", "0.15 steps a hop and 1 step for each 786,432 elements sent"),
+        ("islands", "pass_to", "1 step for each 655,360 elements sent"),
         ("hopper_infiniband", "forward", "172 us"),
         ("hopper_infiniband", "update", "0 us"),
         ("hopper_infiniband", "allgather", "5 us a hop and 1 us for each 25,000 elements sent"),
