@@ -25,9 +25,7 @@ def third_star(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int,
     return said[0] if _is_own(puzzle, family) else " ".join(said)
 
 
-def _sentences(
-    puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str
-) -> Iterator[str]:
+def _sentences(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str) -> Iterator[str]:
     point = figures["timesteps"], int(figures["peak_memory"])
     return _own(puzzle, point, stars) if _is_own(puzzle, family) else _other(puzzle, point, stars, family)
 
