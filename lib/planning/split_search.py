@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from lib.errors import RuleError
 
-from .cost_model import prices
+from .cost_model import TICKS, members_of_replicas, prices
+from .families import Family, family_of
 from .job import GIB, Job
 from .largest import memory_advice
 from .plans import Plan, plan
@@ -21,11 +22,14 @@ from .split import CHUNKED, OFFLOADED, RECOMPUTED, Split, divisors, problems, re
 from .steady import estimated
 
 MICROBATCHES = (1, 2, 4, 8)
+EVERY = (1, 2)
+"""Of how many layers one is computed again, where recomputation is full."""
+
 MAX_CHUNKS = 8
 MAX_STAGES = 64
 """Ranks of a pipeline that are tried, unless more are asked for."""
 
-MAX_CELLS = 12_500
+MAX_CELLS = 8_200
 """Cells of a pipeline's timetable that are tried, unless its stages are asked for: a run of more takes seconds."""
 
 LONG = 16384
@@ -33,6 +37,9 @@ LONG = 16384
 
 SPLITS_TRIED = 24
 """Splits that are estimated to say how little memory would do."""
+
+SLOWEST_FAMILY = 2
+"""A kind of split that takes so many times as long as the fastest is not listed."""
 
 NEARLY_AS_SMALL = 0.95
 """A split that can be at most so little smaller than a faster one is left out of the front."""
@@ -49,12 +56,14 @@ class Bound(NamedTuple):
 @dataclass(frozen=True)
 class Search:
     """What a search has found: the fastest plans that fit, ascending by time, and the front: each is slower
-    than the one before it, and smaller. `considered` splits divide the job, `fitting` of them may fit by their bounds,
+    than the one before it, and smaller. `families` have the fastest of each kind of split, unless it takes more than
+    twice as long as the fastest of all. `considered` splits divide the job, `fitting` of them may fit by their bounds,
     `estimated` were estimated."""
 
     job: Job
     best: tuple[Plan, ...]
     front: tuple[Plan, ...]
+    families: tuple[Family, ...]
     considered: int
     fitting: int
     estimated: int
@@ -81,9 +90,14 @@ def search(job: Job, best: int = 5, front: int = 6, **fixed: Any) -> Search:
     smaller: list[tuple[int, int, int]] = []
     """Of what was estimated, the front: each is slower than the one before it, and smaller."""
     tried: list[Split] = []
+    kinds: dict[str, tuple[int, int, int]] = {}
+    """Of each family the fastest."""
     for bound in fitting:
+        kind = family_of(bound.split)
         slower = len(fastest) >= best and bound.ticks > fastest[best - 1][0]
-        if slower and any(ticks <= bound.ticks and NEARLY_AS_SMALL * peak <= bound.bytes for ticks, peak, _ in smaller):
+        rival = kinds[kind][0] if kind in kinds else SLOWEST_FAMILY * fastest[0][0] if fastest else bound.ticks
+        dominated = any(t <= bound.ticks and NEARLY_AS_SMALL * peak <= bound.bytes for t, peak, _ in smaller)
+        if slower and dominated and bound.ticks >= rival:
             continue
         ticks, peak = estimated(job, bound.split)
         tried.append(bound.split)
@@ -91,6 +105,7 @@ def search(job: Job, best: int = 5, front: int = 6, **fixed: Any) -> Search:
             continue
         found = (ticks, peak, len(tried) - 1)
         insort(fastest, found)
+        kinds[kind] = min(kinds.get(kind, found), found)
         if not any(other[0] <= ticks and other[1] <= peak for other in smaller):
             smaller = sorted([one for one in smaller if one[0] < ticks or one[1] < peak] + [found])
     if not fastest and "offload" not in fixed:
@@ -103,6 +118,11 @@ def search(job: Job, best: int = 5, front: int = 6, **fixed: Any) -> Search:
         job,
         tuple(plans[k] for _, _, k in fastest[:best]),
         tuple(plans[k] for _, _, k in shown),
+        tuple(
+            Family(kind, tried[k], ticks / TICKS, peak)
+            for kind, (ticks, peak, k) in sorted(kinds.items(), key=lambda one: one[1])
+            if ticks <= SLOWEST_FAMILY * fastest[0][0]
+        ),
         len(bounds),
         len(fitting),
         len(tried),
@@ -137,26 +157,33 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
     recomputed = [name for name in RECOMPUTED if name not in unusual]
     outer = product(
         of("tp", wide), of("pp", deep), of("cp", long), of("ep", experts), of("microbatch", MICROBATCHES),
-        of("sp", (True,)), of("recompute", recomputed),
+        of("sp", (True,)), of("recompute", recomputed), of("every", EVERY),
     )  # fmt: skip
-    for tp, pp, cp, ep, microbatch, sp, recompute in outer:
+    for tp, pp, cp, ep, microbatch, sp, recompute, every in outer:
         inner = _size(tp, pp, cp)
         if not inner or job.gpus % inner:
             continue
         dp = job.gpus // inner
-        if fixed.get("dp", dp) != dp:
+        if fixed.get("dp", dp) != dp or ("every" not in fixed and every > 1 and recompute != "full"):
             continue
         for schedule, chunks in _orders(job, pp, fixed):
-            first = Split(dp, tp, pp, cp, ep, sp, 1, schedule, chunks, microbatch, recompute)
+            first = Split(dp, tp, pp, cp, ep, sp, 1, schedule, chunks, microbatch, recompute, every=every)
             if next(problems(job, first), None) is not None:
                 continue
             if "pp" not in fixed and cells(job, first) > MAX_CELLS:
                 continue
             for zero, offload in product(of("zero", (0, 1, 2, 3)), of("offload", OFFLOADED[:1])):
-                split = replace(first, zero=zero, offload=offload)
-                if ("zero" not in fixed and zero and dp * cp == 1) or next(problems(job, split), None) is not None:
-                    continue
-                yield split
+                for shards in of("shards", _shards(job, first, zero)):
+                    split = replace(first, zero=zero, offload=offload, shards=shards)
+                    if ("zero" not in fixed and zero and dp * cp == 1) or next(problems(job, split), None) is not None:
+                        continue
+                    yield split
+
+
+def _shards(job: Job, split: Split, zero: int) -> tuple[int, ...]:
+    """With ZeRO 3 shards are among all replicas, or within a machine (HSDP)."""
+    near = members_of_replicas(job, split, split.dp * split.cp)
+    return (0, near) if zero == 3 and 1 < near < split.dp * split.cp else (0,)
 
 
 def cells(job: Job, split: Split) -> int:
@@ -194,7 +221,9 @@ def lower_bound(job: Job, split: Split) -> Bound:
     priced, m, p, v = prices(job, split), split.batches(job), split.pp, split.chunks
     units, mine, alone = priced.units, priced.units * v, priced.replicas == 1
     forward = units * priced.forward
-    backward = units * (priced.back_input + priced.back_weight) + (forward if split.recompute == "full" else 0)
+    backward = units * (priced.back_input + priced.back_weight) + (
+        forward if split.recompute == "full" and split.every == 1 else 0
+    )
     ramp = (p - 1) * (forward + priced.message)
     ramp += 0 if split.schedule.startswith("zb") else (p - 1) * (backward + priced.message)
     last = priced.update if alone else priced.update + priced.reduce + (priced.gather if split.zero in (1, 2) else 0)

@@ -17,7 +17,7 @@ from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, 
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.colour_option import colour_option, require_picture
-from .shared.course_options import course_options, scoring_from, submitted_from, wanted_in, with_course
+from .shared.course_options import course_options, same_work_in, scoring_from, submitted_from, wanted_in, with_course
 from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
 from .shared.limit_option import limit_option, limits_from
@@ -120,6 +120,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     alone = len(submitted) == len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
     job = GradingJob(slugs, limits_from(options), tier, options["strict"], _is_kept(len(submitted), options), _own())
+    job = job._replace(compares=bool(options["same_work"]))
     hashed = page_names(submitted, options)
     aliases = hashed.aliases() if options["anonymous"] else None
     pages = class_pages(submitted, hashed, aliases, options, scoring)
@@ -136,10 +137,11 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     )
     graded = gathering.all()
     problems = [_shown(lambda: _show(graded, tier, options, scoring))]
+    same = same_work_in(graded, job) if options["same_work"] else []
     reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
     shown = (options["visibility"], options["colour"] or "layer")
     wrote, failed = write_reports(
-        graded, reports, scoring, tier, options["traces"], *shown, slugs, options["assignment"]
+        graded, reports, scoring, tier, options["traces"], *shown, slugs, options["assignment"], same
     )
     if pages:
         failed.append(pages.finish(graded, tier))
@@ -150,8 +152,10 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
             _shown(lambda: click.echo("".join(f"{sentence}\n" for sentence in wrote if sentence), nl=False))
         )
     for names in hard_links(files):
-        same = " and ".join(map(sanitized, names))
-        click.echo(f"Warning: {same} are one file under several names (hard links); it was graded for each.", err=True)
+        paths_of_one = " and ".join(map(sanitized, names))
+        click.echo(
+            f"Warning: {paths_of_one} are one file under several names (hard links); it was graded for each.", err=True
+        )
     if alone:
         _remember(graded[0], tell=not options["as_json"] and not any(options[name] for name in FORMATS))
     for problem in filter(None, problems):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from puzzles.course.points import Scoring
+from puzzles.course.same_work import Same
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded
 from puzzles.sandbox.tiers import IsolationTier
@@ -19,6 +20,7 @@ from puzzles.tracks.outcomes import counted
 from .gradebook import ASSIGNMENT, canvas, csv_text, gradebook, harmless
 from .gradescope import gradescope
 from .next_command import next_command
+from .same_work import same_work_page
 from .standings import slugs_of
 
 MAX_NAME = 60
@@ -40,10 +42,11 @@ def write_reports(
     colour: str = "layer",
     slugs: Sequence[str] = (),
     assignment: str = ASSIGNMENT,
+    same: Sequence[Same] = (),
 ) -> tuple[list[str], list[str]]:
     """Writes the files that are wanted; formats without a path are left out. Returns a sentence for each file that was
     written, and for each that could not be. `slugs` that were asked for are the columns of a gradebook;
-    `assignment` is what Canvas calls all of them."""
+    `assignment` is what Canvas calls all of them; `same` is the work that several submissions have in common."""
 
     def html() -> str:
         from .html import report_page  # here, because templates are slow to import
@@ -57,6 +60,7 @@ def write_reports(
         "gradebook": lambda: gradebook(graded, slugs or slugs_of(graded), scoring),
         "canvas": lambda: canvas(graded, slugs or slugs_of(graded), scoring, assignment),
         "html": html,
+        "same_work": lambda: same_work_page(same, graded),
     }
     wrote: list[str] = []
     problems: list[str] = []

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from puzzles.course.comments import Comment
     from puzzles.course.handed_in import Submitted
     from puzzles.course.points import Scoring
+    from puzzles.course.same_work import Same
+    from puzzles.grading.job import GradingJob
+    from puzzles.grading.verdict import Graded
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -101,6 +104,9 @@ OPTIONS = (
 GRADEBOOK_OPTIONS = (
     click.option("--gradebook", metavar="FILE", help="Write a CSV table with a row for each student."),
     click.option("--canvas", metavar="FILE", help="Write the CSV table that Canvas imports."),
+    click.option(
+        "--same-work", metavar="FILE", help="Write a page of solutions that several submissions have in common."
+    ),
     click.option(
         "--assignment",
         metavar="NAME",
@@ -201,6 +207,15 @@ def scoring_from(options: Mapping[str, Any]) -> Scoring:
 
     shares = (options["partial"], options["third_star"], options["shown_size"])
     return Scoring(parse_points(options["points"]), *shares, options["late"], options["is_stated"])
+
+
+def same_work_in(graded: Sequence[Graded], job: GradingJob) -> list[Same]:
+    """The solutions that several submissions have in common. What everybody may have is graded for it."""
+    from puzzles.course.known_work import known_work
+    from puzzles.course.same_work import same_work
+
+    slugs = {verdict.puzzle for one in graded for verdict in one.attempted}
+    return same_work(graded, known_work(slugs, lambda path, slug: job._replace(slugs=(slug,)).grade(path, None)))
 
 
 def wanted_in(options: Mapping[str, Any], wanted: Sequence[str]) -> Sequence[str]:

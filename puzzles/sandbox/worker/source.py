@@ -22,6 +22,7 @@ from .notebook_filter import (
     bound_names,
 )
 from .sketch import Sketch, sketch
+from .work import work
 
 KEPT = "of a notebook only imports, definitions and pure assignments are kept, so compute it inside a function"
 
@@ -43,6 +44,8 @@ class SubmissionCode:
         """The names that the file binds, with their last lines; '*' for a star import."""
         self.sketches: dict[str, Sketch] = {}
         """By puzzle, the sketch of its definition."""
+        self.works: dict[str, list[str]] = {}
+        """By puzzle, its definition as it is compared with other people's."""
         self.left_out: dict[str, Skipped] = {}
         """By name, what the file binds and this code does not."""
         try:
@@ -57,6 +60,7 @@ class SubmissionCode:
                 self.lines[bound] = max(line, self.lines.get(bound, 0))
             definitions = _definitions(body)
             self.sketches = {slug: sketch(definitions[slug]) for slug in slugs if slug in definitions}
+            self.works = {slug: work(slug, definitions) for slug in slugs if slug in definitions}
         except (*UNPARSABLE, UnreadableError) as why:
             self.problem = of_source(why)
 
@@ -70,6 +74,7 @@ class SubmissionCode:
             "broken": broken,
             "lines": self.lines,
             "sketches": self.sketches,
+            "works": self.works,
             "cells": cells,
         }
 

@@ -115,7 +115,7 @@ def _elsewhere(fields: Fields) -> tuple[ReferenceAt, ...]:
         size = _size(row.table("size"))
         if size in found:
             raise OwnPuzzleError(f"{row.where}: there is already a row with {size_text(size)}; keep one of them")
-        found[size] = ReferenceAt(size, _timesteps(row), row.number("peak_memory"))
+        found[size] = ReferenceAt(size, _timesteps(row), row.number("peak_memory"), _limit(row, "traffic"))
         row.done()
     return tuple(found.values())
 

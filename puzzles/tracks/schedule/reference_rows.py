@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from lib import Record
 from puzzles.catalog.fields import NO_LIMIT
@@ -41,14 +42,20 @@ def stated(puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
 def _record_row(record: Record) -> ReferenceRow:
     python = f"Record({record.timesteps}, {record.peak_memory:_}, {record.by!r}, {record.family!r})"
     words = f"{_figures(record)} ({record.family or 'of no family'})"
-    fields = {name: content for name, content in record._asdict().items() if content is not None}
-    return ReferenceRow("records", fields, "at the shown size", words, f"{python} in the goal's records")
+    return ReferenceRow(
+        "records", _known(record._asdict()), "at the shown size", words, f"{python} in the goal's records"
+    )
 
 
 def _elsewhere_row(row: ReferenceAt) -> ReferenceRow:
     python = f"ReferenceAt({row.size!r}, {row.timesteps}, {row.peak_memory:_}) in reference_at"
-    fields = {**row._asdict(), "size": row.size._asdict()}
+    fields = _known({**row._asdict(), "size": row.size._asdict()})
     return ReferenceRow("reference_at", fields, f"with {size_text(row.size)}", _figures(row), python)
+
+
+def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is not measured."""
+    return {name: content for name, content in fields.items() if content is not None}
 
 
 def _figures(row: Record | ReferenceAt) -> str:

@@ -20,6 +20,7 @@ from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
 from puzzles.tracks.workbench import COLOURS
 
 from .calls import reminder
+from .fingerprint import fingerprint
 from .score import parse_trace, request_at, trace_in
 
 if TYPE_CHECKING:
@@ -149,6 +150,9 @@ class Schedules(Track[SchedulePuzzle]):
     def kept(self, row: Row) -> str:
         trace = trace_in(row)
         return "" if isinstance(trace, Failure) else trace_to_json(trace)
+
+    def fingerprint(self, kept: str) -> str:
+        return fingerprint(kept)
 
     def saved_as(self, puzzle: SchedulePuzzle) -> str:
         return f"{puzzle.slug}.json"
