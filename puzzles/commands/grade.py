@@ -61,7 +61,9 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     "--size", "--costs", "--mesh", "--steps", "--layer", "--task", hidden=True, expose_value=False, callback=_no_size
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
-@click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
+@click.option(
+    "--why", is_flag=True, help="Explain a pass: margins, bounds, notes, calls, and what the peak memory consists of."
+)
 @click.option(
     "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
     help="Where to write, several times: a folder for an index and a page for each student, .html for one page, .csv "
