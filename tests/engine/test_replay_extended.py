@@ -279,8 +279,8 @@ def test_what_costs_count_otherwise_is_said() -> None:
     assert "'parts' count 8,192 elements for an activation gradient and 131,072" in note
     (note,) = replay(trace_of("expert_parallel"), small=True).notes
     assert note == (
-        "The costs 'experts' count 1,048,576 elements for a layer's weight. Its tensor has 512 x 512 numbers, and so is "
-        "what is predicted here."
+        "The costs 'experts' count 1,048,576 elements for a layer's weight. Its tensor has 512 x 512 numbers, and so "
+        "is what is predicted here."
     )
     assert replay(trace_of("ddp_overlap"), small=True).notes == ()
 
