@@ -90,7 +90,7 @@ def test_show_prints_statement_targets_calls_and_starter(slug: str):
     assert words(puzzle.statement) in words(result.stdout)
     limits = (puzzle.goal.time + 1, (puzzle.goal.memory + 100_000) / 1e6)
     unit = puzzle.goal.costs.time_words
-    assert "targets: < {:,} {}, < {:g}M elements".format(limits[0], unit, limits[1]) in result.stdout
+    assert f"targets: < {limits[0]:,} {unit}, < {limits[1]:g}M elements" in result.stdout
     assert puzzle.starter in result.stdout
     assert all(f"model.{call}(" in result.stdout for call in puzzle.calls)
 
