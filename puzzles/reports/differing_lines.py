@@ -10,24 +10,24 @@ from typing import NamedTuple
 from puzzles.failure import UNPARSABLE
 
 
-class Difference(NamedTuple):
+class DifferingLines(NamedTuple):
     """Lines of the player's in one place, and what the reference has there; one of them may be empty."""
 
     mine: tuple[str, ...]
     theirs: tuple[str, ...]
 
 
-def differing_lines(mine: str, theirs: str, name: str) -> list[Difference] | None:
-    """Where two sources define `name` differently, in the order of the lines; None if one does not define it."""
+def differing_lines(mine: str, theirs: str, name: str) -> list[DifferingLines] | None:
+    """Where two sources define `name` differently, in the order of the lines; None if one of them has no definition."""
     sources = [_definition(source, name) for source in (mine, theirs)]
     if not all(sources):
         return None
     a, b = sources
     found = SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
-    return [Difference(tuple(a[i:j]), tuple(b[k:m])) for tag, i, j, k, m in found if tag != "equal"]
+    return [DifferingLines(tuple(a[i:j]), tuple(b[k:m])) for tag, i, j, k, m in found if tag != "equal"]
 
 
-def as_lines(differences: list[Difference]) -> Iterator[str]:
+def as_lines(differences: list[DifferingLines]) -> Iterator[str]:
     """The same as lines: '-' before the player's, '+' before those of the reference."""
     if not differences:
         yield "Both have the same lines."

@@ -20,7 +20,7 @@ MAX_CONCEPT = 360
 def story(verdict: Verdict) -> list[str]:
     """Paragraphs on a solution that has passed: what the player has built, and the one thing to know of the third
     star. `details` has the rest."""
-    return [*filter(None, [_built(verdict), third_star(verdict)])]
+    return [*filter(None, [built(verdict), third_star(verdict)])]
 
 
 def details(verdict: Verdict) -> list[str]:
@@ -58,17 +58,17 @@ def offers(path: str, slug: str) -> str:
     return f"'{next_command('compare', path, slug)}' shows the reference beside yours."
 
 
-def _built(verdict: Verdict) -> str:
+def built(verdict: Verdict) -> str:
     """What the solution is called, and the beginning of the puzzle's concept."""
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
-    built = track.built(puzzle, verdict.trace) if verdict.trace else ""
+    name = track.built(puzzle, verdict.trace) if verdict.trace else ""
     kept = ""
     for sentence in re.split(r"(?<=[.:])\s+(?=[A-Z`])", " ".join(puzzle.concept.split())):
         if len(kept) + len(sentence) >= MAX_CONCEPT:
             break
         kept = f"{kept} {sentence}".strip()
-    return f"What you have built: {' '.join(filter(None, [built, kept]))}" if built or kept else ""
+    return " ".join(filter(None, [f"You have built {name}." if name else "", kept]))
 
 
 def what_next(after: str = "", passed: Iterable[str] = ()) -> str:

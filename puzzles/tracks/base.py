@@ -7,10 +7,10 @@ can add one: see `puzzles.tracks.register`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
@@ -20,10 +20,9 @@ from .open_track import OpenTrack
 from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
 
 if TYPE_CHECKING:
-    from .workbench import DrawOptions, TensorOptions, Workbench
+    from .workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 P = TypeVar("P", bound=Puzzle)
-T = TypeVar("T")
 
 
 class PuzzleGroup(NamedTuple):
@@ -63,16 +62,6 @@ class Overview(NamedTuple):
 
 class OptionError(Exception):
     """A command's option that a track does not support. The text says what to do instead."""
-
-
-class Turns(Protocol):
-    """Runs a player's code in this process, piece by piece, each with a time limit and open to interrupts."""
-
-    def turn(self, work: Callable[[], T]) -> T:
-        """Returns what `work` returns."""
-
-    def in_turns(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, with each step of the coroutine that it may return as a turn."""
 
 
 class Track(OpenTrack[P], ABC):
@@ -246,12 +235,12 @@ class Track(OpenTrack[P], ABC):
         return "Three stars: nothing better is known." if stars >= 3 else ""
 
     def third_star(self, puzzle: P, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        """The part of `record` that says what the third star takes, or that it is earned; empty if a note says it."""
+        """The sentences of `record` on the third star: what it takes, or that it is earned; empty if a note says it."""
         said = self.record(puzzle, figures, stars, family)
         return "" if said == SEE_NOTE else said
 
     def built(self, puzzle: P, kept: str) -> str:
-        """A sentence on what a kept run that passed is called: 'This is data parallelism.'; empty if unknown."""
+        """What a kept run that passed is called: 'data parallelism (Li et al. 2020)'; empty if that is unknown."""
         return ""
 
     def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:
@@ -302,6 +291,10 @@ class Track(OpenTrack[P], ABC):
     def pictures(self, puzzle: P, kept: str, figures: Mapping[str, float], colour: str = "layer") -> Sequence[str]:
         """All pictures of a kept run for a report, as SVG; some may be empty."""
         return [self.picture(puzzle, kept, **self.coloured(colour))]
+
+    def beside_reference(self, puzzle: P, kept: str, colour: str = "layer") -> str:
+        """A kept run next to the reference's as SVG; empty if there is no such picture."""
+        return ""
 
     def coloured(self, colour: str) -> dict[str, Any]:
         """What the methods that draw are given for a `colour` that a player has chosen, where there is a choice."""

@@ -14,12 +14,15 @@ from rich.console import Console
 from lib import run, trace_to_json
 from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.text_lines import wrapped
 from puzzles.commands import watch
 from puzzles.commands.main import main
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
+from puzzles.grading.verdict import Verdict
+from puzzles.reports import feedback
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, track_of
 from tests.support import CLASSICS
@@ -102,7 +105,9 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     page = watched.press("saved")
     assert watched.game.current == "grad_accum"
     assert "passed ★★" in page
-    assert "In practice: " in page
+    assert "Match that for the third star." in page
+    assert "'puzzles compare mine.py grad_accum' shows the reference beside yours." in page
+    assert "In practice: " not in page
     assert "Press n for the next one: puzzle 2, " in page
     assert "Puzzle 2: " in watched.press("n")
     visited = [watched.game.current]
@@ -332,24 +337,73 @@ def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):
 # --- After a pass ---
 
 
-def test_after_a_pass_reference_practice_and_record_are_shown():
-    Path("mine.py").write_text(solution("pipeline").replace("pipeline", "fsdp"))
+def test_a_pass_says_in_a_few_lines_what_was_built_and_what_is_next():
     Path("ddp.py").write_text(solution("ddp"))
     page = words(puzzles("grade", "ddp.py").stdout)
-    assert "ddp: You are 0.9 timesteps and 64,992 elements below target. Best known" in page
-    assert "5.1 timesteps and 1,441,792 elements" in page
-    assert "This is data parallelism (Li et al. 2020). Time: any schedule needs at least 4.3 steps" in page
+    assert "ddp: You have built data parallelism (Li et al. 2020). Data parallelism: replicate the model" in page
+    assert "5.1 timesteps and 1,441,792 elements. Match that for the third star. 'puzzles compare ddp.py ddp'" in page
+    assert "Next: DataParallel, " in page
+    for explained in ("below target", "any schedule needs", "The reference makes", "In practice", "note:"):
+        assert explained not in page
+    page = words(puzzles("grade", "ddp.py", "--why").stdout)
+    assert "You are 0.9 timesteps and 64,992 elements below target. Best known" in page
+    assert "Time: any schedule needs at least 4.3 steps" in page
     assert "this one takes 0.8 more" in page
-    assert "The reference makes the same calls. In practice: " in page
+    assert "The reference makes the same calls. In practice: " in page.replace("calls. ddp: ", "calls. ")
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("slug", CORE)
+def test_what_was_built_takes_six_lines(slug: str):
+    built = feedback.built(Verdict(slug, track_of(slug).name, "passed", {}))
+    assert 1 <= len(wrapped(built, 80).splitlines()) <= 6
+
+
+def test_a_pass_names_the_one_reason_why_the_third_star_is_missing():
+    Path("basic.py").write_text(solution("basic").replace("range(model.LAYERS)", "range(2)"))
+    page = words(puzzles("grade", "basic.py").stdout)
+    assert "The third star is missing: works only at the shown size" in page
+    assert page.count("works only at the shown size") == 2, "in the table's legend and as the reason"
+    assert "Match that" not in page
+
+
+def test_the_other_sizes_are_in_the_statement_of_the_third_star():
+    told = "the same code also works at other sizes: 3 layers, 2 batches, 1 rank; 5 layers, "
+    assert told in words(puzzles("show", "basic").stdout)
+
+
+def test_why_a_pass_compares_calls_with_the_reference():
     other = (SOLUTIONS / "records" / "fsdp_gather_once.py").read_text()
     gathered_once = other.replace("async def fsdp", "async def wsdp").replace(
         "wsdp = fsdp", "FULL, ALL_REDUCE = 6, True"
     )
     Path("other.py").write_text(gathered_once)
-    page = words(puzzles("grade", "other.py").stdout)
+    page = words(puzzles("grade", "other.py", "--why").stdout)
     assert "with every weight gathered once" in page
     assert "The reference calls allgather 48 times (you: 24), counted over all ranks." in page
     assert "The reference takes 19.9 timesteps and 2,752,512 elements." in page
+
+
+def test_compare_shows_the_differing_lines_and_both_runs():
+    mine = solution("ddp").replace("model.loss(", "  model.loss(  ").replace("async def ddp", "# mine\nasync def ddp")
+    Path("mine.py").write_text(mine)
+    same = puzzles("compare", "mine.py", "ddp")
+    assert same.stdout.splitlines() == ["Both have the same lines.", "Wrote ddp_against.svg."]
+    assert Path("ddp_against.svg").read_text().startswith("<")
+    Path("mine.py").write_text(solution("fsdp").replace("async def fsdp", "async def ddp"))
+    lines = puzzles("compare", "mine.py", "ddp").stdout.splitlines()
+    assert lines[0] == "- yours, + reference"
+    assert any(line.startswith("- ") and "scatterreduce" in line for line in lines)
+    assert any(line.startswith("+ ") and "allreduce" in line for line in lines)
+
+
+def test_compare_refuses_what_it_cannot_show():
+    Path("mine.py").write_text(engine("fsdp"))
+    assert "Both have the same lines." in puzzles("compare", "mine.py", "FSDP").stdout
+    assert (
+        "there is no picture of FSDP; leave out -o and --open" in puzzles("compare", "mine.py", "FSDP", "--open").stderr
+    )
+    assert "mine.py has no function ddp; write " in puzzles("compare", "mine.py", "ddp").stderr
 
 
 # --- Verify ---

@@ -237,7 +237,7 @@ class WatchState:
 
         verdict = self._verdict()
         if verdict is not None:
-            yield from explanation(verdict)
+            yield from explanation(verdict, self.path)
 
     def _say_absent(self, console: Console) -> None:
         track = track_of(self.current)

@@ -11,11 +11,11 @@ from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.catalog.fields import Fields
-from puzzles.tracks.base import OptionError, Section, Track, Turns
+from puzzles.tracks.base import OptionError, Section, Track
 from puzzles.tracks.outcomes import SEE_NOTE, LocalRun, Measure, RunRequest
 
 if TYPE_CHECKING:
-    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
+    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
 

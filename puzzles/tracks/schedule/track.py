@@ -14,7 +14,7 @@ from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
-from puzzles.tracks.base import Column, Overview, Section, Track, Turns
+from puzzles.tracks.base import Column, Overview, Section, Track
 from puzzles.tracks.open_track import ReferenceRow
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
 from puzzles.tracks.workbench import COLOURS
@@ -25,7 +25,7 @@ from .score import parse_trace, request_at, trace_in
 
 if TYPE_CHECKING:
     from puzzles.tracks.schedule.free_game import FreeGame
-    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
+    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 # What draws or computes is imported inside the methods that need it: list and show do without.
 
@@ -210,7 +210,9 @@ class Schedules(Track[SchedulePuzzle]):
         return recognized(puzzle, kept) if kept else ""
 
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
-        return [Section("Calls", reminder(puzzle))]
+        others = "; ".join(map(size_text, puzzle.other_sizes))
+        third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
+        return [Section("Calls", reminder(puzzle)), Section("The third star", [("***", third)])]
 
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []
@@ -240,6 +242,11 @@ class Schedules(Track[SchedulePuzzle]):
         from .pictures import timeline
 
         return timeline(parse_trace(kept), puzzle.title, judged, colour) if kept else ""
+
+    def beside_reference(self, puzzle: SchedulePuzzle, kept: str, colour: str = "layer") -> str:
+        from .comparison import beside_reference
+
+        return beside_reference(puzzle, kept, colour) if kept else ""
 
     def pictures(
         self, puzzle: SchedulePuzzle, kept: str, figures: Mapping[str, float], colour: str = "layer"
