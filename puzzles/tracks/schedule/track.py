@@ -212,7 +212,10 @@ class Schedules(Track[SchedulePuzzle]):
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
         others = "; ".join(map(size_text, puzzle.other_sizes))
         third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
-        return [Section("Calls", [*reminder(puzzle), *value_calls(puzzle)]), Section("The third star", [("***", third)])]
+        return [
+            Section("Calls", [*reminder(puzzle), *value_calls(puzzle)]),
+            Section("The third star", [("***", third)]),
+        ]
 
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []

@@ -1,7 +1,7 @@
-"""The first mistakes in core puzzles, and what a learner reads: what was refused and what to type, or what the run shows.
+"""The first mistakes in core puzzles, and what a learner reads: what to type, or what the run shows.
 
-A row is altered from the reference. Advice on a missed target comes from the trace: no "delete" where everything is still
-needed, no gaps where nobody waits.
+A row is altered from the reference. Advice on a missed target comes from the trace: no "delete" where everything is
+still needed, no gaps where nobody waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ FIRST = [
             ("2,097,152 elements of that are not read again", "2 activations of layers 0, 1", "Delete them before")),
     Mistake("basic", "the loss's gradient in the wrong place", (("[model.LAYERS] = model.loss", "[0] = model.loss"),),
             ("grad_activations[2]", "nothing is stored under this key", "has the keys 0")),
-    Mistake("basic", "backward in the order of forward", (("in reversed(range(model.LAYERS))", "in range(model.LAYERS)"),),
+    Mistake("basic", "backward in the order of forward",
+            (("in reversed(range(model.LAYERS))", "in range(model.LAYERS)"),),
             ("grad_activations[1]", "has the keys 2")),
     Mistake("basic", "the updated weight is thrown away", ((UPDATED, "model.update("),),
             ("set_final_weight(layer=0)", "was never updated", "pass the weight that update returned")),
@@ -54,7 +55,7 @@ FIRST = [
     Mistake("ddp", "every rank takes every batch", (("[model.rank])", "range(model.BATCHES))"),),
             ("allreduce(layer=0)", "each bring every batch", "reduce it once")),
     Mistake("ddp", "one rank takes part",
-            (("        grad_weights[layer] = await", "        if model.rank == 0:\n            grad_weights[layer] = await"),),
+            (("        grad_weights[layer] = await", "        if not model.rank:\n            grad_weights[layer] = await"),),
             ("rank 1", "update(layer=0)", "covers only batch 1 of 4")),
     Mistake("zero1", "a full weight is updated", (("        weights[layer] = weights[layer].shard(model.rank, "
             "model.RANKS)\n", ""),),
@@ -79,7 +80,8 @@ FIRST = [
             (('weights["whole"]', 'weights[layer, "whole"]'), ('        del weights[layer, "whole"]\n', ""),
              (', weights[layer, "whole"]\n    del', "\n    del")),
             ("holds most at t=",)),
-    Mistake("fsdp", "activations stay", (("        del activations[layer], grad_activations[layer + 1], ", "        del "),),
+    Mistake("fsdp", "activations stay",
+            (("        del activations[layer], grad_activations[layer + 1], ", "        del "),),
             ("not read again", "activations of layers")),
     Mistake("checkpoint", "nothing is deleted", (("            del activations[layer]\n", "            pass\n"),),
             ("all of it is still needed", "9 activations of layers 0-8", "or keep less")),
