@@ -13,9 +13,10 @@ from lib import Trace
 from lib.recognition import recognize
 from puzzles.reports.environment import environment
 from puzzles.tracks import track_of
+from puzzles.tracks.schedule.record_text import record_text
 
 from .board import Ranking, Standing
-from .entry import Entry
+from .entry import AXES, Entry
 
 DATA = "board.json"
 """The board as data. It also names all files of the board, so that those of an earlier one can be removed."""
@@ -101,7 +102,7 @@ def _shown(one: Ranking) -> dict[str, Any]:
     puzzle = track.puzzle(one.slug)
     goal = getattr(puzzle, "goal", None)
     known = [
-        f"{r.timesteps:g} timesteps, {r.peak_memory:,} elements{r.family and f': {r.family}'}"
+        f"{record_text(r)}{r.family and f': {r.family}'}"
         for r in (goal.open_front if goal else ())
     ]
     return {
@@ -111,7 +112,7 @@ def _shown(one: Ranking) -> dict[str, Any]:
         "front": [_row(place) for place in one.front],
         "beaten": [_row(place) for place in one.beaten],
         "known": known,
-        "has_host": any(len(place.point) > 2 for place in (*one.front, *one.beaten)),
+        "columns": [AXES[name] for name in one.front[0].entries[0].axes],
     }
 
 

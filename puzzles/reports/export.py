@@ -23,7 +23,10 @@ from .next_command import next_command
 MAX_NAME = 60
 """Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
 
-COLUMNS = tuple("submission puzzle status reason stars timesteps peak_memory message notes track figures".split())
+COLUMNS = (
+    *("submission", "puzzle", "status", "reason", "stars", "timesteps", "peak_memory", "traffic"),
+    *("message", "notes", "track", "figures"),
+)
 
 
 def write_reports(
@@ -101,7 +104,8 @@ def _written(path: Path, content: Callable[[], str]) -> str:
 
 
 def junit(graded: Sequence[Graded]) -> str:
-    """One suite for each file, one case for each puzzle; over target is a failure, not attempted is skipped."""
+    """One suite for each file, one case for each puzzle, with its figures as properties; over target is a failure, not
+    attempted is skipped."""
     from xml.etree import ElementTree  # here, because few reports need it
 
     root = ElementTree.Element("testsuites")
@@ -112,6 +116,10 @@ def junit(graded: Sequence[Graded]) -> str:
         suite = ElementTree.SubElement(root, "testsuite", {"name": sanitized(file.path), **counts})
         for v in file.verdicts:
             case = ElementTree.SubElement(suite, "testcase", {"classname": sanitized(file.path), "name": v.puzzle})
+            if v.figures:
+                properties = ElementTree.SubElement(case, "properties")
+                for figure, value in v.figures.items():
+                    ElementTree.SubElement(properties, "property", {"name": figure, "value": str(value)})
             if v.status == "not_attempted":
                 ElementTree.SubElement(case, "skipped", {"message": v.message or "not attempted"})
             elif v.status != "passed":
@@ -135,8 +143,8 @@ def table(graded: Sequence[Graded]) -> str:
     for file in graded:
         for v in file.verdicts:
             words: tuple[object, ...] = (
-                *(sanitized(file.path), v.puzzle, v.status, v.reason, v.stars, v.timesteps, v.peak_memory),
-                *(v.message, "; ".join(v.notes), v.track),
+                *(sanitized(file.path), v.puzzle, v.status, v.reason, v.stars),
+                *(v.timesteps, v.peak_memory, v.traffic, v.message, "; ".join(v.notes), v.track),
                 " ".join(f"{name}={value}" for name, value in v.figures.items()),
             )
             writer.writerow(map(_harmless, words))

@@ -25,7 +25,7 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, Track, outcomes, track_of
 from puzzles.tracks.outcomes import counted
 
-from .file_table import NamedRows, name_width
+from .file_table import NamedRows, full_width, name_width
 from .next_command import next_command
 from .paragraphs import print_wrapped
 from .screen import ScreenPart
@@ -86,14 +86,25 @@ def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Ve
 
 
 def _table(console: Console, track: Track[Any], verdicts: Sequence[Verdict]) -> Table:
-    """A row for each verdict, with figures and targets. What only some puzzles measure is in the sentences below."""
+    """A row for each verdict, with figures and targets; on a narrow terminal each target is below its figure. What only
+    some puzzles measure is in the sentences below."""
+    wide = _verdict_rows(console, track, verdicts, " ")
+    return wide if full_width(console, wide) <= console.width else _verdict_rows(console, track, verdicts, "\n")
+
+
+def _verdict_rows(console: Console, track: Track[Any], verdicts: Sequence[Verdict], before_target: str) -> Table:
     table = _empty_table(track)
     if not track.columns:
         table.add_column("figures", ratio=1)
     for v in verdicts:
         stars = stars_text(console, v.stars) if v.attempted else ""
-        measures = track.measures(track.puzzle(v.puzzle), v.figures)[: len(track.columns)]
-        figures = [Text.assemble(figure, (target, "dim")) for figure, target in (m.cell for m in measures)]
+        measures = {measure.figure: measure for measure in track.measures(track.puzzle(v.puzzle), v.figures)}
+        figures = [
+            Text.assemble(measures[name].value_text, before_target, (measures[name].target_cell, "dim"))
+            if name in measures
+            else Text(_figure(v, name))
+            for _, name in track.columns
+        ]
         if not figures:
             figures = [Text(track.figures_text(track.puzzle(v.puzzle), v.figures), style="" if v.figures else "dim")]
         cells = (*figures, _status(v)) if track.columns else (_status(v), *figures)
@@ -102,7 +113,7 @@ def _table(console: Console, track: Track[Any], verdicts: Sequence[Verdict]) -> 
 
 
 def _empty_table(track: Track[Any]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("puzzle", "stars"):
         table.add_column(heading, no_wrap=True)
     for heading, _ in track.columns:

@@ -11,7 +11,6 @@ from puzzles.catalog.fields import Fields
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.found import FOUND, with_found
 from puzzles.catalog.schedule.setting_text import differences
-from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks.base import Column, Overview, Section, Track, Turns
@@ -21,6 +20,7 @@ from puzzles.tracks.workbench import COLOURS
 
 from .calls import reminder
 from .score import parse_trace, request_at, trace_in
+from .targets import limits, limits_json, measures, targets
 
 if TYPE_CHECKING:
     from puzzles.tracks.schedule.free_game import FreeGame
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 FIGURES = ("timesteps", "makespan", "peak_memory")
 """In JSON these are at the top level, as they were before there were other tracks."""
+
+OTHER_FIGURES = ("lasting_peak", "traffic", "drift", "host_memory")
+"""These follow them where a run has them."""
 
 
 class Schedules(Track[SchedulePuzzle]):
@@ -43,7 +46,7 @@ class Schedules(Track[SchedulePuzzle]):
     idea = "who computes and sends what, and when?"
     form = "one coroutine that every rank runs"
     stage = "puzzles.sandbox.worker.stages.schedule"
-    columns = (("timesteps", "timesteps"), ("peak memory", "peak_memory"))
+    columns = (("timesteps", "timesteps"), ("peak memory", "peak_memory"), ("traffic", "traffic"))
     star_imports_solve = True
     has_pictures = True
     runs_without_tensors = True
@@ -105,24 +108,14 @@ class Schedules(Track[SchedulePuzzle]):
     # --- Grading ---
 
     def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, float]:
-        goal = puzzle.goal
-        return {"time": goal.time, "memory": goal.memory} | ({} if goal.host is None else {"host": goal.host})
+        return targets(puzzle.goal)
 
     def requests(self, puzzle: SchedulePuzzle) -> Iterator[RunRequest]:
         for size in (puzzle.goal.size, *puzzle.other_sizes):
             yield request_at(puzzle, size, graded=True)
 
     def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
-        goal, steps, memory = puzzle.goal, figures.get("timesteps"), figures.get("peak_memory")
-        lasting = f" ({figures['lasting_peak']:,} if training went on)" if "lasting_peak" in figures else ""
-        measures = [
-            Measure.below_limit("timesteps", steps, goal.time_limit, goal.time_text),
-            Measure.below_limit(f"elements{lasting}", memory, goal.memory_limit, goal.memory_text),
-        ]
-        if goal.host_limit is not None:
-            words = "elements on the host"
-            measures.append(Measure.below_limit(words, figures.get("host_memory"), goal.host_limit, goal.host_text))
-        return measures
+        return list(measures(puzzle.goal, figures))
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
         """All ranks on the running loop; also a run that failed has its trace, as far as it went."""
@@ -136,13 +129,11 @@ class Schedules(Track[SchedulePuzzle]):
         return LocalRun(row, error, f"rank {model.rank}, t={model.time:g}")
 
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
-        others = {name: figures[name] for name in ("lasting_peak", "host_memory") if name in figures}
+        others = {name: figures[name] for name in OTHER_FIGURES if name in figures}
         return {**{name: figures.get(name) for name in FIGURES}, **others}
 
     def limits_json(self, puzzle: SchedulePuzzle) -> dict[str, dict[str, float]]:
-        goal = puzzle.goal
-        limits = {"timesteps": goal.time_limit, "peak_memory": goal.memory_limit, "host_memory": goal.host_limit}
-        return {name: {"below": limit} for name, limit in limits.items() if limit is not None}
+        return limits_json(puzzle.goal)
 
     # --- Kept runs ---
 
@@ -174,9 +165,7 @@ class Schedules(Track[SchedulePuzzle]):
         return f"{PUZZLES.number(puzzle.slug)}. {puzzle.title}"
 
     def limits(self, puzzle: SchedulePuzzle) -> str:
-        goal = puzzle.goal
-        host = f", {goal.host_text} on the host" if goal.host_text else ""
-        return f"{size_text(goal.size)}; targets: {goal.time_text} timesteps, {goal.memory_text} elements{host}"
+        return limits(puzzle.goal)
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
@@ -203,14 +192,20 @@ class Schedules(Track[SchedulePuzzle]):
         return aligned([(f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"), *rows]) if rows else ()
 
     def overview(self, slugs: Sequence[str]) -> Overview:
-        numbers = [Column(heading, "right", no_wrap=True) for heading in ("L", "B", "R", "time", "memory")]
+        headings = ("L", "B", "R", "time", "memory", "traffic")
+        numbers = [Column(heading, "right", no_wrap=True) for heading in headings]
         columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
         rows = [
-            (str(PUZZLES.number(p.slug)), p.slug, p.title, *map(str, p.goal.size), p.goal.time_text, p.goal.memory_text)
+            (
+                *(str(PUZZLES.number(p.slug)), p.slug, p.title, *map(str, p.goal.size)),
+                *(p.goal.time_text, p.goal.memory_text, p.goal.traffic_text or "-"),
+            )
             for p in map(self.puzzle, slugs)
         ]
+        for_star = any(self.puzzle(slug).goal.decides == "star" for slug in slugs)
         notes = [
-            "L, B, R: layers, batches, ranks. Targets: timesteps, and peak memory in elements.",
+            "L, B, R: layers, batches, ranks. Targets: timesteps, peak memory and traffic in elements."
+            + (" Traffic decides the third star only." if for_star else "")
         ]
         return Overview(columns, rows, notes)
 
