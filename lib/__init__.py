@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from lib.judging.memory_by_kind import Sample, Share, memory_by_kind
     from lib.judging.peak import PeakContents
     from lib.judging.peak_text import peak_lines
-    from lib.judging.referee import Report, referee
+    from lib.judging.referee import referee
+    from lib.judging.report import Report
     from lib.judging.training_steps import event_steps
 
     from .game.goal import Goal, Record
@@ -94,7 +95,7 @@ LOADED_LATER = {
     "memory_by_kind": "lib.judging.memory_by_kind",
     "PeakContents": "lib.judging.peak",
     "peak_lines": "lib.judging.peak_text",
-    "Report": "lib.judging.referee",
+    "Report": "lib.judging.report",
     "referee": "lib.judging.referee",
     "Goal": "lib.game.goal",
     "Record": "lib.game.goal",

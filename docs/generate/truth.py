@@ -14,6 +14,8 @@ FILE = Path(__file__).parents[1] / "truth.md"
 HEAD = """\
 # What the rules reproduce
 
+{first}
+
 Papers state how long a schedule takes and what it holds. Here are their formulas, and what our runs measure: the
 schedules of `lib.schedules`, executed by the runtime and judged by the referee. Each line agrees exactly. The tests
 (`tests/lib/planning/test_truth.py`) compare many more sizes than are shown, and compare this page too. The last chapter
@@ -103,7 +105,7 @@ Source: Patarasuk and Yuan 2009.""",
 def page() -> str:
     """The whole page."""
     chapters = [f"## {title}\n\n{text}\n\n{table(name)}" for name, (title, text) in CHAPTERS.items()]
-    return "\n".join([HEAD, *chapters, published.chapter()])
+    return "\n".join([HEAD.replace("{first}", published.first_line()), *chapters, published.chapter()])
 
 
 def table(name: str) -> str:

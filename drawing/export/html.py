@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 UNIT = 20.0
 """Outlines are given in a square of this size; the page stretches their middle."""
-SCRIPTS = ("rendering.js", "interaction.js")
+SCRIPTS = ("rendering.js", "legend.js", "interaction.js")
 PAGE_COLUMNS = 120
 TONES = (
     "PAPER",
@@ -51,19 +51,32 @@ def web_page(scene: Scene, title: str) -> str:
         environment()
         .get_template("page.html")
         .render(
-            words(scene, title, alone=True),
+            view_words(scene, title),
             verdict=error_text(scene.report),
             paper=both(palette.PAPER),
             data=run_data(scene),
             style=Markup(web_file("page.css")),
             script=Markup("".join(map(web_file, SCRIPTS))),
+            colours=COLOURS,
+            alone=True,
         )
     )
 
 
-def viewer_part(scene: Scene, title: str) -> str:
-    """The part of the page that shows the run, for a page that has the style, the script and the data already."""
-    return environment().get_template("viewer.html").render(words(scene, title, alone=False))
+def viewer_elements() -> str:
+    """The elements that show a run, for a page that fills them with the words of each run."""
+    words = dict.fromkeys(("label", "summary", "text"), "")
+    return environment().get_template("viewer.html").render(words, colours=COLOURS, alone=False)
+
+
+def view_words(scene: Scene, title: str) -> dict[str, str]:
+    """What the elements say of a run: a name, its figures, and the run as text."""
+    return {
+        "title": title,
+        "label": f"Timeline of {title}",
+        "summary": summary(scene.report),
+        "text": text_of(scene, title, PAGE_COLUMNS),
+    }
 
 
 def environment() -> Environment:
@@ -85,27 +98,6 @@ def web_file(name: str) -> str:
     return resources.files(__package__).joinpath("web", name).read_text(encoding="utf-8")
 
 
-def words(scene: Scene, title: str, alone: bool) -> dict[str, Any]:
-    """What the templates show of a run; `alone` if nothing else is on the page."""
-    chunks = any(Colouring.of(by, scene.layers, scene.lanes).bars for by in COLOURS)
-    return {
-        "title": title,
-        "summary": summary(scene.report),
-        "text": text_of(scene, title, PAGE_COLUMNS),
-        "legend": legend_items(scene),
-        "batches": batches_of(scene),
-        "chunks": chunks,
-        "again": any(mark.again for mark in scene.rows.marks),
-        "shared": SHARED if scene.rows.are_shared else "",
-        "beside": len(scene.streams) > 1,
-        "steps": scene.steps,
-        "kinds": [(KIND_NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
-        "colours": COLOURS,
-        "colour": scene.colour,
-        "alone": alone,
-    }
-
-
 def both(colour: str) -> tuple[str, str]:
     """A colour on light pages and on dark ones."""
     return colour, palette.dark_variant(colour)
@@ -116,10 +108,27 @@ def batches_of(scene: Scene) -> list[int]:
     return sorted({min(mark.op.batches) for mark in scene.rows.marks if mark.op.batches})
 
 
-def legend_items(scene: Scene) -> list[tuple[str, str]]:
-    """Letters and names of the operations that occur."""
+def legend_items(scene: Scene) -> Iterator[dict[str, Any]]:
+    """The legend: for each line its words, the swatches before or after them, and with which colours it is shown."""
     glyphs = map(glyph_of, in_legend_order(mark.op.name for mark in scene.rows.marks))
-    return [(glyph.mark, glyph.name) for glyph in glyphs]
+    for glyph in glyphs:
+        yield {"before": [glyph.mark], "words": glyph.name}
+    if batches := batches_of(scene):
+        yield {"words": "microbatch", "after": list(map(str, batches)), "colours": ["microbatch"]}
+    if any(Colouring.of(by, scene.layers, scene.lanes).bars for by in COLOURS):
+        words = "bar in a box: chunk of the rank, from the first (none) to the last (whole width)"
+        yield {"words": words, "colours": ["microbatch", "operation"]}
+    for number, kind in enumerate(palette.KINDS):
+        yield {"words": KIND_NAMES[kind], "kind": number}
+    if any(mark.again for mark in scene.rows.marks):
+        yield {"words": "hatched forward: computed again (recomputation)"}
+    if scene.rows.are_shared:
+        yield {"words": SHARED}
+    if scene.steps > 1:
+        yield {"words": f"shaded: {'step 1' if scene.steps == 2 else 'every second training step, from step 1 on'}"}
+    if len(scene.streams) > 1:
+        yield {"words": "dotted line: called but not started, or ended but not awaited"}
+    yield {"words": "hatched memory: not stored but used later"}
 
 
 def run_data(scene: Scene) -> dict[str, Any]:
@@ -158,6 +167,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
         ],
         "critical": [shown(mark) for mark in scene.critical],
         "memory": memory_data(scene),
+        "legend": list(legend_items(scene)),
         "colour": scene.colour,
         "colourings": {by: colouring_data(scene, by) for by in COLOURS},
         "colours": {name.lower(): both(getattr(palette, name)) for name in TONES},

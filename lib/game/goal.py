@@ -13,15 +13,20 @@ MEMORY_PRECISION = 100_000
 
 
 class Record(NamedTuple):
-    """The best known schedule at some point of the trade: steps, elements, the elements that its busiest rank sends (None:
-    not measured), who found it, and its family."""
+    """The best known schedule at some point of the trade: steps, elements, who found it, its family, and the elements
+    that its busiest rank sends (None: not measured)."""
 
     timesteps: float
     peak_memory: int
-    traffic: int | None = None
     by: str = ""
     """The file with the schedule, and its variant if it has several: 'records/fsdp.py: twice'. Or a person's name."""
     family: str = ""
+    traffic: int | None = None
+
+    @property
+    def figures(self) -> tuple[float, int, int | None]:
+        """What it is compared in."""
+        return self.timesteps, self.peak_memory, self.traffic
 
     @property
     def file_and_variant(self) -> tuple[str, str]:
@@ -81,9 +86,8 @@ class Goal:
 
     @property
     def open_front(self) -> tuple[Record, ...]:
-        """The records that no other beats, whatever their family: the best trades of time, memory and traffic at this
-        size."""
-        return tuple(record for record in self.records if not any(one.dominates(*record[:3]) for one in self.records))
+        """The records that no other beats, whatever their family: the best trades at this size."""
+        return tuple(one for one in self.records if not any(other.dominates(*one.figures) for other in self.records))
 
     @property
     def time_limit(self) -> float:

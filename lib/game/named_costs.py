@@ -8,6 +8,7 @@ from types import MappingProxyType
 from lib.errors import RuleError
 
 from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs, Tier
+from .hopper_costs import HOPPER, HOPPER_MEANINGS
 
 LONG = 8 * LENGTH
 """Tokens in a long microbatch: its activation is four times as large as a weight."""
@@ -57,6 +58,7 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
             Costs("copies", length=LONG, ticks=_OVERLAP, overlap=True, tiers=MappingProxyType({"host": Tier(10, 10)})),
             Costs("streams", ticks=_OVERLAP, overlap=True, tiers=MappingProxyType({"host": Tier(None, 10)})),
             Costs("experts", ticks=_with(_OVERLAP, dispatch=5, collect=5), overlap=True),
+            *HOPPER,
         )
     }
 )
@@ -81,6 +83,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "copies": "overlap, for long sequences; a value moves to the host or back in 1 step",
         "streams": "overlap; a value comes from the host in 1 step, and none goes there",
         "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch",
+        **HOPPER_MEANINGS,
     }
 )
 """What is particular to each known cost record."""

@@ -53,6 +53,15 @@ def notes_on(
     return tuple(notes)
 
 
+def settled(notes: Sequence[Note]) -> tuple[Note, ...]:
+    """The notes where a goal judges the steady peak, and it is met: loading again is no fault then."""
+    return tuple(
+        note._replace(costs_a_star=note.costs_a_star and note.about != "steady")
+        for note in notes
+        if note.about != "reload"
+    )
+
+
 def steady_state_peak(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
     """The most elements that a rank would need if training went on; `sizes` are of its values, by number."""
     if state.read or any(op.start > 0 for op in state.all({"load_weights"})):
@@ -71,9 +80,9 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Gam
     if thrown := discarded_states(state, prof):
         text = f"discarded the updated optimizer state of {named('layer', thrown)}, which the next step needs"
         yield Note(text, costs_a_star=True)
-    if game.task != "infer" and (fewer := missing_at_end(state, prof, game.steps)):
-        layers = named("layer", fewer)
-        text = f"started with more of the weight of {layers} than it holds at the end, so the step cannot be repeated"
+    if fewer := missing_at_end(state, prof, 0 if game.task == "infer" else game.steps):
+        layers, what = named("layer", fewer), "request" if game.task == "infer" else "step"
+        text = f"started with more of the weight of {layers} than it holds at the end, so the {what} cannot be repeated"
         yield Note(text, costs_a_star=True, about="missing")
     if lasting > peak:
         what, loaded = ("inference", "weights") if game.task == "infer" else ("training", "weights and states")

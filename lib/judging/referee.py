@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from operator import attrgetter
-from typing import NamedTuple
 
 from lib.communication.lanes import OpIndex, clocks, computing, overlapped
 from lib.errors import PuzzleError, RuleError, TraceError
@@ -17,160 +16,15 @@ from lib.values.kinds import Parked
 
 from .family import family_of
 from .memory import Profile, profile
-from .notes import Note, notes_on, steady_state_peak
-from .peak import PeakContents, peak_contents
+from .notes import notes_on, settled, steady_state_peak
+from .peak import peak_contents
 from .rank_state import RankState
 from .recompute import Recomputation
-from .traffic import Calls, Traffic, drift, traffic
+from .report import Peak, RankReport, Report
+from .traffic import drift, traffic
+from .traffic_causes import Cause, loading_cause, traffic_causes
 
 BYTES_PER_ELEMENT = 4
-
-
-class Peak(NamedTuple):
-    """The most memory that a rank needs at once: elements, the rank, and the time in steps."""
-
-    memory: int
-    rank: int
-    time: float
-
-
-class RankReport(NamedTuple):
-    """One rank: the share of the makespan in which it works, messages and bytes sent (ring-optimal, float32),
-    and its memory in elements at each event and at the end."""
-
-    busy: float
-    messages: int
-    bytes_sent: int
-    memory: tuple[int, ...]
-
-
-@dataclass(frozen=True, repr=False)
-class Report:
-    """The referee's findings. Times in steps, memory in elements; measured as far as the trace is legal.
-
-    `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
-    `span` the longest time from the start of a rank's first event to the end of its last one (Qi et al. 2024 measure
-    this), `peaks` the most that a rank has parked on each memory tier, `copies` how often each layer's final weight
-    exists, `critical_path` (rank, index of operation) pairs.
-    In a folded run `ranks` are those of replica 0, which stand for all.
-    `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
-    a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
-    `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
-    what is loaded counted from the start, and messages until they are read. `sent` is what the ranks send, `drift` the
-    most updates that a replica makes alone.
-    """
-
-    error: PuzzleError | None
-    goal: Goal | None
-    timesteps: float
-    makespan: float
-    peak: Peak
-    bubble: float
-    ranks: tuple[RankReport, ...]
-    copies: tuple[float, ...]
-    critical_path: tuple[tuple[int, int], ...]
-    notes: tuple[Note, ...]
-    waits: tuple[Mapping[int, tuple[int, int]], ...]
-    span: float
-    peaks: Mapping[str, Peak]
-    contents: PeakContents
-    family: str
-    lasting_peak: int
-    sent: Traffic
-    drift: int
-
-    @property
-    def status(self) -> str:
-        """'failed', 'over_target' or 'passed'."""
-        if self.error is not None:
-            return "failed"
-        met = self.meets_time and self.meets_memory and self.meets_host and self.meets_drift
-        if self.goal is not None and self.goal.decides == "pass":
-            met = met and self.meets_traffic and self.is_steady
-        return "passed" if met else "over_target"
-
-    @property
-    def traffic(self) -> int:
-        """Elements that the busiest rank sends."""
-        return self.sent.busiest
-
-    @property
-    def traffic_total(self) -> int:
-        """Elements that all ranks send."""
-        return self.sent.total
-
-    @property
-    def traffic_between(self) -> int:
-        """The most elements that a rank sends in groups of several machines."""
-        return self.sent.between
-
-    @property
-    def traffic_by_call(self) -> tuple[Calls, ...]:
-        """The calls of the busiest rank by operation and line, most elements first."""
-        return self.sent.by_call
-
-    @property
-    def is_steady(self) -> bool:
-        """True if the goal asks for no steady peak, or it is met and the step can be repeated."""
-        if self.goal is None or not self.goal.steady:
-            return True
-        return self.goal.meets_memory(self.lasting_peak) and not self.unrepeatable
-
-    @property
-    def unrepeatable(self) -> tuple[Note, ...]:
-        """The notes on ranks that end with fewer weights than they began with, where the goal asks for a steady peak."""
-        if self.goal is None or not self.goal.steady:
-            return ()
-        return tuple(note for note in self.notes if note.about == "missing")
-
-    @property
-    def meets_traffic(self) -> bool:
-        return self.goal is None or self.goal.meets_traffic(self.traffic)
-
-    @property
-    def meets_drift(self) -> bool:
-        return self.goal is None or self.goal.meets_drift(self.drift)
-
-    @property
-    def meets_time(self) -> bool:
-        return self.goal is None or self.goal.meets_time(self.timesteps)
-
-    @property
-    def meets_memory(self) -> bool:
-        return self.goal is None or self.goal.meets_memory(self.peak.memory)
-
-    @property
-    def meets_host(self) -> bool:
-        return self.goal is None or "host" not in self.peaks or self.goal.meets_host(self.peaks["host"].memory)
-
-    @property
-    def stars(self) -> int:
-        """1 correct; 2 meets every target that decides the pass; 3 meets the others too, is beaten by no rival of the
-        goal that meets them, and nothing is noted that costs a star."""
-        if self.status != "passed" or self.goal is None:
-            return int(self.error is None)
-        figures = (self.timesteps, self.peak.memory, self.traffic)
-        rivals = [one for one in self.goal.records_to_beat(self.family) if self.goal.meets_traffic(one.traffic or 0)]
-        beaten = any(rival.dominates(*figures) for rival in rivals)
-        noted = any(note.costs_a_star for note in self.notes if not self._is_settled(note))
-        return 2 if beaten or noted or not (self.meets_traffic and self.is_steady) else 3
-
-    def _is_settled(self, note: Note) -> bool:
-        """True if a note is on a peak that the goal itself judges."""
-        return self.goal is not None and self.goal.steady and note.about in ("reload", "steady")
-
-    def __repr__(self) -> str:
-        return f"<Report: {self.status}, {self.timesteps:g} timesteps, peak memory {self.peak.memory:,}>"
-
-    def verdict(self) -> str:
-        """The report in a few lines for people."""
-        if self.error is not None:
-            return f"Not correct. {self.error}"
-        lines = [
-            f"Correct! {self.timesteps:g} timesteps, peak memory {self.peak.memory:,} "
-            f"(rank {self.peak.rank} at t={self.peak.time:g})."
-        ]
-        return "\n".join(lines + [f"Note: {note.text}" for note in self.notes])
 
 
 def referee(trace: Trace, goal: Goal | None = None) -> Report:
@@ -193,9 +47,11 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     lasting = [steady_state_peak(each, size, prof) for each, size, prof in zip(ranks, sizes, profiles)]
     spans = [_span(ops) for ops in events]
     makespan = max((end for _, _, end in spans), default=0)
+    notes = notes_on(recomputation, lasting, profiles, contents) if any(state.at for state in ranks) else ()
+    lasting_peak = max(contents.memory, *lasting)
     working = [_working(ops, costs) for ops in events]
     peaks = {tier: _tier_peak(ranks, profiles, costs, tier) for tier in costs.tiers}
-    return Report(
+    report = Report(
         error=error or _too_full(peaks, costs),
         goal=goal,
         timesteps=costs.steps(max((last for _, last, _ in spans), default=0)),
@@ -208,16 +64,30 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         ),
         copies=_copies(ranks, trace.size.layers, trace.setting.replicas),
         critical_path=_critical_path(ranks, makespan, costs),
-        notes=notes_on(recomputation, lasting, profiles, contents) if any(state.at for state in ranks) else (),
+        notes=settled(notes) if goal is not None and goal.steady and goal.meets_memory(lasting_peak) else notes,
         waits=tuple(state.waited_for for state in ranks),
         span=costs.steps(max((end - first for first, _, end in spans), default=0)),
         peaks=peaks,
         contents=contents,
         family=family_of(ranks, trace.setting.replicas),
-        lasting_peak=max(contents.memory, *lasting),
+        lasting_peak=lasting_peak,
         sent=traffic(recomputation),
         drift=drift(ranks),
     )
+    return _explained(report, recomputation)
+
+
+def _explained(report: Report, recomputation: Recomputation) -> Report:
+    """The report with the causes of what misses its goal."""
+    if report.error is not None or report.goal is None:
+        return report
+    causes: tuple[Cause, ...] = ()
+    if not (report.meets_traffic and report.meets_time):
+        causes = traffic_causes(recomputation)
+    if report.meets_traffic:
+        causes = tuple(cause for cause in causes if cause.takes_time)
+    loading = "" if report.is_steady else loading_cause(recomputation.ranks)
+    return replace(report, causes=causes, loading=loading) if causes or loading else report
 
 
 _start, _end = attrgetter("start"), attrgetter("end")

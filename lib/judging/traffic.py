@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lib.communication.meetings import members_of
 from lib.game.costs import COPYING, elements_sent
 from lib.rules.collectives import COLLECTIVES
-from lib.trace.ops import group_of
+from lib.trace.ops import Op, group_of
 from lib.values.kinds import Weight
 
 from .rank_state import RankState
@@ -52,24 +52,41 @@ class Traffic(NamedTuple):
 
 def sent_by(recomputation: Recomputation, rank: RankState) -> Iterator[Sent]:
     """What a rank sends to other ranks, or copies to and from a tier, in the order of its program."""
-    costs = recomputation.costs
     for op in rank.all(SENDING):
-        moved = op.outputs if op.name == "fetch" else op.inputs
-        sizes = [rank.values[number].memory(costs) for number in moved]
-        if op.name in COPYING:
-            yield Sent(op.name, op.start, sum(sizes), op.line)
-            continue
-        is_message = op.name == "pass_to"
-        members = sorted((rank.rank, op.args[0])) if is_message else members_of(recomputation.game, group_of(op))
-        elements = sum(elements_sent(op.name, size, len(members)) for size in sizes)
-        yield Sent(op.name, op.start, elements, op.line, costs.crosses(members))
+        between = op.name not in COPYING and recomputation.costs.crosses(_members(recomputation, rank, op))
+        yield Sent(op.name, op.start, elements_of(recomputation, rank, op), op.line, between)
+
+
+def elements_of(recomputation: Recomputation, rank: RankState, op: Op) -> int:
+    """The elements that a rank sends or copies in one of its operations."""
+    moved = op.outputs if op.name == "fetch" else op.inputs
+    sizes = [rank.values[number].memory(recomputation.costs) for number in moved]
+    if op.name in COPYING:
+        return sum(sizes)
+    members = len(_members(recomputation, rank, op))
+    return sum(elements_sent(op.name, size, members) for size in sizes)
+
+
+def _members(recomputation: Recomputation, rank: RankState, op: Op) -> Sequence[int]:
+    """The ranks of a collective or a message, ascending."""
+    if op.name == "pass_to":
+        return sorted((rank.rank, op.args[0]))
+    return members_of(recomputation.game, group_of(op))
+
+
+def busiest_rank(recomputation: Recomputation) -> RankState:
+    """The rank that sends most, the first of several."""
+    return max(recomputation.ranks, key=lambda rank: sum(one.elements for one in _sent(recomputation, rank)))
+
+
+def _sent(recomputation: Recomputation, rank: RankState) -> list[Sent]:
+    """What a rank sends to other ranks."""
+    return [one for one in sent_by(recomputation, rank) if one.operation not in COPYING]
 
 
 def traffic(recomputation: Recomputation) -> Traffic:
     """The traffic of a run; of a folded one, in which one of equal replicas was played, of all."""
-    ranks = [
-        [one for one in sent_by(recomputation, rank) if one.operation not in COPYING] for rank in recomputation.ranks
-    ]
+    ranks = [_sent(recomputation, rank) for rank in recomputation.ranks]
     totals = [sum(one.elements for one in sent) for sent in ranks]
     busiest = ranks[totals.index(max(totals))] if ranks else []
     calls: dict[tuple[str, int], list[int]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from types import MappingProxyType
@@ -10,9 +10,10 @@ from types import MappingProxyType
 from lib import Costs, Setting
 from lib.game.costs import Tier
 
-from .gpus import LATENCY, REACHED
+from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job
-from .layer_cost import LayerTimes, activation_bytes, exact, layer_times, shared, tokens_of, workspace_bytes
+from .layer_compute import activation_bytes, tokens_of, workspace_bytes
+from .layer_cost import LayerTimes, exact, layer_times, shared
 from .split import Split
 
 UNIT = 1000
@@ -23,6 +24,12 @@ TICKS = 10**6
 
 MAX_BUCKETS = 16
 """Layers of a replica's pipeline are joined to about so many units, which are reduced one by one."""
+
+CONTENTION = 0.35
+"""A collective beside computation: both together take the longer of the two, and this share of the shorter."""
+
+GATHERED = 2
+"""Bytes of a gathered weight, at most: it is gathered in 16 bits, also where its shards have 32."""
 
 LOGITS = 6
 """Bytes of each logit: itself in 16 bits, and its softmax in 32."""
@@ -68,7 +75,9 @@ class Prices:
 
 @cache
 def prices(job: Job, split: Split) -> Prices:
-    """The prices of a split that fits the job."""
+    """The prices of a split that fits the job. Where collectives run beside computation, it takes longer: with ZeRO 3
+    forward and backward, with ZeRO 2 backward; with less only the last microbatch's backward, which is counted in the
+    update, since it happens once a step."""
     model, gpu, tp = job.model, job.gpu, split.tp
     of_chunk = split.slots(job) // split.stages
     units = (
@@ -97,22 +106,13 @@ def prices(job: Job, split: Split) -> Prices:
     held = replicas if split.zero else 1
     moved = float(shard) * parameters * (job.gradient + 2 * job.state + job.weight) / held
     head = 3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + 2 * LOGITS * tokens * model.vocab / tp / gpu.bandwidth
-    ticks = {
-        "forward": _ticks(layers * times.forward),
-        "backward_input": _ticks(layers * times.backward_input),
-        "backward_weight": _ticks(layers * times.backward_weight),
-        "loss": 0 if counted else _ticks(head),
-        "update": _ticks(moved / gpu.bandwidth),
-        "receive": 0,
-    }
-    ticks["backward"] = ticks["backward_input"] + ticks["backward_weight"]
     beta = {
         **dict.fromkeys(("allreduce", "scatterreduce"), exact(job.gradient / rate * TICKS)),
-        "allgather": exact(job.weight / rate * TICKS),
+        "allgather": exact(min(job.weight, GATHERED) / rate * TICKS),
         "pass_to": exact(2 / gpu.rate(stages, split.pp) * TICKS),
         **dict.fromkeys(("offload", "fetch"), exact(float(shard) * job.state / (gpu.host * REACHED) * TICKS)),
     }
-    collective, host = _ticks(LATENCY[link]), _ticks(LATENCY["host"])
+    collective, host = _ticks(call_seconds(link, replicas)), _ticks(LATENCY["host"])
     calls = {
         **dict.fromkeys(("allreduce", "scatterreduce", "allgather"), collective),
         "pass_to": _ticks(LATENCY[gpu.link(stages, split.pp)]),
@@ -123,7 +123,7 @@ def prices(job: Job, split: Split) -> Prices:
         hidden=model.hidden // tp,
         length=tokens,
         parameters=parameters,
-        ticks=MappingProxyType(ticks),
+        ticks=MappingProxyType({}),
         unit=UNIT,
         overlap=True,
         lanes="group",
@@ -131,6 +131,23 @@ def prices(job: Job, split: Split) -> Prices:
         calls=MappingProxyType(calls),
         beta=MappingProxyType(beta),
     )
+    reduce = costs.transfer("scatterreduce" if split.zero else "allreduce", 1, parameters, range(replicas))
+    gather = costs.transfer("allgather", 1, parameters // replicas, range(replicas))
+    forward, back_input, back_weight = (round(layers * seconds * TICKS) for seconds in times[:3])
+    backward = back_input + back_weight
+    waits = CONTENTION if job.overlap and replicas > 1 else 0
+    slower = waits * min(backward, {2: reduce, 3: gather + reduce}.get(split.zero, 0))
+    once = waits * min(backward, reduce) if split.zero < 2 else 0  # only the last microbatch's backward
+    ticks = {
+        "forward": round(forward + (waits * min(forward, gather) if split.zero == 3 else 0)),
+        "backward_input": round(back_input + slower / 2),
+        "backward_weight": round(back_weight + slower / 2),
+        "loss": 0 if counted else _ticks(head),
+        "update": round(moved / gpu.bandwidth * TICKS + once),
+        "receive": 0,
+    }
+    ticks["backward"] = ticks["backward_input"] + ticks["backward_weight"]
+    costs = replace(costs, ticks=MappingProxyType(ticks))
     share = Fraction(1, replicas)
     by_zero = (job.weight * (share if split.zero == 3 else 1), job.gradient * (share if split.zero > 1 else 1))
     of_ends = float(sum(by_zero) + (job.state * (share if split.zero else 1) if split.offload == "none" else 0))
@@ -146,8 +163,8 @@ def prices(job: Job, split: Split) -> Prices:
         back_weight=ticks["backward_weight"],
         loss=ticks["loss"],
         message=costs.transfer("pass_to", 1, elements, (0, 1)),
-        reduce=costs.transfer("scatterreduce" if split.zero else "allreduce", 1, parameters, range(replicas)),
-        gather=costs.transfer("allgather", 1, parameters // replicas, range(replicas)),
+        reduce=reduce,
+        gather=gather,
         update=ticks["update"],
         copy=costs.by_size("fetch", 1, parameters // held),
         kept=round(layers * activation_bytes(job, split)),

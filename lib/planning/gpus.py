@@ -12,15 +12,24 @@ REACHED = 0.8
 LATENCY = {"nvlink": 10e-6, "network": 25e-6, "host": 10e-6}
 """Seconds of each call besides its bytes."""
 
+HOP = {"nvlink": 2.4e-6, "network": 12e-6}
+"""Seconds of each further rank of a collective: a ring of n ranks has n - 1 steps."""
+
 LINKS = tuple(LATENCY)
+
+
+def call_seconds(link: str, ranks: int) -> float:
+    """Seconds of a collective of so many ranks besides its bytes."""
+    return LATENCY[link] + (ranks - 1) * HOP[link]
 
 
 @dataclass(frozen=True)
 class Gpu:
     """One GPU. Rates per second: `flops` in 16 bits, `flops8` in 8, `bandwidth` of its memory, and each link in one
     direction; `memory` in bytes. A machine has `machine` of them, joined by NVLink. `efficiency` is the share of
-    `flops` that matrix products reach; `reserved` the bytes of memory that the driver, the libraries and holes in the
-    allocator take."""
+    `flops` that matrix products reach, `core_megatron` and `core_pytorch` the share that the core of flash attention
+    reaches with these kernels; `reserved` the bytes of memory that the driver, the libraries and holes in the allocator
+    take."""
 
     name: str
     flops: float
@@ -32,6 +41,8 @@ class Gpu:
     host: float
     machine: int
     efficiency: float
+    core_megatron: float
+    core_pytorch: float
     reserved: int = 4 * 2**30
     source: str = ""
 
@@ -41,8 +52,9 @@ class Gpu:
             least = 0 if field.name in MAY_BE_ZERO else MIN_NUMBER
             if field.type in ("int", "float") and not (type(number) in (int, float) and least <= number <= MAX_NUMBER):
                 raise RuleError(f"gpu.{field.name} must be more than 0, and at most {MAX_NUMBER:g}; got {number!r:.40}")
-        if self.efficiency > 1:
-            raise RuleError(f"gpu.efficiency is a share, at most 1; got {self.efficiency!r}")
+        for name in ("efficiency", "core_megatron", "core_pytorch"):
+            if getattr(self, name) > 1:
+                raise RuleError(f"gpu.{name} is a share, at most 1; got {getattr(self, name)!r}")
         if not isinstance(self.machine, int):
             raise RuleError(f"gpu.machine is a whole number of GPUs; got {self.machine!r}")
 

@@ -11,6 +11,9 @@ from .transformers import Transformer
 
 GIB = 2**30
 
+KERNELS = ("megatron", "pytorch")
+"""Whose kernels run: they differ in the rate of flash attention and in what they keep in memory."""
+
 MAX_NUMBER, MAX_TRIED = 10**9, 2**20
 """The largest numbers of a job; of GPUs and sequences, whose divisors are tried and which are played, it is less."""
 
@@ -19,7 +22,8 @@ MAX_NUMBER, MAX_TRIED = 10**9, 2**20
 class Job:
     """A step trains `model` on `gpus` GPUs with `batch` sequences of `sequence` tokens.
 
-    `flash`: attention never stores the matrix of all pairs, and computes the causal half of it (Dao et al. 2022).
+    `kernels`: Megatron's or PyTorch's (see KERNELS). `flash`: attention never stores the matrix of all pairs, and computes
+    the causal half of it (Dao et al. 2022).
     `fp8`: matrix products of the layers in 8 bits. `overlap`: gradients are reduced beside computation.
     Bytes of each parameter: `weight` and `gradient` as they are kept, `state` of the optimizer (Adam: two moments and
     the weight in 32 bits)."""
@@ -29,6 +33,7 @@ class Job:
     gpus: int
     batch: int
     sequence: int = 0
+    kernels: str = "megatron"
     flash: bool = True
     fp8: bool = False
     overlap: bool = True
@@ -40,6 +45,8 @@ class Job:
         for name, kind in (("model", Transformer), ("gpu", Gpu), ("flash", bool), ("fp8", bool), ("overlap", bool)):
             if not isinstance(getattr(self, name), kind):
                 raise RuleError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r:.40}")
+        if self.kernels not in KERNELS:
+            raise RuleError(f"there are no kernels {self.kernels!r:.40}; there are {', '.join(KERNELS)}")
         object.__setattr__(self, "sequence", self.sequence or self.model.sequence)
         for name in ("gpus", "batch", "sequence", "weight", "gradient", "state"):
             number = getattr(self, name)
@@ -53,6 +60,13 @@ class Job:
     def tokens(self) -> int:
         """Tokens of a step."""
         return self.batch * self.sequence
+
+    @property
+    def core_rate(self) -> float:
+        """Flops per second that the core of attention reaches; without flash it is plain matrix products."""
+        gpu = self.gpu
+        share = {"megatron": gpu.core_megatron, "pytorch": gpu.core_pytorch}[self.kernels]
+        return gpu.flops * (share if self.flash else gpu.efficiency)
 
     @property
     def flops(self) -> float:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from lib import Costs, Model, Setting
 from lib.judging.traffic import sent_by
 
-from .gpus import LATENCY
+from .gpus import LATENCY, call_seconds
 from .job import Job
+from .layer_compute import compute_seconds, tokens_of
 from .playing import executed, played
 from .split import Split
 
@@ -60,7 +61,7 @@ def layer_times(job: Job, split: Split) -> LayerTimes:
 def shared(split: Split) -> Split:
     """The split reduced to the fields that decide a layer's cost, as a cache key."""
     kept = {name: getattr(split, name) for name in ("tp", "cp", "ep", "sp", "microbatch")}
-    return Split(**kept, recompute="selective" if split.recompute == "selective" else "none")
+    return Split(**kept, recompute=split.recompute if split.recompute in ("selective", "ops") else "none")
 
 
 PieceSchedule = Callable[[Model, Callable[[], None]], Coroutine[Any, Any, None]]
@@ -73,54 +74,6 @@ class Piece(NamedTuple):
     axis: str
     seconds: tuple[float, float, float]
     sent: tuple[float, float, float]
-
-
-# --- What a layer computes ---
-
-
-def tokens_of(job: Job, split: Split) -> int:
-    """Tokens of a microbatch on a rank."""
-    return split.microbatch * job.sequence // split.cp
-
-
-def activation_bytes(job: Job, split: Split) -> float:
-    """Bytes that a rank keeps of a layer for the backward of a microbatch, on average over the layers."""
-    model, tp = job.model, split.tp
-    if split.recompute == "full":
-        return tokens_of(job, split) * 2 * model.hidden / (tp if split.sp else 1)
-    return _all_bytes(job, split, split.recompute == "none")
-
-
-def _all_bytes(job: Job, split: Split, matrices: bool) -> float:
-    model, tp = job.model, split.tp
-    each = model.whole_bytes() / (tp if split.sp else 1) + model.split_bytes() / tp
-    if matrices and not job.flash:
-        each += model.matrix_bytes(job.sequence) / tp
-    return tokens_of(job, split) * each
-
-
-def workspace_bytes(job: Job, split: Split) -> float:
-    """Bytes in use while the layer that is computed again has them: what is kept of it only then."""
-    again = {"none": 0.0, "selective": tokens_of(job, split) * job.model.matrix_bytes(job.sequence) / split.tp}
-    if split.recompute == "full":
-        return _all_bytes(job, split, True)
-    return 0.0 if job.flash else again[split.recompute]
-
-
-def compute_seconds(job: Job, split: Split) -> tuple[float, float, float]:
-    """Seconds of a layer's forward and of both halves of its backward on one rank, without communication.
-
-    Matrix products take their flops at the rate that is reached; whatever is kept for backward was written to memory
-    once and read once, and again in backward. A flash core computes the causal half, and in backward its forward again
-    (Dao et al. 2022, algorithm 4).
-    """
-    model, gpu, tokens = job.model, job.gpu, tokens_of(job, split)
-    rate = (gpu.flops8 if job.fp8 else gpu.flops) * gpu.efficiency
-    linear = 2 * tokens * model.active_weights / model.layers / split.tp / rate
-    core = tokens * model.core_flops(job.sequence) / (2 if job.flash else 1) / split.tp / (gpu.flops * gpu.efficiency)
-    moved = 2 * _all_bytes(job, split, True) / gpu.bandwidth
-    again = core if job.flash or split.recompute == "selective" else 0.0
-    return linear + core + moved, linear + 2 * core + again + moved, linear + moved
 
 
 # --- Runs ---
@@ -161,6 +114,7 @@ def _costs(
 ) -> Costs:
     """Prices of a piece: `per_element` is the seconds of each element sent."""
     link = link_of(job, split, axis)
+    collective = _ticks(call_seconds(link, getattr(split, axis)))
     sending = ("allreduce", "allgather", "scatterreduce", "dispatch", "collect", "pass_to")
     free = dict.fromkeys((*HALVES, "loss", "update", "receive"), 0)
     return Costs(
@@ -169,7 +123,7 @@ def _costs(
         length=length,
         ticks=MappingProxyType({**free, **ticks}),
         unit=1000,
-        calls=MappingProxyType(dict.fromkeys(sending, _ticks(LATENCY[link]))),
+        calls=MappingProxyType({**dict.fromkeys(sending, collective), "pass_to": _ticks(LATENCY[link])}),
         beta=MappingProxyType(dict.fromkeys(sending, exact(per_element * TICKS))),
     )
 

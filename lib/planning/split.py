@@ -27,8 +27,9 @@ ORDERS: Mapping[str, Callable[..., Timetable]] = MappingProxyType(
 CHUNKED = ("interleaved", "breadth_first")
 """Orders with any number of chunks."""
 
-RECOMPUTED = ("none", "selective", "full")
-"""What backward computes again: nothing; the core of attention; each layer, from its input."""
+RECOMPUTED = ("none", "selective", "ops", "full")
+"""What backward computes again: nothing; the core of attention; half of each layer's operations, as PyTorch's
+selective checkpointing of operations; each layer, from its input."""
 
 OFFLOADED = ("none", "states")
 """What is in the host's memory: nothing; the optimizer's states."""
@@ -143,7 +144,8 @@ def _of_chunks(split: Split) -> Iterator[str]:
     elif split.schedule in CHUNKED and (split.chunks < 2 or split.pp < 2):
         yield f"{split.schedule} needs at least 2 chunks on each of at least 2 stages; 1f1b has one"
     elif split.schedule.startswith("zb") and split.recompute == "full":
-        yield f"{split.schedule} splits backward, and recomputation needs it whole; take recompute selective or none"
+        least = "; take recompute none, selective or ops"
+        yield f"{split.schedule} splits backward, and full recomputation needs it in one piece{least}"
 
 
 def _of_batches(split: Split, m: int) -> Iterator[str]:

@@ -132,7 +132,8 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
     deep = sorted({n for layers in (model.layers, model.layers + 2) for n in divisors(layers) if n <= MAX_STAGES})
     long = [n for n in divisors(job.gpus) if n <= 32] if job.sequence > LONG else [1]
     experts = divisors(model.experts) if model.experts else [1]
-    recomputed = [name for name in RECOMPUTED if name != "selective" or not job.flash]
+    unusual = ("selective" if job.flash else "", "ops" if job.kernels == "megatron" else "")
+    recomputed = [name for name in RECOMPUTED if name not in unusual]
     outer = product(
         of("tp", wide), of("pp", deep), of("cp", long), of("ep", experts), of("microbatch", MICROBATCHES),
         of("sp", (True,)), of("recompute", recomputed),

@@ -23,7 +23,7 @@ from .tier_operations import TierOperations
 from .waits import Message, ReceiveWait, SendWait
 
 if TYPE_CHECKING:
-    from lib.judging.referee import Report
+    from lib.judging.report import Report
 
 T = TypeVar("T")
 

@@ -17,6 +17,7 @@ from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, 
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.colour_option import colour_option, require_picture
+from .shared.course_options import course_options, scoring_from, submitted_from
 from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
 from .shared.limit_option import limit_option, limits_from
@@ -59,26 +60,17 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 @click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
 @click.option(
     "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
-    help="Where to write, several times: a folder for an index and a page for each file, .html for one page, .csv for "
-    "a table, .xml for JUnit, .json for Gradescope's results.",
+    help="Where to write, several times: a folder for an index and a page for each student, .html for one page, .csv "
+    "for a table, .xml for JUnit, .json for Gradescope's results.",
 )  # fmt: skip
 @colour_option
 @click.option("--html", hidden=True)
 @click.option("--csv", hidden=True)
 @click.option("--junit", hidden=True)
 @click.option("--gradescope", hidden=True)
-@click.option("--one-student", is_flag=True, help="All files are one student's: for Gradescope the best of them count.")
+@course_options
 @click.option(
     "--visibility", type=click.Choice(VISIBILITIES), default="visible", help="When a student sees Gradescope's results."
-)
-@click.option("--points", metavar="SLUG=N,...", default="", help="Points of a puzzle for Gradescope  [default: 1 each]")
-@click.option(
-    "--partial",
-    type=click.FloatRange(0, 1),
-    default=0.5,
-    show_default=True,
-    metavar="SHARE",
-    help="Share of the points for a correct solution that is over target.",
 )
 @click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'.")
 @limit_option
@@ -100,33 +92,36 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...], **options: Any) -> None:
     """Grade files, notebooks, or whole folders of them.
 
+    In a folder, each file and each folder directly below it is a submission, of which the best solutions count.
     Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.
     """
     start_probe(options["tier"])
+    from puzzles.course.gathering import Gathering
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
-    from puzzles.grading.discover import hard_links, submissions
+    from puzzles.grading.discover import hard_links
     from puzzles.grading.job import GradingJob
     from puzzles.reports.export import write_reports
-    from puzzles.reports.gradescope import parse_points
 
     _sort_outputs(options)
     require_picture(options["colour"], options["html"], "-o page.html")
     tier = _tier(options["tier"], options["trust"], paths)
-    points = parse_points(options["points"])
-    files = submissions(paths)
-    if options["gradescope"] and not files:
+    scoring = scoring_from(options)
+    submitted = submitted_from(paths, options)
+    files = [file for one in submitted for file in one.files]
+    if options["gradescope"] and not submitted:
         raise click.UsageError("there is no submission to write Gradescope's results for")
-    if options["gradescope"] and len(files) > 1 and not options["one_student"]:
+    if options["gradescope"] and len(submitted) > 1:
         raise click.UsageError(
             f"{options['gradescope']} is for Gradescope, which takes the results of one student, and there are "
-            f"{len(files)} files; grade one of them, or say --one-student if all are by the same student"
+            f"{len(submitted)} submissions; grade one of them, or say --one-student if all are by the same student"
         )
-    alone = len(files) == 1
+    alone = len(submitted) == len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
-    job = GradingJob(slugs, limits_from(options), tier, options["strict"], _is_kept(len(files), options), _own())
-    pages = _class_pages([file.path for file in files], options)
-    graded = grade_all(
+    job = GradingJob(slugs, limits_from(options), tier, options["strict"], _is_kept(len(submitted), options), _own())
+    pages = _class_pages([one.path for one in submitted], options)
+    gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one)
+    grade_all(
         files,
         job,
         options["jobs"],
@@ -134,15 +129,16 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         options["dask"],
         options["mpi"],
         (lambda: None) if options["as_json"] else _load_reports,
-        pages.add if pages else lambda one: one,
+        gathering.add,
     )
+    graded = gathering.all()
     problems = [_shown(lambda: _show(graded, tier, options))]
     reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
     shown = (options["visibility"], options["colour"] or "layer")
-    wrote, failed = write_reports(graded, reports, points, options["partial"], tier, options["traces"], *shown)
+    wrote, failed = write_reports(graded, reports, scoring, tier, options["traces"], *shown)
     if pages:
         failed.append(pages.finish(graded, tier))
-        wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each file.")
+        wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each submission.")
     problems += failed
     if not options["as_json"]:
         problems.append(

@@ -41,10 +41,10 @@ def gradescope(
 
     Say what it grades with --points fsdp=10,gpipe=5 or with --puzzle, and add folders of your own with --puzzles.
     """
+    from puzzles.course.points import parse_points
     from puzzles.custom import folders
     from puzzles.gradescope.autograder import Autograder
     from puzzles.gradescope.wheels import WheelError, is_our_wheel, our_wheel
-    from puzzles.reports.gradescope import parse_points
 
     by_slug = parse_points(points)
     names = [*wanted, *(pair.partition("=")[0] for pair in points.split(",") if pair)]

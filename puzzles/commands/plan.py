@@ -72,9 +72,10 @@ def amount(text: str) -> int | float:
 @click.option("--schedule", help="1f1b, gpipe, interleaved, breadth_first, zb_h1 or zb_v.")
 @click.option("--chunks", type=int, help="Chunks of a stage.")
 @click.option("--microbatch", type=int, help="Sequences of a microbatch.")
-@click.option("--recompute", help="What backward computes again: none, selective (attention's core) or full.")
+@click.option("--recompute", help="What backward computes again: none, selective (attention's core), ops or full.")
 @click.option("--offload", help="What is in the host's memory: none or states.")
 @click.option("--sp/--no-sp", default=None, help="Cut tokens along tp between the layers  [default: yes]")
+@click.option("--kernels", default="megatron", show_default=True, help="Whose kernels run: megatron or pytorch.")
 @click.option("--fp8", is_flag=True, help="Matrix products of the layers in 8 bits.")
 @click.option("--flash/--no-flash", default=True, show_default=True, help="Attention without its matrix in memory.")
 @click.option("--overlap/--no-overlap", default=True, show_default=True, help="Reduce gradients beside computation.")
@@ -88,8 +89,8 @@ def amount(text: str) -> int | float:
 @click.option("--json", "as_json", is_flag=True, help="Print the plans as JSON.")
 @click.option("--list", "listed", is_flag=True, help="List the known models and GPUs, with their sources.")
 def plan(
-    model: str | None, gpu: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, fp8: bool, flash: bool,
-    overlap: bool, numbers: tuple[str, ...], best: int, pareto: str | None, output: str | None,
+    model: str | None, gpu: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, kernels: str, fp8: bool,
+    flash: bool, overlap: bool, numbers: tuple[str, ...], best: int, pareto: str | None, output: str | None,
     colour: str | None, as_json: bool, listed: bool, **split: Any,
 ) -> None:  # fmt: skip
     """Plan the training of a model on a cluster.
@@ -115,7 +116,8 @@ def plan(
         for path, of_a_run in ((pareto, False), (output, True)):
             if path:
                 require_ending(path, of_a_run=of_a_run)
-        job = job_of(model, gpu, gpus, batch, tokens, sequence, numbers, fp8=fp8, flash=flash, overlap=overlap)
+        how = {"kernels": kernels, "fp8": fp8, "flash": flash, "overlap": overlap}
+        job = job_of(model, gpu, gpus, batch, tokens, sequence, numbers, **how)
         found = search(job, best, **{name: value for name, value in split.items() if value is not None})
         plans = list(dict.fromkeys((*found.best, *found.front)))
         if as_json:
@@ -128,7 +130,7 @@ def plan(
 
 
 def job_of(
-    model: str, gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, numbers: tuple[str, ...], **how: bool
+    model: str, gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, numbers: tuple[str, ...], **how: Any
 ) -> Job:
     """The job that the options describe.
 

@@ -23,12 +23,39 @@ def submissions(paths: Sequence[str]) -> list[SourceFile]:
     A single path may be a link. Of several, as the shell expands `class/*`, none may lead through a link below the
     folder that they share.
     """
-    found: dict[str, SourceFile] = {}
+    return [file for files in found_in(paths).values() for file in files]
+
+
+def found_in(paths: Sequence[str]) -> dict[str, list[SourceFile]]:
+    """As above, by the path that each was found at first."""
+    found: dict[str, list[SourceFile]] = {}
+    seen: set[str] = set()
     shared = None if len(paths) == 1 else os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
     for path in paths:
-        for file in _at(path, shared):
-            found.setdefault(os.path.abspath(file.path), file)
-    return list(found.values())
+        here = [file for file in _at(path, shared) if os.path.abspath(file.path) not in seen]
+        seen.update(os.path.abspath(file.path) for file in here)
+        found.setdefault(path, []).extend(here)
+    return found
+
+
+def entries(folder: str) -> list[str]:
+    """The names of the Python files, notebooks and folders directly in a folder that are not left out, sorted; none if
+    it cannot be listed."""
+    try:
+        with os.scandir(folder) as listed:
+            return sorted(one.name for one in listed if _is_shown(folder, one.name, one.is_dir()))
+    except OSError:
+        return []
+
+
+def other_files(folder: str) -> list[str]:
+    """The names of the other files directly in a folder, but hidden ones; as above."""
+    try:
+        with os.scandir(folder) as listed:
+            names = [one.name for one in listed if one.is_file(follow_symlinks=False)]
+    except OSError:
+        return []
+    return sorted(name for name in names if not (name.startswith(".") or _is_shown(folder, name, False)))
 
 
 def hard_links(files: Iterable[SourceFile]) -> list[list[str]]:
@@ -57,20 +84,22 @@ def _below(folder: str) -> Iterator[SourceFile]:
     """Left out: `__init__.py` and other names in underscores, hidden names, virtual environments."""
     unreadable: list[OSError] = []
     for here, folders, names in os.walk(folder, onerror=unreadable.append):
-        folders[:] = [name for name in folders if not (name.startswith((".", "__")) or _is_environment(here, name))]
+        folders[:] = [name for name in folders if _is_shown(here, name, True)]
         if Path(here).relative_to(folder).parts[MAX_DEPTH - 1 :]:
             yield from (_refused(here, name, f"it lies below more than {MAX_DEPTH} folders") for name in folders)
             folders.clear()
         yield from (_refused(here, name, LINK) for name in folders if os.path.islink(os.path.join(here, name)))
         for name in names:
-            if name.endswith((".py", ".ipynb")) and not name.startswith((".", "_")):
+            if _is_shown(here, name, False):
                 yield SourceFile(os.path.join(here, name), folder)
     for why in unreadable:
         yield SourceFile(str(why.filename), folder, f"it is a folder that cannot be listed: {why.strerror}")
 
 
-def _is_environment(here: str, name: str) -> bool:
-    return os.path.exists(os.path.join(here, name, "pyvenv.cfg"))
+def _is_shown(here: str, name: str, is_folder: bool) -> bool:
+    if is_folder:
+        return not (name.startswith((".", "__")) or os.path.exists(os.path.join(here, name, "pyvenv.cfg")))
+    return name.endswith((".py", ".ipynb")) and not name.startswith((".", "_"))
 
 
 def _refused(here: str, name: str, why: str) -> SourceFile:

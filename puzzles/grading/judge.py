@@ -173,6 +173,7 @@ def _stated(
         why=tuple(map(definition.placed, score.why)),
         why_matters=score.why_matters,
         family=score.family,
+        shown_size_only=bool(note),
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from puzzles.tracks import ALL, TRACKS
 
+from .student import Student
+
 VERSION = 1
 """Version of the JSON form; it increases when a field changes its meaning or is removed."""
 
@@ -53,6 +55,10 @@ class Verdict:
     """True if that figure misses a target; then they are always shown."""
     family: str = ""
     """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
+    shown_size_only: bool = False
+    """True if it is correct at the size that the puzzle shows, and fails at another."""
+    found_in: str = ""
+    """The path of its file, in a submission of several."""
     trace: str = ""
     """The run that was judged at the shown size, as JSON, if requested: a trace, strategies."""
 
@@ -95,11 +101,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """One file with its verdicts, in the order of the catalogs: the puzzles that were asked for; or every schedule,
-    and the classes and layouts that the file attempts."""
+    """A file or a submission of several with its verdicts, in the order of the catalogs: the puzzles that were asked
+    for; or every schedule, and the classes and layouts that are attempted."""
 
     path: str
     verdicts: tuple[Verdict, ...]
+    student: Student = Student()  # noqa: RUF009  # immutable
+    name: str = ""
+    """What reports call it; empty for its path."""
 
     @property
     def attempted(self) -> tuple[Verdict, ...]:
@@ -111,8 +120,8 @@ class Graded:
         return any(verdict.reason == LOST for verdict in self.verdicts)
 
     def row(self) -> dict[str, Any]:
-        """All of it as plain data, for the checkpoint."""
-        return asdict(self)
+        """The path and the verdicts as plain data, for the checkpoint."""
+        return {"path": self.path, "verdicts": [asdict(verdict) for verdict in self.verdicts]}
 
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Graded:
@@ -149,8 +158,19 @@ def as_json(files: Iterable[Graded], why: bool = False) -> dict[str, Any]:
     """The whole result as the grade command prints it."""
     return {
         "version": VERSION,
-        "files": [{"path": f.path, "results": [v.as_json(why) for v in f.verdicts]} for f in files],
+        "files": [{"path": f.path, **_student(f), "results": [v.as_json(why) for v in f.verdicts]} for f in files],
     }
+
+
+def _student(graded: Graded) -> dict[str, Any]:
+    """Who handed it in, if a roster or a platform says so."""
+    fields = ("name", "id", "email", "section", "group")
+    people = [
+        {name: value for name in fields if (value := getattr(one, name))}
+        for one in graded.student.people
+        if graded.name
+    ]
+    return {"students": people} if people else {}
 
 
 def json_text(files: Iterable[Graded], why: bool = False) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +24,12 @@ from .interrupt import LimitedTurns, TurnStoppedError
 from .source_lines import file_of, first_line_of, place_of, tree_of
 
 
-async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict:
+async def judge_here(
+    puzzle: Puzzle, definition: Any, seconds: float, heard: Callable[[RunOutcome], object] = lambda outcome: None
+) -> Verdict:
     """The verdict on a definition. Runs on the running event loop; whatever the runs start has ended when it returns.
 
-    `seconds` is the wall time of one turn.
+    `seconds` is the wall time of one turn; `heard` is told of each outcome.
     """
     track = track_of(puzzle.slug)
     judging = judge(puzzle, known_of(track, puzzle.slug, definition), keep=True)
@@ -38,6 +41,7 @@ async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict
             verdict: Verdict = done.value
             return verdict
         outcome = await _run(track, puzzle.slug, definition, request, seconds)
+        heard(outcome)
 
 
 async def play_freely(

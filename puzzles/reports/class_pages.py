@@ -6,11 +6,12 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
+from puzzles.course.gathering import without_runs
+from puzzles.course.handed_in import shared_folder
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
@@ -18,7 +19,7 @@ from puzzles.tracks import ALL, track_of
 
 from .attempts import attempts
 from .environment import environment
-from .standings import name_in, shared_folder, slugs_of
+from .standings import name_in, slugs_of
 
 MAX_NAME = 60
 """Characters of a submission's name in the name of its page."""
@@ -39,16 +40,14 @@ class ClassPages:
         self.colour = colour
         width = max(3, len(str(len(paths))))
         self._pages = {path: f"students/{i:0{width}}_{_safe(path)}.html" for i, path in enumerate(paths, 1)}
-        self._shared = shared_folder([Graded(path, ()) for path in paths])
+        self._shared = shared_folder(paths)
         self._linked: set[str] = set()
         self.problem = ""
 
     def add(self, graded: Graded) -> Graded:
         """Writes the page of one student; returns the verdicts without their runs, unless those are kept."""
         self._write(self._pages[graded.path], lambda: self._student(graded))
-        if self.keeps_traces:
-            return graded
-        return replace(graded, verdicts=tuple(replace(v, trace="") if v.trace else v for v in graded.verdicts))
+        return graded if self.keeps_traces else without_runs(graded)
 
     def finish(self, graded: Sequence[Graded], tier: IsolationTier) -> str:
         """Writes the index and the texts of the puzzles. Returns a sentence on the first page that could not be

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from puzzles.course.points import Scoring
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded
 from puzzles.sandbox.tiers import IsolationTier
@@ -32,8 +33,7 @@ COLUMNS = (
 def write_reports(
     graded: Sequence[Graded],
     wanted: Mapping[str, str | None],
-    points: Mapping[str, float],
-    partial: float,
+    scoring: Scoring,
     tier: IsolationTier,
     traces: str | None,
     visibility: str = "visible",
@@ -49,7 +49,7 @@ def write_reports(
 
     writers: dict[str, Callable[[], str]] = {
         "junit": lambda: junit(graded),
-        "gradescope": lambda: json.dumps(gradescope(graded, points, partial, visibility), indent=2),
+        "gradescope": lambda: json.dumps(gradescope(graded[0], scoring, visibility), indent=2),
         "csv": lambda: table(graded),
         "html": html,
     }

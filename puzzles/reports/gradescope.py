@@ -6,82 +6,38 @@ The format is that of https://gradescope-autograders.readthedocs.io/en/latest/sp
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import click
-
+from puzzles.course.points import Scoring
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several, track_of
+from puzzles.tracks import track_of
 
 from .attempts import attempts
 from .environment import environment
 
 
-def parse_points(text: str) -> dict[str, float]:
-    """'fsdp=10,engine=5' as points by puzzle; a track or chapter stands for each of its puzzles. All others have one.
-    In any order, what names a puzzle counts, then what names the fewest puzzles.
-
-    Raises:
-        click.UsageError: a puzzle does not exist, the points are not a number, or two pairs contradict each other.
-    """
-    found: dict[str, list[tuple[bool, int, float, str]]] = {}
-    for pair in filter(None, text.split(",")):
-        name, _, number = pair.partition("=")
-        try:
-            worth = float(number)
-            if not 0 <= worth <= 10**6:
-                raise ValueError
-            is_group, slugs = find_group(name) is not None, find_several(name)
-            for slug in slugs:
-                found.setdefault(slug, []).append((is_group, len(slugs), worth, pair))
-        except ValueError:
-            raise click.UsageError(f"--points takes pairs like fsdp=10,gpipe=5; got '{pair}'") from None
-        except UnknownPuzzleError as why:
-            raise click.UsageError(f"--points: {why}") from None
-    points = dict.fromkeys(ALL, 1.0)
-    for slug, given in found.items():
-        first = min(given, key=lambda one: one[:2])
-        for other in given:
-            if other[:2] == first[:2] and other[2] != first[2]:
-                raise click.UsageError(f"--points says both {first[3]} and {other[3]} of {slug}; keep one of them")
-        points[slug] = first[2]
-    return points
-
-
-def gradescope(
-    graded: Sequence[Graded], points: Mapping[str, float], partial: float, visibility: str = "visible"
-) -> dict[str, Any]:
-    """Gradescope's results of one student: of several files, the best for each puzzle counts."""
-
-    def rank(v: Verdict) -> tuple[float, int, bool]:
-        return share(v, partial), v.stars, v.attempted
-
-    tests: list[dict[str, Any]] = []
-    counted: list[Verdict] = []
-    asked = {v.puzzle for file in graded for v in file.verdicts}
-    for slug in (slug for slug in ALL if slug in asked):
-        found = [v for file in graded for v in file.verdicts if v.puzzle == slug]
-        best = max(found, key=rank)
-        tests.append(
-            {
-                "name": _name(slug),
-                "score": round(points[slug] * share(best, partial), 4),
-                "max_score": points[slug],
-                "status": "passed" if best.status == "passed" else "failed",
-                "output": _html(best),
-                "output_format": "html",
-                "tags": [slug, f"stars: {best.stars}"],
-                "visibility": visibility,
-            }
-        )
-        counted.append(best)
+def gradescope(graded: Graded, scoring: Scoring, visibility: str = "visible") -> dict[str, Any]:
+    """Gradescope's results of one student."""
+    tests: list[dict[str, Any]] = [
+        {
+            "name": _name(verdict.puzzle),
+            "score": round(scoring.earned(verdict), 4),
+            "max_score": scoring.most(verdict.puzzle),
+            "status": "passed" if verdict.status == "passed" else "failed",
+            "output": _html(verdict),
+            "output_format": "html",
+            "tags": [verdict.puzzle, f"stars: {verdict.stars}"],
+            "visibility": visibility,
+        }
+        for verdict in graded.verdicts
+    ]
     return {
         "score": round(sum(test["score"] for test in tests), 4),
         "visibility": visibility,
         "stdout_visibility": "hidden",
         "tests": tests,
-        "leaderboard": _leaderboard(counted),
+        "leaderboard": _leaderboard(graded.verdicts),
     }
 
 
@@ -112,8 +68,3 @@ LEADERBOARD = {"timesteps": "timesteps", "peak_memory": "peak", "traffic": "traf
 def _name(slug: str) -> str:
     track = track_of(slug)
     return track.listed_as(track.puzzle(slug))
-
-
-def share(verdict: Verdict, partial: float) -> float:
-    """The share of a puzzle's points that a verdict is worth."""
-    return {"passed": 1.0, "over_target": partial}.get(verdict.status, 0.0)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from os.path import commonpath, dirname, relpath
+from os.path import relpath
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from puzzles.course.handed_in import shared_folder
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.tracks import ALL, TRACKS, groups, outcomes
@@ -29,7 +30,7 @@ BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
 def standings(console: Console, files: Sequence[Graded]) -> NamedRows:
     """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure; for many
     puzzles, or on a narrow terminal, a column for each chapter or each track, with how many were solved."""
-    shared = shared_folder(files)
+    shared = folder_of(files)
     heading = f"in {sanitized(shared)}/" if shared else "submission"
     names = [name_in(graded, shared) for graded in files]
     for columns, gap in (
@@ -97,16 +98,13 @@ def _cell(console: Console, slugs: Sequence[str], verdicts: Sequence[Verdict]) -
 
 
 def name_in(graded: Graded, shared: str) -> str:
-    """A file's path in the folder that all share."""
-    return sanitized(relpath(graded.path, shared) if shared else graded.path)
+    """What a submission is called, or its path in the folder that all share."""
+    return graded.name or sanitized(relpath(graded.path, shared) if shared else graded.path)
 
 
-def shared_folder(files: Sequence[Graded]) -> str:
-    """The folder that contains all files; empty if their paths have none in common."""
-    try:
-        return commonpath([dirname(graded.path) for graded in files])
-    except ValueError:  # relative and absolute paths, other drives, no files
-        return ""
+def folder_of(files: Sequence[Graded]) -> str:
+    """The folder that contains all submissions; empty if they have none in common."""
+    return shared_folder([graded.path for graded in files])
 
 
 def stars_text(console: Console, stars: int) -> str:

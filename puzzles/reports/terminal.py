@@ -29,7 +29,7 @@ from .file_table import NamedRows, full_width, name_width
 from .next_command import next_command
 from .paragraphs import print_wrapped
 from .screen import ScreenPart
-from .standings import COLOURS, name_in, shared_folder, standings, stars_text
+from .standings import COLOURS, folder_of, name_in, standings, stars_text
 
 MAX_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
@@ -45,18 +45,18 @@ def report(console: Console, files: Sequence[Graded], tier: IsolationTier, why: 
     elif is_class:
         console.print(standings(console, files), crop=False)
     else:
-        shared = shared_folder(files)
+        shared = folder_of(files)
         console.print(Text(f"{sanitized(shared)}/" if shared else "", style="bold"))
         for track in TRACKS.values():
             if any(v.track == track.name for graded in files for v in graded.attempted):
                 console.print(_folder_table(console, track, files), crop=False)
     for graded in files if len(files) <= MAX_EXPLAINED else ():
         for verdict in _distinct(graded.verdicts):
-            _explain(console, verdict, f"{sanitized(graded.path)}, " if several else "")
+            _explain(console, verdict, _place(graded, verdict, several))
             _show_printed(console, verdict)
         for verdict in graded.attempted:
             if verdict.why and (why or (verdict.why_matters and not several)):
-                _show_why(console, verdict, f"{sanitized(graded.path)}, " if several else "")
+                _show_why(console, verdict, _place(graded, verdict, several))
     if why and not any(verdict.why for graded in files for verdict in graded.verdicts):
         console.print()
         console.print(Text("--why explains the peak of a correct schedule, and there is none here."))
@@ -67,6 +67,12 @@ def report(console: Console, files: Sequence[Graded], tier: IsolationTier, why: 
     console.print()
     for line in _summary(files) if several or not files else _next(files[0]):
         print_wrapped(console, line)
+
+
+def _place(graded: Graded, verdict: Verdict, several: bool) -> str:
+    """Whose a verdict is, where that can be in doubt: of which file of several, or in which submission."""
+    path = verdict.found_in or graded.path
+    return f"{sanitized(path)}, " if several or verdict.found_in else ""
 
 
 def report_on(console: Console, title: str, verdict: Verdict) -> None:
@@ -124,7 +130,7 @@ def _empty_table(track: Track[Any]) -> Table:
 
 def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) -> NamedRows:
     """Attempts at a track in several files; a file is named once, by its path in the folder that they share."""
-    shared = shared_folder(files)
+    shared = folder_of(files)
     names: list[str] = []
     rows: list[list[str | Text]] = []
     for graded in _in_order(files):

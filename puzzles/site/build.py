@@ -5,18 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
 
-from drawing.export.html import SCRIPTS, web_file
+from drawing.export.html import SCRIPTS, viewer_elements, web_file
 
 from .archive import PACKAGES, write_archive
 from .licences import licences
 from .listing import listing
 from .npm import PAGE, SiteError, bundle, install, require_node
 
-PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
-"""The core. Its own packages, such as numpy, are not served."""
+PYODIDE = ("pyodide.asm.wasm", "python_stdlib.zip")
+"""The core, whose scripts are in our worker. Its own packages, such as numpy, are not served."""
+
+FRAME_DIGEST, FRAME_SCRIPT = "FRAME-DIGEST", "FRAME-SCRIPT"
+"""Where the policies of the page and of its frame allow the frame's script, and where that script goes."""
 
 MARK = ".training-puzzles-site"
 """A file that says that a folder was written here, and may be written again."""
@@ -38,13 +42,20 @@ def build(site: Path, work: Path) -> int:
     prepare(site)
     modules = install(work / "npm")
     folder = python_folder(site, modules, work)
-    viewer = work / "viewer.js"
-    viewer.write_text(viewer_module(), encoding="utf-8")
-    packages = {"pyodide"}
-    for script in ("main.js", "worker.js"):
-        packages |= bundle(modules, PAGE / script, site / script, {"viewer": viewer}, {"PYTHON": folder})
+    frame, policy_source = frame_document(modules, work)
+    made_here = {"viewer": viewer_module(), "frame": f"export const frame = {json.dumps(frame)};\n"}
+    for name, text in made_here.items():
+        (work / f"{name}.js").write_text(text, encoding="utf-8")
+    sizes = {path.name: path.stat().st_size for path in (site / folder).iterdir()}
+    aliases = {name: work / f"{name}.js" for name in made_here}
+    packages = {
+        "pyodide",
+        *bundle(modules, PAGE / "main.js", site / "main.js", aliases, {"PYTHON": folder, "SIZES": sizes}),
+    }
     (site / "style.css").write_text(web_file("page.css") + (PAGE / "style.css").read_text(encoding="utf-8"))
-    for name in ("index.html", "icon.svg", "manifest.webmanifest"):
+    index = (PAGE / "index.html").read_text(encoding="utf-8")
+    (site / "index.html").write_text(index.replace(FRAME_DIGEST, policy_source), encoding="utf-8")
+    for name in ("icon.svg", "manifest.webmanifest"):
         shutil.copy(PAGE / name, site)
     shown = {**listing(), "board": (site / BOARD).is_dir()}
     (site / "puzzles.json").write_text(json.dumps(shown, separators=(",", ":")))
@@ -75,8 +86,18 @@ def prepare(site: Path) -> None:
 
 
 def viewer_module() -> str:
-    """The script of the interactive picture as a module."""
-    return f"export function viewer(root, run) {{\n{''.join(map(web_file, SCRIPTS))}}}\n"
+    """The elements and the script of the interactive picture as a module."""
+    script = f"export function viewer(root, run) {{\n{''.join(map(web_file, SCRIPTS))}}}\n"
+    return f"export const elements = {json.dumps(viewer_elements())};\n{script}"
+
+
+def frame_document(modules: Path, work: Path) -> tuple[str, str]:
+    """The document of the sandboxed frame with its script, and the source by which a policy allows that script."""
+    bundle(modules, PAGE / "frame.js", work / "frame_script.js", form="iife")
+    script = (work / "frame_script.js").read_text(encoding="utf-8").strip()
+    allowed = f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
+    document = (PAGE / "frame.html").read_text(encoding="utf-8")
+    return document.replace(FRAME_DIGEST, allowed).replace(FRAME_SCRIPT, script), allowed
 
 
 def python_folder(site: Path, modules: Path, work: Path) -> str:
@@ -90,6 +111,8 @@ def python_folder(site: Path, modules: Path, work: Path) -> str:
     lock = json.loads((modules / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
     (folder / "pyodide-lock.json").write_text(json.dumps({**lock, "packages": {}}))
     write_archive(folder / "game.zip", modules, work / "python")
+    # Chromium starts no module in a worker of an opaque origin, so it is a classic script.
+    bundle(modules, PAGE / "worker.js", folder / "worker.js", form="iife")
     digest = sha256(b"".join(path.read_bytes() for path in sorted(folder.iterdir()))).hexdigest()
     name = f"python-{digest[:12]}"
     shutil.move(folder, site / name)
@@ -97,12 +120,7 @@ def python_folder(site: Path, modules: Path, work: Path) -> str:
 
 
 def offline_worker(site: Path, served: list[str]) -> str:
-    """The service worker, with the names of all files and a digest of what is in them."""
-    digest = sha256()
-    for name in served:
-        digest.update(name.encode())
-        digest.update((site / name).read_bytes())
-    text = (PAGE / "offline.js").read_text(encoding="utf-8")
-    digest.update(text.encode())
-    head = f'const VERSION = "{digest.hexdigest()[:16]}";\nconst FILES = {json.dumps(served)};\n'
-    return head + text
+    """The service worker, with a digest of each file that it serves."""
+    digests = {name: sha256((site / name).read_bytes()).hexdigest() for name in served}
+    text = f"const DIGESTS = {json.dumps(digests)};\n" + (PAGE / "offline.js").read_text(encoding="utf-8")
+    return f'const VERSION = "{sha256(text.encode()).hexdigest()[:16]}";\n{text}'

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 PAGE = Path(__file__).parent / "page"
 """The page's sources, with package.json and its lock file."""
@@ -46,9 +47,17 @@ def install(folder: Path) -> Path:
 
 
 def bundle(
-    modules: Path, entry: Path, output: Path, made_here: Mapping[str, Path], constants: Mapping[str, str]
+    modules: Path,
+    entry: Path,
+    output: Path,
+    made_here: Mapping[str, Path] = MappingProxyType({}),
+    constants: Mapping[str, object] = MappingProxyType({}),
+    form: str = "esm",
 ) -> set[str]:
-    """Bundles a script with what it imports, and returns the packages in it; `made_here` are modules by name."""
+    """Bundles a script with what it imports, and returns the packages in it.
+
+    `made_here` are modules by name; `form` is esm for a module, iife for a classic script.
+    """
     record = modules.parent.resolve() / f"{output.stem}.meta.json"
     run(
         "node",
@@ -57,9 +66,10 @@ def bundle(
         f"--outfile={output.resolve()}",
         f"--metafile={record}",
         *(f"--alias:{name}={path.resolve()}" for name, path in made_here.items()),
-        *"--bundle --minify --format=esm --target=es2022 --log-level=warning --legal-comments=none".split(),
-        "--external:*/pyodide.mjs",  # it is served as it is, in the folder of Python
-        *(f"--define:{name}={json.dumps(text)}" for name, text in constants.items()),
+        f"--format={form}",
+        *"--bundle --minify --target=es2022 --log-level=warning --legal-comments=none".split(),
+        "--external:node:*",  # Pyodide imports them only in Node
+        *(f"--define:{name}={json.dumps(value)}" for name, value in constants.items()),
         cwd=entry.parent,
         NODE_PATH=str(modules.resolve()),
     )

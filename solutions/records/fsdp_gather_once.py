@@ -24,8 +24,6 @@ VARIANTS = {
     "last_three_layers": {"FULL": 3, "ALL_REDUCE": False},
     # Three gathers less and three full weights more than `last_layer`.
     "last_four_layers": {"FULL": 4, "ALL_REDUCE": False},
-    # As `last_layer`, as weight-sharded data parallelism: a rank needs only its shard of each sum, and cuts it at once.
-    "last_layer_all_reduced": {"FULL": 1, "ALL_REDUCE": True},
     # The minimum time with a shard of every layer on every rank: one gather, one reduction and one update per layer.
     "every_layer_all_reduced": {"FULL": 6, "ALL_REDUCE": True},
 }

@@ -223,8 +223,11 @@ def test_an_endless_loop_is_stopped_by_the_button_and_by_the_limit(game: Game) -
 
 def test_a_link_to_code_opens_read_only_and_can_be_made_ones_own(game: Game) -> None:
     text = solution("fsdp")
-    game.open(links.fragment("fsdp", "code", text), "passed")
+    game.open(links.fragment("fsdp", "code", text), "unrun")
     assert game.code() == text
+    assert "Run" in game.text(".verdict .next")
+    game.find(".run").click()
+    game.until_status("passed")
     assert game.find(".cm-content").get_attribute("contenteditable") == "false"
     assert "fsdp" not in game.kept()["codes"]
     assert "fsdp" not in game.kept()["best"]

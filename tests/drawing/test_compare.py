@@ -78,7 +78,7 @@ def test_runs_of_different_ranks_can_be_compared() -> None:
 
 
 def test_attempts_and_records_are_told_apart() -> None:
-    records = (Record(32.9, 2_490_368, by="one forward, one backward"), Record(22.0, 2_359_296))
+    records = (Record(32.9, 2_490_368, "one forward, one backward"), Record(22.0, 2_359_296))
     goal = replace(GOAL, records=records, family="")
     picture = draw_pareto(goal, [Attempt("mine.py", report("gpipe", goal))], "GPipe")
     assert sorted(tip for tip in tips(picture) if not tip.startswith("meets")) == [
@@ -94,9 +94,9 @@ def test_attempts_and_records_are_told_apart() -> None:
 
 def test_records_of_another_kind_are_told_apart_and_only_the_best_are_shown() -> None:
     records = (
-        Record(32.9, 2_490_368, by="own", family="a pipeline"),
-        Record(24.0, 2_359_296, by="best", family="sharded data parallelism"),
-        Record(24.0, 2_400_000, by="beaten", family="sharded data parallelism"),
+        Record(32.9, 2_490_368, "own", "a pipeline"),
+        Record(24.0, 2_359_296, "best", "sharded data parallelism"),
+        Record(24.0, 2_400_000, "beaten", "sharded data parallelism"),
     )
     goal = replace(GOAL, records=records, family="a pipeline")
     picture = draw_pareto(goal, [Attempt("mine.py", report("gpipe", goal))], "GPipe")
@@ -111,8 +111,8 @@ def test_records_of_another_kind_are_told_apart_and_only_the_best_are_shown() ->
 
 def test_a_record_is_named_after_its_file_and_variant() -> None:
     records = (
-        Record(30.0, 2_600_000, by="solutions/records/gpipe_laps.py", family="a pipeline"),
-        Record(31.0, 2_400_000, by="solutions/records/gpipe_laps.py: three_batches", family="a pipeline"),
+        Record(30.0, 2_600_000, "solutions/records/gpipe_laps.py", "a pipeline"),
+        Record(31.0, 2_400_000, "solutions/records/gpipe_laps.py: three_batches", "a pipeline"),
     )
     picture = draw_pareto(replace(GOAL, records=records, family="a pipeline"))
     assert [tip.split(": ")[1].partition(" timesteps")[0] for tip in tips(picture) if tip.startswith("record")] == [

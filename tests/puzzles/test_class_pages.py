@@ -113,7 +113,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["grade", "--trust", str(folder / "class"), "-o", str(folder / "out"), "-j", "1"]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 1, result.output
-    assert "index.html and a page for each file" in result.output
+    assert "index.html and a page for each submission" in result.output
     return folder / "out"
 
 

@@ -121,7 +121,7 @@ def test_both_targets_missed_are_reported_in_one_sentence():
 
 def test_a_better_record_costs_the_third_star():
     puzzle = PUZZLES["ddp"]
-    beaten = replace(puzzle, goal=replace(puzzle.goal, records=(Record(5.1, 1_572_864, by="somebody"),)))
+    beaten = replace(puzzle, goal=replace(puzzle.goal, records=(Record(5.1, 1_572_864, "somebody"),)))
     equal = replace(puzzle, goal=replace(puzzle.goal, records=(Record(5.1, 1_835_008, "somebody"),)))
     assert grade(beaten, submit(solution("ddp"))).stars == 2
     assert grade(equal, submit(solution("ddp"))).stars == 3

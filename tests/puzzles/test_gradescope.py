@@ -98,10 +98,11 @@ def test_a_player_cannot_write_html(tmp_path: Path) -> None:
 
 def test_a_class_is_never_merged_into_one_result(student: Path) -> None:
     out = student.parent / "results.json"
+    (student.parent / "ben").mkdir()
     refused = puzzles("grade", "--trust", student.parent, "-o", out)
     assert refused.exit_code == 2
     assert "one student" in refused.output
-    assert "there are 2 files" in refused.output
+    assert "there are 2 submissions" in refused.output
     assert "--one-student" in refused.output
     assert not out.exists()
 

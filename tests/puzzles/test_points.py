@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
+from puzzles.course.points import parse_points
 from puzzles.custom import folder_added
-from puzzles.reports.gradescope import parse_points
 from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
 from tests.support.relay import TRACKS, finished_folder
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.site.in_browser import api
+from puzzles.site.in_browser import api, player
 from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing
 from tests.test_imports import ROOT
 
@@ -23,18 +23,28 @@ async def ask(name: str, *given: Any) -> Any:
     return answer["value"]
 
 
+async def judged(slug: str, text: str) -> Any:
+    """The verdict on a code, as the page gets it: one Python runs it, another one judges the record."""
+    return await ask("judge", slug, await recorded(slug, text))
+
+
+async def recorded(slug: str, text: str) -> Any:
+    return json.loads(await player.answer("run", json.dumps([slug, text])))["value"]
+
+
 async def refusal(name: str, *given: Any) -> str:
     return str(json.loads(await api.answer(name, json.dumps(given)))["error"])
 
 
 async def test_a_solution_is_judged_drawn_and_verified() -> None:
-    verdict = await ask("judge", "zb_h1", solution("zb_h1"))
+    verdict = await judged("zb_h1", solution("zb_h1"))
     assert (verdict["status"], verdict["stars"], verdict["praise"]) == ("passed", 3, PUZZLES["zb_h1"].praise)
     assert [measure["text"] for measure in verdict["measures"]] == ["27", "1,466,368"]
     view = await ask("view", "microbatch")
     assert view["run"]["colour"] == "microbatch"
-    assert 'id="timeline"' in view["html"]
-    assert 'id="theme"' not in view["html"]
+    assert set(view) == {"title", "label", "summary", "text", "run"}
+    assert "27" in view["summary"]
+    assert "rank 3" in view["text"]
     assert (await ask("picture", "layer", True)).startswith("<svg")
     again = await ask("verify", "zb_h1", await ask("trace"))
     assert again["measures"] == verdict["measures"]
@@ -54,7 +64,7 @@ async def test_a_solution_is_judged_drawn_and_verified() -> None:
     ],
 )
 async def test_a_mistake_has_its_line_and_its_words(text: str, line: int, facts: list[str]) -> None:
-    verdict = await ask("judge", "ddp", text)
+    verdict = await judged("ddp", text)
     assert (verdict["status"], verdict["line"], verdict["stars"]) == ("failed", line, 0)
     assert all(fact in verdict["message"] for fact in facts)
     assert verdict["printed"] == (["hello"] * 4 if "hello" in text else [])
@@ -62,12 +72,12 @@ async def test_a_mistake_has_its_line_and_its_words(text: str, line: int, facts:
 
 async def test_a_starter_is_not_attempted() -> None:
     starter = listing()["puzzles"]["gpipe"]["starter"]
-    verdict = await ask("judge", "gpipe", starter)
+    verdict = await judged("gpipe", starter)
     assert (verdict["status"], verdict["message"]) == ("not_attempted", "")
 
 
 async def test_what_is_printed_is_cut() -> None:
-    verdict = await ask("judge", "basic", "def basic(model):\n    for i in range(10**5): print(i)\n")
+    verdict = await judged("basic", "def basic(model):\n    for i in range(10**5): print(i)\n")
     assert verdict["printed"][:2] == ["0", "1"]
     assert "more lines" in verdict["printed"][-1]
 
@@ -75,12 +85,12 @@ async def test_what_is_printed_is_cut() -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", BY_HAND)
 async def test_code_becomes_a_timetable_and_that_becomes_code_with_the_same_times(slug: str) -> None:
-    verdict = await ask("judge", slug, solution(slug))
-    rows = await ask("timetable_of_code", slug, solution(slug))
+    verdict = await judged(slug, solution(slug))
+    rows = await ask("timetable_of_runs", slug, await recorded(slug, solution(slug)))
     draft = await ask("draft", slug, rows)
     assert draft["missing"] == []
     assert await ask("read_timetable", slug, draft["text"]) == rows
-    again = await ask("judge", slug, await ask("written", slug, rows))
+    again = await judged(slug, await ask("written", slug, rows))
     assert again["measures"][0] == verdict["measures"][0]
     assert again["status"] == "passed"
     assert any("works only at the shown size" in note for note in again["notes"])
@@ -104,7 +114,7 @@ async def test_the_solver_and_the_planner_work_in_the_editor() -> None:
         "made = plan(Job(transformer('llama-3-8b'), gpu('h100'), 4, 6, sequence=1024), Split(dp=2, pp=2))\n"
         "print(len(made.trace.ranks))\n"
     )
-    verdict = await ask("judge", "basic", text)
+    verdict = await judged("basic", text)
     assert (verdict["status"], verdict["printed"]) == ("passed", ["0.0", "2"])
 
 
@@ -120,7 +130,7 @@ async def test_a_draft_says_what_is_missing_and_where_a_cell_may_go() -> None:
     assert "4 ranks" in await refusal("read_timetable", "one_f_one_b", "0F0\n1F0")
     assert "'zero'" in await refusal("read_timetable", "one_f_one_b", "zero\n\n\n")
     assert "wait for each other" in await refusal("read_timetable", "one_f_one_b", "0B0 0F0\n1F0\n2F0\n3F0")
-    assert "does not run" in await refusal("timetable_of_code", "one_f_one_b", "x = 1")
+    assert "does not run" in await refusal("timetable_of_runs", "one_f_one_b", await recorded("one_f_one_b", "x = 1"))
 
 
 async def test_solutions_are_exported_and_split() -> None:

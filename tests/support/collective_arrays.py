@@ -1,4 +1,4 @@
-"""Arrays of all dtypes that can be sent, in many memory orders and shapes, with what every collective of them must give.
+"""Arrays of all dtypes that can be sent, in many memory orders and shapes, with what every collective must give.
 
 The expected results use numpy's `split`, `stack` and `concatenate`, and none of the engine's code.
 """

@@ -170,7 +170,7 @@ function theme(dark) {
 }
 
 function colour(by) {
-  state.colour = canvas.dataset.colour = by;
+  state.colour = canvas.dataset.colour = $("colour").value = by;
   theme(state.dark);
 }
 
@@ -190,7 +190,7 @@ $("closer").onclick = () => zoom(1 / 1.5, middle());
 $("wider").onclick = () => zoom(1.5, middle());
 $("whole").onclick = () => look(0, whole);
 $("critical").onclick = toggleCritical;
-if ($("colour")) $("colour").onchange = () => colour($("colour").value);
+$("colour").onchange = () => colour($("colour").value);
 const wanted = window.matchMedia("(prefers-color-scheme: dark)");
 if ($("theme")) {
   $("theme").onclick = () => theme(!state.dark);

@@ -1,5 +1,5 @@
-// Rendering: the dependencies of operations, and how the run is drawn on the canvas. This is the first half of the body
-// of viewer(root, run), where `run` is the data and `root` has the elements of viewer.html; interaction.js is the other.
+// Rendering: the dependencies of operations, and how the run is drawn on the canvas. This is the first part of the body
+// of viewer(root, run), where `run` is the data and `root` has the elements of viewer.html; legend.js and interaction.js are the others.
 
 const $ = (id) => root.querySelector(`#${id}`);
 const canvas = $("timeline"), pen = canvas.getContext("2d"), page = document.documentElement;

@@ -34,5 +34,6 @@ def with_found(puzzle: Any, folder: Path) -> Any:
 def record_of(row: Mapping[str, object]) -> Record:
     """A row as a record, whose `by` is the file of its trace."""
     traffic = row.get("traffic")
-    figures = float(str(row["timesteps"])), int(str(row["peak_memory"])), None if traffic is None else int(str(traffic))
-    return Record(*figures, str(row["file"]), str(row["family"]))
+    whose = str(row["file"]), str(row["family"])
+    figures = float(str(row["timesteps"])), int(str(row["peak_memory"]))
+    return Record(*figures, *whose, None if traffic is None else int(str(traffic)))

@@ -13,6 +13,9 @@ from .reference_figures import ReferenceAt, shipped_at
 CREDIT = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush/LLM-Training-Puzzles"
 """Credit for the original puzzles."""
 
+GATHER_IT = "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
+LOAD_IT_ONCE = "Load each weight once, on the rank that keeps it, and keep its updated form to the end."
+
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulePuzzle(Puzzle):
@@ -27,17 +30,18 @@ class SchedulePuzzle(Puzzle):
     """The methods of Model that a solution is likely to need."""
     parameters: tuple[str, ...] = ()
     """Those of their parameters that the classic games do not have, and this one does: "group", "step"."""
-    reload_reason: str = "the puzzle is about not having whole weights"
-    reload_advice: str = (
-        "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
-    )
-    """What a schedule is told that misses the goal because it loads more than it keeps (`Goal.steady`)."""
+    reload_reason: str = "a rank keeps what it loads, because the next step begins with it"
+    reload_advice: str = ""
+    """What a schedule is told that misses the goal because it loads more than it keeps (`Goal.steady`); without advice
+    of its own, the advice follows from its calls."""
     reference_at: tuple[ReferenceAt, ...] = ()
     """What the reference scores at the other sizes, if this is a teacher's puzzle; `puzzles check` measures it."""
     credit: str = CREDIT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slug", self.goal.slug)
+        if not self.reload_advice:
+            object.__setattr__(self, "reload_advice", GATHER_IT if "allgather" in self.calls else LOAD_IT_ONCE)
 
     def reference_scores(self, size: Size) -> ReferenceAt | None:
         """What the reference scores at another size; None if that is not known."""

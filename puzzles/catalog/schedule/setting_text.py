@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import NamedTuple
 
-from lib.game.costs import CLASSIC, Costs
+from lib.game.costs import CLASSIC, COMPUTING, COPYING, Costs
 from lib.game.setting import CLASSIC_SETTING, Setting
 
 LAYER_WORDS = {
@@ -57,23 +58,44 @@ def _prices(costs: Costs, calls: Iterable[str]) -> Iterator[Difference]:
 
 
 def price_text(costs: Costs, name: str) -> str:
-    """What a call costs: '0.5 steps', '0.5 steps and 0.5 for each value'; empty if it has no price."""
-    ticks = [price for tier in costs.tiers.values() if name in tier._fields and (price := getattr(tier, name))]
-    if not ticks and name not in costs.ticks:
+    """What a call costs: '0.5 steps', '0.5 steps and 0.5 for each value', '5 us a hop and 1 us for each 25,000 elements
+    sent'; empty if it has no price."""
+    if not costs.priced(name):
         return ""
-    base = _steps(costs, ticks[0] if ticks else costs.ticks[name])
+    if name in COMPUTING:
+        return _time(costs, costs.duration(name))
+    ticks = [price for tier in costs.tiers.values() if name in tier._fields and (price := getattr(tier, name))]
+    base = ticks[0] if ticks else costs.ticks.get(name, 0)
     if extra := costs.calls.get(name, 0):
-        return f"{_steps(costs, extra)} and {costs.text(costs.ticks[name])} for each value"
-    if costs.islands and costs.ticks_between.get(name) != costs.ticks.get(name):
-        return f"{base} ({costs.text(costs.ticks_between[name])} between machines)"
-    return base
+        return f"{_time(costs, extra)} and {costs.text(base)} for each value"
+    if name in costs.alpha or name in costs.beta:
+        sent = "" if name in COPYING else " sent"
+        inside = _by_size(costs, base, costs.alpha.get(name, 0), costs.beta.get(name), sent)
+        if name not in costs.beta_between:
+            return inside
+        between = _by_size(costs, 0, costs.alpha_between.get(name, 0), costs.beta_between[name], sent)
+        return f"{inside} (between machines {between})"
+    if costs.islands and costs.ticks_between.get(name, base) != base:
+        return f"{_time(costs, base)} ({costs.text(costs.ticks_between[name])} between machines)"
+    return _time(costs, base)
 
 
-def _steps(costs: Costs, ticks: int) -> str:
+def _by_size(costs: Costs, base: int, alpha: int, beta: Fraction | None, sent: str) -> str:
+    parts = [_time(costs, base)] * bool(base) + [f"{_time(costs, alpha)} a hop"] * bool(alpha)
+    if beta:
+        each = costs.unit / beta
+        parts.append(f"{_time(costs, costs.unit)} for each {float(each):,.0f} elements{sent}")
+    return " and ".join(parts) or _time(costs, 0)
+
+
+def _time(costs: Costs, ticks: int) -> str:
+    if costs.time_unit != "steps":
+        return f"{ticks / costs.unit:,g} {costs.time_unit}"
     return f"{costs.text(ticks)} {'step' if ticks == costs.unit else 'steps'}"
 
 
 def _sizes(costs: Costs) -> Iterator[Difference]:
+    yield Difference("a weight", f"{costs.weight:,} elements", f"{CLASSIC.weight:,} elements")
     yield Difference("an activation", f"{costs.activation:,} elements", f"{CLASSIC.activation:,} elements")
     grad, classic_grad = f"{costs.activation_grad:,} elements", f"{CLASSIC.activation_grad:,} elements"
     yield Difference("an activation gradient", grad, classic_grad)

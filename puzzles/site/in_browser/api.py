@@ -1,37 +1,30 @@
-"""Functions of Python that the page calls, from and to plain data."""
+"""Functions of the Python that judges and draws, from and to plain data. It never executes a player's code."""
 
 from __future__ import annotations
 
-import inspect
-import json
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from importlib import resources
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
-from lib import PuzzleError, Trace
+from lib import Trace
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
-from puzzles.site import custom, links, solutions_file
+from puzzles.site import links, solutions_file
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.schedule.score import parse_trace
 
 from . import by_hand
+from .calls import Calls, add_custom_puzzles, answered
 from .judging import judged, judged_run
 from .words import BLANK, described
 
-with suppress(OSError):  # most sites have no puzzles of teachers
-    custom.add(resources.files(__package__).joinpath("own.json").read_bytes(), Path(mkdtemp()))
+add_custom_puzzles()
 
 _last: Verdict | None = None
 """The verdict on what ran last: the page shows it, and then asks for the picture of its run."""
 
 
-async def judge(slug: str, text: str) -> dict[str, Any]:
-    """The verdict on the code for a puzzle."""
-    return _shown(await judged(PUZZLES[slug], text))
+def judge(slug: str, record: Any) -> dict[str, Any]:
+    """The verdict on the runs of the code for a puzzle."""
+    return _shown(judged(PUZZLES[slug], record))
 
 
 def verify(slug: str, trace: str) -> dict[str, Any]:
@@ -91,9 +84,9 @@ def read_timetable(slug: str, text: str) -> list[list[str]]:
     return by_hand.read(PUZZLES[slug], text)
 
 
-async def timetable_of_code(slug: str, text: str) -> list[list[str]]:
+def timetable_of_runs(slug: str, record: Any) -> list[list[str]]:
     """The timetable that some code plays, as far as it runs."""
-    verdict = await judged(PUZZLES[slug], text)
+    verdict = judged(PUZZLES[slug], record)
     if not verdict.figures:
         raise ValueError(f"the code has no timetable, since it does not run through: {verdict.message or BLANK}")
     return by_hand.of_run(PUZZLES[slug], _trace(verdict))
@@ -115,12 +108,8 @@ def split(text: str) -> dict[str, str]:
 
 
 async def answer(name: str, given: str) -> str:
-    """The worker's only call: one of the functions above, from and to JSON; what it refuses is an error in words."""
-    try:
-        value = CALLS[name](*json.loads(given))
-        return json.dumps({"value": await value if inspect.isawaitable(value) else value})
-    except (SyntaxError, ValueError, PuzzleError) as why:
-        return json.dumps({"error": str(why)})
+    """The worker's only call: one of the functions above."""
+    return await answered(CALLS, name, given)
 
 
 def _trace(verdict: Verdict) -> Trace:
@@ -133,10 +122,10 @@ def _shown(verdict: Verdict) -> dict[str, Any]:
     return described(PUZZLES[verdict.puzzle], verdict)
 
 
-CALLS: Mapping[str, Callable[..., Any]] = {
+CALLS: Calls = {
     call.__name__: call
     for call in (
         *(judge, verify, story, view, picture, trace, fragment, export, split),
-        *(draft, refusals, written, read_timetable, timetable_of_code),
+        *(draft, refusals, written, read_timetable, timetable_of_runs),
     )
 }

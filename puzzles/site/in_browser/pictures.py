@@ -7,18 +7,18 @@ from io import StringIO
 from typing import Any
 
 import drawing
-from drawing.export.html import run_data, viewer_part
+from drawing.export.html import run_data, view_words
 from drawing.runs.scene import scene_of
 from lib import Goal, Trace
 from puzzles.tracks.schedule.pictures import is_plausible
 
 
 def viewed(trace: Trace, title: str, goal: Goal, colour: str) -> dict[str, Any] | None:
-    """The interactive picture: its elements and its data; None if there is nothing to draw."""
+    """The interactive picture as data: its words and the run; None if there is nothing to draw."""
     if not any(trace.events(rank) for rank in range(len(trace.ranks))) or not is_plausible(trace):
         return None
     scene = scene_of(trace, goal, colour)
-    return {"html": viewer_part(scene, title), "run": run_data(scene)}
+    return {**view_words(scene, title), "run": run_data(scene)}
 
 
 def picture(trace: Trace, title: str, goal: Goal, colour: str, dark: bool) -> str:

@@ -11,10 +11,14 @@ import { apply, toggle } from "./theme.js";
 
 const main = document.getElementById("main");
 apply();
-const python = new Python((state, why) => {
+const python = new Python((state, ...more) => {
   document.documentElement.dataset.python = state;
-  document.getElementById("state").textContent = { loading: "Python is loading", ready: "", broken: `Python could not be loaded: ${why}. Reload the page.` }[state];
+  document.getElementById("state").textContent = { loading: loadingText, ready: () => "", broken: brokenText }[state](...more);
 });
+function loadingText(come, all) {
+  return come < all ? `Python is loading: ${(come / 1e6).toFixed(1)} of ${(all / 1e6).toFixed(1)} MB (${Math.floor((100 * come) / all)} %)` : "Python is starting";
+}
+function brokenText(why) { return `Python could not be loaded: ${why}. Reload the page.`; }
 const catalog = await fetch("puzzles.json").then((answer) => answer.json());
 let page = null;
 

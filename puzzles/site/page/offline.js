@@ -1,12 +1,26 @@
-// The service worker: keeps every file of this version of the site, so that it works without a network.
+// The service worker: keeps every file of this version of the site, so that it works without a network. Before a file is
+// kept, and each time that it is served, its digest is compared with the one that the builder wrote here.
 
 const CACHE = `training-puzzles-${VERSION}`;
+const address = (name) => new URL(name, registration.scope).href;
+const FILE_AT = new Map(Object.keys(DIGESTS).map((name) => [address(name), name])).set(address("."), "index.html");
+
+async function isGenuine(name, answer) {
+  const digest = await crypto.subtle.digest("SHA-256", await answer.clone().arrayBuffer());
+  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("") === DIGESTS[name];
+}
+
+// A file of this version from the network, or an error.
+async function fetched(name) {
+  // What the page has loaded already is not loaded again: the folder of Python is named after its content.
+  const answer = await fetch(address(name), { cache: name.startsWith("python-") ? "force-cache" : "no-cache" });
+  if (!answer.ok || !(await isGenuine(name, answer))) throw new Error(`${name} is not the file of this version`);
+  return answer;
+}
 
 addEventListener("install", (event) => event.waitUntil((async () => {
   const cache = await caches.open(CACHE);
-  // What the page has loaded already is not loaded again: the folder of Python is named after its content.
-  const asked = [".", ...FILES].map((name) => new Request(name, { cache: name.startsWith("python-") ? "force-cache" : "no-cache" }));
-  await cache.addAll(asked);
+  await Promise.all(Object.keys(DIGESTS).map(async (name) => cache.put(address(name), await fetched(name))));
   await skipWaiting();
 })()));
 
@@ -16,10 +30,16 @@ addEventListener("activate", (event) => event.waitUntil((async () => {
   await clients.claim();
 })()));
 
+async function served(name) {
+  const cache = await caches.open(CACHE), kept = await cache.match(address(name));
+  if (kept && await isGenuine(name, kept)) return kept;
+  const answer = await fetched(name);
+  await cache.put(address(name), answer.clone());
+  return answer;
+}
+
 // Files of this version come from the cache. What is not a part of it, such as a board, comes from the network.
 addEventListener("fetch", (event) => {
-  if (event.request.method !== "GET") return;
-  event.respondWith(caches.open(CACHE)
-    .then((cache) => cache.match(event.request, { ignoreSearch: true }))
-    .then((found) => found || fetch(event.request)));
+  const { origin, pathname } = new URL(event.request.url), name = FILE_AT.get(origin + pathname);
+  if (event.request.method === "GET" && name) event.respondWith(served(name));
 });

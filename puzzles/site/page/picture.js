@@ -1,6 +1,6 @@
-// The live picture of a run: the page that `drawing` makes for files, in the middle of ours.
+// The live picture of a run: the elements that `drawing` makes for files, in the middle of ours.
 
-import { viewer } from "viewer";
+import { elements, viewer } from "viewer";
 import { h } from "./dom.js";
 import { onTheme } from "./theme.js";
 
@@ -19,7 +19,10 @@ export class Picture {
       this.place.replaceChildren(h("p", { class: "nothing" }, "Nothing has happened yet: the picture of your run comes here."));
       return;
     }
-    this.place.innerHTML = view.html;
+    this.place.innerHTML = elements; // what our builder wrote; the words of the run come as text
+    this.place.querySelector("#text").textContent = view.text;
+    this.place.querySelector("#timeline").textContent = view.summary;
+    this.place.querySelector("#timeline").setAttribute("aria-label", view.label);
     this.shown = viewer(this.place, view.run);
     this.leave = onTheme((dark) => this.shown.theme(dark));
     if (this.colour !== view.run.colour) {

@@ -4,12 +4,10 @@ import { button, h, tell } from "./dom.js";
 import { openEditor } from "./editor.js";
 import { firstOpen } from "./map.js";
 import { Picture } from "./picture.js";
-import { Stopped } from "./python.js";
+import { Crashed, Stopped } from "./python.js";
 import * as store from "./store.js";
 import { Timetable } from "./timetable.js";
-import { showStopped, showVerdict, starsText } from "./verdict.js";
-
-const SECONDS = 5; // that a player's code may run
+import { showCrashed, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
 
 export class PuzzlePage {
   // `shared` is the code, or the trace, of a link; it is shown and not changed.
@@ -17,7 +15,7 @@ export class PuzzlePage {
     Object.assign(this, { main, catalog, puzzle, python, trace, shared: code != null || trace != null });
     this.code = code ?? store.code(puzzle.slug) ?? puzzle.starter;
     this.build();
-    this.run();
+    if (code == null) this.run(); else showUnrun(this.verdict);
   }
 
   build() {
@@ -67,7 +65,7 @@ export class PuzzlePage {
   }
 
   banner() {
-    const what = this.trace ? "A run that somebody shared. It was judged here, in your browser." : "Code that somebody shared. It runs here, in your browser.";
+    const what = this.trace ? "A run that somebody shared. It was judged here, in your browser." : "Code that somebody shared. It runs in your browser when you press Run.";
     const mine = this.trace ? "Play this puzzle" : "Make it mine";
     return h("p", { class: "banner" }, what, " ", button(mine, () => this.adopt(), { class: "go" }));
   }
@@ -119,8 +117,8 @@ export class PuzzlePage {
     const { python, puzzle } = this;
     try {
       const verdict = this.trace
-        ? await python.call("verify", [puzzle.slug, this.trace], SECONDS)
-        : await python.call("judge", [puzzle.slug, this.editor.text()], SECONDS);
+        ? await python.call("verify", [puzzle.slug, this.trace])
+        : await python.call("judge", [puzzle.slug, await python.run(puzzle.slug, this.editor.text())]);
       if (this.closed) return;
       this.show(verdict);
       const view = await python.call("view", [this.picture.colour]);
@@ -130,7 +128,9 @@ export class PuzzlePage {
       if (verdict.status === "passed") this.verdict.querySelector(".story").textContent = (await python.call("story")).join(" ");
     } catch (why) {
       if (this.closed) return;
-      if (why instanceof Stopped) showStopped(this.verdict, why.message); else tell(`This page has a mistake: ${why.message}`);
+      if (why instanceof Stopped) showStopped(this.verdict, why.message);
+      else if (why instanceof Crashed) showCrashed(this.verdict);
+      else tell(`This page has a mistake: ${why.message}`);
     }
   }
 
@@ -157,7 +157,7 @@ export class PuzzlePage {
     this.closed = true;
     this.editor?.close();
     this.picture.close();
-    if (this.running) this.python.stop("another page was opened");
+    this.python.renew();
   }
 }
 

@@ -1,58 +1,177 @@
-// The page's end of the worker: calls with a limit of time, and a new worker after one that had to be ended.
+// Python, from the page: one that judges and draws and never runs a player's code, one that runs the code of this puzzle,
+// and a spare for the next. All are workers of the sandboxed frame; what they say is text.
+
+/* global PYTHON: the folder of Python, SIZES: bytes of its files, both of which the builder fills in */
+
+import { frame } from "frame";
+
+const JUDGE = "puzzles.site.in_browser.api", PLAYER = "puzzles.site.in_browser.player";
+const PLAYER_SECONDS = 5, JUDGE_SECONDS = 30;
+const NAMES = { wasm: "pyodide.asm.wasm", stdlib: "python_stdlib.zip", game: "game.zip", script: "worker.js", lock: "pyodide-lock.json" };
 
 export class Stopped extends Error {}
+export class Crashed extends Error {}
 
-export class Python {
-  // `onstate` is told "loading", "ready" or "broken".
-  constructor(onstate) {
-    this.onstate = onstate;
-    this.start();
-  }
-
-  start() {
-    this.waiting = new Map();
-    this.last = 0;
-    this.state("loading");
-    this.worker = new Worker("worker.js", { type: "module" });
-    this.worker.onerror = (event) => this.state("broken", event.message || "the worker could not be loaded");
-    this.worker.onmessage = ({ data }) => this.hear(data);
-  }
-
-  state(name, why = "") {
-    this.is = name;
-    this.onstate(name, why);
+// One worker: calls, in order.
+class Worker {
+  constructor(frame, module, onready, onbroken) {
+    Object.assign(this, { frame, onready, onbroken, waiting: new Map(), last: 0, id: frame.add(this), isUsed: false, isReady: false });
+    this.frame.order("start", { worker: this.id, module });
   }
 
   hear(data) {
-    if (data.ready) return this.state("ready");
-    if (data.broken) return this.state("broken", data.broken);
+    if (data.broken) return this.onbroken(data.broken);
+    if (data.begun) return this.limit(this.waiting.get(data.begun));
+    const said = read(data.text);
+    if (data.id === "ready") {
+      if (said.error) return this.onbroken(said.error);
+      this.isReady = true;
+      return this.onready(this);
+    }
     const call = this.waiting.get(data.id);
     if (!call) return;
-    if (data.begun) {
-      if (call.seconds) call.timer = setTimeout(() => this.stop(`it took longer than ${call.seconds} s`), call.seconds * 1000);
-      return;
-    }
     clearTimeout(call.timer);
     this.waiting.delete(data.id);
-    if (data.error) call.fail(new Error(data.error)); else call.done(data.value);
+    if ("error" in said) call.fail(said.crashed ? new Crashed(said.error) : new Error(said.error)); else call.done(said.value);
   }
 
-  // What a function of in_browser/api.py returns. Of a player's code: at most so many seconds.
-  call(name, given = [], seconds = 0) {
+  limit(call) {
+    if (call?.seconds) call.timer = setTimeout(() => call.late(`it took longer than ${call.seconds} s`), call.seconds * 1000);
+  }
+
+  // What a function of Python returns; `late` is called after so many seconds.
+  call(name, given, seconds, late) {
+    this.isUsed = true;
     return new Promise((done, fail) => {
       const id = ++this.last;
-      this.waiting.set(id, { done, fail, seconds });
-      this.worker.postMessage({ id, name, given });
+      this.waiting.set(id, { done, fail, seconds, late });
+      this.frame.order("ask", { worker: this.id, id, name, given: JSON.stringify(given) });
     });
   }
 
-  // Ends everything under way, and begins again.
-  stop(why = "you stopped it") {
-    this.worker.terminate();
+  end(why) {
+    this.frame.order("end", { worker: this.id });
+    this.frame.remove(this);
     for (const call of this.waiting.values()) {
       clearTimeout(call.timer);
       call.fail(new Stopped(why));
     }
-    this.start();
+    this.waiting.clear();
+  }
+}
+
+function read(text) {
+  try {
+    const said = JSON.parse(text);
+    return said !== null && typeof said === "object" ? said : { error: "Python said nothing that can be read" };
+  } catch {
+    return { error: "Python said nothing that can be read" };
+  }
+}
+
+// The frame, with its workers by number.
+class Frame {
+  constructor(onprogress, onbroken) {
+    this.workers = new Map();
+    this.count = 0;
+    const { port1, port2 } = new MessageChannel();
+    this.port = port1;
+    this.port.onmessage = ({ data }) => (data.worker ? this.workers.get(data.worker)?.hear(data) : onbroken(data.broken));
+    const element = Object.assign(document.createElement("iframe"), { srcdoc: frame, hidden: true, title: "Python" });
+    element.sandbox.add("allow-scripts");
+    const isLoaded = new Promise((done) => element.addEventListener("load", done, { once: true }));
+    document.body.append(element);
+    Promise.all([loaded(onprogress), isLoaded]).then(([files]) => {
+      const buffers = Object.values(files).filter((one) => one instanceof ArrayBuffer);
+      element.contentWindow.postMessage(files, "*", [port2, ...buffers]);
+    }).catch((why) => onbroken(why.message));
+  }
+
+  add(worker) { this.workers.set(++this.count, worker); return this.count; }
+  remove(worker) { this.workers.delete(worker.id); }
+  order(order, given) { this.port.postMessage({ order, ...given }); }
+}
+
+// The files of Python as bytes; `onprogress` is told the share that has come.
+async function loaded(onprogress) {
+  let come = 0;
+  const all = Object.keys(NAMES).reduce((sum, name) => sum + SIZES[NAMES[name]], 0);
+  const files = await Promise.all(Object.entries(NAMES).map(async ([name, file]) => {
+    const answer = await fetch(`${PYTHON}/${file}`);
+    if (!answer.ok) throw new Error(`${file}: ${answer.status}`);
+    const bytes = new Uint8Array(SIZES[file]);
+    let at = 0;
+    for (const reader = answer.body.getReader(); ;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      if (at + value.length > bytes.length) throw new Error(`${file} is not of this version of the site`);
+      bytes.set(value, at);
+      at += value.length;
+      come += value.length;
+      onprogress(come, all);
+    }
+    if (at !== bytes.length) throw new Error(`${file} came only in part`);
+    return [name, name === "lock" ? new TextDecoder().decode(bytes) : bytes.buffer];
+  }));
+  return Object.fromEntries(files);
+}
+
+export class Python {
+  // `onstate` is told "loading" with the bytes that have come and all of them, "ready", or "broken" with a reason.
+  constructor(onstate) {
+    this.onstate = onstate;
+    const broken = (why) => this.state("broken", why);
+    this.frame = new Frame((come, all) => this.is === "loading" && onstate("loading", come, all), broken);
+    this.make = (module) => new Worker(this.frame, module, () => this.ready(), broken);
+    this.state("loading");
+    this.judge = this.make(JUDGE);
+    this.player = this.make(PLAYER);
+  }
+
+  state(name, ...more) {
+    this.is = name;
+    this.onstate(name, ...more);
+  }
+
+  ready() {
+    if (!this.judge.isReady || !this.player.isReady) return;
+    this.state("ready");
+    this.spare ??= this.make(PLAYER);
+  }
+
+  // A function of api.py, in the Python that never runs a player's code.
+  call(name, given = []) {
+    const { judge } = this;
+    return judge.call(name, given, JUDGE_SECONDS, (why) => {
+      if (this.judge !== judge) return;
+      this.judge = this.make(JUDGE);
+      this.state("loading");
+      judge.end(why);
+    });
+  }
+
+  // The record of the runs of a player's code.
+  async run(slug, text) {
+    const { player } = this;
+    try {
+      return await player.call("run", [slug, text], PLAYER_SECONDS, (why) => this.stop(why, player));
+    } catch (why) {
+      if (why instanceof Crashed) this.stop("", player);
+      throw why;
+    }
+  }
+
+  // Ends what the player's code is doing; the spare takes over.
+  stop(why = "you stopped it", player = this.player) {
+    if (this.player !== player) return;
+    this.player = this.spare || this.make(PLAYER);
+    this.spare = null;
+    player.end(why);
+    if (this.player.isReady) this.spare = this.make(PLAYER); else this.state("loading");
+  }
+
+  // A Python in which no code has run yet.
+  renew() {
+    if (this.player.isUsed) this.stop("another page was opened");
   }
 }

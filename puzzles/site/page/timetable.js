@@ -32,7 +32,7 @@ export class Timetable {
     this.show();
   }
 
-  ask(name, ...given) { return this.python.call(name, [this.puzzle.slug, ...given], 20); }
+  ask(name, ...given) { return this.python.call(name, [this.puzzle.slug, ...given]); }
 
   async attempt(what) {
     try {
@@ -182,7 +182,7 @@ export class Timetable {
   write() { return this.attempt(async () => this.onwrite(await this.ask("written", this.rows))); }
 
   readCode() {
-    return this.attempt(async () => this.set(await this.ask("timetable_of_code", this.code()), "This is what your code computes."));
+    return this.attempt(async () => this.set(await this.ask("timetable_of_runs", await this.python.run(this.puzzle.slug, this.code())), "This is what your code computes."));
   }
 }
 

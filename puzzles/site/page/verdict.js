@@ -43,12 +43,17 @@ function folded(title, lines, open) {
   return lines.length ? h("details", { open }, h("summary", {}, title), h("pre", {}, lines.join("\n"))) : "";
 }
 
-// What stopped a run from outside, in the place of a verdict.
-export function showStopped(place, why) {
-  place.dataset.status = "stopped";
+// Sentences in the place of a verdict.
+function showInstead(place, status, headline, message, next) {
+  place.dataset.status = status;
   place.dataset.stars = 0;
-  place.replaceChildren(
-    h("p", { class: "headline" }, h("b", {}, "Stopped")),
-    h("p", { class: "message" }, `The run was ended: ${why}. Look for a loop that does not end.`),
-    h("p", { class: "next" }, "Python starts again meanwhile. It runs your code when you change it, or with Run."));
+  place.replaceChildren(h("p", { class: "headline" }, h("b", {}, headline)), h("p", { class: "message" }, message), h("p", { class: "next" }, next));
 }
+
+export const showStopped = (place, why) => showInstead(place, "stopped", "Stopped",
+  `The run was ended: ${why}. Look for a loop that does not end.`, "Change your code, or press Run, to run it again.");
+
+export const showCrashed = (place) => showInstead(place, "stopped", "Python ended",
+  "This code ended Python itself, by exiting the process or by using up all memory.", "Change your code, or press Run, to run it again.");
+
+export const showUnrun = (place) => showInstead(place, "unrun", "Not run yet", "", "Read the code, then press Run to see its verdict and its picture.");

@@ -1,33 +1,36 @@
-// The web worker: loads Python and the game, then answers one call after another. A loop that does not end blocks only
-// this worker, which the page ends and starts again.
+// A worker in the sandboxed frame: Python with one module of the game, which answers one call after another. A loop that
+// does not end blocks only this worker.
 
-/* global PYTHON: the folder of Python, which the builder fills in */
+import { loadPyodide } from "pyodide";
+import createPyodideModule from "pyodide/pyodide.asm.mjs";
 
-async function load() {
-  const game = fetch(`${PYTHON}/game.zip`).then((answer) => {
-    if (!answer.ok) throw new Error(`game.zip: ${answer.status}`);
-    return answer.arrayBuffer();
-  });
-  const { loadPyodide } = await import(`./${PYTHON}/pyodide.mjs`);
-  const python = await loadPyodide();
-  python.FS.writeFile("/game.zip", new Uint8Array(await game));
+const report = postMessage.bind(globalThis);
+
+async function load({ module, given: { wasm, stdlib, game, lock } }) {
+  // Nothing can be fetched here, so Pyodide gets what it asks for from the page.
+  WebAssembly.instantiateStreaming = async (_, imports) => ({ instance: await WebAssembly.instantiate(wasm, imports), module: wasm });
+  globalThis.fetch = async (address) => new Response(String(address).endsWith(".zip") ? stdlib : null);
+  const python = await loadPyodide({ createPyodideModule, indexURL: "https://python.invalid/", lockFileContents: lock });
+  python.FS.writeFile("/game.zip", new Uint8Array(game));
   python.runPython('import sys; sys.path.insert(0, "/game.zip")');
-  return python.pyimport("puzzles.site.in_browser.api").answer;
+  return python.pyimport(module).answer;
 }
 
-const loading = load();
-loading.then(() => postMessage({ ready: true }), (why) => postMessage({ broken: String(why) }));
-
-let before = loading;
-onmessage = ({ data: { id, name, given } }) => {
+let loading, before;
+onmessage = ({ data }) => {
+  if (!loading) {
+    loading = before = load(data);
+    loading.then(() => report({ id: "ready", text: "{}" }), (why) => report({ id: "ready", text: JSON.stringify({ error: String(why) }) }));
+    return;
+  }
+  const { id, name, given } = data;
   before = before.catch(() => {}).then(async () => {
     const answer = await loading;
-    postMessage({ id, begun: true });
+    report({ begun: id });
     try {
-      postMessage({ id, ...JSON.parse(await answer(name, JSON.stringify(given))) });
+      report({ id, text: await answer(name, given) });
     } catch (why) {
-      postMessage({ id, error: String(why).trim().split("\n").at(-1) });
-      throw why; // also for the console
+      report({ id, text: JSON.stringify({ error: String(why).trim().split("\n").at(-1), crashed: true }) });
     }
   });
 };

@@ -100,9 +100,9 @@ def _record(fields: Fields) -> Record:
     record = Record(
         _timesteps(fields),
         fields.number("peak_memory"),
-        _limit(fields, "traffic"),
         fields.text("by", ""),
         fields.one_of("family", FAMILIES, ""),
+        _limit(fields, "traffic"),
     )
     fields.done()
     return record

@@ -39,9 +39,10 @@ def stated(puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
 
 
 def _record_row(record: Record) -> ReferenceRow:
-    python = f"Record({record.timesteps}, {record.peak_memory:_}, by={record.by!r}, family={record.family!r})"
+    python = f"Record({record.timesteps}, {record.peak_memory:_}, {record.by!r}, {record.family!r})"
     words = f"{_figures(record)} ({record.family or 'of no family'})"
-    return ReferenceRow("records", record._asdict(), "at the shown size", words, f"{python} in the goal's records")
+    fields = {name: content for name, content in record._asdict().items() if content is not None}
+    return ReferenceRow("records", fields, "at the shown size", words, f"{python} in the goal's records")
 
 
 def _elsewhere_row(row: ReferenceAt) -> ReferenceRow:

@@ -26,6 +26,9 @@ UNRULED = frozenset(
 )
 """Operations that begin and end a run, or that are no calls of the model; no puzzle forbids them by omission."""
 
+MAX_CAUSES = 2
+"""Sentences on what a schedule sends."""
+
 MAX_SENTENCE = 2000
 """Characters of a message on a broken trace."""
 
@@ -98,7 +101,7 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     if puzzle.goal.host is not None:
         figures["host_memory"] = report.peaks["host"].memory
     shown = size == puzzle.goal.size
-    notes = tuple(sanitized(note.text) for note in report.notes if note not in report.unrepeatable)
+    notes = (*(sanitized(note.text) for note in report.notes if note not in report.unrepeatable), *_star_notes(report))
     missed = tuple(_missed(report, puzzle)) if shown else ()
     advice = _advice(report, puzzle) if missed else ""
     why = tuple(peak_lines(report.contents))
@@ -124,10 +127,11 @@ def _remark(report: Report, puzzle: SchedulePuzzle, size: Size) -> str:
     if report.family == ONE_RANK and size.ranks > 1:
         return "one rank does all the work; share it out at every size"
     reference = puzzle.reference_scores(size)
-    if reference is not None and reference.is_far_ahead_of(report.timesteps, report.peak.memory):
+    if reference is not None and reference.is_far_ahead_of(report.timesteps, report.peak.memory, report.traffic):
+        sends, theirs = (f", and sends {sent:,}" if sent else "" for sent in (report.traffic, reference.traffic))
         return (
-            f"it takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements; the reference takes "
-            f"{reference.timesteps:g} and {reference.peak_memory:,}, so share the work out at every size"
+            f"it takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements{sends}; the reference takes "
+            f"{reference.timesteps:g} and {reference.peak_memory:,}{theirs}, so share the work out at every size"
         )
     return ""
 
@@ -144,25 +148,50 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
     if not report.meets_host:
         yield f"it parks {report.peaks['host'].memory:,} elements on the host and the target is {goal.host_text}"
     if not report.meets_drift:
-        yield f"a replica makes {report.drift} updates alone, and at most {goal.drift} are allowed"
+        yield f"a layer is updated {report.drift} times on a rank without an average; at most {goal.drift} are allowed"
     if goal.decides != "pass":
         return
     if not report.meets_traffic:
-        yield f"its busiest rank sends {report.traffic:,} elements and the target is {goal.traffic_text}"
-    if report.meets_memory and not goal.meets_memory(report.lasting_peak) and goal.steady:
-        yield (
-            f"it needs {peak.memory:,} elements at a time, but {report.lasting_peak:,} if training goes on, and the "
-            f"target is {goal.memory_text}; {puzzle.reload_reason}"
-        )
+        yield f"it sends {report.traffic:,} elements and the target is {goal.traffic_text}"
+    if report.meets_memory and not report.is_steady and not goal.meets_memory(report.lasting_peak):
+        yield f"{_lasting(report)} and the target is {goal.memory_text}"
     if report.unrepeatable:
         yield f"{puzzle.reload_reason}: {'; '.join(sanitized(note.text) for note in report.unrepeatable)}"
 
 
+def _star_notes(report: Report) -> Iterator[str]:
+    """What keeps a schedule that passed from the third star."""
+    if report.goal is None or report.goal.decides != "star" or report.status != "passed" or report.meets_traffic:
+        return
+    needed = f"it sends {report.traffic:,} elements, and the third star needs {report.goal.traffic_text}."
+    yield f"{needed} {traffic_sentences(report)}"
+
+
+def _lasting(report: Report) -> str:
+    loading = f": {report.loading}" if report.loading else ""
+    needed, lasting = report.peak.memory, report.lasting_peak
+    return f"it needs {needed:,} elements at a time, but {lasting:,} if training goes on{loading},"
+
+
+def traffic_sentences(report: Report) -> str:
+    """Why a schedule sends too much, or takes too long because of what it sends: at most two sentences."""
+    if report.causes:
+        return " ".join(cause.text for cause in report.causes[:MAX_CAUSES])
+    if report.meets_traffic:
+        return ""
+    first = report.traffic_by_call[0]
+    where = f"Line {first.line}" if first.line else "One call"
+    return (
+        f"{where} sends most: `{first.operation}`, {first.count} times, {first.elements:,} elements "
+        f"({first.elements / report.traffic:.0%})."
+    )
+
+
 def _advice(report: Report, puzzle: SchedulePuzzle) -> str:
+    if causes := traffic_sentences(report):
+        return causes
     if report.meets_time and report.meets_memory and not report.is_steady:
         return puzzle.reload_advice
-    if report.meets_time and report.meets_memory and not report.meets_traffic:
-        return "Which calls send most? A reduce-scatter sends half of an all-reduce."
     if report.meets_time and report.meets_memory and not report.meets_drift:
         return "Average the weights more often."
     if report.meets_time and report.meets_memory:

@@ -230,9 +230,10 @@ def test_loading_the_same_weights_to_a_tier_twice_is_a_reload() -> None:
 
     report = referee(run(streaming, 1, 2, 1, setting=Setting(COSTS["streams"], task="infer")).trace)
     assert report.error is None
-    (note,) = [note for note in report.notes if note.costs_a_star]
-    assert note.about == "reload"
-    assert "layer 0 twice" in note.text
+    reload, missing = [note for note in report.notes if note.costs_a_star]
+    assert (reload.about, missing.about) == ("reload", "missing")
+    assert "layer 0 twice" in reload.text
+    assert "than it holds at the end, so the request cannot be repeated" in missing.text
 
 
 def test_what_inference_loads_later_is_needed_for_the_next_batches() -> None:
@@ -244,7 +245,7 @@ def test_what_inference_loads_later_is_needed_for_the_next_batches() -> None:
 
     report = referee(run(late, 3, 1, 1, setting=Setting(task="infer")).trace)
     assert (report.error, report.lasting_peak) == (None, 3 * UNIT + UNIT // 2)
-    (note,) = [note for note in report.notes if note.costs_a_star]
+    (note,) = [note for note in report.notes if note.about == "steady"]
     assert f"{3 * UNIT + UNIT // 2:,} elements if inference went on" in note.text
     assert "states" not in note.text
 

@@ -14,8 +14,11 @@ from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.game.setting_notation import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
 from lib.planning.cost_model import TICKS, prices
+from lib.planning.gpus import call_seconds
+from lib.planning.job import KERNELS
+from lib.planning.layer_compute import activation_bytes, compute_seconds
 from lib.planning.layer_cost import TICKS as LAYER_TICKS
-from lib.planning.layer_cost import activation_bytes, compute_seconds, exact, layer_times
+from lib.planning.layer_cost import exact, layer_times
 from lib.planning.measure import KINDS
 from lib.planning.plans import program_of
 from lib.planning.split import CHUNKED, ORDERS, problems
@@ -57,6 +60,7 @@ KINDS_OF_SPLIT = [
     (Split(dp=2, offload="states", zero=0), 2),
     (Split(dp=2, pp=2, offload="states", zero=2), 3),
     (Split(pp=2, recompute="full", microbatch=2), 5),
+    (Split(pp=2, dp=2, recompute="ops", schedule="zb_h1"), 4),
 ]
 
 
@@ -79,9 +83,9 @@ def chosen(seed: int) -> Iterator[tuple[Job, Split]]:
         split = Split(
             choice((1, 2, 4)), choice((1, 2)), choice((1, 2, 4)), choice((1, 1, 2)), choice((1, 2)),
             choice((True, False)), choice((0, 1, 2, 3)), choice(list(ORDERS)), choice((1, 2, 4)), choice((1, 2)),
-            choice(("none", "selective", "full")), choice(("none", "states")),
+            choice(("none", "selective", "ops", "full")), choice(("none", "states")),
         )  # fmt: skip
-        how = {"overlap": choice((True, False)), "flash": choice((True, False))}
+        how = {"overlap": choice((True, False)), "flash": choice((True, False)), "kernels": choice(KERNELS)}
         job = job_of(split, choice((1, 2, 4, 8, 12)), choice((DENSE, EXPERTS)), **how)
         if next(problems(job, split), None) is None:
             yield job, split
@@ -130,7 +134,11 @@ def flat(job: Job, split: Split) -> int:
         unit=1000,
         overlap=True,
         lanes="group",
-        calls={**known.calls, **{name: int(half) for name, half in halves.items()}, "allreduce": 10},
+        calls={
+            **known.calls,
+            **{name: int(half) for name, half in halves.items()},
+            "allreduce": round(call_seconds("nvlink", tp) * TICKS),
+        },
         beta={
             **known.beta,
             "allreduce": exact(2 / job.gpu.rate(tp, tp) * TICKS),

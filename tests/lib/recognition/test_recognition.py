@@ -106,7 +106,6 @@ KNOWN = {
     "records.gpipe_sharded: five_inputs_again": ZERO_3 + RECOMPUTED,
     "records.gpipe_sharded: no_input_kept": ZERO_3 + RECOMPUTED,
     "records.pipeline_timetable": "a pipeline",
-    "records.fsdp_gather_once: last_layer_all_reduced": SHARDED,
     "records.fsdp_gather_once: every_layer_all_reduced": f"{SHARDED}, with every weight gathered once",
     "records.fsdp_owners_send: six_layers_two_twice": OWNERS_SEND,
     "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, but rank 0 runs the "

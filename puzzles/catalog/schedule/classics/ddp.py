@@ -13,8 +13,10 @@ PUZZLE = SchedulePuzzle(
         Size(layers=2, batches=4, ranks=4),
         time=5,
         memory=1_800_000,
+        traffic=700_000,
         records=RECORDS[2, 4, 4],
         family=DATA_PARALLEL,
+        decides="star",
     ),
     other_sizes=(Size(3, 2, 2), Size(5, 6, 6)),
     statement="""\

@@ -13,6 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=6, batches=4, ranks=4),
         time=20,
         memory=2_300_000,
+        traffic=3_500_000,
         records=RECORDS[6, 4, 4],
         family=SHARDED,
         steady=True,

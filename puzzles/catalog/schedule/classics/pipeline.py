@@ -13,8 +13,10 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=4, ranks=4),
         time=66,
         memory=3_300_000,
+        traffic=2_000_000,
         records=RECORDS[8, 4, 4],
         family=PIPELINE,
+        decides="star",
     ),
     other_sizes=(Size(6, 2, 3), Size(4, 6, 2)),
     statement="""\

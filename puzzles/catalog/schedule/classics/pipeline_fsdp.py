@@ -13,6 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=4, ranks=16),
         time=15,
         memory=1_000_000,
+        traffic=3_200_000,
         records=RECORDS[4, 4, 16],
         family=SHARDED_PIPELINE,
         steady=True,

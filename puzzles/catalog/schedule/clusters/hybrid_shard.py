@@ -15,8 +15,8 @@ PUZZLE = SchedulePuzzle(
         memory=1_400_000,
         records=records(
             SHARDED,
-            (17.6, 1_310_720, "hybrid_shard_one_full_weight", "within_a_machine"),
-            (22.7, 1_048_576, "hybrid_shard_one_full_weight", "over_all_ranks"),
+            (17.6, 1_310_720, 2_424_832, "hybrid_shard_one_full_weight", "within_a_machine"),
+            (22.7, 1_048_576, 2_523_136, "hybrid_shard_one_full_weight", "over_all_ranks"),
         ),
         setting=Setting("islands", mesh={"replica": 2, "shard": 4}),
         family=SHARDED,

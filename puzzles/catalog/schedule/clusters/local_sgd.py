@@ -13,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=2, batches=4, ranks=4),
         time=24,
         memory=1_400_000,
-        records=(Record(24.0, 1_441_792, by="solutions/local_sgd.py", family=LOCAL_SGD),),
+        records=(Record(24.0, 1_441_792, "solutions/local_sgd.py", LOCAL_SGD, 786_432),),
         setting=Setting("slow", steps=4, task="local"),
         family=LOCAL_SGD,
     ),

@@ -12,7 +12,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=4, ranks=8),
         time=11,
         memory=1_100_000,
-        records=(Record(11.6, 1_179_648, by="solutions/three_d.py", family=TENSOR_PIPELINE),),
+        records=(Record(11.6, 1_179_648, "solutions/three_d.py", TENSOR_PIPELINE, 1_572_864),),
         setting=Setting("twentieths", mesh={"dp": 2, "pp": 2, "tp": 2}, layer="block"),
         family=TENSOR_PIPELINE,
         steady=True,

@@ -12,10 +12,11 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=1, ranks=1),
         time=19,
         memory=7_300_000,
-        records=(Record(19.5, 7_340_032, by="solutions/offload.py", family=ONE_RANK),),
+        records=(Record(19.5, 7_340_032, "solutions/offload.py", ONE_RANK, 0),),
         setting=Setting("copies"),
         host=5_200_000,
         family=ONE_RANK,
+        steady=True,
     ),
     other_sizes=(Size(6, 1, 1), Size(10, 1, 1)),
     statement="""\

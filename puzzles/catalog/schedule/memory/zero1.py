@@ -13,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=4, ranks=4),
         time=12,
         memory=2_300_000,
-        records=records(SHARDED, (12.1, 1_966_080, "zero1_input_again")),
+        records=records(SHARDED, (12.1, 1_966_080, 1_572_864, "zero1_input_again")),
         family=SHARDED,
         steady=True,
     ),

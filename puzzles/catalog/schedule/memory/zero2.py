@@ -15,8 +15,8 @@ PUZZLE = SchedulePuzzle(
         memory=2_300_000,
         records=records(
             SHARDED,
-            (39.7, 2_228_224, "zero2_sum", "shards"),
-            (36.1, 2_883_584, "zero2_sum", "full_gradients"),
+            (39.7, 2_228_224, 3_932_160, "zero2_sum", "shards"),
+            (36.1, 2_883_584, 1_572_864, "zero2_sum", "full_gradients"),
         ),
         family=SHARDED,
         steady=True,

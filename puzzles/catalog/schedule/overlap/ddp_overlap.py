@@ -13,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=6, batches=4, ranks=4),
         time=14,
         memory=6_000_000,
-        records=records(DATA_PARALLEL, (14.5, 4_587_520, "ddp_overlap_update_early")),
+        records=records(DATA_PARALLEL, (14.5, 4_587_520, 2_359_296, "ddp_overlap_update_early")),
         setting=Setting("buckets"),
         family=DATA_PARALLEL,
     ),

@@ -15,8 +15,8 @@ PUZZLE = SchedulePuzzle(
         memory=2_400_000,
         records=records(
             SHARDED,
-            (15.0, 2_293_760, "fsdp_prefetch_input_again"),
-            (23.0, 1_835_008, "hybrid_shard_one_full_weight", "over_all_ranks"),
+            (15.0, 2_293_760, 3_342_336, "fsdp_prefetch_input_again"),
+            (23.0, 1_835_008, 3_342_336, "hybrid_shard_one_full_weight", "over_all_ranks"),
         ),
         setting=Setting("overlap"),
         family=SHARDED,

@@ -14,8 +14,8 @@ PUZZLE = SchedulePuzzle(
         time=15,
         memory=700_000,
         records=(
-            Record(15.0, 786_432, by="solutions/stream_inference.py", family=ONE_RANK),
-            *records(ONE_RANK, (22.0, 524_288, "stream_inference_nothing_ahead")),
+            Record(15.0, 786_432, "solutions/stream_inference.py", ONE_RANK, 0),
+            *records(ONE_RANK, (22.0, 524_288, 0, "stream_inference_nothing_ahead")),
         ),
         setting=Setting("streams", task="infer"),
         family=ONE_RANK,

@@ -13,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=8, ranks=4),
         time=32,
         memory=1_900_000,
-        records=records(SHARDED_PIPELINE, (31, 1_703_936, "breadth_first_only_backward")),
+        records=records(SHARDED_PIPELINE, (31, 1_703_936, 1_605_632, "breadth_first_only_backward")),
         setting=Setting("gathers", mesh={"dp": 2, "pp": 2}),
         family=SHARDED_PIPELINE,
         steady=True,

@@ -13,9 +13,11 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=8, ranks=4),
         time=57,
         memory=3_100_000,
-        records=records(PIPELINE, (57, 2_621_440, "interleaved_short_warm_up")),
+        traffic=2_200_000,
+        records=records(PIPELINE, (57, 2_621_440, 2_228_224, "interleaved_short_warm_up")),
         setting=Setting("stages"),
         family=PIPELINE,
+        steady=True,
     ),
     other_sizes=(Size(4, 8, 2), Size(8, 12, 4)),
     statement="""\

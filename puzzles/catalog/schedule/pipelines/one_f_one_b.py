@@ -13,9 +13,11 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=8, ranks=4),
         time=33,
         memory=1_400_000,
-        records=records(PIPELINE, (33, 1_310_720, "one_f_one_b_input_again")),
+        traffic=1_100_000,
+        records=records(PIPELINE, (33, 1_310_720, 1_114_112, "one_f_one_b_input_again")),
         setting=Setting("stages"),
         family=PIPELINE,
+        steady=True,
     ),
     other_sizes=(Size(2, 8, 2), Size(4, 12, 4)),
     statement="""\

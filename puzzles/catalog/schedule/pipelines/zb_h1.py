@@ -12,9 +12,11 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=8, ranks=4),
         time=27,
         memory=1_400_000,
-        records=(Record(27, 1_466_368, by="solutions/zb_h1.py", family=PIPELINE),),
+        traffic=1_100_000,
+        records=(Record(27, 1_466_368, "solutions/zb_h1.py", PIPELINE, 1_114_112),),
         setting=Setting("parts"),
         family=PIPELINE,
+        steady=True,
     ),
     other_sizes=(Size(2, 8, 2), Size(4, 12, 4)),
     statement="""\

@@ -13,9 +13,11 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=8, ranks=4),
         time=51,
         memory=1_800_000,
-        records=records(PIPELINE, (51, 1_761_280, "zb_h2_weight_gradients_last")),
+        traffic=2_200_000,
+        records=records(PIPELINE, (51, 1_761_280, 2_228_224, "zb_h2_weight_gradients_last")),
         setting=Setting("parts", steps=2),
         family=PIPELINE,
+        steady=True,
     ),
     other_sizes=(Size(2, 8, 2), Size(4, 12, 4)),
     statement="""\

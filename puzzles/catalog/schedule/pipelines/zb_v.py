@@ -13,9 +13,11 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=8, ranks=4),
         time=51,
         memory=2_700_000,
-        records=records(PIPELINE, (51, 2_654_208, "zb_v_timetable")),
+        traffic=2_200_000,
+        records=records(PIPELINE, (51, 2_654_208, 2_228_224, "zb_v_timetable")),
         setting=Setting("parts"),
         family=PIPELINE,
+        steady=True,
     ),
     other_sizes=(Size(4, 8, 2), Size(8, 12, 4)),
     statement="""\

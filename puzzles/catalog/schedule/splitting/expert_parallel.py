@@ -15,8 +15,8 @@ PUZZLE = SchedulePuzzle(
         memory=1_300_000,
         records=records(
             EXPERT_PARALLEL,
-            (9.0, 1_245_184, "expert_parallel_loss_at_the_experts"),
-            (13.5, 1_048_576, "expert_parallel_one_after_the_other"),
+            (9.0, 1_245_184, 983_040, "expert_parallel_loss_at_the_experts"),
+            (13.5, 1_048_576, 983_040, "expert_parallel_one_after_the_other"),
         ),
         setting=Setting("experts", layer="experts"),
         family=EXPERT_PARALLEL,

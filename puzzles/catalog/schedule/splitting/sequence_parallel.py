@@ -13,13 +13,15 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=1, ranks=4),
         time=13,
         memory=4_700_000,
+        traffic=29_000_000,
         records=records(
             TENSOR_PARALLEL,
-            (12.0, 9_437_184, "tensor_parallel_no_sum_at_the_input"),
-            (12.9, 4_718_592, "sequence_parallel_last_stays_whole"),
+            (12.0, 9_437_184, 23_592_960, "tensor_parallel_no_sum_at_the_input"),
+            (12.9, 4_718_592, 28_311_552, "sequence_parallel_last_stays_whole"),
         ),
         setting=Setting("long_quarters", layer="block"),
         family=TENSOR_PARALLEL,
+        steady=True,
     ),
     other_sizes=(Size(8, 1, 2), Size(6, 2, 4)),
     statement="""\

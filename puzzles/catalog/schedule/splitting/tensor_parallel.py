@@ -13,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=1, ranks=4),
         time=5,
         memory=1_100_000,
-        records=records(TENSOR_PARALLEL, (5.6, 1_048_576, "tensor_parallel_no_sum_at_the_input")),
+        records=records(TENSOR_PARALLEL, (5.6, 1_048_576, 1_376_256, "tensor_parallel_no_sum_at_the_input")),
         setting=Setting("quarters", layer="block"),
         family=TENSOR_PARALLEL,
     ),

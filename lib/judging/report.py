@@ -1,0 +1,161 @@
+"""What the referee found in a run: its figures, and what they are worth against the goal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lib.errors import PuzzleError
+from lib.game.goal import Goal
+
+from .notes import Note
+from .peak import PeakContents
+from .traffic import Calls, Traffic
+from .traffic_causes import Cause
+
+
+class Peak(NamedTuple):
+    """The most memory that a rank needs at once: elements, the rank, and the time in steps."""
+
+    memory: int
+    rank: int
+    time: float
+
+
+class RankReport(NamedTuple):
+    """One rank: the share of the makespan in which it works, messages and bytes sent (ring-optimal, float32),
+    and its memory in elements at each event and at the end."""
+
+    busy: float
+    messages: int
+    bytes_sent: int
+    memory: tuple[int, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """The referee's findings. Times in steps, memory in elements; measured as far as the trace is legal.
+
+    `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
+    `span` the longest time from the start of a rank's first event to the end of its last one (Qi et al. 2024 measure
+    this), `peaks` the most that a rank has parked on each memory tier, `copies` how often each layer's final weight
+    exists, `critical_path` (rank, index of operation) pairs.
+    In a folded run `ranks` are those of replica 0, which stand for all.
+    `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
+    a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
+    `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
+    what is loaded counted from the start, and messages until they are read. `sent` is what the ranks send, `drift` the
+    most updates that a replica makes alone. `causes` say why it sends too much, or takes too long, for its goal,
+    `loading` why it needs more memory if training goes on.
+    """
+
+    error: PuzzleError | None
+    goal: Goal | None
+    timesteps: float
+    makespan: float
+    peak: Peak
+    bubble: float
+    ranks: tuple[RankReport, ...]
+    copies: tuple[float, ...]
+    critical_path: tuple[tuple[int, int], ...]
+    notes: tuple[Note, ...]
+    waits: tuple[Mapping[int, tuple[int, int]], ...]
+    span: float
+    peaks: Mapping[str, Peak]
+    contents: PeakContents
+    family: str
+    lasting_peak: int
+    sent: Traffic
+    drift: int
+    causes: tuple[Cause, ...] = ()
+    loading: str = ""
+
+    @property
+    def status(self) -> str:
+        """'failed', 'over_target' or 'passed'."""
+        if self.error is not None:
+            return "failed"
+        met = self.meets_time and self.meets_memory and self.meets_host and self.meets_drift
+        if self.goal is not None and self.goal.decides == "pass":
+            met = met and self.meets_traffic and self.is_steady
+        return "passed" if met else "over_target"
+
+    @property
+    def traffic(self) -> int:
+        """Elements that the busiest rank sends."""
+        return self.sent.busiest
+
+    @property
+    def traffic_total(self) -> int:
+        """Elements that all ranks send."""
+        return self.sent.total
+
+    @property
+    def traffic_between(self) -> int:
+        """The most elements that a rank sends in groups of several machines."""
+        return self.sent.between
+
+    @property
+    def traffic_by_call(self) -> tuple[Calls, ...]:
+        """The calls of the busiest rank by operation and line, most elements first."""
+        return self.sent.by_call
+
+    @property
+    def is_steady(self) -> bool:
+        """True if the goal asks for no steady peak, or it is met and the step can be repeated."""
+        if self.goal is None or not self.goal.steady:
+            return True
+        return self.goal.meets_memory(self.lasting_peak) and not self.unrepeatable
+
+    @property
+    def unrepeatable(self) -> tuple[Note, ...]:
+        """The notes on ranks that end with fewer weights than they began with, if the goal asks for a steady peak."""
+        if self.goal is None or not self.goal.steady:
+            return ()
+        return tuple(note for note in self.notes if note.about == "missing")
+
+    @property
+    def meets_traffic(self) -> bool:
+        return self.goal is None or self.goal.meets_traffic(self.traffic)
+
+    @property
+    def meets_drift(self) -> bool:
+        return self.goal is None or self.goal.meets_drift(self.drift)
+
+    @property
+    def meets_time(self) -> bool:
+        return self.goal is None or self.goal.meets_time(self.timesteps)
+
+    @property
+    def meets_memory(self) -> bool:
+        return self.goal is None or self.goal.meets_memory(self.peak.memory)
+
+    @property
+    def meets_host(self) -> bool:
+        return self.goal is None or "host" not in self.peaks or self.goal.meets_host(self.peaks["host"].memory)
+
+    @property
+    def stars(self) -> int:
+        """1 correct; 2 meets every target that decides the pass; 3 meets the others too, is beaten by no rival of the
+        goal that meets them, and nothing is noted that costs a star."""
+        if self.status != "passed" or self.goal is None:
+            return int(self.error is None)
+        figures = (self.timesteps, self.peak.memory, self.traffic)
+        rivals = [one for one in self.goal.records_to_beat(self.family) if self.goal.meets_traffic(one.traffic or 0)]
+        beaten = any(rival.dominates(*figures) for rival in rivals)
+        noted = any(note.costs_a_star for note in self.notes)
+        return 2 if beaten or noted or not (self.meets_traffic and self.is_steady) else 3
+
+    def __repr__(self) -> str:
+        return f"<Report: {self.status}, {self.timesteps:g} timesteps, peak memory {self.peak.memory:,}>"
+
+    def verdict(self) -> str:
+        """The report in a few lines for people."""
+        if self.error is not None:
+            return f"Not correct. {self.error}"
+        lines = [
+            f"Correct! {self.timesteps:g} timesteps, peak memory {self.peak.memory:,} "
+            f"(rank {self.peak.rank} at t={self.peak.time:g})."
+        ]
+        return "\n".join(lines + [f"Note: {note.text}" for note in self.notes])

@@ -1,0 +1,165 @@
+"""Says in words why a rank sends more than it must, found from the trace alone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from lib.trace.ops import Op
+from lib.values.algebra import named
+from lib.values.base import Value
+from lib.values.kinds import OptState, Weight, WeightGrad
+
+from .peak_text import layers_text, noun
+from .rank_state import RankState
+from .recompute import Recomputation
+from .repeatable import loaded_twice
+from .traffic import busiest_rank, elements_of
+
+BOOKKEEPING = frozenset(("store", "delete", "await"))
+"""Operations that read no numbers."""
+
+
+class Cause(NamedTuple):
+    """A sentence, and the elements that its calls send. With `takes_time` it explains lost time as well."""
+
+    text: str
+    elements: int
+    takes_time: bool = False
+
+
+def traffic_causes(recomputation: Recomputation) -> tuple[Cause, ...]:
+    """The causes on the rank that sends most, most elements first."""
+    rank = busiest_rank(recomputation)
+    readers: dict[int, list[Op]] = defaultdict(list)
+    for op in rank.done:
+        if op.name not in BOOKKEEPING:
+            for number in op.inputs:
+                readers[number].append(op)
+    lines: dict[tuple[str, int], list[Op]] = defaultdict(list)
+    for op in rank.all({"allreduce", "allgather", "pass_to"}):
+        lines[op.name, op.line].append(op)
+    found: list[Cause] = []
+    explained = {"allreduce": _reduced, "allgather": _gathered, "pass_to": _passed}
+    for (name, line), ops in lines.items():
+        found += explained[name](_Line(line, ops, recomputation, rank, readers))
+    return tuple(sorted(found, key=lambda cause: -cause.elements))
+
+
+class _Line(NamedTuple):
+    """The calls of one operation on one line of a rank, and what reads each value there."""
+
+    number: int
+    ops: Sequence[Op]
+    recomputation: Recomputation
+    rank: RankState
+    readers: dict[int, list[Op]]
+
+    @property
+    def name(self) -> str:
+        return f"Line {self.number}" if self.number else "A call"
+
+    def sent(self, ops: Sequence[Op]) -> int:
+        return sum(elements_of(self.recomputation, self.rank, op) for op in ops)
+
+    def values(self, ops: Sequence[Op]) -> list[Value]:
+        return [self.rank.values[number] for op in ops for number in op.inputs]
+
+
+def _reduced(line: _Line) -> Iterator[Cause]:
+    final = {id(weight) for weight in line.rank.final}
+
+    def reads(op: Op) -> list[Op]:
+        return [reader for number in op.outputs for reader in line.readers[number]]
+
+    cut = [op for op in line.ops if reads(op) and all(reader.name == "shard" for reader in reads(op))]
+    if cut:
+        sent = line.sent(cut)
+        yield Cause(
+            f"{line.name} all-reduces {_count(line.values(cut))} and keeps a shard of each: `scatterreduce` "
+            f"sends half ({sent:,} -> {sent // 2:,}).",
+            sent,
+        )
+    unread = [
+        op for op in line.ops if not reads(op) and not any(id(line.rank.values[out]) in final for out in op.outputs)
+    ]
+    if unread:
+        values, sent = line.values(unread), line.sent(unread)
+        what = f"the {noun(values[0])}{'s' if len(values) > 1 else ''} {layers_text(values)}"
+        text = f"{line.name} all-reduces {_shortened(what)}, which nobody reads: leave it out ({sent:,})."
+        yield Cause(text, sent, takes_time=True)
+
+
+def _gathered(line: _Line) -> Iterator[Cause]:
+    weights = [op for op in line.ops if isinstance(line.rank.values[op.inputs[0]], Weight)]
+    if not weights:
+        return
+    held = _still_held(line.rank, weights)
+    if held:
+        where = next(iter(held.values()))
+        text = f"{line.name} gathers a weight that is still in `{where}`."
+        yield Cause(text, line.sent([op for op in weights if op.outputs in held]))
+    uses: Counter[tuple[object, ...]] = Counter()
+    for op in weights:
+        value = line.rank.values[op.inputs[0]]
+        reader = next((one.name for number in op.outputs for one in line.readers[number]), "")
+        uses[value.layer, value.step, reader] += 1  # type: ignore[attr-defined]  # weights have a step
+    if not held and (times := min(uses.values())) > 1:
+        yield Cause(
+            f"{line.name} gathers each weight {times} times; take more microbatches together, or keep it.",
+            line.sent(weights),
+        )
+
+
+def _still_held(rank: RankState, gathers: Sequence[Op]) -> dict[tuple[int, ...], str]:
+    """By the outputs of a gather: the place where a rank has the same whole weight already."""
+    wanted = {op.outputs: op for op in gathers}
+    kept: dict[tuple[object, object], Weight] = {}
+    held: dict[tuple[int, ...], str] = {}
+    for op in rank.done:
+        if op.name in ("store", "delete"):
+            kept.pop(op.args, None)
+            value = rank.values[op.inputs[0]] if op.name == "store" else None
+            if isinstance(value, Weight) and len(value.shards) == value.total:
+                kept[op.args] = value
+        elif op.outputs in wanted:
+            mine = rank.values[op.inputs[0]]
+            for (where, key), weight in kept.items():
+                if (weight.layer, weight.step, weight.copy) == (mine.layer, mine.step, mine.copy):  # type: ignore[attr-defined]
+                    held.setdefault(op.outputs, f"{where}[{key!r}]")
+    return held
+
+
+def _passed(line: _Line) -> Iterator[Cause]:
+    sent = [op for op in line.ops if any(isinstance(v, (Weight, WeightGrad, OptState)) for v in line.values([op]))]
+    if sent:
+        yield Cause(
+            f"{line.name} sends {_count(line.values(sent))} in messages ({line.sent(sent):,} elements). Here "
+            "weights stay where they are; send activations.",
+            line.sent(sent),
+        )
+
+
+def _count(values: Sequence[Value]) -> str:
+    """'4 weight gradients'."""
+    return f"{len(values)} {_shortened(noun(values[0]))}{'s' if len(values) > 1 else ''}"
+
+
+def _shortened(text: str) -> str:
+    """The words of a verdict, in which every gradient of a weight is a gradient."""
+    return text.replace("weight gradient", "gradient").replace("activation gradient", "gradient")
+
+
+def loading_cause(ranks: Sequence[RankState]) -> str:
+    """Where a rank loads weights again, if one does."""
+    for rank in ranks:
+        again = loaded_twice(rank)
+        if again:
+            seen: set[int | None] = set()
+            for op in rank.all({"load_weights"}):
+                if op.layer in again and op.layer in seen:
+                    layers = named("layer", again)
+                    return f"line {op.line} loads {layers} again for each use; a rank keeps what it loads"
+                seen.add(op.layer)
+    return ""

@@ -1,0 +1,60 @@
+"""What one layer computes and keeps on a rank: seconds without communication, and bytes of activations."""
+
+from __future__ import annotations
+
+from .job import Job
+from .split import Split
+
+FLASH_BACKWARD = 1.25
+"""How much slower than its forward the core of flash attention computes a flop of its backward."""
+
+OPS_TIME, OPS_BYTES = 0.5, 0.5
+"""With recomputation of single operations: the share of a forward that runs again, and of the activations kept."""
+
+
+def tokens_of(job: Job, split: Split) -> int:
+    """Tokens of a microbatch on a rank."""
+    return split.microbatch * job.sequence // split.cp
+
+
+def activation_bytes(job: Job, split: Split) -> float:
+    """Bytes that a rank keeps of a layer for the backward of a microbatch, on average over the layers."""
+    model, tp = job.model, split.tp
+    if split.recompute == "full":
+        return tokens_of(job, split) * 2 * model.hidden / (tp if split.sp else 1)
+    return _all_bytes(job, split, split.recompute != "selective") * (OPS_BYTES if split.recompute == "ops" else 1)
+
+
+def _all_bytes(job: Job, split: Split, matrices: bool) -> float:
+    model, tp = job.model, split.tp
+    each = model.whole_bytes() / (tp if split.sp else 1) + model.split_bytes() / tp
+    if matrices and not job.flash:
+        each += model.matrix_bytes(job.sequence) / tp
+    return tokens_of(job, split) * each
+
+
+def workspace_bytes(job: Job, split: Split) -> float:
+    """Bytes in use while the layer that is computed again has them: what is kept of it only then."""
+    if split.recompute in ("full", "ops"):
+        return _all_bytes(job, split, True)
+    if split.recompute == "none" or job.flash:
+        return 0.0
+    return tokens_of(job, split) * job.model.matrix_bytes(job.sequence) / split.tp
+
+
+def compute_seconds(job: Job, split: Split) -> tuple[float, float, float]:
+    """Seconds of a layer's forward and of both halves of its backward on one rank, without communication.
+
+    Matrix products take their flops at the rate that is reached; whatever is kept for backward was written to memory
+    once and read once, and again in backward. A flash core computes the causal half, in backward its forward again
+    (Dao et al. 2022, algorithm 4), at a rate of its own; 8 bits do not speed it up. Recomputation of single operations
+    ("ops") takes half of a forward.
+    """
+    model, gpu, tokens = job.model, job.gpu, tokens_of(job, split)
+    rate = (gpu.flops8 if job.fp8 else gpu.flops) * gpu.efficiency
+    linear = 2 * tokens * model.active_weights / model.layers / split.tp / rate
+    core = tokens * model.core_flops(job.sequence) / (2 if job.flash else 1) / split.tp / job.core_rate
+    moved = 2 * _all_bytes(job, split, True) / gpu.bandwidth
+    core_back = FLASH_BACKWARD * 3 * core if job.flash else (3 if split.recompute == "selective" else 2) * core
+    again = OPS_TIME * (linear + core + moved) if split.recompute == "ops" else 0.0
+    return linear + core + moved, linear + core_back + moved + again, linear + moved

@@ -1,0 +1,1 @@
+"""A course: who handed in what, on a roster, and what it is worth."""

@@ -1,0 +1,60 @@
+"""What verdicts are worth in points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import click
+
+from puzzles.grading.verdict import Verdict
+from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
+
+
+def parse_points(text: str) -> dict[str, float]:
+    """'fsdp=10,engine=5' as points by puzzle; a track or chapter stands for each of its puzzles. All others have one.
+    In any order, what names a puzzle counts, then what names the fewest puzzles.
+
+    Raises:
+        click.UsageError: a puzzle does not exist, the points are not a number, or two pairs contradict each other.
+    """
+    found: dict[str, list[tuple[bool, int, float, str]]] = {}
+    for pair in filter(None, text.split(",")):
+        name, _, number = pair.partition("=")
+        try:
+            worth = float(number)
+            if not 0 <= worth <= 10**6:
+                raise ValueError
+            is_group, slugs = find_group(name) is not None, find_several(name)
+            for slug in slugs:
+                found.setdefault(slug, []).append((is_group, len(slugs), worth, pair))
+        except ValueError:
+            raise click.UsageError(f"--points takes pairs like fsdp=10,gpipe=5; got '{pair}'") from None
+        except UnknownPuzzleError as why:
+            raise click.UsageError(f"--points: {why}") from None
+    points = dict.fromkeys(ALL, 1.0)
+    for slug, given in found.items():
+        first = min(given, key=lambda one: one[:2])
+        for other in given:
+            if other[:2] == first[:2] and other[2] != first[2]:
+                raise click.UsageError(f"--points says both {first[3]} and {other[3]} of {slug}; keep one of them")
+        points[slug] = first[2]
+    return points
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What a course gives for verdicts."""
+
+    points: Mapping[str, float] = field(default_factory=dict)
+    """Of puzzles; others have one."""
+    partial: float = 0.5
+    """The share of the points for a correct solution that is over target."""
+
+    def most(self, slug: str) -> float:
+        """The points of a puzzle."""
+        return self.points.get(slug, 1.0)
+
+    def earned(self, verdict: Verdict) -> float:
+        """The points for a verdict."""
+        return self.most(verdict.puzzle) * {"passed": 1.0, "over_target": self.partial}.get(verdict.status, 0.0)

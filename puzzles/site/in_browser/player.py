@@ -1,0 +1,89 @@
+"""The Python that runs a player's code, and nothing else. What it says is not trusted: another one judges it."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from contextlib import redirect_stdout
+from dataclasses import replace
+from io import StringIO
+from types import ModuleType
+from typing import Any
+
+from lib import PuzzleError
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.failure import Failure, line_in, of_crash, of_refusal
+from puzzles.notebook.local_run import judge_here, known_of
+from puzzles.notebook.source_lines import file_of
+from puzzles.sandbox.worker.source import SubmissionCode
+from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import RunOutcome
+
+from .calls import Calls, add_custom_puzzles, answered
+from .run_record import RunRecord
+
+add_custom_puzzles()
+
+FILE = "your_code.py"
+SECONDS = 3600.0
+"""Of a turn: the page ends this Python long before."""
+
+MAX_PRINTED = 100_000
+"""Characters of what the player's code prints that are kept."""
+
+
+class Printed(StringIO):
+    """Keeps the beginning of what is printed."""
+
+    def write(self, text: str) -> int:
+        if self.tell() < MAX_PRINTED:
+            super().write(text[:MAX_PRINTED])
+        return len(text)
+
+
+async def run(slug: str, text: str) -> dict[str, Any]:
+    """The record of all runs of the code for a puzzle, for the judge."""
+    puzzle, printed = PUZZLES[slug], Printed()
+    with redirect_stdout(printed):
+        definition = loaded(slug, text)
+        if isinstance(definition, Failure):
+            record = RunRecord(problem=definition)
+        else:
+            track, outcomes = track_of(slug), list[RunOutcome]()
+            await judge_here(puzzle, definition, SECONDS, outcomes.append)
+            known = known_of(track, slug, definition)
+            record = RunRecord(known.problem, known.sketch, known.line, RunRecord.runs_of(track, outcomes))
+            if file_of(definition) not in ("", FILE):
+                record = record.without_lines()  # it was imported: the lines are in another file
+    return replace(record, printed=printed.getvalue()).data()
+
+
+def loaded(slug: str, text: str) -> Any:
+    """The definition of this name in a player's text, or the Failure to get it."""
+    code = SubmissionCode(FILE, text, (slug,))
+    problem = code.problem or code.broken.get(slug)
+    if problem is not None or code.code is None:
+        return problem
+    linecache.cache[FILE] = len(text), None, text.splitlines(keepends=True), FILE
+    module = sys.modules["submission"] = ModuleType("submission")
+    module.__file__ = FILE
+    try:
+        exec(code.code, module.__dict__)
+    except PuzzleError as why:
+        return of_refusal(why, line_in(why.__traceback__, FILE))
+    except (Exception, SystemExit) as why:
+        return of_crash(why, FILE, "while the code is loaded")
+    if slug not in module.__dict__:
+        signature = track_of(slug).signature(slug)
+        return Failure(
+            "crash", f"there is no {slug} in this code; write 'async {signature}:', or go back to the starter"
+        )
+    return module.__dict__[slug]
+
+
+CALLS: Calls = {"run": run}
+
+
+async def answer(name: str, given: str) -> str:
+    """The worker's only call."""
+    return await answered(CALLS, name, given)

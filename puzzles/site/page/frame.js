@@ -1,0 +1,59 @@
+// The sandboxed frame: owns the workers in which Python runs. Its origin is opaque, so neither it nor a worker reaches
+// what the site keeps, and its policy lets nothing be fetched: the page hands it all files. It passes texts on, and of a
+// worker only the answers to what was asked.
+
+const LONGEST = 40_000_000; // characters of an answer
+
+let files, port;
+const workers = new Map();
+
+addEventListener("message", (event) => {
+  if (port || event.source !== parent || !event.ports[0] || origin !== "null") return;
+  [port] = event.ports;
+  files = prepared(event.data);
+  files.catch((why) => port.postMessage({ broken: String(why) }));
+  port.onmessage = ({ data }) => orders[data.order](data);
+});
+
+async function prepared({ wasm, stdlib, game, lock, script }) {
+  const packed = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  return { script: packed, given: { wasm: await WebAssembly.compile(wasm), stdlib, game, lock } };
+}
+
+// Starts a worker; null if it was ended before that.
+async function started(id, module, asked) {
+  const tell = (message) => port.postMessage({ worker: id, ...message });
+  const { script, given } = await files;
+  if (!workers.has(id)) return null;
+  const worker = new Worker(script);
+  worker.onerror = (event) => { event.preventDefault(); tell({ broken: event.message || "the worker could not be loaded" }); };
+  worker.onmessage = ({ data }) => {
+    if (asked.get(data?.begun) === "waiting") {
+      asked.set(data.begun, "begun");
+      return tell({ begun: data.begun });
+    }
+    if (!asked.delete(data?.id)) return; // nobody has asked for this
+    const isFit = typeof data.text === "string" && data.text.length <= LONGEST;
+    tell({ id: data.id, text: isFit ? data.text : JSON.stringify({ error: "the answer is too long" }) });
+  };
+  worker.postMessage({ module, given });
+  return worker;
+}
+
+const orders = {
+  start({ worker: id, module }) {
+    const asked = new Map([["ready", "begun"]]);
+    workers.set(id, { asked });
+    workers.get(id).worker = started(id, module, asked);
+  },
+  async ask({ worker: id, id: question, name, given }) {
+    const { asked, worker } = workers.get(id) ?? {};
+    asked?.set(question, "waiting");
+    (await worker)?.postMessage({ id: question, name, given });
+  },
+  async end({ worker: id }) {
+    const { worker } = workers.get(id) ?? {};
+    workers.delete(id);
+    (await worker)?.terminate();
+  },
+};

@@ -1,0 +1,45 @@
+"""What a setting is called in words: prices by size, in steps or in microseconds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from lib import CLASSIC_SETTING, COSTS, Setting
+from puzzles.catalog.schedule.setting_text import differences, price_text
+
+
+@pytest.mark.parametrize(
+    ("costs", "call", "words"),
+    [
+        ("classic", "forward", "1 step"),
+        ("classic", "dispatch", ""),
+        ("buckets", "allreduce", "0.5 steps and 0.5 for each value"),
+        ("hopper_infiniband", "forward", "172 us"),
+        ("hopper_infiniband", "update", "0 us"),
+        ("hopper_infiniband", "allgather", "5 us a hop and 1 us for each 25,000 elements sent"),
+        (
+            "hopper_machines",
+            "allreduce",
+            "2 us a hop and 1 us for each 225,000 elements sent "
+            "(between machines 5 us a hop and 1 us for each 25,000 elements sent)",
+        ),
+        ("hopper_host", "fetch", "1 us for each 27,500 elements"),
+        ("hopper_host", "allreduce", ""),
+    ],
+)
+def test_a_price_in_words(costs: str, call: str, words: str) -> None:
+    assert price_text(COSTS[costs], call) == words
+
+
+def test_a_price_by_size_in_steps() -> None:
+    costs = replace(COSTS["classic"], name="mine", beta={"allreduce": Fraction(1, 65536)}, alpha={"receive": 10})
+    assert price_text(costs, "allreduce") == "0.3 steps and 1 step for each 655,360 elements sent"
+    assert price_text(costs, "receive") == "0.2 steps and 1 step a hop"
+
+
+def test_the_size_of_a_weight_is_shown_where_it_is_not_the_classic_one() -> None:
+    assert ("a weight", "16,777,216 elements", "262,144 elements") in differences(Setting("hopper_nvlink"), ())
+    assert differences(CLASSIC_SETTING, ()) == []

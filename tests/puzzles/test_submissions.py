@@ -1,0 +1,246 @@
+"""What is one submission: a student's folder or file, as folders, platforms and rosters say; never two students'."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from puzzles.commands.main import main
+from puzzles.course.exports import moment
+from puzzles.course.handed_in import Submitted, handed_in
+from puzzles.course.roll import Roll, call
+from puzzles.course.roster import RosterError, name_forms, read_roster
+from tests.support import course
+
+
+def puzzles(*words: object) -> Result:
+    result = CliRunner().invoke(main, list(map(str, words)))
+    assert isinstance(result.exception, SystemExit | None), result.exc_info
+    return result
+
+
+def tree(folder: Path, *paths: str) -> Path:
+    for path in paths:
+        file = folder / path
+        if path.endswith("/"):
+            file.mkdir(parents=True)
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("")
+    return folder
+
+
+def files_by_key(submitted: list[Submitted], folder: Path) -> dict[str, list[str]]:
+    return {one.key: [str(Path(file.path).relative_to(folder)) for file in one.files] for one in submitted}
+
+
+def roll_of(folder: Path, roster: str) -> Roll:
+    file = folder.parent / "roster.csv"
+    file.write_text(roster)
+    return call(handed_in([str(folder)]), read_roster(file))
+
+
+def test_a_folder_directly_below_is_one_submission_and_so_is_a_file(tmp_path: Path) -> None:
+    here = tree(tmp_path, "ann/a.py", "ann/deep/er/b.ipynb", "ann/.hidden.py", "ben.py", "cleo/report.pdf", "dan/")
+    tree(here, ".git/x.py", "__MACOSX/ann/a.py", "venv/pyvenv.cfg", "venv/lib.py", "notes.txt", "_private.py")
+    found = handed_in([str(here)])
+    assert files_by_key(found, here) == {
+        "ann": ["ann/a.py", "ann/deep/er/b.ipynb"], "ben.py": ["ben.py"], "cleo": [], "dan": []
+    }  # fmt: skip
+    assert [Path(one.path).name for one in found] == ["ann", "ben.py", "cleo", "dan"]
+    assert len(handed_in([str(here)], each_file=True)) == 3
+    assert [one.path for one in handed_in([str(here / "ben.py")])] == [str(here / "ben.py")]
+    assert len(handed_in([str(here), str(here / "ann")])) == 4, "what lies below two paths is graded once"
+
+
+def test_moodle_s_names_say_whose_a_folder_or_file_is(tmp_path: Path) -> None:
+    here = tree(
+        tmp_path, "Ann Lee_101_assignsubmission_file_/a.py", "Ann Lee_101_assignsubmission_onlinetext_/t.html",
+        "Ann Lee_102_assignsubmission_file_/a.py", "Ben Ito_103_assignsubmission_file_hw_1.py",
+        "Cleo_104_assignsubmission_file_x.pdf",
+    )  # fmt: skip
+    found = {one.key: one for one in handed_in([str(here)])}
+    assert {key: (one.student.name, len(one.files)) for key, one in found.items()} == {
+        "Ann Lee_101": ("Ann Lee", 1), "Ann Lee_102": ("Ann Lee", 1), "Ben Ito_103": ("Ben Ito", 1),
+        "Cleo_104": ("Cleo", 0),
+    }  # fmt: skip
+
+
+def test_canvas_s_names_count_only_where_all_names_are_such(tmp_path: Path) -> None:
+    names = ("leeann_11_501_hw1.py", "leeann_11_502_hw2-1.py", "itoben_LATE_12_503_hw1.py", "roecleo_13_504_x.pdf")
+    found = handed_in([str(tree(tmp_path / "all", *names))])
+    assert {one.key: (one.student.id, len(one.files)) for one in found} == {
+        "leeann_11": ("11", 2), "itoben_12": ("12", 1), "roecleo_13": ("13", 0)
+    }  # fmt: skip
+    mixed = handed_in([str(tree(tmp_path / "mixed", "week_1_22_ann.py", "week_1_22_ben.py", "cleo.py"))])
+    assert [len(one.files) for one in mixed] == [1, 1, 1], "these names are people's own"
+
+
+METADATA = """---
+submission_1:
+  :submitters:
+  - :name: Ann Lee
+    :sid: '900'
+    :email: ann@uni.example
+  :created_at: 2026-11-20 17:00:00.000000000 Z
+  :score: 0.0
+submission_2:
+  :submitters:
+  - :name: "Ben \\"B\\" Ito"
+    :sid:
+    :email: ben@uni.example
+  - :name: Cleo Roe
+    :sid: "902"
+    :email: cleo@uni.example
+  :created_at: 2026-11-21 17:00:00.000000000 +01:00
+"""
+
+
+def test_gradescope_s_export_has_names_groups_and_times(tmp_path: Path) -> None:
+    here = tree(tmp_path / "assignment_7_export", "submission_1/a.py", "submission_2/a.py", "submission_3/a.py")
+    (here / "submission_metadata.yml").write_text(METADATA)
+    one, two, three = handed_in([str(here)])
+    assert (one.student.name, one.student.id, one.student.email) == ("Ann Lee", "900", "ann@uni.example")
+    assert one.student.submitted == moment("2026-11-20T17:00:00+00:00")
+    assert two.student.name == 'Ben "B" Ito and Cleo Roe'
+    assert [member.id for member in two.student.members] == ["", "902"]
+    assert two.student.submitted == moment("2026-11-21T16:00:00Z")
+    assert three.student.name == "", "it is not in the metadata"
+    assert len(handed_in([str(tmp_path)])) == 3, "the folder around an export is no student's"
+
+
+def test_nbgrader_and_github_classroom(tmp_path: Path) -> None:
+    book = tree(tmp_path / "book", "nbgrader_config.py", "source/hw/hw.ipynb", "submitted/ann/hw1/hw.ipynb",
+                "submitted/ann/hw2/hw.ipynb", "submitted/ben/hw1/hw.ipynb")  # fmt: skip
+    (book / "submitted" / "ann" / "hw1" / "timestamp.txt").write_text("2026-11-20 15:58:23.948203 UTC")
+    ann, ben = handed_in([str(book)])
+    assert ([len(one.files) for one in (ann, ben)], ann.student.id) == ([2, 1], "ann")
+    assert ann.student.submitted == moment("2026-11-20T15:58:23.948203Z")
+    assert [one.key for one in handed_in([str(book / "submitted")])] == ["ann", "ben"]
+    clones = tree(tmp_path / "hw-1-submissions", "hw-1-annlee/a.py", "hw-1-ben-ito/a.py")
+    assert [one.student.id for one in handed_in([str(clones)])] == ["annlee", "ben-ito"]
+
+
+def test_a_roster_names_students_adds_who_is_missing_and_merges_groups(tmp_path: Path) -> None:
+    here = tree(tmp_path / "class", "u1.py", "Ben_Ito/a.py", "u3/a.py", "u4.py", "Team 2/a.py", "guest.py")
+    roll = roll_of(here, "Name,ID,E-Mail,Section,Group\nAnn Lee,u1,,A,\nBen Ito,u2,,A,\nCleo Roe,u3,,A,Team 1\n"
+                   "Dan Fox,u4,,A,Team 1\nEve Kim,u5,,B,Team 2\nFay Poe,u6,,B,\n")  # fmt: skip
+    assert [(one.student.name, len(one.files), one.is_missing) for one in roll.submitted] == [
+        ("Ann Lee", 1, False), ("Ben Ito", 1, False), ("Team 1", 2, False), ("Team 2", 1, False),
+        ("Fay Poe", 0, True), ("", 1, False),
+    ]  # fmt: skip
+    assert [member.name for member in roll.submitted[2].student.members] == ["Cleo Roe", "Dan Fox"]
+    assert roll.warnings == ["nobody on the roster is guest.py"]
+
+
+def test_nobody_s_work_is_merged_with_another_s(tmp_path: Path) -> None:
+    here = tree(tmp_path / "a" / "class", "Ann Lee/a.py", "Lee, Ann.py", "u2.py")
+    roll = roll_of(here, "name,id\nAnn Lee,u1\nBen Ito,u2\n")
+    assert [len(one.files) for one in roll.submitted] == [0, 1, 1, 1]
+    (warning,) = roll.warnings
+    assert warning.startswith("Ann Lee and Lee, Ann.py may all be by Ann Lee; put the id into their names")
+    here = tree(tmp_path / "b" / "class", "Ann Lee.py")
+    twins = roll_of(here, "name,id\nAnn Lee,u1\nAnn Lee,u2\n")
+    assert [one.is_missing for one in twins.submitted] == [True, True, False], "it may be either's"
+    here = tree(tmp_path / "c" / "class", "leeann_77_900_a.py", "itoben_78_901_a.py")
+    numbers = roll_of(here, "name,id\nCleo Roe,77\nBen Ito,78\n")
+    assert [(one.student.name, one.is_missing) for one in numbers.submitted] == [
+        ("Cleo Roe", True), ("Ben Ito", False), ("leeann", False)
+    ], "a number of one system is somebody else's in another"  # fmt: skip
+    here = tree(tmp_path / "d" / "class", "u1.py", "u2.py")
+    sections = roll_of(here, "name,id,section,group\nAnn,u1,A,Group 1\nBen,u2,B,Group 1\n")
+    assert [len(one.files) for one in sections.submitted] == [1, 1], "each section has its own first group"
+
+
+CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,HW 1 (44)
+    Points Possible,,,,,10.00
+"Lee, Ann",11,u1,alee,CS 1,
+"Student, Test",99,,x,CS 1,
+"Ito, Ben",12,u2,bito,CS 1,
+"""
+
+
+def test_canvas_s_gradebook_is_a_roster_as_it_is(tmp_path: Path) -> None:
+    here = tree(tmp_path / "class", "leeann_11_501_hw1.py", "itoben_LATE_12_502_hw1.py")
+    roll = roll_of(here, CANVAS)
+    assert [(one.student.name, one.student.id, len(one.files)) for one in roll.submitted] == [
+        ("Ann Lee", "11", 1), ("Ben Ito", "12", 1)
+    ]  # fmt: skip
+    assert roll.submitted[0].student.others == ("u1", "alee")
+    assert [one.files[0].path[-8:] for one in roll_of(tree(tmp_path / "b", "bito.py", "u1.py"), CANVAS).submitted] == [
+        "/b/u1.py", "/bito.py"
+    ]  # fmt: skip
+
+
+def test_names_in_any_order_are_one() -> None:
+    assert name_forms("Lee, Ann Marie") == name_forms("Ann Marie Lee")
+    assert "leeannmarie" in name_forms("Ann  Marie LEE")
+    assert name_forms("Zoë") == name_forms("Zoe\u0308"), "in both forms of Unicode"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,2\n", "no column says who a row is about; name one 'name', 'id' or 'email'"),
+        ("", "no column says who"),
+        ("name,id\nAnn,7\nBen,7\n", "the lines 2 and 3 both have '7'; give each its own"),
+        ('name,id\n"Ann,7\n', "unexpected end of data"),
+    ],
+)
+def test_a_roster_that_cannot_be_used_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "roster.csv").write_text(text)
+    with pytest.raises(RosterError) as refused:
+        read_roster(tmp_path / "roster.csv")
+    assert said in str(refused.value)
+    assert "roster.csv" in str(refused.value)
+    tree(tmp_path, "class/a.py")
+    result = puzzles("grade", tmp_path / "class", "--trust", "--roster", tmp_path / "roster.csv")
+    assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True)
+
+
+def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    tree(tmp_path, "a.py")
+    result = puzzles("grade", tmp_path, "--trust", "--one-student", "--each-file")
+    assert result.exit_code == 2
+    assert "--one-student and --each-file contradict each other" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[course.Known], dict[str, dict[str, str]], Result]:
+    """A class with each kind of student and a group; by id the status of each puzzle; and what was said."""
+    folder = tmp_path_factory.mktemp("course")
+    known = course.with_groups(course.students(len(course.KINDS)), 1)
+    words = ("grade", course.write(folder, known), "--trust", "--json", "--roster", folder / "roster.csv")
+    said = puzzles(*words, "--puzzle", "basic", "--puzzle", "ddp", "--limit", "time=1s", "-j", 2)
+    found: dict[str, dict[str, str]] = {}
+    for row in json.loads(said.stdout)["files"]:
+        for student in row["students"]:
+            found[student["id"]] = {one["puzzle"]: one["status"] for one in row["results"]}
+    return known, found, said
+
+
+def test_each_student_of_a_class_gets_the_best_of_all_their_files(
+    graded: tuple[list[course.Known], dict[str, dict[str, str]], Result],
+) -> None:
+    known, found, said = graded
+    assert set(found) == {one.id for one in known}
+    for one in known:
+        wanted = {
+            slug: one.statuses.get(slug, "not_attempted").replace("shown_size", "passed") for slug in course.POINTS
+        }
+        assert found[one.id] == wanted, one
+    assert said.exit_code == 1
+    assert said.stderr == ""
+
+
+def test_a_submission_without_a_file_says_so(
+    graded: tuple[list[course.Known], dict[str, dict[str, str]], Result],
+) -> None:
+    known, _, said = graded
+    messages = {row["students"][0]["id"]: row["results"][0]["message"] for row in json.loads(said.stdout)["files"]}
+    by_kind = {one.kind: messages.get(one.id) for one in known}
+    assert by_kind["pdf"] == by_kind["empty"] == "there is no .py or .ipynb here"
+    assert by_kind["missing"] == "nothing was handed in"

@@ -1,0 +1,168 @@
+"""A verdict says which line sends too much, and what to do instead: one exact text for each cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib import Goal, Model, Setting, Size, referee, run
+from lib.judging.recompute import Recomputation
+from lib.judging.traffic_causes import traffic_causes
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.tracks.outcomes import Score
+from puzzles.tracks.schedule.score import score_trace
+
+SIZE = Size(2, 4, 4)
+WEIGHT = 512 * 512
+
+
+def reference(slug: str) -> Any:
+    return getattr(import_module(f"solutions.{slug}"), slug)
+
+
+def line_of(mark: str) -> int:
+    """The line of this file that ends with a mark."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    (found,) = [number for number, line in enumerate(lines, 1) if line.endswith(f"# {mark}")]
+    return found
+
+
+def scored(schedule: Any, goal: Goal) -> Score:
+    trace = run(schedule, *goal.size, setting=goal.setting).trace
+    score = score_trace(trace, replace(PUZZLES["zero1"], goal=goal), goal.size)
+    assert isinstance(score, Score)
+    return score
+
+
+async def keeps_a_shard(model: Model) -> None:
+    async def reduced(grad: Any, layer: int) -> Any:
+        return (await model.allreduce(grad, layer)).shard(model.rank, model.RANKS)  # all-reduce and cut
+
+    model.scatterreduce = reduced  # type: ignore[method-assign]
+    await reference("zero1")(model)
+
+
+async def sends_weights(model: Model) -> None:
+    """Rank 0 trains; the others get its weights and do nothing with them."""
+    weights, states, activations, grads, weight_grads = model.storage()
+    for layer in range(model.LAYERS):
+        if model.rank:
+            weights[layer] = await model.receive()
+        else:
+            weights[layer], states[layer] = model.load_weights(layer)
+            for other in range(1, model.RANKS):
+                await model.pass_to(other, weights[layer])  # a weight in a message
+    if model.rank:
+        return
+    activations[0] = model.get_activation(range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+    grads[model.LAYERS] = model.loss(activations[model.LAYERS])
+    for layer in reversed(range(model.LAYERS)):
+        weight_grads[layer], grads[layer] = model.backward(layer, activations[layer], grads[layer + 1], weights[layer])
+        weights[layer], states[layer] = model.update(layer, weight_grads[layer], weights[layer], states[layer])
+        model.set_final_weight(layer, weights[layer])
+
+
+def gathering(keep: bool) -> Any:
+    """Sharded training that gathers each weight for two passes, each with a batch of its own; or twice for one."""
+
+    async def schedule(model: Model) -> None:
+        weights, states, activations, grads, weight_grads = model.storage()
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+        for batch in (model.rank, model.rank + model.RANKS):
+            activations[0] = model.get_activation([batch])
+            for layer in range(model.LAYERS):
+                weights["whole", layer] = await model.allgather(weights[layer], layer)  # a gather
+                activations[layer + 1] = model.forward(layer, activations[layer], weights["whole", layer])
+                if not keep:
+                    del weights["whole", layer]
+            grads["out"] = model.loss(activations[model.LAYERS])
+            for layer in reversed(range(model.LAYERS)):
+                whole = await model.allgather(weights[layer], layer)
+                grad, grads["out"] = model.backward(layer, activations[layer], grads["out"], whole)
+                part = await model.scatterreduce(grad, layer)
+                weight_grads[layer] = part if batch == model.rank else weight_grads[layer] + part
+        for layer in range(model.LAYERS):
+            new = model.update(layer, weight_grads[layer], weights[layer], states[layer])
+            weights[layer], states[layer] = new
+            model.set_final_weight(layer, weights[layer])
+
+    return schedule
+
+
+def test_an_all_reduce_of_which_a_shard_is_kept() -> None:
+    score = scored(keeps_a_shard, Goal("own", SIZE, 99, 9_900_000, traffic=700_000, steady=True))
+    reduced = 2 * 2 * 3 * WEIGHT // 4
+    assert score.missed == (f"it sends {reduced * 3 // 2:,} elements and the target is < 0.8M",)
+    assert score.advice == (
+        f"Line {line_of('all-reduce and cut')} all-reduces 2 gradients and keeps a shard of each: `scatterreduce` "
+        f"sends half ({reduced:,} -> {reduced // 2:,})."
+    )
+
+
+def test_weights_in_messages() -> None:
+    score = scored(sends_weights, Goal("own", SIZE, 99, 9_900_000, traffic=700_000))
+    sent = 2 * 3 * WEIGHT
+    assert score.missed == (f"it sends {sent:,} elements and the target is < 0.8M",)
+    assert score.advice == (
+        f"Line {line_of('a weight in a message')} sends 6 weights in messages ({sent:,} elements). Here weights stay "
+        "where they are; send activations."
+    )
+
+
+@pytest.mark.parametrize(
+    ("keep", "text"),
+    [
+        (False, "gathers each weight 2 times; take more microbatches together, or keep it."),
+        (True, "gathers a weight that is still in `weights[('whole', 0)]`."),
+    ],
+)
+def test_a_weight_that_is_gathered_again(keep: bool, text: str) -> None:
+    score = scored(gathering(keep), Goal("own", Size(2, 8, 4), 99, 9_900_000, traffic=100_000))
+    assert f"Line {line_of('a gather')} {text}" in score.advice
+    assert score.advice.count("Line") <= 2
+
+
+def test_without_a_cause_the_largest_calls_are_named() -> None:
+    score = scored(reference("ddp"), Goal("own", SIZE, 99, 9_900_000, traffic=600_000))
+    assert "sends most: `allreduce`, 2 times, 786,432 elements (100%)." in score.advice
+
+
+def test_a_weight_that_is_loaded_again() -> None:
+    async def again(model: Model) -> None:
+        await reference("ddp")(model)
+        model.weights["again"], _ = model.load_weights(0)  # loaded again
+
+    trace = run(again, *SIZE).trace
+    report = referee(trace, Goal("own", SIZE, 99, 1_900_000, steady=True))
+    line = line_of("loaded again")
+    assert report.loading == f"line {line} loads layer 0 again for each use; a rank keeps what it loads"
+
+
+def test_a_classic_that_passes_is_told_what_the_third_star_needs() -> None:
+    goal = Goal("own", SIZE, 99, 9_900_000, traffic=700_000, steady=True, decides="star")
+    score = scored(keeps_a_shard, goal)
+    assert (score.missed, score.stars) == ((), 2)
+    assert score.notes[-1].startswith("it sends 1,179,648 elements, and the third star needs < 0.8M. Line ")
+
+
+def test_replicas_that_drift_too_far() -> None:
+    local = Setting(replace(PUZZLES["local_sgd"].goal.costs), steps=3, task="local")
+    score = scored(reference("local_sgd"), Goal("own", SIZE, 999, 9_900_000, setting=local, drift=2))
+    assert score.missed == ("a layer is updated 3 times on a rank without an average; at most 2 are allowed",)
+    assert score.advice == "Average the weights more often."
+
+
+@pytest.mark.parametrize("slug", PUZZLES)
+def test_a_reference_has_no_cause(slug: str) -> None:
+    goal = PUZZLES[slug].goal
+    again = Recomputation(run(reference(slug), *goal.size, setting=goal.setting).trace)
+    again.run()
+    found = {cause.text.partition(",")[0] for cause in traffic_causes(again)}
+    assert found <= ({"Line 21 all-reduces the gradient of the model's input"} if slug == "tensor_parallel" else set())

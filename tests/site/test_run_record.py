@@ -1,0 +1,76 @@
+"""The record of a player's runs: judged elsewhere it gives the verdict of `play`, and what is no record is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.failure import Failure
+from puzzles.notebook.local_run import judge_here
+from puzzles.sandbox.worker.sketch import Sketch
+from puzzles.site.in_browser import player
+from puzzles.site.in_browser.judging import judged
+from puzzles.site.in_browser.run_record import MAX_RUNS, KeptRun, RunRecord
+from tests.test_imports import ROOT
+
+RECORD = RunRecord(
+    sketch=Sketch("abc", ("forward",)), line=3, runs=(KeptRun("{}", Failure("rule", "no")),), printed="x"
+)
+
+
+def recorded(slug: str, text: str) -> Any:
+    return json.loads(json.dumps(asyncio.run(player.run(slug, text))))
+
+
+def solution(slug: str) -> str:
+    return (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("slug", ["basic", "fsdp", "gpipe", "zb_v"])
+@pytest.mark.parametrize("change", [("", ""), ("model.BATCHES", "4"), ("del ", "0, ")])
+def test_a_record_is_judged_as_the_definition_is(slug: str, change: tuple[str, str]) -> None:
+    text = solution(slug).replace(*change) if change[0] else solution(slug)
+    definition = player.loaded(slug, text)
+    here = asyncio.run(judge_here(PUZZLES[slug], definition, 60.0))
+    assert judged(PUZZLES[slug], recorded(slug, text)) == here
+
+
+def test_a_record_goes_to_plain_data_and_back() -> None:
+    assert RunRecord.read(json.loads(json.dumps(RECORD.data()))) == RECORD
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"runs": None}, {"runs": [["", None]] * (MAX_RUNS + 1)}, {"runs": [["", None, 1]]}, {"runs": [[1, None]]},
+        {"problem": ["rule", "words", "3", ""]}, {"problem": "rule"}, {"sketch": ["abc", [1]]}, {"sketch": [1, None]},
+        {"line": "3"}, {"printed": None},
+    ],
+)  # fmt: skip
+def test_what_is_no_record_is_refused(damage: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="record"):
+        judged(PUZZLES["basic"], {**RECORD.data(), **damage})
+    others: list[Any] = [None, [], "{}", {}]
+    for other in others:
+        with pytest.raises(ValueError, match="no record"):
+            judged(PUZZLES["basic"], other)
+
+
+def test_a_forged_record_has_no_stars() -> None:
+    """Without runs, with a run that is no trace, and with a run of another puzzle."""
+    good = recorded("ddp", solution("ddp"))
+    assert judged(PUZZLES["ddp"], good).stars >= 2
+    for runs in ([], [['{"stars": 3}', None]], recorded("basic", solution("basic"))["runs"]):
+        verdict = judged(PUZZLES["ddp"], {**good, "runs": runs})
+        assert (verdict.status, verdict.stars) == ("failed", 0)
+        assert verdict.message
+
+
+def test_runs_that_are_left_out_cost_what_they_would_show() -> None:
+    good = recorded("ddp", solution("ddp"))
+    verdict = judged(PUZZLES["ddp"], {**good, "runs": good["runs"][:1]})
+    assert verdict.stars <= 2

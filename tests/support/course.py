@@ -1,0 +1,202 @@
+"""Makes a class whose every result is known beforehand: who is on the roster, what each has handed in, and its points.
+
+As a script: `python -m tests.support.course FOLDER 300` writes the class, its roster, and the points as JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from puzzles.grading.starters import starter_file
+from puzzles.tracks import find
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+POINTS = {"basic": 5.0, "ddp": 10.0}
+PARTIAL, SHOWN_SIZE = 0.5, 0.5
+SHARES = {"passed": 1.0, "over_target": PARTIAL, "shown_size": SHOWN_SIZE, "failed": 0.0, "not_attempted": 0.0}
+DUE = datetime(2026, 11, 20, 18, tzinfo=UTC).timestamp()
+DAY = 86_400.0
+NAMES = (
+    "Ann Lee",
+    "Zoë Müller",
+    "李 小龙",
+    "Łukasz Żak",
+    "=cmd() Doe",
+    "O'Neil <b>Pat</b>",
+    "علي حسن",
+    "Anna-Lena de la Cruz",
+)
+
+Files = dict[str, str | bytes]
+
+
+def solution(slug: str) -> str:
+    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def over_target() -> str:
+    """`basic`, correct, with a peak over its target."""
+    return solution("basic").replace("        del activations[layer], grad_activations[layer + 1]\n", "")
+
+
+def shown_size_only() -> str:
+    """`basic` with the shown number of layers written out."""
+    return solution("basic").replace("model.LAYERS", "2")
+
+
+def wrong(slug: str) -> str:
+    """A solution that updates with nothing."""
+    return solution(slug).replace("model.update(layer, grad_weights[layer],", "model.update(layer, weights[layer],")
+
+
+def loop(slug: str) -> str:
+    head = "async def" if slug == "ddp" else "def"
+    return f"{head} {slug}(model):\n    while True:\n        pass\n"
+
+
+def notebook(*sources: str) -> str:
+    cells = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+        for source in sources
+    ]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
+
+
+def renamed(source: str) -> str:
+    """The same program with other names, comments and spaces."""
+    for old, new in (("grad_weights", "dw"), ("weights", "w"), ("grad_activations", "da"), ("opt_states", "states")):
+        source = re.sub(rf"(?<![.\w]){old}\b", new, source)
+    return "# mine\n" + re.sub(r"(?<![.\w])layer\b", "number", source).replace("    # ", "    # so ")
+
+
+def both() -> str:
+    return solution("basic") + solution("ddp")
+
+
+KINDS: dict[str, tuple[Callable[[], Files], dict[str, str]]] = {
+    "right": (lambda: {"hw.py": both()}, {"basic": "passed", "ddp": "passed"}),
+    "over": (lambda: {"hw.py": over_target() + solution("ddp")}, {"basic": "over_target", "ddp": "passed"}),
+    "wrong": (lambda: {"hw.py": wrong("basic") + wrong("ddp")}, {"basic": "failed", "ddp": "failed"}),
+    "notebook": (
+        lambda: {"hw.ipynb": notebook(solution("basic"), solution("ddp"))},
+        {"basic": "passed", "ddp": "passed"},
+    ),
+    "several": (
+        lambda: {"a.py": wrong("ddp"), "b/ddp.py": solution("ddp"), "basic.py": over_target(), "notes.txt": "mine"},
+        {"basic": "over_target", "ddp": "passed"},
+    ),
+    "starter": (lambda: {"hw.py": starter_file([find("basic"), find("ddp")], "hw.py")}, {}),
+    "shown": (lambda: {"hw.py": shown_size_only()}, {"basic": "shown_size"}),
+    "half": (lambda: {"hw.py": solution("ddp")}, {"ddp": "passed"}),
+    "copy": (lambda: {"hw.py": renamed(both())}, {"basic": "passed", "ddp": "passed"}),
+    "pdf": (lambda: {"report.pdf": b"%PDF-1.4"}, {}),
+    "empty": (dict, {}),
+    "syntax": (lambda: {"hw.py": both() + "x = (\n"}, {"basic": "failed", "ddp": "failed"}),
+    "missing": (dict, {}),
+    "loop": (lambda: {"hw.py": loop("basic") + solution("ddp")}, {"basic": "failed", "ddp": "passed"}),
+}
+"""What a student hands in, and what becomes of each puzzle; one that is not named is not attempted."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A student as the script knows them."""
+
+    name: str
+    id: str
+    email: str
+    section: str
+    group: str
+    kind: str
+    statuses: dict[str, str]
+    days_late: float
+
+    @property
+    def points(self) -> dict[str, float]:
+        """By puzzle, before anything is taken off for lateness."""
+        return {slug: POINTS[slug] * SHARES[self.statuses.get(slug, "not_attempted")] for slug in POINTS}
+
+
+def students(number: int) -> list[Known]:
+    """The students of a class; of each kind about as many, but fewer loops."""
+    kinds = list(KINDS)
+    found = []
+    for i in range(number):
+        kind = kinds[i % len(kinds)]
+        if kind == "loop" and i >= 3 * len(kinds):
+            kind = "right"
+        name = f"{NAMES[i % len(NAMES)]} {i}" if i % 29 != 28 else f"{'Long ' * 31}Name {i:03}"
+        late = (0.0, 0.0, 0.5, 2.0)[i % 4] if kind not in ("missing", "empty") else 0.0
+        found.append(Known(name, f"s{i:04}", f"s{i:04}@uni.example", "AB"[i % 2], "", kind, KINDS[kind][1], late))
+    return found
+
+
+def with_groups(known: Sequence[Known], groups: int) -> list[Known]:
+    """The class and some groups of two: one member has handed in `basic`, the other `ddp`."""
+    found = [*known]
+    for i in range(groups):
+        for member, slug in enumerate(("basic", "ddp")):
+            who = f"g{i:03}{'ab'[member]}"
+            statuses = {"basic": "passed", "ddp": "passed"}
+            found.append(
+                Known(f"Member {who}", who, f"{who}@uni.example", "A", f"Team {i}", f"only {slug}", statuses, 0.0)
+            )
+    return found
+
+
+def files_of(known: Known) -> Files:
+    if known.kind.startswith("only "):
+        return {"hw.py": solution(known.kind.removeprefix("only "))}
+    return KINDS[known.kind][0]()
+
+
+def write(folder: Path, known: Sequence[Known]) -> Path:
+    """Writes the class below `folder`, as `class` and `roster.csv`; every third student with one file hands in that
+    file alone. Returns the folder of the class."""
+    here = folder / "class"
+    here.mkdir(parents=True)
+    for number, one in enumerate(known):
+        if one.kind == "missing":
+            continue
+        for path in _written(here, one, is_bare=number % 3 == 0):
+            os.utime(path, (DUE - 60 + one.days_late * DAY,) * 2)
+    with (folder / "roster.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(("Name", "ID", "E-Mail", "Section", "Group"))
+        rows.writerows((one.name, one.id, one.email, one.section, one.group) for one in known)
+    return here
+
+
+def _written(here: Path, one: Known, is_bare: bool) -> Iterator[Path]:
+    files = files_of(one)
+    if is_bare and len(files) == 1 and one.kind != "pdf":
+        ((name, content),) = files.items()
+        files, home = {f"{one.id}{Path(name).suffix}": content}, here
+    else:
+        home = here / one.id
+        home.mkdir()
+    for name, content in files.items():
+        path = home / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        yield path
+
+
+def main(folder: str, number: str) -> None:
+    known = with_groups(students(int(number)), int(number) // 30)
+    write(Path(folder), known)
+    rows: list[dict[str, Any]] = [{**asdict(one), "points": one.points} for one in known]
+    Path(folder, "known.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
