@@ -13,7 +13,6 @@ from lib import Trace
 from lib.recognition import recognize
 from puzzles.reports.environment import environment
 from puzzles.tracks import track_of
-from puzzles.tracks.schedule.record_text import record_text
 
 from .board import Ranking, Standing
 from .entry import AXES, Entry
@@ -102,7 +101,7 @@ def _shown(one: Ranking) -> dict[str, Any]:
     puzzle = track.puzzle(one.slug)
     goal = getattr(puzzle, "goal", None)
     known = [
-        f"{record_text(r)}{r.family and f': {r.family}'}"
+        f"{r.text}{r.family and f': {r.family}'}"
         for r in (goal.open_front if goal else ())
     ]
     return {

@@ -11,11 +11,12 @@ from puzzles.tracks import chapter_of, track_of
 from .next_command import next_command
 
 
-def story(verdict: Verdict) -> list[str]:
-    """Paragraphs on a solution that has passed."""
+def story(verdict: Verdict, in_full: bool = True) -> list[str]:
+    """Paragraphs on a solution that has passed; `in_full` with what is possible, and what the reference does."""
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
-    compared = " ".join(track.comparison(puzzle, verdict.figures, verdict.trace))
+    compared = " ".join(track.comparison(puzzle, verdict.figures, verdict.trace)) if in_full else ""
+    compared = compared or track.kind(puzzle, verdict.trace)
     practice = f"In practice: {_first_sentences(puzzle.in_practice)}" if puzzle.in_practice else ""
     return [*filter(None, [achieved(verdict), compared, practice])]
 

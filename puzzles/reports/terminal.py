@@ -65,7 +65,7 @@ def report(console: Console, files: Sequence[Graded], tier: IsolationTier, why: 
         here = protection(tier)
         print_wrapped(console, here.summary() if several else here.line(), "dim")
     console.print()
-    for line in _summary(files) if several or not files else _next(files[0]):
+    for line in _summary(files) if several or not files else _next(files[0], why):
         print_wrapped(console, line)
 
 
@@ -245,8 +245,8 @@ def _show_printed(console: Console, verdict: Verdict) -> None:
             console.print(Text(f"    | {line}", style="dim"), no_wrap=True, overflow="ellipsis", width=MAX_WIDTH)
 
 
-def _next(graded: Graded) -> Iterator[str]:
-    """Encouragement, and the next move, for one file."""
+def _next(graded: Graded, why: bool) -> Iterator[str]:
+    """Encouragement, and the next move, for one file; `why` adds what is possible, and what the reference does."""
     from .feedback import achieved, story, what_next  # here, because the reference is run for it
 
     attempted = graded.attempted
@@ -261,7 +261,7 @@ def _next(graded: Graded) -> Iterator[str]:
         return
     for verdict in attempted:
         if verdict.status == "passed":
-            said = story(verdict) if len(attempted) == 1 else [achieved(verdict)]
+            said = story(verdict, why) if len(attempted) == 1 else [achieved(verdict)]
             yield from (f"{verdict.puzzle}: {said[0]}", *said[1:])
     open_ones = [verdict for verdict in attempted if verdict.status != "passed" and verdict.reason != UNGRADABLE]
     if open_ones:

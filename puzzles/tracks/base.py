@@ -252,6 +252,10 @@ class Track(OpenTrack[P], ABC):
         )
         return f"You are {listed(under)} below target{exactly}."
 
+    def kind(self, puzzle: P, kept: str) -> str:
+        """A sentence on what a kept run that passed is; `comparison` begins with it."""
+        return ""
+
     def comparison(self, puzzle: P, figures: Mapping[str, float], kept: str) -> Sequence[str]:
         """Sentences on a kept run that passed: what kind it is, and how it differs from the reference solution's."""
         return ()

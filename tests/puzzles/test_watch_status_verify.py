@@ -279,9 +279,10 @@ def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):
 def test_after_a_pass_reference_practice_and_record_are_shown():
     Path("mine.py").write_text(solution("pipeline").replace("pipeline", "fsdp"))
     Path("ddp.py").write_text(solution("ddp"))
-    page = words(puzzles("grade", "ddp.py").stdout)
-    assert "ddp: You are 0.9 timesteps and 64,992 elements below target. Best known" in page
-    assert "5.1 timesteps and 1,441,792 elements" in page
+    brief, page = (words(puzzles("grade", "ddp.py", *more).stdout) for more in ((), ("--why",)))
+    assert "ddp: You are 0.9 timesteps, 64,992 elements and 13,568 elements sent below target. Best known" in brief
+    assert "5.1 timesteps, 1,441,792 elements and 786,432 elements sent" in brief
+    assert "This is data parallelism (Li et al. 2020). In practice: " in brief
     assert "This is data parallelism (Li et al. 2020). Time: any schedule needs at least 4.3 steps" in page
     assert "this one takes 0.8 more" in page
     assert "The reference makes the same calls. In practice: " in page
@@ -290,10 +291,10 @@ def test_after_a_pass_reference_practice_and_record_are_shown():
         "wsdp = fsdp", "FULL, ALL_REDUCE = 6, True"
     )
     Path("other.py").write_text(gathered_once)
-    page = words(puzzles("grade", "other.py").stdout)
+    page = words(puzzles("grade", "other.py", "--why").stdout)
     assert "with every weight gathered once" in page
     assert "The reference calls allgather 48 times (you: 24), counted over all ranks." in page
-    assert "The reference takes 19.9 timesteps and 2,752,512 elements." in page
+    assert "The reference takes 19.9 timesteps, 2,752,512 elements and 4,718,592 elements sent." in page
 
 
 # --- Verify ---

@@ -8,30 +8,37 @@ from functools import cache
 from importlib import import_module
 
 from lib import Report, Trace, referee, run, trace_from_json
-from lib.recognition import recognize
+from lib.game.goal import figures_text
+from lib.recognition import Recognition, recognize
 from lib.trace.ops import TIMED
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
 
 from .possible import above_possible
+from .standing import figures_of
+
+
+def kind(puzzle: SchedulePuzzle, kept: str) -> str:
+    """A sentence on what the schedule is; empty if it has no name, or its family has been named where it was compared
+    with records (`standing`)."""
+    found = recognize(trace_from_json(kept))
+    return "" if found is None else _kind(puzzle, found)
+
+
+def _kind(puzzle: SchedulePuzzle, found: Recognition) -> str:
+    if found.family == puzzle.goal.family:
+        return f"This is {with_papers(found)}."
+    return f"More exactly, it is {with_papers(found)}." if found.text != found.family else ""
 
 
 def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
     """Sentences on what the schedule is, on how far it is from what is possible, and on what the reference does
-    differently, where it is installed.
-
-    The family of a schedule that is not of the puzzle's own has been named where it was compared with records
-    (`standing`).
-    """
+    differently, where it is installed."""
     trace = trace_from_json(kept)
     found = recognize(trace)
     if found is not None:
-        if found.family == puzzle.goal.family:
-            yield f"This is {with_papers(found)}."
-        elif found.text != found.family:
-            yield f"More exactly, it is {with_papers(found)}."
-        point = figures["timesteps"], int(figures["peak_memory"])
-        yield from above_possible(trace, found, *point, puzzle.goal.records)
+        yield from filter(None, [_kind(puzzle, found)])
+        yield from above_possible(trace, found, figures, puzzle.goal.records)
     known = _reference(puzzle.slug)
     if known is None:
         return
@@ -42,13 +49,14 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
         for name in sorted(mine | theirs)
         if mine[name] != theirs[name]
     ]
-    same = (report.timesteps, report.peak.memory) == (figures.get("timesteps"), figures.get("peak_memory"))
+    sent = report.traffic if "traffic" in figures else None
+    same = (report.timesteps, report.peak.memory, sent) == figures_of(figures)
     if differing:
         yield f"The reference calls {', '.join(differing)}, counted over all ranks."
     elif same:
         yield "The reference makes the same calls."
     if not same:
-        yield f"The reference takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements."
+        yield f"The reference takes {figures_text(report.timesteps, report.peak.memory, sent)}."
 
 
 @cache

@@ -17,8 +17,8 @@ def targets(goal: Goal) -> dict[str, float]:
 
 def limits_json(goal: Goal) -> dict[str, dict[str, float]]:
     """By the name of a figure: what it has to be `below`, or may be `at_most`."""
-    limits = {"timesteps": goal.time_limit, "peak_memory": goal.memory_limit, "host_memory": goal.host_limit}
-    limits |= {"traffic": goal.traffic_limit, "lasting_peak": goal.memory_limit if goal.steady else None}
+    limits = {"timesteps": goal.time_limit, "peak_memory": goal.memory_limit}
+    limits |= {"traffic": goal.traffic_limit, "host_memory": goal.host_limit}
     found: dict[str, dict[str, float]] = {name: {"below": limit} for name, limit in limits.items() if limit is not None}
     return found | ({} if goal.drift is None else {"drift": {"at_most": goal.drift}})
 

@@ -96,14 +96,14 @@ class Schedules(Track[SchedulePuzzle]):
         return found
 
     def known_as_good(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], family: str) -> str:
-        for known in puzzle.goal.records_to_beat(family):
-            if known.timesteps <= figures["timesteps"] and known.peak_memory <= figures["peak_memory"]:
-                said = ", ".join(filter(None, [known.by, known.family]))
-                return f"{known.timesteps:g} timesteps, {known.peak_memory:,} elements{f' ({said})' if said else ''}"
-        return ""
+        from .standing import known_as_good
+
+        return known_as_good(puzzle, figures, family)
 
     def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
-        return {"timesteps": figures["timesteps"], "peak_memory": figures["peak_memory"], "family": family}
+        return {name: figures[name] for name in ("timesteps", "peak_memory", "traffic") if name in figures} | {
+            "family": family
+        }
 
     # --- Grading ---
 
@@ -178,6 +178,11 @@ class Schedules(Track[SchedulePuzzle]):
         from .standing import standing
 
         return standing(puzzle, figures, stars, family)
+
+    def kind(self, puzzle: SchedulePuzzle, kept: str) -> str:
+        from .comparison import kind
+
+        return kind(puzzle, kept) if kept else ""
 
     def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Sequence[str]:
         from .comparison import comparison
