@@ -7,8 +7,9 @@ from itertools import groupby
 
 
 def time_text(steps: float) -> str:
-    """19.9 is '19.9', 17.0 is '17', 13.05 is '13.05': exact, since every tick is a number of thousandths of a step."""
-    return f"{steps:.3f}".rstrip("0").rstrip(".")
+    """19.9 is '19.9', 17.0 is '17', 13.05 is '13.05', 9498.0 is '9,498': exact, since every tick is a number of
+    thousandths of a step."""
+    return f"{steps:,.3f}".rstrip("0").rstrip(".")
 
 
 def tenths_text(number: float) -> str:

@@ -315,7 +315,7 @@ async def impolite(model):
 
 
 try:
-    await together(impolite)
+    refused = await together(impolite)
 except AssertionError as refusal:
     print(refusal)
 

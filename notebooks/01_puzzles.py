@@ -141,5 +141,6 @@ from puzzles import play
 # 4. It does not fit, and the links between machines are slow: a pipeline between the machines, shards within them.
 #
 # How pipelines went on is shown in **02_modern**. There is more to play: optimizer states in shards and forgotten
-# activations (**03_memory**), communication that overlaps with computation (**05_overlap**), and several kinds of
-# parallelism at once (**07_clusters**). `puzzles list schedule` names all chapters.
+# activations (**03_memory**), communication that overlaps with computation (**05_overlap**), several kinds of
+# parallelism at once (**07_clusters**), and the sizes of real hardware (**08_microseconds**). `puzzles list schedule`
+# names all chapters.

@@ -9,8 +9,12 @@ from itertools import groupby
 from pathlib import Path
 from statistics import median
 from textwrap import fill
+from typing import Any
 
-from tests.support.published_runs import RUNS, UNITS, Published, error, in_unit, percentile, seconds_of
+from lib.planning.job import GIB
+from lib.planning.plans import VERDICTS, verdict_of
+from lib.planning.steady import memory_range
+from tests.support.published_runs import ALL, RUNS, UNITS, Published, error, in_unit, percentile, seconds_of
 
 FILE = Path(__file__).parent / "published.json"
 
@@ -42,6 +46,25 @@ why.
 """
 
 
+MEMORY = """\
+## Memory of large runs
+
+The planner states a range for the fullest GPU: from fused code without holes in the allocator's memory to eager code
+with them. {known} of the runs have a published peak, as PyTorch's allocator counts it; {inside} of these peaks lie in
+the range, and the others above it. All {ran} runs ran: the planner says *fits* of {fits}, *depends on the code* of
+{depends}, and wrongly *does not fit* of {refused}:
+
+{names}
+
+DeepSpeed of 2021 is counted with a full layer's weights, gradients and attention matrices at a time. Llama 3 kept fewer
+microbatches than the interleaved schedule that is counted.
+
+| run | split | published | low | high | |
+|---|---|---|---|---|---|
+{table}
+"""
+
+
 def predicted(run: Published) -> float:
     """What the planner predicts, in the unit of the source, with four digits."""
     return float(f"{in_unit(run, seconds_of(run)):.4g}")
@@ -49,15 +72,39 @@ def predicted(run: Published) -> float:
 
 def write() -> None:
     """Predicts all runs."""
-    FILE.write_text(json.dumps({run.key: predicted(run) for run in RUNS}, indent=2) + "\n", encoding="utf-8")
-    stored.cache_clear()
+    found = {"step": {run.key: predicted(run) for run in RUNS}, "GiB": {run.key: gib_range(run) for run in ALL}}
+    lines = json.dumps(found, indent=1).replace("[\n   ", "[").replace(",\n   ", ", ").replace("\n  ]", "]")
+    FILE.write_text(lines + "\n", encoding="utf-8")
+    _stored.cache_clear()
+
+
+def gib_range(run: Published) -> list[float]:
+    """The least and the most GiB of the fullest GPU, with four digits."""
+    return [float(f"{count / GIB:.4g}") for count in memory_range(run.job, run.split)]
 
 
 @cache
-def stored() -> Mapping[str, float]:
-    """What was predicted when the page was written."""
-    found: dict[str, float] = json.loads(FILE.read_text(encoding="utf-8"))
+def _stored() -> Mapping[str, Any]:
+    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return found
+
+
+def stored() -> Mapping[str, float]:
+    """The figures that were predicted when the page was written, in the units of their sources."""
+    steps: Mapping[str, float] = _stored()["step"]
+    return steps
+
+
+def stored_memory() -> Mapping[str, list[float]]:
+    """The ranges of memory that were predicted when the page was written, in GiB."""
+    ranges: Mapping[str, list[float]] = _stored()["GiB"]
+    return ranges
+
+
+def verdict(run: Published) -> str:
+    """What the planner says of a run that fitted."""
+    low, high = stored_memory()[run.key]
+    return verdict_of(round(low * GIB), round(high * GIB), run.job.gpu.usable)
 
 
 def errors(kernels: str = "") -> list[float]:
@@ -72,7 +119,7 @@ def first_line() -> str:
         off = [100 * abs(one) for one in errors(name)]
         prefix = f"{name}_" if name else ""
         facts |= {f"{prefix}count": len(off), f"{prefix}median": median(off), f"{prefix}worst": max(off)}
-    return fill(FIRST.format(**facts), 120)
+    return fill(FIRST.format(**facts).replace(" %", "~%"), 120).replace("~", " ")
 
 
 def chapter() -> str:
@@ -89,7 +136,29 @@ def chapter() -> str:
             figures = f"{run.figure:g} | {ours:g} | {100 * error(run, ours):+.0f} %"
             lines.append(f"| {run.row} | {split_text(run)} | {figures} | {', '.join(run.open)} |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, memory_chapter()])
+
+
+def memory_chapter() -> str:
+    """Published peaks beside the range, and verdicts on runs that ran."""
+    said = [verdict(run) for run in ALL]
+    known = [run for run in ALL if run.memory_gib]
+    rows = []
+    for run in known:
+        low, high = stored_memory()[run.key]
+        place = "" if low <= run.memory_gib <= high else f"{run.memory_gib / high - 1:+.0%}".replace("%", " %")
+        figures = f"{run.memory_gib:.1f} | {low:.1f} | {high:.1f} | {place}"
+        rows.append(f"| {run.row} | {split_text(run)} | {figures} |")
+    return MEMORY.format(
+        known=len(known),
+        inside=sum(row.endswith("|  |") for row in rows),
+        ran=len(ALL),
+        fits=said.count(VERDICTS[0]),
+        depends=said.count(VERDICTS[1]),
+        refused=said.count(VERDICTS[2]),
+        names="\n".join(f"- {run.key}" for run, one in zip(ALL, said) if one == VERDICTS[2]),
+        table="\n".join(rows),
+    )
 
 
 def summary(label: str, found: Sequence[float]) -> str:

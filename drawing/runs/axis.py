@@ -10,6 +10,7 @@ from chalk.types import Diagram
 from drawing.number_text import time_text
 from drawing.palette import GRID, SOFT
 from drawing.pen import label, lines, style, text_width
+from lib import COMPUTING
 
 from .rows import MarkRow
 from .scene import Scene
@@ -36,6 +37,8 @@ class Scale:
     end: float
     rows: int
     unit: str = "steps"
+    step: float = 1.0
+    """The time that is never narrower than MIN_STEP_WIDTH: a step, or the shortest computation in microseconds."""
     streams: int = 1
     """Of each rank: computation, and those beside it."""
     steps: int = 1
@@ -47,12 +50,15 @@ class Scale:
     def of(cls, scene: Scene, **more: Any) -> Self:
         """The scale of a picture of one run; `more` are fields that differ."""
         rows = scene.rows
-        fields = {"end": scene.end, "rows": len(rows.every), "places": rows.places}
+        fields = {"end": scene.end, "rows": len(rows.every), "places": rows.places, "unit": scene.time_unit}
+        if scene.time_unit != "steps":
+            computed = (mark.end - mark.start for mark in scene.marks if mark.op.name in COMPUTING)
+            fields["step"] = min(computed, default=scene.end) or 1.0
         return cls(**{**fields, "streams": len(scene.streams), "steps": scene.steps, **more})
 
     @property
     def time_width(self) -> float:
-        return min(max(NOTEBOOK_WIDTH - LEFT - RIGHT, self.end * MIN_STEP_WIDTH), MAX_WIDTH)
+        return min(max(NOTEBOOK_WIDTH - LEFT - RIGHT, self.end / self.step * MIN_STEP_WIDTH), MAX_WIDTH)
 
     @property
     def width(self) -> float:
@@ -108,7 +114,7 @@ class Scale:
     @property
     def span(self) -> float:
         """The steps that fill the width: the run, or more if it is short."""
-        return max(self.end, self.time_width / MAX_STEP_WIDTH)
+        return max(self.end, self.time_width / MAX_STEP_WIDTH * self.step)
 
     def x(self, time: float) -> float:
         return LEFT + self.time_width * time / self.span

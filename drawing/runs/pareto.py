@@ -89,12 +89,22 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
         spots.append(Spot(report.timesteps, report.peak.memory, name, whose))
     plane = plane_of(goal, [spot for spot in spots if spot.whose != "failed"])
     name = clip(title or goal.slug, 80)
-    asked = f"target: {goal.time_text} timesteps, {goal.memory_text} elements"
+    asked = f"target: {goal.time_text} {goal.costs.time_words}, {goal.memory_text} elements"
     words = [describe_spot(spot, goal) for spot in spots]
-    plot = panel(WIDTH, HEIGHT, [*draw_axes(plane), *draw_box(goal, plane), *draw_spots(spots, plane)])
+    plot = panel(
+        WIDTH,
+        HEIGHT,
+        [
+            *draw_axes(plane, goal.costs.time_words),
+            *draw_box(goal, plane),
+            *draw_spots(spots, plane, goal.costs.time_words),
+        ],
+    )
     failed = [describe_spot(spot, goal) for spot in spots if spot.whose == "failed"]
     parts: list[Diagram] = [draw_header(name, [asked], failed[:3], WIDTH), plot, draw_key(spots)]
-    return Picture(stack(parts), f"{name}: peak memory against timesteps", f"{asked}. {'; '.join(words)}", dark)
+    return Picture(
+        stack(parts), f"{name}: peak memory against {goal.costs.time_words}", f"{asked}. {'; '.join(words)}", dark
+    )
 
 
 def describe_spot(spot: Spot, goal: Goal) -> str:
@@ -103,7 +113,7 @@ def describe_spot(spot: Spot, goal: Goal) -> str:
         return f"{clip(spot.name, 60)} is not correct"
     met = goal.meets_time(spot.time) and goal.meets_memory(spot.memory)
     kind = {"record": "record ", "other": "record of another kind, "}.get(spot.whose, "")
-    where = f"{time_text(spot.time)} timesteps, {spot.memory:,} elements"
+    where = f"{time_text(spot.time)} {goal.costs.time_words}, {spot.memory:,} elements"
     return f"{kind}{clip(spot.name, 60)}: {where}, {'meets the target' if met else 'misses the target'}"
 
 
@@ -125,13 +135,13 @@ def draw_box(goal: Goal, plane: Plane) -> Iterator[Diagram]:
     x, y = plane.x(goal.time_limit), plane.y(goal.memory_limit)
     x, y = min(x, WIDTH - RIGHT), max(y, TOP)
     left, floor = LEFT, HEIGHT - BOTTOM
-    words = f"meets both targets: {goal.time_text} timesteps and {goal.memory_text} elements"
+    words = f"meets both targets: {goal.time_text} {goal.costs.time_words} and {goal.memory_text} elements"
     yield tooltip(box(left, y, x, floor, style(TARGET_AREA, opacity=0.8)), words)
     yield lines([[(left, y), (x, y), (x, floor)]], style(None, STROKE, 1.2, dash=(5.0, 3.0)))
     yield label(left + 8, floor - 11, "target met", 11, STROKE, "start", halo=TARGET_AREA)
 
 
-def draw_axes(plane: Plane) -> Iterator[Diagram]:
+def draw_axes(plane: Plane, time_words: str) -> Iterator[Diagram]:
     floor = HEIGHT - BOTTOM
     for time in round_numbers(*plane.times):
         yield lines([[(plane.x(time), TOP), (plane.x(time), floor)]], style(None, GRID))
@@ -140,7 +150,7 @@ def draw_axes(plane: Plane) -> Iterator[Diagram]:
         yield lines([[(LEFT, plane.y(memory)), (WIDTH - RIGHT, plane.y(memory))]], style(None, GRID))
         yield label(LEFT - 7, plane.y(memory), short_text(round(memory)), 10, SOFT, "end")
     yield lines([[(LEFT, TOP), (LEFT, floor), (WIDTH - RIGHT, floor)]], style(None, EDGE, 1.2))
-    yield label((LEFT + WIDTH - RIGHT) / 2, floor + 29, "timesteps", 11, SOFT)
+    yield label((LEFT + WIDTH - RIGHT) / 2, floor + 29, time_words, 11, SOFT)
     yield label(0, TOP - 14, "peak memory, elements", 11, SOFT, "start")
 
 
@@ -151,7 +161,7 @@ def round_numbers(low: float, high: float) -> list[float]:
     return [round(i * gap, 1) for i in range(first, int(high / gap) + 1)]
 
 
-def draw_spots(spots: Sequence[Spot], plane: Plane) -> Iterator[Diagram]:
+def draw_spots(spots: Sequence[Spot], plane: Plane, time_words: str) -> Iterator[Diagram]:
     """Records as diamonds, attempts as discs with their names; what failed has no place here."""
     if any(spot.whose == "other" for spot in spots):
         yield from draw_front(spots, ("record", "other"), plane, style(None, SOFT, 1.2, dash=(2.0, 3.0)))
@@ -161,7 +171,7 @@ def draw_spots(spots: Sequence[Spot], plane: Plane) -> Iterator[Diagram]:
         if spot.whose == "failed":
             continue
         x, y = plane.x(spot.time), plane.y(spot.memory)
-        words = f"{NAMES[spot.whose]}: {spot.name}, {time_text(spot.time)} timesteps, {spot.memory:,} elements"
+        words = f"{NAMES[spot.whose]}: {spot.name}, {time_text(spot.time)} {time_words}, {spot.memory:,} elements"
         yield tooltip(mark_of(spot.whose, x, y), words)
         if spot.whose == "other":
             continue  # many, and alike: the key and the tips name them

@@ -56,7 +56,7 @@ def draw_replay(
     below = SameWidthScale.of(seen, unit=unit, wide=above.time_width)
     name = clip(title, 80) or name_of(predicted)
     halves = [
-        (predicted, above, f"Predicted: {timesteps(predicted)}, {length(predicted, 'steps')}"),
+        (predicted, above, f"Predicted: {timesteps(predicted)}, {length(predicted, predicted.time_unit)}"),
         (seen, below, f"Measured: {length(seen, unit)}"),
     ]
     halves = halves[::-1] if measured_first else halves
@@ -72,7 +72,7 @@ def draw_replay(
 
 def timesteps(scene: Scene) -> str:
     """The game's figure, the start of the last event: '33.3 timesteps'."""
-    return f"{tenths_text(scene.report.timesteps)} timesteps"
+    return f"{tenths_text(scene.report.timesteps)} {scene.trace.costs.time_words}"
 
 
 def length(scene: Scene, unit: str) -> str:

@@ -80,6 +80,11 @@ class Scene:
         return self.trace.setting.steps
 
     @property
+    def time_unit(self) -> str:
+        """What a step of the clock is called: 'steps' or 'us'."""
+        return self.trace.costs.time_unit
+
+    @property
     def goal(self) -> Goal | None:
         return self.report.goal
 

@@ -65,7 +65,7 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     head_lines = [name, known, summary(scene.report), error_text(scene.report)]
     rows = [
         *(line for words in head_lines for line in wrap(words, width)),
-        "steps".ljust(head) + axis(scene.end, step, columns),
+        scene.time_unit.ljust(head) + axis(scene.end, step, columns),
         *(line for row in shown for line in row_lines(row, scene, head, step)),
         *([f"and {more} more {'rank' if more == 1 else 'ranks'}"] if more else []),
         *wrap(f"memory of each rank, in tenths of {most:,} elements", width),
@@ -157,7 +157,7 @@ def legend_line(scene: Scene, step: float) -> str:
     """Letters and names of the operations that occur, and the length of a column."""
     names = dict.fromkeys(mark.op.name for mark in scene.rows.marks)
     found = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
-    column = f"a column is {column_text(1 / step)} steps"
+    column = f"a column is {column_text(1 / step)} {scene.time_unit}"
     steps = ["step: the training step of the operations above it"] if scene.steps > 1 else []
     numbers = ["number: the microbatch"] if scene.colouring.shows_batches and any(numbered(scene, step)) else []
     shared = [SHARED] if scene.rows.are_shared else []

@@ -246,6 +246,11 @@ class Costs:
         more = WHY_NOT_PRICED.get(operation, "; it is not part of this game")
         return RuleError(f"{operation} has no price in the costs {self.name!r}{more}")
 
+    @property
+    def time_words(self) -> str:
+        """What texts call the time that a run takes: 'timesteps' or 'us'."""
+        return "timesteps" if self.time_unit == "steps" else self.time_unit
+
     def steps(self, ticks: int) -> float:
         """Ticks as steps: 199 is 19.9, never 19.900000000000006."""
         return ticks / self.unit

@@ -29,11 +29,6 @@ class Record(NamedTuple):
         return self.timesteps, self.peak_memory, self.traffic
 
     @property
-    def text(self) -> str:
-        """Its figures in words."""
-        return figures_text(*self.figures)
-
-    @property
     def file_and_variant(self) -> tuple[str, str]:
         """The file, and the key of the variant in its VARIANTS; an empty key for the file as it stands."""
         file, _, variant = self.by.partition(".py: ")
@@ -106,6 +101,15 @@ class Goal:
         return tuple(one for one in self.records if not any(other.dominates(*one.figures) for other in self.records))
 
     @property
+    def time_words(self) -> str:
+        """What a step of the clock is called: 'timesteps' or 'microseconds'."""
+        return "timesteps" if self.costs.time_unit == "steps" else "microseconds"
+
+    def words(self, record: Record) -> str:
+        """The figures of a record in words."""
+        return figures_text(*record.figures, self.time_words)
+
+    @property
     def time_limit(self) -> float:
         """The least number of steps that is too many."""
         return self.time + 1 if isinstance(self.time, int) else (floor(round(self.time * 10, 6)) + 1) / 10
@@ -128,7 +132,7 @@ class Goal:
     @property
     def time_text(self) -> str:
         """The limit as people read it: '< 34'."""
-        return f"< {self.time_limit}"
+        return f"< {self.time_limit:,}"
 
     @property
     def memory_text(self) -> str:
@@ -164,9 +168,9 @@ class Goal:
         return self.drift is None or updates <= self.drift
 
 
-def figures_text(timesteps: float, peak_memory: int, traffic: int | None = None) -> str:
+def figures_text(timesteps: float, peak_memory: int, traffic: int | None = None, time_words: str = "timesteps") -> str:
     """'12.1 timesteps, 1,966,080 elements and 1,572,864 elements sent'; without a traffic that is 0 or not measured."""
-    words = [f"{timesteps:g} timesteps", f"{peak_memory:,} elements"]
+    words = [f"{timesteps:,.10g} {time_words}", f"{peak_memory:,} elements"]
     words += [f"{traffic:,} elements sent"] if traffic else []
     return f"{', '.join(words[:-1])} and {words[-1]}"
 

@@ -1,5 +1,4 @@
-"""Cost records of H100-like machines, in microseconds: NVLink inside a machine, InfiniBand between machines, PCIe to the
-host."""
+"""Cost records of H100-like machines, in microseconds: NVLink, InfiniBand and PCIe."""
 
 from __future__ import annotations
 
@@ -55,8 +54,8 @@ HOPPER = (
     _hopper("narrow", hidden=1024, length=8192, overlap=True, **_INFINIBAND),
     _hopper("host", hidden=3072, length=16384, overlap=True, **_PCIE),
 )
-"""A tick is a microsecond. A matrix product takes its operations divided by FLOPS; updates are free. One ring a group: a
-group in several machines runs at the network's speed."""
+"""A tick is a microsecond. A matrix product takes its operations divided by FLOPS; updates are free. Each group is one
+ring: in several machines it runs at the speed of the network."""
 
 HOPPER_MEANINGS: Mapping[str, str] = MappingProxyType(
     {

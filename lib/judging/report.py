@@ -47,7 +47,7 @@ class Report:
     `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
     what is loaded counted from the start, and messages until they are read. `sent` is what the ranks send, `drift` the
     most updates that a replica makes alone. `causes` say why it sends too much, or takes too long, for its goal,
-    `loading` why it needs more memory if training goes on.
+    `loading` why it needs more memory if training goes on. `time_unit` is what a step is called: "steps" or "us".
     """
 
     error: PuzzleError | None
@@ -70,6 +70,7 @@ class Report:
     drift: int
     causes: tuple[Cause, ...] = ()
     loading: str = ""
+    time_unit: str = "steps"
 
     @property
     def status(self) -> str:

@@ -14,6 +14,7 @@ from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job
 from .layer_compute import activation_bytes, tokens_of, workspace_bytes
 from .layer_cost import LayerTimes, exact, layer_times, shared
+from .memory_model import logit_bytes, widths
 from .split import Split
 
 UNIT = 1000
@@ -28,12 +29,6 @@ MAX_BUCKETS = 16
 CONTENTION = 0.35
 """A collective beside computation: both together take the longer of the two, and this share of the shorter."""
 
-GATHERED = 2
-"""Bytes of a gathered weight, at most: it is gathered in 16 bits, also where its shards have 32."""
-
-LOGITS = 6
-"""Bytes of each logit: itself in 16 bits, and its softmax in 32."""
-
 
 @dataclass(frozen=True)
 class Prices:
@@ -43,7 +38,8 @@ class Prices:
     each unit `reduce` (of its gradient), `gather` (of its weight), `update`, `copy` (of its state to or from the host).
     Bytes: `kept` of a unit for the backward of a microbatch, `border` of an activation between units, `weight`,
     `gradient` and `state` of a unit, of which shards are `shard` times as large as an even one (experts are in fewer
-    copies); `first` and `last` of the ranks with the embedding and with the head besides, `workspace` of each.
+    copies), `gathered` and `reduced` of its weight and gradient where they are full for a while (ZeRO 2 and 3);
+    `first` and `last` of the ranks with the embedding and with the head besides, `workspace` of each.
     """
 
     units: int
@@ -64,7 +60,9 @@ class Prices:
     kept: int
     border: int
     weight: int
+    gathered: int
     gradient: int
+    reduced: int
     state: int
     shard: Fraction
     first: int
@@ -74,10 +72,10 @@ class Prices:
 
 
 @cache
-def prices(job: Job, split: Split) -> Prices:
+def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     """The prices of a split that fits the job. Where collectives run beside computation, it takes longer: with ZeRO 3
     forward and backward, with ZeRO 2 backward; with less only the last microbatch's backward, which is counted in the
-    update, since it happens once a step."""
+    update, since it happens once a step. Bytes are of fused or of eager code."""
     model, gpu, tp = job.model, job.gpu, split.tp
     of_chunk = split.slots(job) // split.stages
     units = (
@@ -102,15 +100,16 @@ def prices(job: Job, split: Split) -> Prices:
     stride = tp * split.cp * split.ep
     stages = gpu.members(stride, split.pp)
     elements = tokens * model.hidden // tp
-    state = parameters * job.state
+    wide = widths(job, split)
     held = replicas if split.zero else 1
-    moved = float(shard) * parameters * (job.gradient + 2 * job.state + job.weight) / held
-    head = 3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + 2 * LOGITS * tokens * model.vocab / tp / gpu.bandwidth
+    moved = float(shard) * parameters * (wide.gradient + 2 * wide.state + wide.weight) / held
+    of_logits = 2 * logit_bytes(job, False) * tokens * model.vocab / tp
+    head = 3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + of_logits / gpu.bandwidth
     beta = {
         **dict.fromkeys(("allreduce", "scatterreduce"), exact(job.gradient / rate * TICKS)),
-        "allgather": exact(min(job.weight, GATHERED) / rate * TICKS),
+        "allgather": exact(wide.gathered / rate * TICKS),
         "pass_to": exact(2 / gpu.rate(stages, split.pp) * TICKS),
-        **dict.fromkeys(("offload", "fetch"), exact(float(shard) * job.state / (gpu.host * REACHED) * TICKS)),
+        **dict.fromkeys(("offload", "fetch"), exact(float(shard) * wide.state / (gpu.host * REACHED) * TICKS)),
     }
     collective, host = _ticks(call_seconds(link, replicas)), _ticks(LATENCY["host"])
     calls = {
@@ -149,8 +148,10 @@ def prices(job: Job, split: Split) -> Prices:
     ticks["backward"] = ticks["backward_input"] + ticks["backward_weight"]
     costs = replace(costs, ticks=MappingProxyType(ticks))
     share = Fraction(1, replicas)
-    by_zero = (job.weight * (share if split.zero == 3 else 1), job.gradient * (share if split.zero > 1 else 1))
-    of_ends = float(sum(by_zero) + (job.state * (share if split.zero else 1) if split.offload == "none" else 0))
+    by_zero = (wide.weight * (share if split.zero == 3 else 1), wide.gradient * (share if split.zero > 1 else 1))
+    of_state = wide.state * (share if split.zero else 1) if split.offload == "none" else 0
+    of_ends = float(sum(by_zero) + of_state + wide.root)
+    root = round(2 * ends * wide.root) if alone else 0
     unlike = ends - (layer if counted else 0)
     border = 2 * elements
     return Prices(
@@ -167,15 +168,17 @@ def prices(job: Job, split: Split) -> Prices:
         gather=gather,
         update=ticks["update"],
         copy=costs.by_size("fetch", 1, parameters // held),
-        kept=round(layers * activation_bytes(job, split)),
+        kept=round(layers * activation_bytes(job, split, eager)),
         border=border,
-        weight=parameters * job.weight,
-        gradient=parameters * job.gradient,
-        state=state,
+        weight=parameters * wide.weight,
+        gathered=parameters * wide.gathered,
+        gradient=parameters * wide.gradient,
+        reduced=parameters * wide.reduced,
+        state=parameters * wide.state,
         shard=shard,
-        first=0 if alone else round(unlike * of_ends),
-        last=(0 if alone else round(unlike * of_ends)) + round(LOGITS * tokens * model.vocab / tp),
-        workspace=round(workspace_bytes(job, split)),
+        first=root if alone else round(unlike * of_ends),
+        last=(0 if alone else round(unlike * of_ends)) + round(logit_bytes(job, eager) * tokens * model.vocab / tp),
+        workspace=round(workspace_bytes(job, split, eager)),
         setting=Setting(
             costs,
             mesh={**({"dp": replicas} if replicas > 1 else {}), "pp": split.pp},

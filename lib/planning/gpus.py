@@ -28,8 +28,7 @@ class Gpu:
     """One GPU. Rates per second: `flops` in 16 bits, `flops8` in 8, `bandwidth` of its memory, and each link in one
     direction; `memory` in bytes. A machine has `machine` of them, joined by NVLink. `efficiency` is the share of
     `flops` that matrix products reach, `core_megatron` and `core_pytorch` the share that the core of flash attention
-    reaches with these kernels; `reserved` the bytes of memory that the driver, the libraries and holes in the allocator
-    take."""
+    reaches with these kernels; `context` the bytes of memory that CUDA and NCCL take."""
 
     name: str
     flops: float
@@ -43,7 +42,7 @@ class Gpu:
     efficiency: float
     core_megatron: float
     core_pytorch: float
-    reserved: int = 4 * 2**30
+    context: int = 2 * 2**30
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -61,7 +60,7 @@ class Gpu:
     @property
     def usable(self) -> int:
         """Bytes of memory for training."""
-        return max(0, int(self.memory) - int(self.reserved))
+        return max(0, int(self.memory) - int(self.context))
 
     def members(self, stride: int, count: int) -> int:
         """How many of `count` GPUs, each `stride` after the one before, share a machine."""
@@ -85,6 +84,6 @@ class Gpu:
         return min(self.nvlink, self.network * (count - 1) / (count - members)) * REACHED
 
 
-MAY_BE_ZERO = ("flops8", "reserved")
+MAY_BE_ZERO = ("flops8", "context")
 MIN_NUMBER, MAX_NUMBER = 1e-3, 1e24
 """Of a number of a GPU; far beyond any, and times are still finite."""

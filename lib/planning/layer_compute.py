@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .job import Job
 from .split import Split
 
@@ -17,26 +19,29 @@ def tokens_of(job: Job, split: Split) -> int:
     return split.microbatch * job.sequence // split.cp
 
 
-def activation_bytes(job: Job, split: Split) -> float:
+def activation_bytes(job: Job, split: Split, eager: bool = False) -> float:
     """Bytes that a rank keeps of a layer for the backward of a microbatch, on average over the layers."""
     model, tp = job.model, split.tp
     if split.recompute == "full":
         return tokens_of(job, split) * 2 * model.hidden / (tp if split.sp else 1)
-    return _all_bytes(job, split, split.recompute != "selective") * (OPS_BYTES if split.recompute == "ops" else 1)
+    return _all_bytes(job, split, split.recompute != "selective", eager) * (
+        OPS_BYTES if split.recompute == "ops" else 1
+    )
 
 
-def _all_bytes(job: Job, split: Split, matrices: bool) -> float:
-    model, tp = job.model, split.tp
-    each = model.whole_bytes() / (tp if split.sp else 1) + model.split_bytes() / tp
+def _all_bytes(job: Job, split: Split, matrices: bool, eager: bool = False) -> float:
+    model, tp, wide = job.model, split.tp, eager and job.kernels == "pytorch"
+    small, large = model.inputs_in_8_bits() if job.fp8 and not eager else (0.0, 0.0)
+    each = (model.whole_bytes(wide) - small) / (tp if split.sp else 1) + (model.split_bytes(wide) - large) / tp
     if matrices and not job.flash:
         each += model.matrix_bytes(job.sequence) / tp
     return tokens_of(job, split) * each
 
 
-def workspace_bytes(job: Job, split: Split) -> float:
+def workspace_bytes(job: Job, split: Split, eager: bool = False) -> float:
     """Bytes in use while the layer that is computed again has them: what is kept of it only then."""
     if split.recompute in ("full", "ops"):
-        return _all_bytes(job, split, True)
+        return _all_bytes(job, split, True, eager)
     if split.recompute == "none" or job.flash:
         return 0.0
     return tokens_of(job, split) * job.model.matrix_bytes(job.sequence) / split.tp
@@ -54,7 +59,7 @@ def compute_seconds(job: Job, split: Split) -> tuple[float, float, float]:
     rate = (gpu.flops8 if job.fp8 else gpu.flops) * gpu.efficiency
     linear = 2 * tokens * model.active_weights / model.layers / split.tp / rate
     core = tokens * model.core_flops(job.sequence) / (2 if job.flash else 1) / split.tp / job.core_rate
-    moved = 2 * _all_bytes(job, split, True) / gpu.bandwidth
+    moved = 2 * _all_bytes(replace(job, fp8=False), split, True) / gpu.bandwidth
     core_back = FLASH_BACKWARD * 3 * core if job.flash else (3 if split.recompute == "selective" else 2) * core
     again = OPS_TIME * (linear + core + moved) if split.recompute == "ops" else 0.0
     return linear + core + moved, linear + core_back + moved + again, linear + moved

@@ -15,22 +15,31 @@ from .gpus import LINKS
 from .job import Job
 from .layer_cost import layer_times, link_of, shared
 from .measure import Measured, measured
+from .memory import RankMemory
 from .playing import played
 from .schedule import planned
 from .split import CHUNKED, ORDERS, Split, require_fit
 
+VERDICTS = ("fits", "depends on the code", "does not fit")
+"""Of a range of memory: all of it fits, its lower end does, or none of it."""
+
+
+def verdict_of(low: int, high: int, usable: int) -> str:
+    """One of VERDICTS for a range of bytes."""
+    return VERDICTS[0 if high <= usable else 1 if low <= usable else 2]
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a run of the ledger says of a split. `seconds` of a step; `memory` in bytes of the fullest GPU, by kind;
-    `sent` in bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, host); `links` names each axis' link;
-    `bubble` is the share of the time in which the ranks of a pipeline do not compute."""
+    """What a run of the ledger says of a split. `seconds` of a step; `ranks` have the memory of each rank of the
+    pipeline; `sent` in bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, host); `links` names the link of
+    each axis; `bubble` is the share of the time in which the ranks of a pipeline do not compute."""
 
     job: Job
     split: Split
     seconds: float
     bubble: float
-    memory: Mapping[str, int]
+    ranks: tuple[RankMemory, ...]
     sent: Mapping[str, int]
     links: Mapping[str, str]
     trace: Trace
@@ -43,13 +52,34 @@ class Plan:
     def mfu(self) -> float:
         return self.job.mfu(self.seconds)
 
+    @cached_property
+    def fullest(self) -> RankMemory:
+        """The rank that holds most in fused code."""
+        return max(self.ranks, key=lambda rank: rank.peak)
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """Bytes of the fullest GPU in fused code, by kind."""
+        return self.fullest.low
+
     @property
     def peak(self) -> int:
-        """Bytes of the fullest GPU."""
-        return sum(self.memory.values())
+        """Bytes of the fullest GPU in fused code, without holes: the lower end of the range."""
+        return self.fullest.peak
+
+    @property
+    def high(self) -> int:
+        """Bytes that the fullest GPU reserves in eager code: the upper end of the range."""
+        return max(rank.high for rank in self.ranks)
+
+    @property
+    def verdict(self) -> str:
+        """One of VERDICTS."""
+        return verdict_of(self.peak, self.high, self.job.gpu.usable)
 
     @property
     def fits(self) -> bool:
+        """Whether fused code fits."""
         return self.peak <= self.job.gpu.usable
 
     @cached_property
@@ -69,7 +99,7 @@ def plan(job: Job, split: Split) -> Plan:
     batches = split.batches(job) * priced.replicas
     size = (split.stages * priced.units, batches, split.pp * priced.replicas)
     outcome = played(planned(program), size, priced.setting)
-    found = measured(outcome.trace, job, priced, program)
+    found = measured(outcome.trace, job, split, program)
     sent = sent_in_step(job, split, priced, found)
     return Plan(
         job,

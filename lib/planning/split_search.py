@@ -15,9 +15,10 @@ from lib.errors import RuleError
 
 from .cost_model import prices
 from .job import GIB, Job
-from .plans import Plan, plan, program_of
+from .largest import memory_advice
+from .plans import Plan, plan
 from .split import CHUNKED, OFFLOADED, RECOMPUTED, Split, divisors, problems, require_fit
-from .timing import Estimate, estimate
+from .steady import estimated
 
 MICROBATCHES = (1, 2, 4, 8)
 MAX_CHUNKS = 8
@@ -213,26 +214,8 @@ def lower_bound(job: Job, split: Split) -> Bound:
     at_most = in_flight * units * priced.kept + (mine * gradient if full else 0)
     held = mine * (state + weight) + max(at_most, (mine - 1) * gradient + fetched) + priced.first + priced.workspace
     held += priced.last if p == 1 or split.schedule == "zb_v" else 0
-    held += priced.weight if split.zero == 3 and not alone else 0
+    held += priced.gathered if split.zero == 3 and not alone else 0
     return Bound(max(compute, lane), int(held) - mine, split)
-
-
-def estimated(job: Job, split: Split) -> Estimate:
-    """The estimate of a split. With many microbatches it is continued from fewer: once a pipeline is full, each p more
-    take as long as the p before them, and hold no more. That is not so where all forwards come first, and where gathers
-    of weights are beside a pipeline."""
-    m, p = split.batches(job), split.pp
-    full = (4 if split.chunks > 1 else 2) * max(p, 2) + m % p
-    steady = split.schedule not in ("gpipe", "breadth_first") and (split.zero < 3 or p == 1)
-    if m <= full + p or not steady:
-        return estimate(job, split, program_of(job, split))
-    few, more = (
-        estimate(fewer, split, program_of(fewer, split))
-        for n in (full, full + p)
-        for fewer in [replace(job, batch=n * split.dp * split.microbatch)]
-    )
-    times = (m - full) // p
-    return Estimate(*(a + (b - a) * times for a, b in zip(few, more)))
 
 
 def chunks_in_flight(split: Split, m: int) -> int:
@@ -268,17 +251,18 @@ def refuse_all(job: Job, fixed: Mapping[str, Any]) -> None:
 
 
 def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str:
-    """One sentence: the least memory that any split takes, and on how many GPUs one fits."""
+    """One sentence: the least memory that any split takes, what would save most, and on how many GPUs one fits."""
     split, peak = smallest(job, bounds)
     least = f"no split of {job.model.name} on {job.gpus} GPUs fits the {job.gpu.usable / GIB:.1f} GiB of {job.gpu.name}"
     more = f"the least found is {peak / GIB:.1f} GiB ({split}, recompute {split.recompute}, offload {split.offload})"
+    advice = f"{memory_advice(job, split)}; " if fixed else ""
     for factor in (2, 4, 8, 16, 32):
         larger = replace(job, gpus=factor * job.gpus, batch=max(job.batch, factor * job.gpus))
         kept = {name: value for name, value in fixed.items() if name != "dp"}
         found = [lower_bound(larger, split) for split in splits(larger, kept)]
         if found and smallest(larger, found)[1] <= job.gpu.usable:
-            return f"{least}; {more}; {larger.gpus} GPUs fit, with {larger.batch} sequences"
-    return f"{least}; {more}; leave more of the split to the search, or take GPUs with that much"
+            return f"{least}; {more}; {advice}{larger.gpus} GPUs fit, with {larger.batch} sequences"
+    return f"{least}; {more}; {advice}leave more of the split to the search, or take GPUs with that much"
 
 
 def smallest(job: Job, bounds: list[Bound]) -> tuple[Split, int]:

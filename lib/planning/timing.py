@@ -26,9 +26,9 @@ class Estimate(NamedTuple):
     peak: int
 
 
-def estimate(job: Job, split: Split, program: Program) -> Estimate:
-    """What a run of a split would take."""
-    priced = prices(job, split)
+def estimate(job: Job, split: Split, program: Program, eager: bool = False) -> Estimate:
+    """What a run of a split would take, with bytes of fused or of eager code."""
+    priced = prices(job, split, eager)
     counts, ready = _Counts(priced, program), dict[Cell, int]()
     done: list[Estimate] = []
     waiting = [_rank(place, priced, program, counts, ready, done) for place in range(program.table.ranks)]
@@ -43,6 +43,9 @@ class _Counts:
     def __init__(self, priced: Prices, program: Program) -> None:
         zero, share = program.zero, priced.shard / program.replicas
         kept, border, weight, gradient = priced.kept, priced.border, priced.weight, priced.gradient
+        made = priced.reduced if zero > 1 else gradient
+        """Bytes of a microbatch's gradient."""
+        gathered = priced.gathered if zero == 3 else weight
         weight_shard, gradient_shard, state_shard = (
             round(whole * share) if zero else whole for whole in (weight, gradient, priced.state)
         )
@@ -50,16 +53,16 @@ class _Counts:
             "forward": (0, priced.forward, kept),
             "recompute": (0, priced.forward, 0),
             "loss": (border - kept, priced.loss, 0),
-            "backward": (0, priced.back_input + priced.back_weight, gradient - kept),
+            "backward": (0, priced.back_input + priced.back_weight, made - kept),
             "backward_input": (0, priced.back_input, border),
-            "backward_weight": (0, priced.back_weight, gradient - kept - border),
+            "backward_weight": (0, priced.back_weight, made - kept - border),
             "update": (weight_shard - weight if zero in (1, 2) else 0, priced.update, -gradient_shard),
             "store": (0, 0, 0),
         }
         """Bytes before its start, ticks, bytes at its end."""
         self.calls = {
             "send": ("pp", priced.message, 0),
-            "gather": ("dp", priced.gather, weight),
+            "gather": ("dp", priced.gather, gathered),
             "reduce": ("dp", priced.reduce, gradient_shard if zero else 0),  # an all-reduce is in place
             "fetch": ("from host", priced.copy, state_shard),
             "park": ("to host", priced.copy, 0),
@@ -68,7 +71,7 @@ class _Counts:
         self.results = {
             "send": -border,
             "gather": -weight_shard if zero in (1, 2) else 0,
-            "reduce": -gradient if zero else 0,
+            "reduce": -made if zero else 0,
             "fetch": 0,
             "park": -state_shard,
         }
@@ -79,7 +82,7 @@ class _Counts:
             "drop": -border,
             "keep": 0,
             "add": -gradient_shard if zero > 1 else -gradient,
-            "release": -weight,
+            "release": -gathered,
         }
         """Bytes."""
 

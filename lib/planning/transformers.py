@@ -116,20 +116,28 @@ class Transformer:
 
     # --- Activations ---
 
-    def whole_bytes(self) -> float:
-        """Bytes kept of a layer for each token that tensor parallelism alone does not divide: inputs of the norms and
-        of both parts, with dropout two masks (10 h: Korthikanti et al. 2022, section 4.2.1)."""
-        return (10 if self.dropout else 8) * self.hidden
+    @property
+    def width(self) -> float:
+        """Of the feed-forward part that a token goes through, on average over the layers."""
+        share = self.expert_layers / self.layers
+        return (1 - share) * self.ffn + share * (self.top_k * self.expert_ffn + self.shared_ffn)
 
-    def split_bytes(self) -> float:
+    def whole_bytes(self, wide: bool = False) -> float:
+        """Bytes kept of a layer for each token that tensor parallelism alone does not divide: inputs of the norms and
+        of both parts, with dropout two masks (10 h: Korthikanti et al. 2022, section 4.2.1). `wide`: the inputs of both
+        norms also in 32 bits, as code keeps them that is not compiled."""
+        return (10 if self.dropout else 8) * self.hidden + (8 * self.hidden if wide else 0)
+
+    def split_bytes(self, wide: bool = False) -> float:
         """Bytes kept of a layer for each token that tensor parallelism divides, without the attention matrix: of GPT
-        24 h (Korthikanti et al. 2022, section 4.2.1)."""
+        24 h (Korthikanti et al. 2022, section 4.2.1). `wide`: the activation function's result too, if it is gated."""
         attention = 2 * self.head_size * (2 * self.heads + 2 * self.kv_heads)
-        wide = float(self.ffn)
-        if self.experts:
-            share = self.expert_layers / self.layers
-            wide = (1 - share) * self.ffn + share * (self.top_k * self.expert_ffn + self.shared_ffn)
-        return attention + 2 * self.matrices * wide
+        return attention + 2 * (self.matrices + (wide and self.gated)) * self.width
+
+    def inputs_in_8_bits(self) -> tuple[float, float]:
+        """Bytes of a layer for each token that are saved where the inputs of matrix products are kept in 8 bits: of
+        what tensor parallelism alone does not divide, and of what it divides."""
+        return 2.0 * self.hidden, self.heads * self.head_size + self.width
 
     def matrix_bytes(self, sequence: int) -> float:
         """Bytes of a layer's attention matrices for each token: softmax, its dropout and the mask (5 a s: the same)."""

@@ -134,11 +134,23 @@ MEGATRON = Paper(
     "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
     "arXiv 1909.08053",
 )
+BLUECONNECT = Paper(
+    "Minsik Cho, Ulrich Finkler, Mauricio Serrano, David Kung, Hillery Hunter",
+    2019,
+    "BlueConnect: Decomposing all-reduce for deep learning on heterogeneous network hierarchy",
+    "MLSys 2019",
+)
 LOCAL_SGD = Paper(
     "Sebastian U. Stich",
     2019,
     "Local SGD Converges Fast and Communicates Little",
     "ICLR 2019, arXiv 1805.09767",
+)
+CAPUCHIN = Paper(
+    "Xuan Peng, Xuanhua Shi, Hulin Dai et al.",
+    2020,
+    "Capuchin: Tensor-based GPU Memory Management for Deep Learning",
+    "ASPLOS 2020",
 )
 PYTORCH_DDP = Paper(
     "Shen Li, Yanli Zhao, Rohan Varma et al.",
@@ -205,6 +217,12 @@ BREADTH_FIRST_PIPELINE = Paper(
     2022,
     "Breadth-First Pipeline Parallelism",
     "arXiv 2211.05953",
+)
+H100 = Paper(
+    "NVIDIA",
+    2022,
+    "NVIDIA H100 Tensor Core GPU Architecture",
+    "White paper",
 )
 SEQUENCE_PARALLELISM = Paper(
     "Vijay Korthikanti, Jared Casper, Sangkug Lym et al.",
@@ -295,12 +313,6 @@ LLAMA_3 = Paper(
     2024,
     "The Llama 3 Herd of Models",
     "arXiv 2407.21783",
-)
-CONTROLLABLE_MEMORY = Paper(
-    "Penghui Qi, Xinyi Wan, Nyamdavaa Amar, Min Lin",
-    2024,
-    "Pipeline Parallelism with Controllable Memory",
-    "NeurIPS 2024, arXiv 2405.15362",
 )
 DEEPSEEK_V3 = Paper(
     "DeepSeek-AI",

@@ -17,18 +17,17 @@ from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, 
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.colour_option import colour_option, require_picture
-from .shared.course_options import course_options, scoring_from, submitted_from
+from .shared.course_options import course_options, scoring_from, submitted_from, wanted_in, with_course
 from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
 from .shared.limit_option import limit_option, limits_from
+from .shared.outputs import FORMATS, class_pages, is_folder, page_names, sort_outputs
 from .shared.params import SlugText, terminal
 
 if TYPE_CHECKING:
+    from puzzles.course.points import Scoring
     from puzzles.grading.verdict import Graded
-    from puzzles.reports.class_pages import ClassPages
 
-FORMATS = ("junit", "gradescope", "csv", "html")
-ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".xml": "junit", ".json": "gradescope"}
 VISIBILITIES = ("visible", "hidden", "after_due_date", "after_published")
 
 
@@ -57,7 +56,6 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
-@click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
 @click.option(
     "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
     help="Where to write, several times: a folder for an index and a page for each student, .html for one page, .csv "
@@ -103,9 +101,10 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.grading.job import GradingJob
     from puzzles.reports.export import write_reports
 
-    _sort_outputs(options)
+    sort_outputs(options)
     require_picture(options["colour"], options["html"], "-o page.html")
     tier = _tier(options["tier"], options["trust"], paths)
+    options = with_course(ctx, options)
     scoring = scoring_from(options)
     submitted = submitted_from(paths, options)
     files = [file for one in submitted for file in one.files]
@@ -117,10 +116,12 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
             f"{len(submitted)} submissions; grade one of them, or say --one-student if all are by the same student"
         )
     alone = len(submitted) == len(files) == 1
-    slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
+    slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
     job = GradingJob(slugs, limits_from(options), tier, options["strict"], _is_kept(len(submitted), options), _own())
-    pages = _class_pages([one.path for one in submitted], options)
-    gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one)
+    hashed = page_names(submitted, options)
+    aliases = hashed.aliases() if options["anonymous"] else None
+    pages = class_pages(submitted, hashed, aliases, options, scoring)
+    gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one, aliases)
     grade_all(
         files,
         job,
@@ -132,10 +133,12 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         gathering.add,
     )
     graded = gathering.all()
-    problems = [_shown(lambda: _show(graded, tier, options))]
+    problems = [_shown(lambda: _show(graded, tier, options, scoring))]
     reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
     shown = (options["visibility"], options["colour"] or "layer")
-    wrote, failed = write_reports(graded, reports, scoring, tier, options["traces"], *shown)
+    wrote, failed = write_reports(
+        graded, reports, scoring, tier, options["traces"], *shown, slugs, options["assignment"]
+    )
     if pages:
         failed.append(pages.finish(graded, tier))
         wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each submission.")
@@ -154,46 +157,11 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
 
 
-def _sort_outputs(options: dict[str, Any]) -> None:
-    """Files each path of -o under the option of its format.
-
-    Raises:
-        click.UsageError: its ending is that of no format, or the format has a path.
-    """
-    for path in options.pop("outputs"):
-        suffix = Path(path).suffix.lower()
-        is_pages = path and (os.path.isdir(path) or not suffix or not os.path.basename(path))
-        name = "html" if is_pages else ENDINGS.get(suffix)
-        if name is None:
-            raise click.UsageError(
-                f"-o does not know what to write to '{path}'; end it in .html, .csv, .xml (JUnit) or .json (for "
-                "Gradescope), or in / for a folder of pages"
-            )
-        if options[name]:
-            raise click.UsageError(f"-o writes one file of a kind: choose {options[name]} or {path}")
-        options[name] = path
-
-
 def _own() -> tuple[tuple[str, str], ...]:
     """The folders of own puzzles, for processes that have to add them too."""
     from puzzles.custom import folders
 
     return tuple((str(folder.path), folder.digest) for folder in folders())
-
-
-def _class_pages(paths: list[str], options: Mapping[str, Any]) -> ClassPages | None:
-    """The folder of pages, if that is wanted."""
-    if not (options["html"] and is_folder(options["html"])):
-        return None
-    from puzzles.reports.class_pages import ClassPages
-
-    keeps = bool(options["traces"]) or len(paths) == 1
-    return ClassPages(options["html"], paths, keeps, options["colour"] or "layer")
-
-
-def is_folder(path: str) -> bool:
-    """True for the path of a folder of pages: it is one already, or its name does not end as a page's."""
-    return os.path.isdir(path) or not os.path.basename(path) or ENDINGS.get(Path(path).suffix.lower()) != "html"
 
 
 def _load_reports() -> None:
@@ -202,17 +170,17 @@ def _load_reports() -> None:
         from puzzles.reports import terminal  # noqa: F401
 
 
-def _show(graded: list[Graded], tier: IsolationTier, options: Mapping[str, Any]) -> None:
+def _show(graded: list[Graded], tier: IsolationTier, options: Mapping[str, Any], scoring: Scoring) -> None:
     from puzzles.grading import verdict
 
     if options["as_json"]:
-        for piece in verdict.json_text(graded, options["why"]):
+        for piece in verdict.json_text(graded, options["why"], scoring.facts):
             click.echo(piece, nl=False)
         click.echo()
     else:
         from puzzles.reports.terminal import report
 
-        report(terminal(), graded, tier, options["why"])
+        report(terminal(), graded, tier, options["why"], scoring)
     sys.stdout.flush()
 
 

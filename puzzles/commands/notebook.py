@@ -1,4 +1,4 @@
-"""`puzzles notebook`: writes fresh copies for the player; only --force overwrites their work."""
+"""`puzzles notebook`: writes fresh copies for the player, for Jupyter or marimo; only --force overwrites their work."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from pathlib import Path
 
 import click
 
+OPENED_BY = {"jupyter": "jupyter lab", "marimo": "marimo edit"}
+
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", type=click.Path(file_okay=False, path_type=Path), default=".")
 @click.option("--solved", is_flag=True, help="For teachers: with the reference solutions filled in.")
+@click.option(
+    "--format", "form", type=click.Choice(["jupyter", "marimo"]), default="jupyter", show_default=True,
+    help="The program that opens them.",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite notebooks that exist.")
-def notebook(folder: Path, solved: bool, force: bool) -> None:
-    """Write the notebooks, to play in Jupyter.
+def notebook(folder: Path, solved: bool, form: str, force: bool) -> None:
+    """Write the notebooks, to play in Jupyter or marimo.
 
     They go to DIR, by default the current folder. Existing files are kept, unless you say --force.
     """
     from puzzles.grading.progress import add_own_file
     from puzzles.notebook.authoring.build import MissingPackageError, books
+    from puzzles.notebook.authoring.marimo_file import as_marimo
 
     try:
-        made = books(solved)
+        made = [as_marimo(book) for book in books(solved)] if form == "marimo" else books(solved)
     except MissingPackageError as why:
         raise click.ClickException(str(why)) from None
     paths = {folder / book.file: book.text for book in made}
@@ -38,4 +45,4 @@ def notebook(folder: Path, solved: bool, force: bool) -> None:
                 add_own_file(path)
     except OSError as why:
         raise click.UsageError(f"cannot write {why.filename}: {why.strerror}") from None
-    click.echo(f"Wrote {' and '.join(map(str, paths))}. Open them with: jupyter lab {folder}")
+    click.echo(f"Wrote {' and '.join(map(str, paths))}. Open them with: {OPENED_BY[form]} {folder}")

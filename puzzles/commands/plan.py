@@ -83,6 +83,10 @@ def amount(text: str) -> int | float:
     "--set", "numbers", metavar="model.layers=40", multiple=True, help="Replace a number of the model or GPU."
 )
 @click.option("--best", type=click.IntRange(1, 20), default=5, show_default=True, help="How many of the fastest.")
+@click.option("--ranks", is_flag=True, help="Memory of each rank of the fastest, and what lives at its peak.")
+@click.option(
+    "--largest", metavar="WHAT", help="The largest batch, sequence or model that fits with the fastest split."
+)
 @click.option("--pareto", metavar="FILE.svg", help="Draw memory against time: .svg, .png or .pdf.")
 @click.option("-o", "output", metavar="FILE.html", help="The timeline of the fastest: .html, .svg, .json or .txt.")
 @colour_option
@@ -90,8 +94,8 @@ def amount(text: str) -> int | float:
 @click.option("--list", "listed", is_flag=True, help="List the known models and GPUs, with their sources.")
 def plan(
     model: str | None, gpu: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, kernels: str, fp8: bool,
-    flash: bool, overlap: bool, numbers: tuple[str, ...], best: int, pareto: str | None, output: str | None,
-    colour: str | None, as_json: bool, listed: bool, **split: Any,
+    flash: bool, overlap: bool, numbers: tuple[str, ...], best: int, ranks: bool, largest: str | None,
+    pareto: str | None, output: str | None, colour: str | None, as_json: bool, listed: bool, **split: Any,
 ) -> None:  # fmt: skip
     """Plan the training of a model on a cluster.
 
@@ -103,7 +107,7 @@ def plan(
     from drawing import require_ending
     from lib import PuzzleError
     from lib.planning import search
-    from puzzles.reports.plans import report_plans
+    from puzzles.reports.plans import report_largest, report_plans
 
     require_picture(colour, output)
     if listed:
@@ -123,7 +127,9 @@ def plan(
         if as_json:
             click.echo(json.dumps([as_record(one) for one in plans], indent=2))
         else:
-            report_plans(terminal(), found)
+            report_plans(terminal(), found, ranks)
+            if largest is not None:
+                report_largest(terminal(), found.best[0], largest)
         draw(plans, pareto, output, colour or "layer")
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
@@ -174,6 +180,9 @@ def as_record(plan: Plan) -> dict[str, Any]:
         "mfu": plan.mfu,
         "bubble": plan.bubble,
         "memory": dict(plan.memory),
+        "memory_range": [plan.peak, plan.high],
+        "verdict": plan.verdict,
+        "ranks": [rank.peak for rank in plan.ranks],
         "sent": dict(plan.sent),
         "links": dict(plan.links),
     }

@@ -30,21 +30,21 @@ METADATA = "submission_metadata.yml"
 SUBMITTED, TIMESTAMP = "submitted", "timestamp.txt"
 CLONES = "-submissions"
 
-Layout = Callable[[str, Sequence[str]], dict[str, Origin] | None]
+Export = Callable[[str, Sequence[str]], dict[str, Origin] | None]
 """Reads the names of a folder's entries: whose each is, or None if the folder is no export of this kind."""
 
 
 def origins(folder: str, names: Sequence[str]) -> dict[str, Origin]:
     """Whose each entry of a folder is. In a folder that is no export, each is a submission by itself."""
-    for layout in LAYOUTS:
-        if (found := layout(folder, names)) is not None:
+    for export in EXPORTS:
+        if (found := export(folder, names)) is not None:
             return {name: found.get(name) or _plain(folder, name) for name in names}
     return {name: _plain(folder, name) for name in names}
 
 
 def is_export(folder: str, names: Sequence[str]) -> bool:
     """True if the entries of a folder are named as a platform names them."""
-    return any(layout(folder, names) is not None for layout in LAYOUTS)
+    return any(export(folder, names) is not None for export in EXPORTS)
 
 
 def is_named_file(name: str) -> bool:
@@ -150,4 +150,4 @@ def moment(text: str) -> float | None:
         return None
 
 
-LAYOUTS: tuple[Layout, ...] = (_gradescope, _moodle, _classroom, _canvas)
+EXPORTS: tuple[Export, ...] = (_gradescope, _moodle, _classroom, _canvas)

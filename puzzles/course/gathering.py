@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from puzzles.failure import sanitized
@@ -25,9 +25,10 @@ class Gathering:
         slugs: Sequence[str],
         worth: Callable[[Verdict], float],
         finish: Callable[[Graded], Graded] = lambda graded: graded,
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
         """`slugs` that were asked for, or none; `worth` of a verdict in points; `finish` is called with each submission
-        that is graded, and returns what to keep of it."""
+        that is graded, and returns what to keep of it; `aliases` by path, where nobody is to be named."""
         self._submitted = submitted
         self._slugs = slugs
         self._worth = worth
@@ -36,6 +37,7 @@ class Gathering:
         self._files: dict[str, dict[str, Graded]] = {one.path: {} for one in submitted}
         self._done: dict[str, Graded] = {}
         self._names = names_of(submitted)
+        self._aliases = aliases
 
     def add(self, graded: Graded) -> Graded:
         """Takes the verdicts on a file; returns them without the runs."""
@@ -48,11 +50,13 @@ class Gathering:
         return without_runs(graded)
 
     def all(self) -> list[Graded]:
-        """The submissions in their order; of those without a file that could be graded, that nothing was attempted."""
+        """The submissions in their order, or in the order of their aliases. Of those without a file that could be
+        graded, nothing was attempted."""
         for one in self._submitted:
             if not one.files:
                 self._done[one.path] = self._finish(self._blank(one))
-        return [self._done[one.path] for one in self._submitted]
+        found = [self._done[one.path] for one in self._submitted]
+        return sorted(found, key=lambda one: one.path) if self._aliases else found
 
     def _merged(self, one: Submitted, files: Sequence[Graded]) -> Graded:
         found: dict[str, list[Verdict]] = {}
@@ -61,7 +65,7 @@ class Gathering:
                 mine = replace(verdict, found_in=file.path) if len(files) > 1 else verdict
                 found.setdefault(verdict.puzzle, []).append(mine)
         best = tuple(max(found[slug], key=self._rank) for slug in ALL if slug in found)
-        return Graded(one.path, best, one.student, self._names[one.path])
+        return self._graded(one, best)
 
     def _rank(self, verdict: Verdict) -> tuple[object, ...]:
         """Greater is better. A lost verdict comes before a failure, so that it is seen and graded again."""
@@ -75,7 +79,14 @@ class Gathering:
             track = track_of(slug)
             targets = track.targets(track.puzzle(slug))
             verdicts.append(Verdict(slug, track.name, "not_attempted", targets, message=words))
-        return Graded(one.path, tuple(verdicts), one.student, self._names[one.path])
+        return self._graded(one, tuple(verdicts))
+
+    def _graded(self, one: Submitted, verdicts: tuple[Verdict, ...]) -> Graded:
+        if self._aliases is None:
+            return Graded(one.path, verdicts, one.student, self._names[one.path])
+        alias = self._aliases[one.path]
+        unnamed = tuple(replace(v, found_in="") if v.found_in else v for v in verdicts)
+        return Graded(alias, unnamed, one.student, alias, is_anonymous=True)
 
 
 def without_runs(graded: Graded) -> Graded:

@@ -60,6 +60,16 @@ def as_one(submitted: Sequence[Submitted], path: str) -> list[Submitted]:
     return [Submitted(files[0].path if len(files) == 1 else path, files, key=os.path.basename(os.path.abspath(path)))]
 
 
+def with_times(submitted: Iterable[Submitted]) -> list[Submitted]:
+    """The submissions with the time of the newest of their files, where nothing else says when they were handed in."""
+    return [
+        replace(one, student=replace(one.student, submitted=max(file.modified for file in one.files)))
+        if one.files and one.student.submitted is None
+        else one
+        for one in submitted
+    ]
+
+
 def shared_folder(paths: Sequence[str]) -> str:
     """The folder that contains all paths; empty if they have none in common."""
     try:

@@ -22,6 +22,9 @@ HEADINGS = {
     "section": ("section", "sections"),
     "group": ("group", "group name", "team", "groups"),
     "submitted": ("submitted", "submitted at", "submission time", "handed in"),
+    "comment": ("comment", "comments", "feedback"),
+    "puzzle": ("puzzle", "slug"),
+    "due": ("due", "due at", "extension", "extended to"),
     "others": (
         "identifier",
         "sis user id",
@@ -39,7 +42,7 @@ NOT_STUDENTS = ("points possible", "student, test")
 """What Canvas writes into the column of names besides students."""
 
 
-class RosterError(Exception):
+class CourseError(Exception):
     """A file of a course that cannot be used; the text names it, the line, and what to do."""
 
 
@@ -47,7 +50,7 @@ def read_roster(path: Path) -> list[Student]:
     """The students of a roster, in its order.
 
     Raises:
-        RosterError: it cannot be read, no column holds names or ids, or two rows have one id.
+        CourseError: it cannot be read, no column holds names or ids, or two rows have one id.
     """
     found: list[Student] = []
     lines: dict[str, int] = {}
@@ -57,7 +60,7 @@ def read_roster(path: Path) -> list[Student]:
             continue
         for one in student.identifiers:
             if (first := lines.setdefault(folded(one), number)) != number:
-                raise RosterError(
+                raise CourseError(
                     f"{path}: the lines {first} and {number} both have '{sanitized(one)}'; give each its own"
                 )
         found.append(student)
@@ -68,17 +71,17 @@ def rows_of(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file by their headings.
 
     Raises:
-        RosterError: it cannot be read, is no CSV file, or no column says whose a row is.
+        CourseError: it cannot be read, is no CSV file, or no column says whose a row is.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
         rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as why:
-        raise RosterError(f"{path}: {getattr(why, 'strerror', None) or why}") from None
+        raise CourseError(f"{path}: {getattr(why, 'strerror', None) or why}") from None
     headings = list(rows[0]) if rows else next(csv.reader(io.StringIO(text)), [])
     known = {word for kind in ("name", "first", "id", "email", "others") for word in map(folded, HEADINGS[kind])}
     if not known.intersection(folded(heading or "") for heading in headings):
-        raise RosterError(f"{path}: no column says who a row is about; name one 'name', 'id' or 'email'")
+        raise CourseError(f"{path}: no column says who a row is about; name one 'name', 'id' or 'email'")
     return [{key: (value or "").strip() for key, value in row.items() if isinstance(key, str)} for row in rows]
 
 

@@ -25,6 +25,8 @@ from .puzzle_file import OwnPuzzle, error_text, from_python, shown
 from .toml_file import from_toml
 
 CHAPTER_FILE = "chapter.toml"
+COURSE_FILE = "course.toml"
+"""What a course gives for the puzzles, which is read elsewhere."""
 RECORDS = "records"
 """The folder with records that players found."""
 
@@ -190,7 +192,7 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
         raise OwnPuzzleError(f"{path}: there is no such folder; 'puzzles new NAME' begins one")
     if visible_files.INSTALL_ROOT.is_relative_to(folder):
         raise OwnPuzzleError(f"{path}: the game itself is in this folder; keep your puzzles in one of their own")
-    puzzles = [_read(file, draft) for file in _files(folder)]
+    puzzles = [_read(file, draft) for file in puzzle_files(folder)]
     if not puzzles:
         raise OwnPuzzleError(f"{path}: it has no puzzle, a file such as relay.toml; 'puzzles new NAME' writes one")
     title, idea, order = _chapter_fields(folder)
@@ -212,11 +214,14 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
     return OwnFolder(folder, chapters, _digest(folder))
 
 
-def _files(folder: Path) -> list[Path]:
+def puzzle_files(folder: Path) -> list[Path]:
+    """The files of a folder that are puzzles."""
     return [
         file
         for file in sorted(folder.iterdir())
-        if file.suffix in (".toml", ".py") and file.name != CHAPTER_FILE and not file.name.startswith((".", "_"))
+        if file.suffix in (".toml", ".py")
+        and file.name not in (CHAPTER_FILE, COURSE_FILE)
+        and not file.name.startswith((".", "_"))
     ]
 
 

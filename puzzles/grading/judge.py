@@ -115,8 +115,7 @@ def _judged(
         return _failed(not_attempted, definition, score, definition.exists or outcome.failure is None)
     other_sizes: OtherSizes | Failure = OtherSizes()
     if not only_shown:
-        wanted = (other for other in requests if not (score.missed and other.hidden))
-        other_sizes = yield from _judge_other_sizes(puzzle.slug, definition, shown, wanted)
+        other_sizes = yield from _judge_other_sizes(puzzle.slug, definition, shown, requests)
     if isinstance(other_sizes, Failure):
         return _failed(not_attempted, definition, other_sizes)
     return _stated(not_attempted, definition, score, other_sizes, strict)
@@ -157,7 +156,7 @@ def _stated(
     not_attempted: Verdict, definition: Definition, score: Score, other_sizes: OtherSizes, strict: bool
 ) -> Verdict:
     """The verdict on a definition that is correct at the shown size."""
-    missed, note = score.missed or other_sizes.missed, "" if score.missed else other_sizes.note
+    missed, note = score.missed or other_sizes.missed, other_sizes.note
     remark = "" if score.missed or note else other_sizes.remark
     if note and strict:
         return replace(not_attempted, status="failed", reason="rule", message=note)

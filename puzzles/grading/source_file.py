@@ -10,7 +10,7 @@ import os
 import stat
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MAX_FILE_SIZE = 16 << 20
 """Most bytes of a file; of a larger one, one more is read."""
@@ -37,8 +37,16 @@ class SourceFile(NamedTuple):
     @property
     def size(self) -> int:
         """Its bytes, as far as its name tells; it is not opened."""
+        return int(self._seen("st_size"))
+
+    @property
+    def modified(self) -> float:
+        """When it was changed, in seconds since 1970; as above."""
+        return float(self._seen("st_mtime"))
+
+    def _seen(self, name: str) -> Any:
         try:
-            return os.lstat(self.path).st_size
+            return getattr(os.lstat(self.path), name)
         except (OSError, ValueError):
             return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from textwrap import indent
 from typing import Any
@@ -92,6 +92,7 @@ class Verdict:
         `docs/teaching.md` says what each means.
         """
         head = {"puzzle": self.puzzle, "status": self.status, "reason": self.reason, "stars": self.stars}
+        head |= {"shown_size_only": self.shown_size_only}
         track = TRACKS[self.track]
         figures, limits = track.figures_json(self.figures), track.limits_json(track.puzzle(self.puzzle))
         compared = {"target": dict(self.targets), "limits": limits}
@@ -109,6 +110,8 @@ class Graded:
     student: Student = Student()  # noqa: RUF009  # immutable
     name: str = ""
     """What reports call it; empty for its path."""
+    is_anonymous: bool = False
+    """True if the path is an alias, and no report but a gradebook names anybody."""
 
     @property
     def attempted(self) -> tuple[Verdict, ...]:
@@ -154,12 +157,18 @@ def _verdict_of(row: dict[str, Any]) -> Verdict:
     return verdict
 
 
-def as_json(files: Iterable[Graded], why: bool = False) -> dict[str, Any]:
+Facts = Callable[..., Mapping[str, float]]
+"""Further numbers on a submission, or on one verdict of it: its points."""
+
+
+def as_json(files: Iterable[Graded], why: bool = False, facts: Facts = lambda *_: {}) -> dict[str, Any]:
     """The whole result as the grade command prints it."""
-    return {
-        "version": VERSION,
-        "files": [{"path": f.path, **_student(f), "results": [v.as_json(why) for v in f.verdicts]} for f in files],
-    }
+    return {"version": VERSION, "files": [_row(graded, why, facts) for graded in files]}
+
+
+def _row(graded: Graded, why: bool, facts: Facts) -> dict[str, Any]:
+    results = [{**v.as_json(why), **facts(graded, v)} for v in graded.verdicts]
+    return {"path": graded.path, **_student(graded), **facts(graded), "results": results}
 
 
 def _student(graded: Graded) -> dict[str, Any]:
@@ -170,18 +179,17 @@ def _student(graded: Graded) -> dict[str, Any]:
         for one in graded.student.people
         if graded.name
     ]
-    return {"students": people} if people else {}
+    return {"students": people} if people and not graded.is_anonymous else {}
 
 
-def json_text(files: Iterable[Graded], why: bool = False) -> Iterator[str]:
+def json_text(files: Iterable[Graded], why: bool = False, facts: Facts = lambda *_: {}) -> Iterator[str]:
     """The text of that in pieces, so that a large class does not fill memory."""
     frame = json.dumps(as_json([]), indent=2)
     before, _, after = frame.rpartition("]")
     yield before
     end = ""
     for graded in files:
-        (row,) = as_json([graded], why)["files"]
-        yield f"{end}\n{indent(json.dumps(row, indent=2), '    ')}"
+        yield f"{end}\n{indent(json.dumps(_row(graded, why, facts), indent=2), '    ')}"
         end = ","
     yield ("\n  ]" if end else "]") + after
 

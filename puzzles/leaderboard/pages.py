@@ -12,6 +12,7 @@ from drawing.runs.scene import scene_of
 from lib import Trace
 from lib.recognition import recognize
 from puzzles.reports.environment import environment
+from puzzles.reports.listed_files import listed_files, remove
 from puzzles.tracks import track_of
 
 from .board import Ranking, Standing
@@ -40,8 +41,7 @@ def write(files: Mapping[str, str], folder: Path) -> None:
     Raises:
         OSError: a file cannot be written.
     """
-    for name in _earlier(folder) - set(files):
-        (folder / name).unlink(missing_ok=True)
+    remove(folder, listed_files(folder, DATA) - set(files))
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,17 +57,9 @@ def differences(files: Mapping[str, str], folder: Path) -> list[str]:
         except (OSError, UnicodeDecodeError):
             return None
 
-    return sorted({name for name, text in files.items() if there(name) != text} | (_earlier(folder) - set(files)))
-
-
-def _earlier(folder: Path) -> set[str]:
-    """The files that the board in a folder says that it has."""
-    try:
-        names = json.loads((folder / DATA).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
-    inside = folder.resolve()
-    return {name for name in names if isinstance(name, str) and (folder / name).resolve().is_relative_to(inside)}
+    return sorted(
+        {name for name, text in files.items() if there(name) != text} | (listed_files(folder, DATA) - set(files))
+    )
 
 
 def _page(entry: Entry) -> str:
@@ -100,10 +92,7 @@ def _shown(one: Ranking) -> dict[str, Any]:
     track = track_of(one.slug)
     puzzle = track.puzzle(one.slug)
     goal = getattr(puzzle, "goal", None)
-    known = [
-        f"{r.text}{r.family and f': {r.family}'}"
-        for r in (goal.open_front if goal else ())
-    ]
+    known = [f"{goal.words(r)}{r.family and f': {r.family}'}" for r in goal.open_front] if goal else []
     return {
         "slug": one.slug,
         "heading": track.heading(puzzle),

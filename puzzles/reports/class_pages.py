@@ -10,19 +10,20 @@ from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
+from puzzles.course.comments import Comment
 from puzzles.course.gathering import without_runs
 from puzzles.course.handed_in import shared_folder
+from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, track_of
 
-from .attempts import attempts
+from .attempts import attempts, named
 from .environment import environment
-from .standings import name_in, slugs_of
-
-MAX_NAME = 60
-"""Characters of a submission's name in the name of its page."""
+from .listed_files import remove
+from .page_names import INDEX, PageNames
+from .standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
 
 LETTERS = {"passed": "p", "over_target": "o", "failed": "f", "not_attempted": "n"}
 """Classes of the index's cells, which are short because there are thousands."""
@@ -32,17 +33,32 @@ class ClassPages:
     """Pages of a class in a folder. Each student's is written as soon as that file is graded, so that the runs of a
     whole class need not fit in memory."""
 
-    def __init__(self, folder: str, paths: Sequence[str], keeps_traces: bool = False, colour: str = "layer") -> None:
-        """`paths` of all submissions, in the order of the index; `keeps_traces` if somebody else needs the runs;
-        `colour` is what the colours of operations show in the pictures."""
+    def __init__(
+        self,
+        folder: str,
+        names: PageNames,
+        paths: Mapping[str, str],
+        comments: Mapping[str, Sequence[Comment]] | None = None,
+        scoring: Scoring = NOTHING_STATED,
+        keeps_traces: bool = False,
+        colour: str = "layer",
+        links_class: bool = False,
+    ) -> None:
+        """`names` of the pages; `paths` of all submissions by what reports call them, and comments by that too;
+        `keeps_traces` if somebody else needs the runs; `colour` is what the colours of operations show in the pictures;
+        `links_class` if the page of a student leads to the index."""
         self.folder = Path(folder)
         self.keeps_traces = keeps_traces
         self.colour = colour
-        width = max(3, len(str(len(paths))))
-        self._pages = {path: f"students/{i:0{width}}_{_safe(path)}.html" for i, path in enumerate(paths, 1)}
-        self._shared = shared_folder(paths)
+        self.scoring = scoring
+        self.links_class = links_class
+        self._names = names
+        self._pages = {name: names.page(path) for name, path in paths.items()}
+        self._comments = comments or {}
+        self._shared = shared_folder(list(paths))
         self._linked: set[str] = set()
         self.problem = ""
+        self._write(INDEX, lambda: names.index(with_stale=True))
 
     def add(self, graded: Graded) -> Graded:
         """Writes the page of one student; returns the verdicts without their runs, unless those are kept."""
@@ -55,13 +71,21 @@ class ClassPages:
         slugs = slugs_of(graded)
         self._write("index.html", lambda: self._index(graded, slugs, tier))
         texts = [_texts(slug) for slug in ALL if slug in slugs or slug in self._linked]
-        self._write("puzzles.html", lambda: _rendered("puzzle_texts.html", puzzles=texts))
+        self._write("puzzles.html", lambda: _rendered("puzzle_texts.html", puzzles=texts, links_class=self.links_class))
+        remove(self.folder, self._names.stale)
+        self._write(INDEX, lambda: self._names.index(with_stale=False))
         return self.problem
 
     def _student(self, graded: Graded) -> str:
         found = attempts(graded.verdicts, self.colour)
         self._linked.update(slug for one in found for slug, _ in (one["named"], *one["also"]))
-        return _rendered("student.html", name=self._name(graded), attempts=found, missing=_missing(graded))
+        for one in found:
+            one["points"] = self.scoring.facts(graded, one["verdict"])
+        points = points_text(graded, self.scoring) if self.scoring.is_stated else ""
+        said = {"name": self._name(graded), "attempts": found, "missing": _missing(graded), "points": points}
+        comments = [(named(slug)[1] if slug else "", text) for slug, text in self._comments.get(graded.path, ())]
+        people = [] if graded.is_anonymous else [one.name or one.id for one in graded.student.members]
+        return _rendered("student.html", **said, comments=comments, people=people, links_class=self.links_class)
 
     def _index(self, graded: Sequence[Graded], slugs: Sequence[str], tier: IsolationTier) -> str:
         rows = []
@@ -70,13 +94,21 @@ class ClassPages:
             total = sum(v.stars for v in one.verdicts)
             passed = sum(v.status == "passed" for v in one.verdicts)
             cells = [_cell(by_slug.get(slug)) for slug in slugs]
-            rows.append({"name": self._name(one), "page": self._pages[one.path], "cells": cells, "total": total,
-                         "passed": passed})  # fmt: skip
+            totals = [passed, total, *(f"{number:g}" for number in self.scoring.facts(one).values())]
+            rows.append({"name": self._name(one), "page": self._pages[one.path], "cells": cells, "totals": totals})
+        titles = [
+            "passed",
+            "stars",
+            *(["points"] if self.scoring.is_stated else []),
+            *(["late"] if self.scoring.late else []),
+        ]
+        marked = any(v.shown_size_only for one in graded for v in one.verdicts)
         script = (resources("puzzles.reports") / "templates" / "sort.js").read_text(encoding="utf-8").strip()
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         counts = _counts(graded, slugs)
         summary = [(label, [one[stars] for one in counts]) for stars, label in SUMMARY.items()]
-        return _rendered("index.html", slugs=slugs, rows=rows, summary=summary, script=script, digest=digest, tier=tier)
+        content = {"slugs": slugs, "rows": rows, "summary": summary, "titles": titles, "mark": SHOWN_SIZE * marked}
+        return _rendered("index.html", **content, script=script, digest=digest, tier=tier)
 
     def _name(self, graded: Graded) -> str:
         return name_in(graded, self._shared)
@@ -116,7 +148,7 @@ def _cell(verdict: Verdict | None) -> tuple[str, str]:
     """The class and the text of a cell."""
     if verdict is None or not verdict.attempted:
         return "n", ""
-    return LETTERS[verdict.status], "★" * verdict.stars or verdict.reason or "failed"
+    return LETTERS[verdict.status], ("★" * verdict.stars or verdict.reason or "failed") + shown_size_mark(verdict)
 
 
 def _missing(graded: Graded) -> list[str]:
@@ -128,9 +160,3 @@ def _texts(slug: str) -> Mapping[str, Any]:
     puzzle = track.puzzle(slug)
     return {"puzzle": puzzle, "heading": track.heading(puzzle), "limits": track.limits(puzzle),
             "background": track.background(puzzle), "sources": track.sources(puzzle)}  # fmt: skip
-
-
-def _safe(path: str) -> str:
-    """The last name of a path, as a file's name that needs no quotes in a link."""
-    name = "".join(c if (c.isalnum() and c.isascii()) or c in "-_." else "_" for c in Path(path).stem)
-    return name[:MAX_NAME].strip(".") or "student"

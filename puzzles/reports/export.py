@@ -5,8 +5,6 @@ Each is written by itself, so that one failure does not affect the others.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,15 +16,17 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import counted
 
+from .gradebook import ASSIGNMENT, canvas, csv_text, gradebook, harmless
 from .gradescope import gradescope
 from .next_command import next_command
+from .standings import slugs_of
 
 MAX_NAME = 60
 """Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
 
-COLUMNS = (
-    *("submission", "puzzle", "status", "reason", "stars", "timesteps", "peak_memory", "traffic"),
-    *("message", "notes", "track", "figures"),
+COLUMNS = tuple(
+    "submission puzzle status reason stars timesteps peak_memory traffic message notes track figures points max_points "
+    "days_late shown_size_only found_in".split()
 )
 
 
@@ -38,19 +38,24 @@ def write_reports(
     traces: str | None,
     visibility: str = "visible",
     colour: str = "layer",
+    slugs: Sequence[str] = (),
+    assignment: str = ASSIGNMENT,
 ) -> tuple[list[str], list[str]]:
     """Writes the files that are wanted; formats without a path are left out. Returns a sentence for each file that was
-    written, and for each that could not be."""
+    written, and for each that could not be. `slugs` that were asked for are the columns of a gradebook;
+    `assignment` is what Canvas calls all of them."""
 
     def html() -> str:
         from .html import report_page  # here, because templates are slow to import
 
-        return report_page(graded, tier, colour)
+        return report_page(graded, tier, colour, scoring)
 
     writers: dict[str, Callable[[], str]] = {
-        "junit": lambda: junit(graded),
+        "junit": lambda: junit(graded, scoring),
         "gradescope": lambda: json.dumps(gradescope(graded[0], scoring, visibility), indent=2),
-        "csv": lambda: table(graded),
+        "csv": lambda: table(graded, scoring),
+        "gradebook": lambda: gradebook(graded, slugs or slugs_of(graded), scoring),
+        "canvas": lambda: canvas(graded, slugs or slugs_of(graded), scoring, assignment),
         "html": html,
     }
     wrote: list[str] = []
@@ -103,7 +108,7 @@ def _written(path: Path, content: Callable[[], str]) -> str:
     return ""
 
 
-def junit(graded: Sequence[Graded]) -> str:
+def junit(graded: Sequence[Graded], scoring: Scoring) -> str:
     """One suite for each file, one case for each puzzle, with its figures as properties; over target is a failure, not
     attempted is skipped."""
     from xml.etree import ElementTree  # here, because few reports need it
@@ -116,10 +121,12 @@ def junit(graded: Sequence[Graded]) -> str:
         suite = ElementTree.SubElement(root, "testsuite", {"name": sanitized(file.path), **counts})
         for v in file.verdicts:
             case = ElementTree.SubElement(suite, "testcase", {"classname": sanitized(file.path), "name": v.puzzle})
-            if v.figures:
+            facts: dict[str, object] = {**v.figures, **scoring.facts(file, v)}
+            facts |= {"shown_size_only": "true"} if v.shown_size_only else {}
+            if facts:
                 properties = ElementTree.SubElement(case, "properties")
-                for figure, value in v.figures.items():
-                    ElementTree.SubElement(properties, "property", {"name": figure, "value": str(value)})
+                for name, value in facts.items():
+                    ElementTree.SubElement(properties, "property", {"name": name, "value": str(value)})
             if v.status == "not_attempted":
                 ElementTree.SubElement(case, "skipped", {"message": v.message or "not attempted"})
             elif v.status != "passed":
@@ -131,21 +138,17 @@ def junit(graded: Sequence[Graded]) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _harmless(word: object) -> object:
-    return f"'{word}" if str(word).startswith(("=", "+", "-", "@")) else word
-
-
-def table(graded: Sequence[Graded]) -> str:
+def table(graded: Sequence[Graded], scoring: Scoring) -> str:
     """CSV. What a spreadsheet would take for a formula gets an apostrophe in front."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Sequence[object]] = [COLUMNS]
     for file in graded:
         for v in file.verdicts:
             words: tuple[object, ...] = (
                 *(sanitized(file.path), v.puzzle, v.status, v.reason, v.stars),
                 *(v.timesteps, v.peak_memory, v.traffic, v.message, "; ".join(v.notes), v.track),
                 " ".join(f"{name}={value}" for name, value in v.figures.items()),
+                *(scoring.score(file, v), scoring.most(v.puzzle), scoring.days_late(file)),
+                *("yes" if v.shown_size_only else "", sanitized(v.found_in)),
             )
-            writer.writerow(map(_harmless, words))
-    return text.getvalue()
+            rows.append([*map(harmless, words)])
+    return csv_text(rows)

@@ -22,12 +22,16 @@ def gradescope(graded: Graded, scoring: Scoring, visibility: str = "visible") ->
     tests: list[dict[str, Any]] = [
         {
             "name": _name(verdict.puzzle),
-            "score": round(scoring.earned(verdict), 4),
+            "score": scoring.score(graded, verdict),
             "max_score": scoring.most(verdict.puzzle),
             "status": "passed" if verdict.status == "passed" else "failed",
             "output": _html(verdict),
             "output_format": "html",
-            "tags": [verdict.puzzle, f"stars: {verdict.stars}"],
+            "tags": [
+                verdict.puzzle,
+                f"stars: {verdict.stars}",
+                *(["shown size only"] if verdict.shown_size_only else []),
+            ],
             "visibility": visibility,
         }
         for verdict in graded.verdicts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
@@ -14,14 +15,20 @@ from puzzles.tracks.outcomes import stars_text
 from .attempts import pictures
 from .environment import environment
 from .feedback import story
-from .standings import slugs_of
+from .standings import points_text, shown_size_mark, slugs_of
 
 
-def report_page(graded: Sequence[Graded], tier: IsolationTier, colour: str = "layer") -> str:
+def report_page(
+    graded: Sequence[Graded],
+    tier: IsolationTier,
+    colour: str = "layer",
+    scoring: Scoring = NOTHING_STATED,
+) -> str:
     """The page: a table, and for each attempt its verdict, message and pictures, in which colours show a `colour`."""
     files = [
         {
-            "path": sanitized(file.path),
+            "path": file.name or sanitized(file.path),
+            "points": points_text(file, scoring) if scoring.is_stated else "",
             "verdicts": {v.puzzle: v for v in file.verdicts},
             "attempts": [_attempt(v, colour) for v in file.verdicts if v.attempted or v.message],
         }
@@ -34,7 +41,9 @@ def report_page(graded: Sequence[Graded], tier: IsolationTier, colour: str = "la
             files=files,
             slugs=slugs_of(graded),
             stars=stars_text,
+            mark=shown_size_mark,
             tier=tier,
+            marked=next((m for f in graded for v in f.verdicts if (m := shown_size_mark(v))), ""),
             left_out=any(_is_left_out(v) for f in graded for v in f.verdicts),
         )
     )

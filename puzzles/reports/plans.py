@@ -11,27 +11,36 @@ from rich.table import Table
 
 from lib.planning import Plan, Search
 from lib.planning.job import GIB, Job
-from lib.planning.measure import KINDS
+from lib.planning.largest import largest
+from lib.planning.memory import KINDS
+from lib.planning.plans import VERDICTS
 
 from .paragraphs import print_wrapped
 
 AXES = ("dp", "pp", "cp", "ep", "tp")
 LINKS = {"nvlink": "NVLink", "network": "network", "host": "host"}
 GB = 10**9
+SHORT = dict(zip(KINDS, ("weights", "grads", "states", "activ.", "ends", "work")))
+"""Kinds of memory, as headings."""
 
 
-def report_plans(console: Console, found: Search) -> None:
-    """The job, the fastest plans, their memory, and how many splits there were."""
+def report_plans(console: Console, found: Search, by_rank: bool = False) -> None:
+    """The job, the fastest plans, their memory, and how many splits there were; of the fastest each rank's memory, if
+    it is asked for."""
     job = found.job
     print_wrapped(console, job_text(job))
     shown = list(dict.fromkeys((*found.best, *found.front)))
     for table in (times(shown), traffic(shown), memory(shown)):
         console.print(table)
+    for table in (ranks(shown[0]), at_the_peak(shown[0])) if by_rank else ():
+        console.print(table)
     print_wrapped(
         console,
         f"{found.considered:,} splits divide the job, and {found.fitting:,} of them may fit the "
         f"{job.gpu.usable / GIB:.1f} GiB of a GPU. {found.estimated:,} were estimated, and the {len(shown)} above were "
-        f"played. The first {len(found.best)} are the fastest. * marks the front: what is faster needs more memory."
+        f"played. The first {len(found.best)} are the fastest. * marks the front: what is faster needs more memory. "
+        "Memory is a range, from fused code (low) to eager code with holes in the allocator's memory (high); depends: "
+        "only the low end fits."
         + (" The optimizer's states are on the host." if shown[0].split.offload == "states" else ""),
     )
 
@@ -42,6 +51,23 @@ def job_text(job: Job) -> str:
         f"{job.model.name} ({job.model.weights / 10**9:.1f}B parameters) on {job.gpus:,} {job.gpu.name}: "
         f"{job.batch:,} sequences of {job.sequence:,} tokens a step, {job.flops:.3g} flops."
     )
+
+
+def report_largest(console: Console, plan: Plan, what: str) -> None:
+    """The largest job that the split of a plan fits.
+
+    Raises:
+        RuleError: `what` is not known, or nothing fits.
+    """
+    for larger, code in zip(largest(plan.job, plan.split, what), ("eager", "fused")):
+        job = larger.job
+        size = {
+            "batch": f"{job.batch:,} sequences, microbatch {larger.split.microbatch}",
+            "sequence": f"{job.sequence:,} tokens",
+            "model": f"{job.model.layers:,} layers, {job.model.weights / 10**9:.1f}B parameters",
+        }[what]
+        sizes = f"{larger.low / GIB:.1f} to {larger.high / GIB:.1f} GiB"
+        print_wrapped(console, f"The largest {what} that fits in {code} code with split 1: {size} ({sizes}).")
 
 
 def times(plans: Sequence[Plan]) -> Table:
@@ -75,10 +101,32 @@ def traffic(plans: Sequence[Plan]) -> Table:
 
 
 def memory(plans: Sequence[Plan]) -> Table:
-    """GiB of the fullest GPU, by kind."""
-    table = _table("GiB", *KINDS, "all")
+    """GiB of the fullest GPU in fused code, by kind, and the range up to eager code with its verdict."""
+    table = _table("GiB", *SHORT.values(), "low", "high", "")
     for name, plan in numbered(plans):
-        table.add_row(name, *(f"{plan.memory[kind] / GIB:.1f}" for kind in KINDS), f"{plan.peak / GIB:.1f}")
+        kinds = (f"{plan.memory[kind] / GIB:.1f}" for kind in SHORT)
+        verdict = "" if plan.verdict == VERDICTS[0] else plan.verdict
+        table.add_row(
+            name, *kinds, f"{plan.peak / GIB:.1f}", f"{plan.high / GIB:.1f}", verdict.removesuffix(" the code")
+        )
+    return table
+
+
+def ranks(plan: Plan) -> Table:
+    """GiB of each rank of a plan's pipeline, by kind."""
+    table = _table("rank", "layers", *SHORT.values(), "low", "high")
+    for rank in plan.ranks:
+        kinds = (f"{rank.low[kind] / GIB:.1f}" for kind in SHORT)
+        table.add_row(str(rank.rank), str(rank.layers), *kinds, f"{rank.peak / GIB:.1f}", f"{rank.high / GIB:.1f}")
+    return table
+
+
+def at_the_peak(plan: Plan) -> Table:
+    """What lives on the fullest rank of a plan at its peak."""
+    rank = plan.fullest
+    table = _table(f"GiB on rank {rank.rank}", "", "", title=f"The peak of plan 1, as {rank.operation} starts")
+    for one in rank.held:
+        table.add_row(f"{one.bytes / GIB:.2f}", f"{one.number:,} x" if one.number > 1 else "", one.what)
     return table
 
 
@@ -99,9 +147,9 @@ def _front(plans: Sequence[Plan]) -> list[Plan]:
     ]
 
 
-def _table(first: str, *columns: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+def _table(first: str, *columns: str, title: str | None = None) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, title=title, title_justify="left")
     table.add_column(first, style="bold", no_wrap=True)
     for column in columns:
-        table.add_column(column, justify="left" if column in ("schedule", "recompute") else "right", no_wrap=True)
+        table.add_column(column, justify="left" if column in ("schedule", "recompute", "") else "right", no_wrap=True)
     return table

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from puzzles.course.handed_in import shared_folder
+from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.tracks import ALL, TRACKS, groups, outcomes
@@ -23,11 +24,14 @@ COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_att
 MAX_COLUMNS = 10
 """Most puzzles in the table of a class; for more, chapters are shown."""
 
+SHOWN_SIZE = "!"
+"""Marks a solution that works only at the size that its puzzle shows."""
+
 BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
 """Places where a heading may be broken: 'grad accum', 'Data Parallel'."""
 
 
-def standings(console: Console, files: Sequence[Graded]) -> NamedRows:
+def standings(console: Console, files: Sequence[Graded], scoring: Scoring = NOTHING_STATED) -> NamedRows:
     """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure; for many
     puzzles, or on a narrow terminal, a column for each chapter or each track, with how many were solved."""
     shared = folder_of(files)
@@ -39,7 +43,7 @@ def standings(console: Console, files: Sequence[Graded]) -> NamedRows:
         (columns_of(files, 0), 1),
         (_tracks_of(files), 1),
     ):
-        found = NamedRows(partial(_standings, console, files, columns, gap, heading), names, heading)
+        found = NamedRows(partial(_standings, console, files, scoring, columns, gap, heading), names, heading)
         if found.fits(console):
             break
     return found
@@ -48,6 +52,7 @@ def standings(console: Console, files: Sequence[Graded]) -> NamedRows:
 def _standings(
     console: Console,
     files: Sequence[Graded],
+    scoring: Scoring,
     columns: Mapping[str, tuple[str, ...]],
     gap: int,
     heading: str,
@@ -58,11 +63,13 @@ def _standings(
         table.add_column(Text(heading), no_wrap=True, min_width=name_width([heading, *names]))
     for title in columns:
         table.add_column(BETWEEN_WORDS.sub(" ", title))
-    table.add_column("stars", justify="right", no_wrap=True)
+    for title in ("stars", *(["points"] if scoring.is_stated else []), *(["late"] if scoring.late else [])):
+        table.add_column(title, justify="right", no_wrap=True)
     for number, graded in enumerate(files):
         cells = [_cell(console, slugs, [v for v in graded.verdicts if v.puzzle in slugs]) for slugs in columns.values()]
         first = [Text(names[number])] if names is not None else []
-        table.add_row(*first, *cells, str(sum(v.stars for v in graded.verdicts)))
+        totals = [f"{number:g}" for number in scoring.facts(graded).values()]
+        table.add_row(*first, *cells, str(sum(v.stars for v in graded.verdicts)), *totals)
     return table
 
 
@@ -90,11 +97,25 @@ def _cell(console: Console, slugs: Sequence[str], verdicts: Sequence[Verdict]) -
     attempted = [v for v in verdicts if v.attempted]
     if len(slugs) == len(verdicts) == 1:
         v = verdicts[0]
-        words = stars_text(console, v.stars) if v.stars else v.reason or ""
+        words = (stars_text(console, v.stars) if v.stars else v.reason or "") + shown_size_mark(v)
         return Text(words, style=COLOURS[v.status], no_wrap=True)
     passed = sum(v.status == "passed" for v in attempted)
     colour = COLOURS["passed" if passed == len(attempted) else "over_target"]
-    return Text(f"{passed} of {len(attempted)}" if attempted else "", style=colour, no_wrap=True)
+    mark = SHOWN_SIZE if any(v.shown_size_only for v in attempted) else ""
+    return Text(f"{passed} of {len(attempted)}{mark}" if attempted else "", style=colour, no_wrap=True)
+
+
+def shown_size_mark(verdict: Verdict) -> str:
+    """What marks a solution that works only at the shown size."""
+    return SHOWN_SIZE if verdict.shown_size_only else ""
+
+
+def points_text(graded: Graded, scoring: Scoring) -> str:
+    """'7.5 of 15 points, 2 days late'."""
+    most = sum(scoring.most(v.puzzle) for v in graded.verdicts)
+    days = scoring.days_late(graded)
+    late = f", {outcomes.counted(days, 'day')} late" if days else ""
+    return f"{scoring.total(graded):g} of {most:g} points{late}"
 
 
 def name_in(graded: Graded, shared: str) -> str:

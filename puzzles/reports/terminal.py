@@ -8,13 +8,13 @@ from os.path import sep
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH
+from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.custom import folders
 from puzzles.failure import sanitized
 from puzzles.grading.judge import UNGRADABLE
@@ -22,34 +22,54 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import IsolationTier
-from puzzles.tracks import ALL, TRACKS, Track, outcomes, track_of
+from puzzles.tracks import ALL, TRACKS, Track, track_of
 from puzzles.tracks.outcomes import counted
 
-from .file_table import NamedRows, full_width, name_width
+from .file_table import NamedRows, name_width
 from .next_command import next_command
 from .paragraphs import print_wrapped
 from .screen import ScreenPart
-from .standings import COLOURS, folder_of, name_in, standings, stars_text
+from .standings import (
+    SHOWN_SIZE,
+    folder_of,
+    name_in,
+    points_text,
+    shown_size_mark,
+    standings,
+    stars_text,
+)
+from .verdict_table import empty_table, figure_text, points_cells, status_text, verdict_table
 
 MAX_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
 
 
-def report(console: Console, files: Sequence[Graded], tier: IsolationTier, why: bool = False) -> None:
+def report(
+    console: Console,
+    files: Sequence[Graded],
+    tier: IsolationTier,
+    why: bool = False,
+    scoring: Scoring = NOTHING_STATED,
+) -> None:
     """A table, then messages on single puzzles, then what to do next. `why` explains their peaks."""
     several, is_class = len(files) > 1, any(len(graded.attempted) > 1 for graded in files)
     if len(files) == 1:
         console.print(Text(sanitized(files[0].path), style="bold"))
         for track, verdicts in _by_track(files[0].verdicts):
-            console.print(_table(console, track, verdicts))
+            points = [scoring.facts(files[0], v) for v in verdicts]
+            console.print(verdict_table(console, track, verdicts, points))
+        if scoring.is_stated:
+            console.print(Text(points_text(files[0], scoring)))
     elif is_class:
-        console.print(standings(console, files), crop=False)
+        console.print(standings(console, files, scoring), crop=False)
     else:
         shared = folder_of(files)
         console.print(Text(f"{sanitized(shared)}/" if shared else "", style="bold"))
         for track in TRACKS.values():
             if any(v.track == track.name for graded in files for v in graded.attempted):
-                console.print(_folder_table(console, track, files), crop=False)
+                console.print(_folder_table(console, track, files, scoring), crop=False)
+    if any(v.shown_size_only for graded in files for v in graded.verdicts):
+        print_wrapped(console, f"{SHOWN_SIZE} works only at the shown size.", "dim")
     for graded in files if len(files) <= MAX_EXPLAINED else ():
         for verdict in _distinct(graded.verdicts):
             _explain(console, verdict, _place(graded, verdict, several))
@@ -59,7 +79,7 @@ def report(console: Console, files: Sequence[Graded], tier: IsolationTier, why: 
                 _show_why(console, verdict, _place(graded, verdict, several))
     if why and not any(verdict.why for graded in files for verdict in graded.verdicts):
         console.print()
-        console.print(Text("--why explains the peak of a correct schedule, and there is none here."))
+        console.print(Text("--why explains the peak and the traffic of a correct schedule, and there is none here."))
     if not tier.is_sandbox:
         console.print()
         here = protection(tier)
@@ -78,7 +98,7 @@ def _place(graded: Graded, verdict: Verdict, several: bool) -> str:
 def report_on(console: Console, title: str, verdict: Verdict) -> None:
     """One verdict as a table, with its message and notes."""
     console.print(Text(sanitized(title), style="bold"))
-    console.print(_table(console, track_of(verdict.puzzle), [verdict]))
+    console.print(verdict_table(console, track_of(verdict.puzzle), [verdict]))
     for one in _distinct([verdict]):
         _explain(console, one, "")
 
@@ -91,44 +111,7 @@ def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Ve
             yield track, mine
 
 
-def _table(console: Console, track: Track[Any], verdicts: Sequence[Verdict]) -> Table:
-    """A row for each verdict, with figures and targets; on a narrow terminal each target is below its figure. What only
-    some puzzles measure is in the sentences below."""
-    wide = _verdict_rows(console, track, verdicts, " ")
-    return wide if full_width(console, wide) <= console.width else _verdict_rows(console, track, verdicts, "\n")
-
-
-def _verdict_rows(console: Console, track: Track[Any], verdicts: Sequence[Verdict], before_target: str) -> Table:
-    table = _empty_table(track)
-    if not track.columns:
-        table.add_column("figures", ratio=1)
-    for v in verdicts:
-        stars = stars_text(console, v.stars) if v.attempted else ""
-        measures = {measure.figure: measure for measure in track.measures(track.puzzle(v.puzzle), v.figures)}
-        figures = [
-            Text.assemble(measures[name].value_text, before_target, (measures[name].target_cell, "dim"))
-            if name in measures
-            else Text(_figure(v, name))
-            for _, name in track.columns
-        ]
-        if not figures:
-            figures = [Text(track.figures_text(track.puzzle(v.puzzle), v.figures), style="" if v.figures else "dim")]
-        cells = (*figures, _status(v)) if track.columns else (_status(v), *figures)
-        table.add_row(Text(v.puzzle, style="" if v.attempted else "dim"), stars, *cells)
-    return table
-
-
-def _empty_table(track: Track[Any]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("puzzle", "stars"):
-        table.add_column(heading, no_wrap=True)
-    for heading, _ in track.columns:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    return table
-
-
-def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) -> NamedRows:
+def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded], scoring: Scoring) -> NamedRows:
     """Attempts at a track in several files; a file is named once, by its path in the folder that they share."""
     shared = folder_of(files)
     names: list[str] = []
@@ -138,13 +121,15 @@ def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) 
         for v in graded.attempted:
             if v.track != track.name:
                 continue
-            figures = [_figure(v, figure) for _, figure in track.columns]
-            rows.append([v.puzzle, stars_text(console, v.stars), *figures, _status(v)])
+            figures = [figure_text(v, figure) for _, figure in track.columns]
+            points = points_cells(scoring.facts(graded, v))
+            stars = stars_text(console, v.stars) + shown_size_mark(v)
+            rows.append([v.puzzle, stars, *points, *figures, status_text(v)])
             names.append(name)
             name = ""
 
     def make(shown: Sequence[str] | None) -> Table:
-        table = _empty_table(track)
+        table = empty_table(track, scoring.is_stated)
         if shown is not None:
             table.add_column("file", no_wrap=True, min_width=name_width(shown))
         for number, row in enumerate(rows):
@@ -161,16 +146,6 @@ def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:
     place = {slug: number for number, slug in enumerate(ALL)}
     attempted = [graded for graded in files if graded.attempted]
     return sorted(attempted, key=lambda g: (place[g.attempted[0].puzzle], g.path.count(sep), g.path))
-
-
-def _figure(verdict: Verdict, name: str) -> str:
-    value = verdict.figures.get(name)
-    return "-" if value is None else outcomes.number_text(value)
-
-
-def _status(verdict: Verdict) -> Text:
-    text = verdict.status.replace("_", " ")
-    return Text(f"{text}: {verdict.reason}" if verdict.reason else text, style=COLOURS[verdict.status])
 
 
 def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
@@ -204,7 +179,7 @@ def _show_status(console: Console, verdict: Verdict) -> None:
     track = track_of(verdict.puzzle)
     figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures) if verdict.figures else ""
     stars = f"{GLUE} {stars_text(console, verdict.stars)}{GLUE} {figures}" if verdict.attempted else ""
-    status = _status(verdict)
+    status = status_text(verdict)
     console.print()
     print_wrapped(console, stars, lead=status.plain, lead_style=str(status.style))
 
@@ -228,7 +203,8 @@ def _show_why(console: Console, verdict: Verdict, where: str) -> None:
     """The explanation of a peak: a heading and its rows."""
     console.print()
     console.print(
-        Text(f"{where}{verdict.puzzle}, why the peak is here:", style="bold"), width=min(console.width, MAX_WIDTH)
+        Text(f"{where}{verdict.puzzle}, where memory and traffic go:", style="bold"),
+        width=min(console.width, MAX_WIDTH),
     )
     for line in verdict.why:
         indent = len(line) - len(line.lstrip())

@@ -22,9 +22,9 @@ class Score(NamedTuple):
     advice: str = ""
     """A sentence on how to meet the missed targets, where the run itself shows one."""
     why: tuple[str, ...] = ()
-    """Lines that explain a figure: what a schedule's peak consists of. Shown on request."""
+    """Lines that explain figures: what a schedule's peak consists of, and its calls. Shown on request."""
     why_matters: bool = False
-    """True if that figure misses a target; then they are always shown."""
+    """True if such a figure misses a target; then they are always shown."""
     family: str = ""
     """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
     remark: str = ""

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -19,106 +18,22 @@ import pytest
 from PIL import Image, ImageStat
 
 from puzzles.site import links
-from tests.support.chromium import IS_HERE, complaints, open_browser
-from tests.support.site_server import SiteServer
+from tests.support.site_game import NEEDS_SITE, ROOT, Game, opened_game, solution
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 
 from selenium.webdriver import ActionChains, Keys
-from selenium.webdriver.support.wait import WebDriverWait
 
-ROOT = Path(__file__).parents[2]
-SITE = Path(os.environ.get("PUZZLES_SITE", ROOT / "site"))
-SOLUTIONS = ROOT / "solutions"
-IS_REQUIRED = os.environ.get("PUZZLES_BROWSER") == "required"
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not IS_HERE, reason="needs chromium and chromedriver on the PATH"),
-    pytest.mark.skipif(not (IS_REQUIRED or SITE.is_dir()), reason="needs the built site: make site"),
-]
-
-PATIENCE = 40
-"""Seconds until a test gives up; it goes on as soon as what it waits for has come."""
+pytestmark = NEEDS_SITE
 CONTRAST = (ROOT / "tests" / "support" / "contrast.js").read_text(encoding="utf-8")
 MAX_SECONDS, MOST_BYTES = 15, 15_000_000
 """The budget of the first visit: from opening to the first verdict, and all that is transferred, compressed."""
 
 
-class Game:
-    """The site, as somebody uses it. Python is loaded once for all tests of the module."""
-
-    def __init__(self, browser: Any, server: SiteServer) -> None:
-        self.browser, self.server = browser, server
-
-    def until(self, condition: Callable[[], Any]) -> Any:
-        return WebDriverWait(self.browser, PATIENCE, 0.05).until(lambda _: condition())
-
-    def script(self, text: str, *given: object) -> Any:
-        return self.browser.execute_script(text, *given)
-
-    def find(self, selector: str) -> Any:
-        return self.browser.find_element("css selector", selector)
-
-    def text(self, selector: str) -> str:
-        return str(self.script("return document.querySelector(arguments[0])?.textContent ?? ''", selector))
-
-    def go(self, fragment: str) -> None:
-        """Opens another part of the page, as a link on it does, and waits for its first verdict."""
-        self.script("location.hash = ''")
-        self.until(lambda: self.script("return document.querySelector('main')?.dataset.page") == "map")
-        self.script("location.hash = arguments[0]", fragment)
-        page = fragment.split("/")[0] or "map"
-        self.until(lambda: self.script("return document.querySelector('main')?.dataset.page") == page)
-
-    def open(self, fragment: str, *status: str) -> None:
-        self.go(fragment)
-        self.until_status(*(status or ("not_attempted", "passed", "over_target", "failed")))
-
-    @property
-    def status(self) -> str:
-        return str(self.script("return document.querySelector('.verdict')?.dataset.status ?? ''"))
-
-    @property
-    def stars(self) -> int:
-        return int(self.script("return document.querySelector('.verdict').dataset.stars"))
-
-    def until_status(self, *wanted: str) -> None:
-        self.until(lambda: self.status in wanted and not self.is_running)
-
-    @property
-    def is_running(self) -> bool:
-        return bool(self.script("return document.querySelector('main')?.dataset.running ?? ''"))
-
-    def type(self, text: str) -> None:
-        """Types a text over the code, as an input method enters it."""
-        self.find(".cm-content").click()
-        ActionChains(self.browser, duration=0).key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).perform()
-        self.browser.execute_cdp_cmd("Input.insertText", {"text": text})
-
-    def code(self) -> str:
-        return str(self.script("return document.querySelector('.cm-content').cmTile?.view?.state.doc.toString() ?? "
-                               "document.querySelector('.cm-content').cmView.view.state.doc.toString()"))  # fmt: skip
-
-    def complaints(self) -> list[str]:
-        return complaints(self.browser)
-
-    def kept(self) -> dict[str, Any]:
-        return dict(json.loads(self.script("return localStorage.getItem('training-puzzles') ?? '{}'")))
-
-
 @pytest.fixture(scope="module")
 def game(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Game]:
-    assert SITE.is_dir(), "there is no site to test; run 'make site'"
-    with SiteServer(SITE) as server:
-        browser = open_browser(tmp_path_factory.mktemp("profile"))
-        try:
-            yield Game(browser, server)
-        finally:
-            browser.quit()
-
-
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+    with opened_game(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
 
 
 def test_the_first_visit_keeps_to_its_budget(game: Game) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import re
 import shlex
@@ -43,11 +44,9 @@ def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     said = {}
     for language, block in re.findall(r"^```(sh|toml|python)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
-        if language == "toml":
-            Path("week3/relay.toml").write_text(block)
-            continue
-        if language == "python":
-            Path(block.partition("\n")[0].removeprefix("# ")).write_text(block)
+        if language != "sh":
+            first = block.partition("\n")[0]
+            Path(first.removeprefix("# ") if first.startswith("# ") else "week3/relay.toml").write_text(block)
             continue
         for line in block.splitlines():
             code, said[line] = run(line)
@@ -62,12 +61,19 @@ def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatc
     assert "time = 7" in Path("week3/relay.toml").read_text()
     (elsewhere,) = re.findall(r"^```\n(\[\[reference_at\]\].*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert elsewhere in Path("week3/relay.toml").read_text(), "as it is shown"
+    assert [row["points"] for row in csv.DictReader(Path("points.csv").read_text().splitlines())] == ["11.0", "5.0"]
+    book = list(csv.DictReader(Path("book.csv").read_text().splitlines()))
+    assert [(row["id"], row["relay"], row["points"]) for row in book] == [
+        ("ann", "11.0", "11.0"),
+        ("ben", "5.0", "5.0"),
+    ]
     (ann,) = (output for line, output in said.items() if "record entries/relay/ann" in line)
     assert "a known record is as good" in ann
     assert "solutions/relay.py" in ann
-    for name in ("out/index.html", "out/students/002_ben.html", "autograder.zip", "board/index.html",
+    for name in ("out/index.html", "autograder.zip", "board/index.html",
                  "books/week3.ipynb", ".github/workflows/leaderboard.yml", "week3/records/index.json"):  # fmt: skip
         assert Path(name).is_file(), name
+    assert len(list(Path("out/students").iterdir())) == 2
 
 
 def test_every_field_is_in_the_table() -> None:

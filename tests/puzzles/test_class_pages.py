@@ -13,11 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from puzzles.catalog.schedule import CLASSICS
-from puzzles.commands.grade import is_folder
 from puzzles.commands.main import main
+from puzzles.commands.shared.outputs import is_folder
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages
 from puzzles.reports.markdown import message_html, text_html
+from puzzles.reports.page_names import PageNames
 from puzzles.sandbox.tiers import IsolationTier, select_tier
 from puzzles.tracks import find, track_of
 
@@ -57,6 +58,11 @@ def verdict(slug: str, stars: int) -> Verdict:
                    message="" if stars else "rank 0 waits for rank 1")  # fmt: skip
 
 
+def class_pages(folder: Path, paths: list[str]) -> ClassPages:
+    names = {path: path for path in paths}
+    return ClassPages(str(folder), PageNames(folder, names), names)
+
+
 def tier() -> IsolationTier:
     return select_tier("process")
 
@@ -67,7 +73,7 @@ def test_the_index_of_300_students_and_8_puzzles_is_small_and_says_who_has_what(
     graded = [
         Graded(path, tuple(verdict(slug, (i + j) % 4) for j, slug in enumerate(slugs))) for i, path in enumerate(paths)
     ]
-    pages = ClassPages(str(tmp_path / "out"), paths)
+    pages = class_pages(tmp_path / "out", paths)
     assert pages.finish(graded, tier()) == ""
     index = (tmp_path / "out" / "index.html").read_text()
     assert len(index.encode()) < 300_000
@@ -118,8 +124,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def page(pages: Path, name: str) -> str:
-    (path,) = (pages / "students").glob(f"*_{name}.html")
-    return path.read_text()
+    (text,) = [text for file in (pages / "students").iterdir() if f"<h1>{name}.py</h1>" in (text := file.read_text())]
+    return text
 
 
 def test_every_link_of_the_index_and_of_the_students_leads_somewhere(pages: Path) -> None:
@@ -138,7 +144,7 @@ def test_a_student_sees_figures_code_advice_the_peak_and_pictures(pages: Path) -
     assert anna.count("<svg") == 4, "a timeline and a front for each of two puzzles"
     assert "19.9" in anna
     assert "Best known" in anna
-    assert "Why the peak is where it is" in cleo
+    assert "Where memory and traffic go" in cleo
     assert "<details open>" in cleo, "it misses the memory target"
     assert "What to try" in cleo
     assert "holds most at t=" in cleo
@@ -183,14 +189,14 @@ def test_the_option_takes_a_page_or_a_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
-    pages = ClassPages(str(tmp_path / "out" / "x"), ["a.py"])
+    pages = class_pages(tmp_path / "out" / "x", ["a.py"])
     kept = pages.add(Graded("a.py", (verdict("ddp", 0),)))
     assert kept.verdicts[0].reason == "deadlock", "the verdicts are not lost"
     assert "cannot write" in pages.finish([kept], tier())
 
 
 def test_a_page_that_breaks_costs_no_verdict(tmp_path: Path) -> None:
-    pages = ClassPages(str(tmp_path), ["a.py"])
+    pages = class_pages(tmp_path, ["a.py"])
     broken = verdict("ddp", 2)  # a pass without figures, which no grader makes
     assert pages.add(Graded("a.py", (broken,))).verdicts == (broken,)
     assert "cannot make" in pages.finish([], tier())

@@ -88,8 +88,9 @@ def test_show_prints_statement_targets_calls_and_starter(slug: str):
     assert result.exit_code == 0
     assert f"Puzzle {puzzle.number}: {puzzle.title}" in result.stdout
     assert words(puzzle.statement) in words(result.stdout)
-    limits = (puzzle.goal.time + 1, (puzzle.goal.memory + 100_000) / 1e6)
-    assert "targets: < {} timesteps, < {:g}M elements".format(*limits) in result.stdout
+    goal = puzzle.goal
+    limits = (goal.time + 1, goal.time_words, (goal.memory + 100_000) / 1e6)
+    assert "targets: < {:,} {}, < {:g}M elements".format(*limits) in words(result.stdout)
     assert puzzle.starter in result.stdout
     assert all(f"model.{call}(" in result.stdout for call in puzzle.calls)
 
@@ -177,6 +178,7 @@ def test_json_is_exactly_as_promised():
                     {
                         "puzzle": "fsdp",
                         "status": "passed",
+                        "shown_size_only": False,
                         "reason": None,
                         "timesteps": 19.9,
                         "makespan": 20.4,
@@ -192,7 +194,8 @@ def test_json_is_exactly_as_promised():
     }
     assert '"timesteps": 19.9,' in result.stdout
     assert list(json.loads(result.stdout)["files"][0]["results"][0]) == [
-        *("puzzle", "status", "reason", "stars", "timesteps", "makespan", "peak_memory", "traffic"),
+        *("puzzle", "status", "reason", "stars", "shown_size_only"),
+        *("timesteps", "makespan", "peak_memory", "traffic"),
         *("target", "limits", "message", "notes"),
     ]
 
@@ -209,6 +212,7 @@ def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
         "status": "failed",
         "reason": "deadlock",
         "stars": 0,
+        "shown_size_only": False,
         "timesteps": None,
         "makespan": None,
         "peak_memory": None,
@@ -221,6 +225,7 @@ def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
         "status": "not_attempted",
         "reason": None,
         "stars": 0,
+        "shown_size_only": False,
         "timesteps": None,
         "makespan": None,
         "peak_memory": None,

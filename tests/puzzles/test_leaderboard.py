@@ -91,7 +91,8 @@ def test_a_board_has_a_viewer_for_each_run_and_is_the_same_bytes_each_time(entri
         boards.append({path.relative_to(tmp_path / name).as_posix(): path.read_bytes() for path in files})
     assert boards[0] == boards[1]
     page = boards[0]["index.html"].decode()
-    assert "5.1 timesteps, 1,441,792 elements and 786,432 elements sent: data parallelism" in page, "the best known, with its family"
+    best = "5.1 timesteps, 1,441,792 elements and 786,432 elements sent: data parallelism"
+    assert best in page, "the best known, with its family"
     links = re.findall(r'href="([^"]+)"', page)
     assert len(links) == 3
     assert {*links} < {*boards[0]}

@@ -38,6 +38,23 @@ def test_the_table_has_a_row_for_each_plan() -> None:
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
+def test_it_shows_each_rank_the_peak_and_the_largest_batch() -> None:
+    code, shown = invoked(f"{SMALL} --best 1 --pp 2 --dp 2 --zero 1 --ranks --largest batch")
+    assert code == 0, shown
+    for fact in ("rank  layers", "GiB on rank", "activations kept for backward", "The largest batch that fits in eager",
+                 "in fused code with split 1"):  # fmt: skip
+        assert fact in " ".join(shown.split()) or fact in shown, fact
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_where_a_fixed_split_does_not_fit_the_changes_that_help_most_are_named() -> None:
+    code, shown = invoked("--model llama-3-70b --gpus 8 --batch 8 --dp 8 --zero 0 --recompute none")
+    problem = " ".join(shown.split())
+    assert code == 2
+    assert "the changes that help most: " in problem
+    assert problem.count(" saves ") == 2
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("line", "facts"),
@@ -58,6 +75,11 @@ def test_the_table_has_a_row_for_each_plan() -> None:
         ("--model gpt-1.7b --gpus 0", ("gpus", "more than 0")),
         (f"{SMALL} --pareto front.html", ("front.html",)),
         (f"{SMALL} --fp8", ("a100", "8 bits")),
+        (f"{SMALL} --kernels triton", ("no kernels 'triton'", "megatron, pytorch")),
+        (
+            f"{SMALL} --dp 4 --zero 1 --microbatch 1 --best 1 --largest gpu",
+            ("batch, sequence, model",),
+        ),
     ],
 )
 def test_it_refuses_in_one_sentence(line: str, facts: tuple[str, ...]) -> None:

@@ -83,7 +83,7 @@ def test_a_report_that_cannot_be_written_affects_neither_the_results_nor_the_oth
 
 
 def test_a_report_that_breaks_affects_no_other(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(_: Any) -> str:
+    def breaks(*_: Any) -> str:
         raise LookupError("no such\x1b thing")
 
     monkeypatch.setattr(export, "junit", breaks)

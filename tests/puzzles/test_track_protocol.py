@@ -257,6 +257,7 @@ def test_it_is_graded_in_a_worker(fourth: Path) -> None:
         "status": "passed",
         "reason": None,
         "stars": 3,
+        "shown_size_only": False,
         "track": "answers",
         "figures": {"returned": 42},
         "target": {"returned": 42},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,26 @@ def test_scripts_are_short_and_say_their_idea_first() -> None:
         lines = path.read_text(encoding="utf-8").splitlines()
         assert lines[0].startswith("// "), path.name
         assert len(lines) <= 300, path.name
+
+
+def policy_of(name: str) -> dict[str, list[str]]:
+    """The policy of one of our documents, by directive."""
+    found = re.search(r'Content-Security-Policy" content="([^"]+)"', (PAGE / name).read_text(encoding="utf-8"))
+    assert found is not None
+    return {words[0]: words[1:] for words in map(str.split, found[1].split(";"))}
+
+
+def test_the_policies_allow_no_evaluation_and_the_frame_fetches_nothing() -> None:
+    page, frame = policy_of("index.html"), policy_of("frame.html")
+    for policy in (page, frame):
+        assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == ["'none'"]
+        assert {"'unsafe-eval'", "'unsafe-inline'", "*"}.isdisjoint(policy["script-src"])
+    assert page["frame-src"] == page["connect-src"] == ["'self'"]
+    assert set(frame) == {"default-src", "script-src", "worker-src", "form-action", "base-uri"}
+    assert "'self'" not in {*frame["script-src"], *frame["worker-src"]}
+
+
+def test_the_offline_worker_has_a_digest_of_each_file(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text("1")
+    digest = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
+    assert f'const DIGESTS = {{"a.js": "{digest}"}};' in offline_worker(tmp_path, ["a.js"])

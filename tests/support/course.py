@@ -22,7 +22,14 @@ from puzzles.tracks import find
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 POINTS = {"basic": 5.0, "ddp": 10.0}
 PARTIAL, SHOWN_SIZE = 0.5, 0.5
-SHARES = {"passed": 1.0, "over_target": PARTIAL, "shown_size": SHOWN_SIZE, "failed": 0.0, "not_attempted": 0.0}
+SHARES = {
+    "best": 1.0,
+    "passed": 1.0,
+    "over_target": PARTIAL,
+    "shown_size": SHOWN_SIZE,
+    "failed": 0.0,
+    "not_attempted": 0.0,
+}
 DUE = datetime(2026, 11, 20, 18, tzinfo=UTC).timestamp()
 DAY = 86_400.0
 NAMES = (
@@ -41,6 +48,10 @@ Files = dict[str, str | bytes]
 
 def solution(slug: str) -> str:
     return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def record(name: str) -> str:
+    return (SOLUTIONS / "records" / f"{name}.py").read_text(encoding="utf-8")
 
 
 def over_target() -> str:
@@ -102,6 +113,10 @@ KINDS: dict[str, tuple[Callable[[], Files], dict[str, str]]] = {
     "empty": (dict, {}),
     "syntax": (lambda: {"hw.py": both() + "x = (\n"}, {"basic": "failed", "ddp": "failed"}),
     "missing": (dict, {}),
+    "best": (
+        lambda: {"a.py": record("basic_batch_by_batch"), "b.py": record("ddp_sharded")},
+        {"basic": "best", "ddp": "best"},
+    ),
     "loop": (lambda: {"hw.py": loop("basic") + solution("ddp")}, {"basic": "failed", "ddp": "passed"}),
 }
 """What a student hands in, and what becomes of each puzzle; one that is not named is not attempted."""

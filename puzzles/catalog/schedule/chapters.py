@@ -52,7 +52,14 @@ CLUSTERS = _chapter(
     "three_d", "hybrid_shard", "local_sgd",
 )  # fmt: skip
 
-CHAPTERS = (CLASSICS, MEMORY, PIPELINES, OVERLAP, SPLITTING, CLUSTERS)
+MICROSECONDS = _chapter(
+    "microseconds",
+    "In microseconds",
+    "on real hardware, which schedule is right, and at which size does that change?",
+    "fsdp_bound", "axis_inside", "tp_limit", "hierarchy", "bucket_size", "park_or_recompute",
+)  # fmt: skip
+
+CHAPTERS = (CLASSICS, MEMORY, PIPELINES, OVERLAP, SPLITTING, CLUSTERS, MICROSECONDS)
 
 ORDER = tuple(slug for chapter in CHAPTERS for slug in chapter.files)
 """Every slug in the order of play; its place is the puzzle's number."""

@@ -30,6 +30,8 @@ class SchedulePuzzle(Puzzle):
     """The methods of Model that a solution is likely to need."""
     parameters: tuple[str, ...] = ()
     """Those of their parameters that the classic games do not have, and this one does: "group", "step"."""
+    answer: str = ""
+    """What a player is asked to predict before playing, and why it is so; the statement's last paragraph asks it."""
     reload_reason: str = "a rank keeps what it loads, because the next step begins with it"
     reload_advice: str = ""
     """What a schedule is told that misses the goal because it loads more than it keeps (`Goal.steady`); without advice

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 from typing import NamedTuple
 
 from lib.game.costs import CLASSIC, COMPUTING, COPYING, Costs
@@ -55,11 +54,15 @@ def _prices(costs: Costs, calls: Iterable[str]) -> Iterator[Difference]:
     for name in calls:
         if costs.priced(name):
             yield Difference(f"`{name}`", price_text(costs, name), price_text(CLASSIC, name) or "not there")
+        if name in costs.beta_between:
+            yield Difference("- between machines", _by_size(costs, name, crosses=True), "one machine")
 
 
 def price_text(costs: Costs, name: str) -> str:
-    """What a call costs: '0.5 steps', '0.5 steps and 0.5 for each value', '5 us a hop and 1 us for each 25,000 elements
-    sent'; empty if it has no price."""
+    """What a call costs, inside a machine if it goes by size; empty if it has no price.
+
+    '0.5 steps', '0.5 steps and 0.5 for each value', '5 us a hop and 1 us for each 25,000 elements sent'.
+    """
     if not costs.priced(name):
         return ""
     if name in COMPUTING:
@@ -69,22 +72,22 @@ def price_text(costs: Costs, name: str) -> str:
     if extra := costs.calls.get(name, 0):
         return f"{_time(costs, extra)} and {costs.text(base)} for each value"
     if name in costs.alpha or name in costs.beta:
-        sent = "" if name in COPYING else " sent"
-        inside = _by_size(costs, base, costs.alpha.get(name, 0), costs.beta.get(name), sent)
-        if name not in costs.beta_between:
-            return inside
-        between = _by_size(costs, 0, costs.alpha_between.get(name, 0), costs.beta_between[name], sent)
-        return f"{inside} (between machines {between})"
+        return _by_size(costs, name)
     if costs.islands and costs.ticks_between.get(name, base) != base:
         return f"{_time(costs, base)} ({costs.text(costs.ticks_between[name])} between machines)"
     return _time(costs, base)
 
 
-def _by_size(costs: Costs, base: int, alpha: int, beta: Fraction | None, sent: str) -> str:
-    parts = [_time(costs, base)] * bool(base) + [f"{_time(costs, alpha)} a hop"] * bool(alpha)
+def _by_size(costs: Costs, name: str, crosses: bool = False) -> str:
+    """Prices for each value, hop and element. `crosses`: of a group in several machines."""
+    alpha, beta, ticks = costs.alpha.get(name, 0), costs.beta.get(name, 0), costs.ticks.get(name, 0)
+    if crosses:
+        alpha, beta = costs.alpha_between.get(name, alpha), costs.beta_between.get(name, beta)
+        ticks = costs.ticks_between.get(name, 0)
+    parts = [f"{_time(costs, ticks)} for each value"] * bool(ticks) + [f"{_time(costs, alpha)} a hop"] * bool(alpha)
     if beta:
-        each = costs.unit / beta
-        parts.append(f"{_time(costs, costs.unit)} for each {float(each):,.0f} elements{sent}")
+        sent = "" if name in COPYING else " sent"
+        parts.append(f"{_time(costs, costs.unit)} for each {float(costs.unit / beta):,.0f} elements{sent}")
     return " and ".join(parts) or _time(costs, 0)
 
 

@@ -7,42 +7,137 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
+
+from .params import add_folders
 
 if TYPE_CHECKING:
+    from puzzles.course.comments import Comment
     from puzzles.course.handed_in import Submitted
     from puzzles.course.points import Scoring
 
 C = TypeVar("C", bound=Callable[..., Any])
 
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+COURSE = "puzzles.course"
+"""Where click's context keeps the course."""
+
+
+def _read_course(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
+    """Click's callback of --course: adds its puzzles before other parameters look for them."""
+    if path is None:
+        return
+    from puzzles.course.course_file import read_course
+    from puzzles.course.roster import CourseError
+
+    try:
+        course = read_course(path)
+    except CourseError as why:
+        raise click.UsageError(str(why), ctx) from None
+    add_folders(ctx, param, tuple(map(str, course.puzzles)))
+    ctx.meta[COURSE] = course
+
+
+def _share(name: str, default: float, words: str) -> Any:
+    return click.option(
+        name, type=click.FloatRange(0, 1), default=default, show_default=True, metavar="SHARE", help=words
+    )
+
+
+POINTS_OPTIONS = (
+    click.option(
+        "--points", metavar="SLUG=N,...", default="", help="Points of a puzzle, chapter or track  [default: 1 each]"
+    ),
+    _share("--partial", 0.5, "Share of the points for a correct solution that is over target."),
+    _share("--shown-size", 0.5, "Share of the points for what works only at the size shown in the puzzle."),
+    click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle."),
+    click.option(
+        "--third-star",
+        type=click.FloatRange(0, 10**6),
+        default=0.0,
+        show_default=True,
+        metavar="POINTS",
+        help="Points that a third star adds.",
+    ),
+)
+"""What `puzzles gradescope` hands on as well."""
+
 OPTIONS = (
+    click.option(
+        "--course",
+        metavar="FOLDER",
+        type=click.Path(exists=True, path_type=Path),
+        is_eager=True,
+        expose_value=False,
+        callback=_read_course,
+        help="Read course.toml in a folder, with its points, roster and puzzles.",
+    ),
     click.option(
         "--roster",
         metavar="FILE",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=FILE,
         help="CSV with a row for each student (name, id, e-mail, section, group), or Canvas's export: adds who is "
         "missing, and merges groups.",
     ),
     click.option("--one-student", is_flag=True, help="All files are one student's: the best of them count."),
     click.option("--each-file", is_flag=True, help="Every file is a submission, at any depth."),
+    click.option("--anonymous", is_flag=True, help="Name nobody in reports, except in a gradebook."),
     click.option(
-        "--points", metavar="SLUG=N,...", default="", help="Points of a puzzle, chapter or track  [default: 1 each]"
+        "--comments",
+        metavar="FILE|FOLDER",
+        type=click.Path(exists=True, path_type=Path),
+        help="Your comments, for the pages: CSV (id, puzzle, comment), or a folder with ID.md.",
     ),
+    click.option("--link-class", is_flag=True, help="Let the page of a student lead to the index of the class."),
+    *POINTS_OPTIONS,
     click.option(
-        "--partial",
-        type=click.FloatRange(0, 1),
-        default=0.5,
-        show_default=True,
-        metavar="SHARE",
-        help="Share of the points for a correct solution that is over target.",
+        "--late",
+        metavar="due=TIME,...",
+        help="Take off points: due=2026-11-20T18:00,per-day=10%,grace=15m,extensions.csv",
     ),
 )
 
 
-def course_options(command: C) -> C:
-    """Adds the options of a course."""
-    for option in reversed(OPTIONS):
+GRADEBOOK_OPTIONS = (
+    click.option("--gradebook", metavar="FILE", help="Write a CSV table with a row for each student."),
+    click.option("--canvas", metavar="FILE", help="Write the CSV table that Canvas imports."),
+    click.option(
+        "--assignment",
+        metavar="NAME",
+        default="Training Puzzles",
+        show_default=True,
+        help="What Canvas calls the assignment.",
+    ),
+)
+
+
+def added(command: C, options: Sequence[Any]) -> C:
+    """The command with some options, in their order."""
+    for option in reversed(options):
         command = option(command)
     return command
+
+
+def course_options(command: C) -> C:
+    """Adds the options of a course."""
+    return added(command, (*OPTIONS, *GRADEBOOK_OPTIONS))
+
+
+def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with those of --course where the command line has none; and the rule on what is late."""
+    from puzzles.course.lateness import parse_late
+    from puzzles.course.roster import CourseError
+
+    course = ctx.meta.get(COURSE)
+    given = {name for name in options if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
+    taken = {name: value for name, value in course.options.items() if name not in given} if course else {}
+    try:
+        late = parse_late(options["late"]) if options["late"] else course.late if course else None
+    except CourseError as why:
+        raise click.UsageError(str(why)) from None
+    stated = {"points", "partial", "shown_size", "strict", "third_star", "late"} & (given | set(taken))
+    is_stated = bool(stated or late)
+    return {**options, **taken, "late": late, "is_stated": is_stated, "is_course": course is not None}
 
 
 def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Submitted]:
@@ -51,25 +146,49 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
     Raises:
         click.UsageError: the roster cannot be used, or two options contradict each other.
     """
-    from puzzles.course.handed_in import as_one, handed_in
+    from puzzles.course.handed_in import as_one, handed_in, with_times
     from puzzles.course.roll import call
-    from puzzles.course.roster import RosterError, read_roster
+    from puzzles.course.roster import CourseError, read_roster
 
     if options["one_student"] and (options["each_file"] or options["roster"]):
         other = "--each-file" if options["each_file"] else "--roster"
         raise click.UsageError(f"--one-student and {other} contradict each other; keep one of them")
     submitted = handed_in(paths, options["each_file"])
+    warnings: list[str] = []
     if options["one_student"] and submitted:
-        return as_one(submitted, paths[0])
-    if options["roster"]:
+        submitted = as_one(submitted, paths[0])
+    elif options["roster"]:
         try:
-            roll = call(submitted, read_roster(options["roster"]))
-        except RosterError as why:
+            submitted, warnings = call(submitted, read_roster(options["roster"]))
+        except CourseError as why:
             raise click.UsageError(str(why)) from None
-        for warning in roll.warnings:
-            click.echo(f"Warning: {warning}.", err=True)
-        return roll.submitted
+    if options["late"]:
+        submitted = with_times(submitted)
+        unknown = options["late"].unknown(one.student for one in submitted)
+        warnings += [f"the extension of '{word}' is nobody's here" for word in unknown]
+    for warning in warnings:
+        click.echo(f"Warning: {warning}.", err=True)
     return submitted
+
+
+def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> dict[str, list[Comment]]:
+    """The comments on each submission, by its path; says on the error stream which are nobody's.
+
+    Raises:
+        click.UsageError: they cannot be used.
+    """
+    from puzzles.course.comments import read_comments
+    from puzzles.course.roster import CourseError
+
+    if not options["comments"]:
+        return {}
+    try:
+        comments = read_comments(Path(options["comments"]))
+    except CourseError as why:
+        raise click.UsageError(str(why)) from None
+    for word in comments.unknown(submitted):
+        click.echo(f"Warning: the comment on '{word}' is for nobody here, or for several.", err=True)
+    return {one.path: comments.on(one) for one in submitted}
 
 
 def scoring_from(options: Mapping[str, Any]) -> Scoring:
@@ -80,4 +199,12 @@ def scoring_from(options: Mapping[str, Any]) -> Scoring:
     """
     from puzzles.course.points import Scoring, parse_points
 
-    return Scoring(parse_points(options["points"]), options["partial"])
+    shares = (options["partial"], options["third_star"], options["shown_size"])
+    return Scoring(parse_points(options["points"]), *shares, options["late"], options["is_stated"])
+
+
+def wanted_in(options: Mapping[str, Any], wanted: Sequence[str]) -> Sequence[str]:
+    """The names of the puzzles to grade: of a course, those that it gives points for, unless others are named."""
+    if wanted or not options["is_course"]:
+        return wanted
+    return [pair.partition("=")[0] for pair in options["points"].split(",") if pair]

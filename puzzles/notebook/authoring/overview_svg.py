@@ -121,6 +121,21 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
             lambda rank, layer: (rank % 4, 4), each, "weights within a machine, sums of shards between", everybody=True
         ),
         "local_sgd": PuzzlePlacement(whole, each, "weights are averaged", everybody=True),
+        "fsdp_bound": PuzzlePlacement(
+            shard,
+            lambda r: f"batches {4 * r}-{4 * r + 3}",
+            "weights are gathered ahead, gradients scattered",
+            everybody=True,
+        ),
+        "axis_inside": PuzzlePlacement(
+            lambda rank, layer: (rank % 4, 4), lambda rank: "", "which groups share a batch?", everybody=True
+        ),
+        "tp_limit": PuzzlePlacement(
+            lambda rank, layer: (rank % 2, 2), lambda rank: "", "how many share a batch?", everybody=True
+        ),
+        "hierarchy": PuzzlePlacement(whole, each, "gradients are summed in two levels", everybody=True),
+        "bucket_size": PuzzlePlacement(whole, each, "gradients are summed in buckets", everybody=True),
+        "park_or_recompute": PuzzlePlacement(whole, first("batch 0"), "activations to the host and back"),
         "pipeline_fsdp": PuzzlePlacement(
             shard,
             lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",

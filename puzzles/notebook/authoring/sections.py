@@ -138,11 +138,16 @@ def _background(puzzle: Puzzle) -> str:
 
 {puzzle.in_practice.strip()}
 
-<details><summary>Sources</summary>
+{_more_background(puzzle)}<details><summary>Sources</summary>
 
 {sources}
 
 </details>"""
+
+
+def _more_background(puzzle: Puzzle) -> str:
+    titled = track_of(puzzle.slug).background(puzzle)
+    return "".join(f"<details><summary>{title}</summary>\n\n{text.strip()}\n\n</details>\n\n" for title, text in titled)
 
 
 def _linked(source: str) -> str:

@@ -19,12 +19,12 @@ MISSING = RunOutcome(failure=Failure("crash", "this run is missing in the record
 
 
 def judged(puzzle: Puzzle, data: Any) -> Verdict:
-    """The verdict on a record.
-
-    Raises:
-        ValueError: it is not a record.
-    """
-    record, track = RunRecord.read(data), track_of(puzzle.slug)
+    """The verdict on a record; a failure if it is none."""
+    track = track_of(puzzle.slug)
+    try:
+        record = RunRecord.read(data)
+    except ValueError as why:
+        record = RunRecord(problem=Failure("rule", str(why)))
     definition = NotebookDefinition(sketch=record.sketch, line=record.line, problem=record.problem)
     runs = iter(record.runs)
     verdict = run_judge(

@@ -13,6 +13,7 @@ const main = document.getElementById("main");
 apply();
 const python = new Python((state, ...more) => {
   document.documentElement.dataset.python = state;
+  document.documentElement.dataset.spare = state === "ready" && more[0];
   document.getElementById("state").textContent = { loading: loadingText, ready: () => "", broken: brokenText }[state](...more);
 });
 function loadingText(come, all) {

@@ -121,10 +121,10 @@ export class PuzzlePage {
         : await python.call("judge", [puzzle.slug, await python.run(puzzle.slug, this.editor.text())]);
       if (this.closed) return;
       this.show(verdict);
+      this.main.dataset.verdicts = Number(this.main.dataset.verdicts || 0) + 1;
       const view = await python.call("view", [this.picture.colour]);
       if (this.closed || this.again) return;
       this.picture.show(view);
-      this.main.dataset.drawn = Number(this.main.dataset.drawn || 0) + 1;
       if (verdict.status === "passed") this.verdict.querySelector(".story").textContent = (await python.call("story")).join(" ");
     } catch (why) {
       if (this.closed) return;

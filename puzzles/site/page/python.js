@@ -117,7 +117,8 @@ async function loaded(onprogress) {
 }
 
 export class Python {
-  // `onstate` is told "loading" with the bytes that have come and all of them, "ready", or "broken" with a reason.
+  // `onstate` is told "loading" with the bytes that have come and all of them, "ready" and
+  // whether a spare is, or "broken" with a reason.
   constructor(onstate) {
     this.onstate = onstate;
     const broken = (why) => this.state("broken", why);
@@ -135,8 +136,8 @@ export class Python {
 
   ready() {
     if (!this.judge.isReady || !this.player.isReady) return;
-    this.state("ready");
     this.spare ??= this.make(PLAYER);
+    this.state("ready", this.spare.isReady);
   }
 
   // A function of api.py, in the Python that never runs a player's code.
@@ -167,7 +168,7 @@ export class Python {
     this.player = this.spare || this.make(PLAYER);
     this.spare = null;
     player.end(why);
-    if (this.player.isReady) this.spare = this.make(PLAYER); else this.state("loading");
+    if (this.player.isReady) this.ready(); else this.state("loading");
   }
 
   // A Python in which no code has run yet.

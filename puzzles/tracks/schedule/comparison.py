@@ -56,7 +56,7 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
     elif same:
         yield "The reference makes the same calls."
     if not same:
-        yield f"The reference takes {figures_text(report.timesteps, report.peak.memory, sent)}."
+        yield f"The reference takes {figures_text(report.timesteps, report.peak.memory, sent, puzzle.goal.time_words)}."
 
 
 @cache

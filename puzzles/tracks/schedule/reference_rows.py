@@ -42,7 +42,7 @@ def stated(puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
 
 def _record_row(record: Record) -> ReferenceRow:
     python = f"Record({record.timesteps}, {record.peak_memory:_}, {record.by!r}, {record.family!r}{_traffic(record)})"
-    words = f"{record.text} ({record.family or 'of no family'})"
+    words = f"{figures_text(*record.figures)} ({record.family or 'of no family'})"
     return ReferenceRow("records", _fields(record), "at the shown size", words, f"{python} in the goal's records")
 
 

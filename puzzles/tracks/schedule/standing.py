@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lib import Record
+from lib import Goal, Record
 from puzzles.catalog.schedule import SchedulePuzzle
 
 Figures = tuple[float, int, int | None]
@@ -30,13 +30,13 @@ def _own(puzzle: SchedulePuzzle, point: Figures, stars: int) -> Iterator[str]:
     if stars >= 3:
         yield f"Three stars: no better schedule{of_this_kind} is known."
     else:
-        yield _to_beat(own, f"Best known{of_this_kind}")
+        yield _to_beat(goal, own, f"Best known{of_this_kind}")
     if not has_others:
         return
     if any_kind is None:
         yield "No schedule of any kind known at this size is better."
     elif any_kind != own:
-        yield f"Of any kind at this size: {any_kind.text} ({any_kind.family})."
+        yield f"Of any kind at this size: {goal.words(any_kind)} ({any_kind.family})."
 
 
 def _other(puzzle: SchedulePuzzle, point: Figures, stars: int, family: str) -> Iterator[str]:
@@ -46,14 +46,14 @@ def _other(puzzle: SchedulePuzzle, point: Figures, stars: int, family: str) -> I
         yield "Three stars: none of them is better."
     else:
         better = _best(goal.rivals(family), point)
-        yield _to_beat(better, f"Best known ({better.family})" if better else "")
+        yield _to_beat(goal, better, f"Best known ({better.family})" if better else "")
 
 
-def _to_beat(better: Record | None, which: str) -> str:
+def _to_beat(goal: Goal, better: Record | None, which: str) -> str:
     """What the third star takes; if no record is better, a note is what costs it."""
     if better is None:
         return "See the note for the third star."
-    return f"{which}: {better.text}. Match that for the third star."
+    return f"{which}: {goal.words(better)}. Match that for the third star."
 
 
 def _best(records: Sequence[Record], point: Figures) -> Record | None:
@@ -68,7 +68,7 @@ def known_as_good(puzzle: SchedulePuzzle, figures: Mapping[str, float], family: 
     for known in puzzle.goal.records_to_beat(family):
         if known.is_as_good_as(*point):
             said = ", ".join(filter(None, [known.by, known.family]))
-            return f"{known.text}{f' ({said})' if said else ''}"
+            return f"{puzzle.goal.words(known)}{f' ({said})' if said else ''}"
     return ""
 
 

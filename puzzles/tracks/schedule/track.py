@@ -46,7 +46,7 @@ class Schedules(Track[SchedulePuzzle]):
     idea = "who computes and sends what, and when?"
     form = "one coroutine that every rank runs"
     stage = "puzzles.sandbox.worker.stages.schedule"
-    columns = (("timesteps", "timesteps"), ("peak memory", "peak_memory"), ("traffic", "traffic"))
+    columns = (("time", "timesteps"), ("peak memory", "peak_memory"), ("traffic", "traffic"))
     star_imports_solve = True
     has_pictures = True
     runs_without_tensors = True
@@ -192,6 +192,9 @@ class Schedules(Track[SchedulePuzzle]):
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
         return [Section("Calls", reminder(puzzle))]
 
+    def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
+        return [("The prediction", puzzle.answer)] if puzzle.answer else []
+
     def setting_lines(self, puzzle: SchedulePuzzle) -> Sequence[str]:
         rows = differences(puzzle.goal.setting, puzzle.calls)
         return aligned([(f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"), *rows]) if rows else ()
@@ -209,7 +212,7 @@ class Schedules(Track[SchedulePuzzle]):
         ]
         for_star = any(self.puzzle(slug).goal.decides == "star" for slug in slugs)
         notes = [
-            "L, B, R: layers, batches, ranks. Targets: timesteps, peak memory and traffic in elements."
+            "L, B, R: layers, batches, ranks. Targets: time, peak memory, elements sent."
             + (" Traffic decides the third star only." if for_star else "")
         ]
         return Overview(columns, rows, notes)

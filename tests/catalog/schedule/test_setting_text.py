@@ -20,12 +20,7 @@ from puzzles.catalog.schedule.setting_text import differences, price_text
         ("hopper_infiniband", "forward", "172 us"),
         ("hopper_infiniband", "update", "0 us"),
         ("hopper_infiniband", "allgather", "5 us a hop and 1 us for each 25,000 elements sent"),
-        (
-            "hopper_machines",
-            "allreduce",
-            "2 us a hop and 1 us for each 225,000 elements sent "
-            "(between machines 5 us a hop and 1 us for each 25,000 elements sent)",
-        ),
+        ("hopper_machines", "allreduce", "2 us a hop and 1 us for each 225,000 elements sent"),
         ("hopper_host", "fetch", "1 us for each 27,500 elements"),
         ("hopper_host", "allreduce", ""),
     ],
@@ -36,8 +31,20 @@ def test_a_price_in_words(costs: str, call: str, words: str) -> None:
 
 def test_a_price_by_size_in_steps() -> None:
     costs = replace(COSTS["classic"], name="mine", beta={"allreduce": Fraction(1, 65536)}, alpha={"receive": 10})
-    assert price_text(costs, "allreduce") == "0.3 steps and 1 step for each 655,360 elements sent"
-    assert price_text(costs, "receive") == "0.2 steps and 1 step a hop"
+    assert price_text(costs, "allreduce") == "0.3 steps for each value and 1 step for each 655,360 elements sent"
+    assert price_text(costs, "receive") == "0.2 steps for each value and 1 step a hop"
+
+
+def test_a_price_between_machines_has_a_row_of_its_own() -> None:
+    rows = differences(Setting("hopper_machines"), ("allreduce", "update"))
+    assert rows[:2] == [
+        ("`allreduce`", "2 us a hop and 1 us for each 225,000 elements sent", "0.3 steps"),
+        ("- between machines", "5 us a hop and 1 us for each 25,000 elements sent", "one machine"),
+    ]
+    assert [row.what for row in differences(Setting("hopper_nvlink"), ("allreduce",))][:2] == [
+        "`allreduce`",
+        "a weight",
+    ]
 
 
 def test_the_size_of_a_weight_is_shown_where_it_is_not_the_classic_one() -> None:

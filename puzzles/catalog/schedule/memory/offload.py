@@ -29,7 +29,8 @@ has ended, and gives you what it made. The activation stays on the device until 
 `model.parked`, and delete it when it has come back.
 
 Without offloading, all this takes 19.5 steps and 12,582,912 elements. Take no more time, and 42% less memory. Room on
-the host is limited too: five activations.
+the host is limited too: five activations. The input of the model need not go there: `get_activation` gives it back at
+any time, and it costs nothing.
 """,
     starter='''\
 async def offload(model: Model) -> Model:

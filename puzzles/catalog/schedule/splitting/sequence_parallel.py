@@ -31,8 +31,8 @@ schedule of `tensor_parallel` keeps eight of them.
 
 An all-reduce is a reduce-scatter and an all-gather. Stop between the two: after `scatterreduce`, a rank has the
 sum for a quarter of the *tokens*, and that is all it has to keep. `allgather` makes the activation whole when a
-layer needs it, again in backward, and each takes half the time of an all-reduce. Halve the memory, for little more
-time.
+layer needs it, again in backward, and each takes half the time of an all-reduce. No rank has to keep the input of the
+model: `get_activation` gives it back at any time, and it costs nothing. Halve the memory, for little more time.
 """,
     starter='''\
 async def sequence_parallel(model: Model) -> Model:

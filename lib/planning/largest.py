@@ -1,0 +1,133 @@
+"""How much larger a job may be with the same split, and which changes of a split save most memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from lib.errors import RuleError
+
+from .job import MAX_NUMBER, MAX_TRIED, Job
+from .split import Split, problems
+from .steady import estimated, memory_range
+from .transformers import MAX_LAYERS
+
+LARGEST = ("batch", "sequence", "model")
+"""What can be made larger: the microbatch and with it the batch; the tokens of a sequence; the layers of the model."""
+
+SEQUENCE_STEP = 1024
+"""Tokens by which a sequence grows, for each context parallel rank."""
+
+
+class Larger(NamedTuple):
+    """A larger job and its split, with the memory of its fullest GPU in fused and in eager code."""
+
+    job: Job
+    split: Split
+    low: int
+    high: int
+
+
+class Change(NamedTuple):
+    """A split that takes less memory, what differs, the bytes saved, and by how many seconds a step is longer."""
+
+    split: Split
+    what: str
+    saved: int
+    slower: float
+
+
+def largest(job: Job, split: Split, what: str) -> tuple[Larger, Larger]:
+    """The largest job that fits in eager code, and the largest that fits in fused code.
+
+    `what` is one of LARGEST. The number of microbatches stays as it is, so a larger batch has larger microbatches.
+
+    Raises:
+        RuleError: `what` is not known, or not even the smallest job fits.
+    """
+    if what not in LARGEST:
+        raise RuleError(f"the largest of what? There are {', '.join(LARGEST)}; got {what!r:.40}")
+    made, most = _scaled(job, split, what)
+    found: list[Larger] = []
+    for end in (1, 0):  # the eager end of the range, and the fused one
+        low, high = 0, 1
+        while high <= most and _fits(made, high, end):
+            low, high = high, 2 * high
+        high = min(high, most + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if _fits(made, middle, end) else (low, middle)
+        if not low:
+            code = ("fused", "eager")[end]
+            small, _ = made(1)
+            fits = f"not even the smallest {what} fits {job.gpu.name} in {code} code with {split}"
+            raise RuleError(f"{fits}; {memory_advice(small, split)}")
+        larger = made(low)
+        found.append(Larger(*larger, *memory_range(*larger)))
+    return found[0], found[1]
+
+
+def _fits(made: Callable[[int], tuple[Job, Split]], size: int, end: int) -> bool:
+    job, split = made(size)
+    return memory_range(job, split)[end] <= job.gpu.usable
+
+
+def _scaled(job: Job, split: Split, what: str) -> tuple[Callable[[int], tuple[Job, Split]], int]:
+    """The job and split of each size, and the largest size."""
+    batches, stages = split.batches(job), split.stages
+
+    def batch(size: int) -> tuple[Job, Split]:
+        larger = replace(split, microbatch=size)
+        return replace(job, batch=split.dp * size * batches), larger
+
+    def sequence(size: int) -> tuple[Job, Split]:
+        return replace(job, sequence=SEQUENCE_STEP * split.cp * size), split
+
+    def model(size: int) -> tuple[Job, Split]:
+        layers = max(stages * size, job.model.dense_layers + 1)
+        return replace(job, model=replace(job.model, layers=layers)), split
+
+    return {
+        "batch": (batch, MAX_TRIED // (split.dp * batches)),
+        "sequence": (sequence, MAX_NUMBER // (SEQUENCE_STEP * split.cp)),
+        "model": (model, MAX_LAYERS // stages),
+    }[what]
+
+
+# --- Why out of memory ---
+
+
+def savings(job: Job, split: Split) -> list[Change]:
+    """Changes of one choice that save memory, those that save most first."""
+    before = estimated(job, split)
+    found = []
+    for what, other in _changes(job, split):
+        if next(problems(job, other), None) is None:
+            after = estimated(job, other)
+            if after.peak < before.peak:
+                found.append(Change(other, what, before.peak - after.peak, (after.ticks - before.ticks) / 10**6))
+    return sorted(found, key=lambda change: (-change.saved, change.slower))
+
+
+def _changes(job: Job, split: Split) -> Iterator[tuple[str, Split]]:
+    for name in ("selective", "ops", "full"):
+        if name != split.recompute:
+            yield f"recompute {name}", replace(split, recompute=name)
+    for zero in range(split.zero + 1, 4):
+        yield f"ZeRO {zero}", replace(split, zero=zero)
+    if split.microbatch % 2 == 0:
+        yield f"microbatch {split.microbatch // 2}", replace(split, microbatch=split.microbatch // 2)
+    if split.offload == "none":
+        yield "offload states", replace(split, offload="states")
+    if split.dp % 2 == 0:
+        for axis in ("tp", "pp", "cp"):
+            count = 2 * getattr(split, axis)
+            if axis != "tp" or count <= job.gpu.machine:
+                yield f"{axis} {count} and dp {split.dp // 2}", replace(split, dp=split.dp // 2, **{axis: count})
+
+
+def memory_advice(job: Job, split: Split) -> str:
+    """The two changes that save most memory, in words."""
+    best = [f"{one.what} saves {one.saved / 2**30:.1f} GiB" for one in savings(job, split)[:2]]
+    return f"the changes that help most: {'; '.join(best)}" if best else "no single change of the split saves memory"

@@ -1,0 +1,114 @@
+"""What each rank of a planned run holds at its fullest moment: bytes by kind and by value, of fused and eager code."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from lib.judging.rank_state import RankState
+from lib.values.base import Sharded, Value
+from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
+
+from .actions import Program
+from .cost_model import Prices
+from .job import Job
+from .memory_model import Widths, widths, with_holes
+from .split import Split
+
+KINDS = ("weights", "gradients", "states", "activations", "ends", "workspace")
+"""Kinds of memory: `ends` are the embedding, the head and its logits."""
+
+
+class PeakShare(NamedTuple):
+    """Values that are alike, which live at a peak: what they are, how many, and their bytes together."""
+
+    what: str
+    number: int
+    bytes: int
+
+
+class RankMemory(NamedTuple):
+    """A rank of the pipeline at its fullest moment. `low` has the bytes of fused code by kind, `high` is the most that
+    eager code reserves. `operation` starts at that moment; `held` lists what lives then, in fused code. `layers` are
+    those of its stages."""
+
+    rank: int
+    layers: int
+    low: Mapping[str, int]
+    high: int
+    operation: str
+    held: tuple[PeakShare, ...]
+
+    @property
+    def peak(self) -> int:
+        return sum(self.low.values())
+
+
+def rank_memory(rank: RankState, job: Job, split: Split, program: Program, fused: Prices, eager: Prices) -> RankMemory:
+    """What a rank holds. A reduction is in place, as NCCL's are: what is brought to an all-reduce counts until the
+    call, and what it makes from then on."""
+    mine = frozenset(program.layers_of(rank.rank))
+    reduced = {op.inputs[0]: i for i, op in enumerate(rank.done) if op.name == "allreduce"}
+    lives = rank.liveness.lifetimes()
+    spans = [(number, after, min(until, reduced.get(number, until))) for number, after, until in lives.held]
+    wide = widths(job, split)
+
+    def fullest(prices: Prices) -> tuple[int, dict[str, int], dict[int, tuple[str, str, int]]]:
+        kinds = {number: _bytes(value, mine, wide, program, prices) for number, value in rank.values.items()}
+        sizes = [kinds[number][2] for number in range(len(kinds))]
+        samples = {
+            kind: lives.sampled([span for span in spans if kinds[span[0]][0] == kind], sizes) for kind in KINDS[:4]
+        }
+        totals = list(map(sum, zip(*samples.values())))
+        moment = totals.index(max(totals))
+        stages = program.table.stages_of(rank.rank)
+        ends = (prices.first if 0 in stages else 0) + (prices.last if program.table.stages - 1 in stages else 0)
+        by_kind = {kind: one[moment] for kind, one in samples.items()}
+        return moment, {**by_kind, "ends": ends, "workspace": prices.workspace}, kinds
+
+    moment, low, kinds = fullest(fused)
+    high = with_holes(job, split, sum(fullest(eager)[1].values()))
+    at = lives.events[moment] if moment < len(lives.events) else lives.end
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, after, until in spans:
+        if after < at <= until and kinds[number][2]:
+            groups[kinds[number][1]].append(kinds[number][2])
+    held = [PeakShare(what, len(sizes), sum(sizes)) for what, sizes in groups.items()]
+    held += [PeakShare(what, 1, low[kind]) for kind, what in FIXED.items() if low[kind]]
+    operation = rank.done[at].name if at < lives.end else "the end"
+    layers = len(mine) * fused.layers
+    return RankMemory(rank.rank, layers, low, max(high, sum(low.values())), operation, _largest_first(held))
+
+
+FIXED = {"ends": "embedding, head and logits", "workspace": "activations of a layer that is computed again"}
+
+
+def _largest_first(held: Collection[PeakShare]) -> tuple[PeakShare, ...]:
+    return tuple(sorted(held, key=lambda one: (-one.bytes, one.what)))
+
+
+def _bytes(value: Value, mine: Collection[int], wide: Widths, program: Program, prices: Prices) -> tuple[str, str, int]:
+    """The kind of a value, what it is in words, and its bytes on the device."""
+    if isinstance(value, Activation):
+        kept = value.layer in mine
+        what = "activations kept for backward" if kept else "outputs of a stage"
+        return "activations", what, prices.kept if kept else prices.border
+    if isinstance(value, ActivationGrad):
+        return "activations", "gradients of activations", prices.border
+    elements = value.memory(prices.setting.costs)
+    if isinstance(value, Parked):
+        return "states", "states on the host", 0
+    assert isinstance(value, Sharded)
+    width, what, kind = {
+        Weight: (wide.weight, "weights", "weights"),
+        WeightGrad: (wide.gradient, "gradients of weights", "gradients"),
+        OptState: (wide.state, "states of the optimizer", "states"),
+    }[type(value)]
+    if value.total > 1:
+        return kind, f"shards of {what}", round(elements * width * prices.shard)
+    if program.zero == 3 and isinstance(value, Weight):
+        return kind, "gathered weights", elements * wide.gathered
+    if program.zero > 1 and isinstance(value, WeightGrad):
+        return kind, "gradients that are being reduced", elements * wide.reduced
+    return kind, what, elements * width

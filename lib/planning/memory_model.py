@@ -1,0 +1,59 @@
+"""Bytes by kernels: of a parameter, of a logit, of a layer's activations. Two kinds of code bound what a run takes.
+
+*Fused* code keeps least: compiled, with a fused loss, and no holes in the allocator's memory. *Eager* code keeps most:
+single operations, and holes. The bytes are counted from tensors, not fitted; docs/truth.md compares published peaks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .job import Job
+from .split import Split
+
+LOGITS = {"megatron": (6, 8), "pytorch": (6, 14)}
+"""Bytes of each logit, fused and eager. Fused: itself in 16 bits and its softmax in 32. Eager in PyTorch: itself, a
+copy in 32 bits, the log-softmax and the gradient."""
+
+HOLES = {"megatron": 1.1, "pytorch": 1.15}
+"""The most that an allocator reserves, as a multiple of what is in use."""
+
+WIDE_TP, WIDE_TP_HOLES = 8, 1.3
+"""From so many tensor parallel ranks on, PyTorch's published peaks are up to half higher than counted; the cause is not
+known. So the upper end is this multiple higher."""
+
+GATHERED = 2
+"""Bytes of a gathered weight: it is gathered in 16 bits, also where its shards have 32."""
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Bytes of a parameter: the `weight` as it is kept, and `gathered` for a while; the `gradient` as it is kept, and
+    while it is being `reduced`; the optimizer's `state`; and `root` of an embedding or a head that is gathered all the
+    time (FSDP)."""
+
+    weight: int
+    gathered: int
+    gradient: int
+    reduced: int
+    state: int
+    root: int = 0
+
+
+def widths(job: Job, split: Split) -> Widths:
+    """PyTorch's FSDP (ZeRO 3) shards weights and gradients in 32 bits, and the sharded weight is the optimizer's: 4 + 4
+    + 8 bytes. A gradient is made in 16 bits, and copied if it is reduced in 32."""
+    if job.kernels == "pytorch" and split.zero == 3:
+        made = job.gradient + (GATHERED if job.gradient > GATHERED else 0)
+        return Widths(4, GATHERED, 4, made, max(job.state - 4, 0), GATHERED)
+    return Widths(job.weight, min(job.weight, GATHERED), job.gradient, job.gradient, job.state)
+
+
+def logit_bytes(job: Job, eager: bool) -> int:
+    return LOGITS[job.kernels][eager]
+
+
+def with_holes(job: Job, split: Split, counted: int) -> int:
+    """The most that eager code reserves, where so many bytes are counted."""
+    wide = WIDE_TP_HOLES if job.kernels == "pytorch" and split.tp >= WIDE_TP else 1.0
+    return round(counted * HOLES[job.kernels] * wide)

@@ -1,0 +1,35 @@
+"""The estimate of a split with many microbatches, from estimates with few: a full pipeline repeats itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .job import Job
+from .memory_model import with_holes
+from .plans import program_of
+from .split import Split
+from .timing import Estimate, estimate
+
+
+def estimated(job: Job, split: Split, eager: bool = False) -> Estimate:
+    """The estimate of a split. With many microbatches it is continued from fewer: once a pipeline is full, each p more
+    take as long as the p before them, and hold no more. That is not so where all forwards come first, and where gathers
+    of weights are beside a pipeline."""
+    m, p = split.batches(job), split.pp
+    full = (4 if split.chunks > 1 else 2) * max(p, 2) + m % p
+    steady = split.schedule not in ("gpipe", "breadth_first") and (split.zero < 3 or p == 1)
+    if m <= full + p or not steady:
+        return estimate(job, split, program_of(job, split), eager)
+    few, more = (
+        estimate(fewer, split, program_of(fewer, split), eager)
+        for n in (full, full + p)
+        for fewer in [replace(job, batch=n * split.dp * split.microbatch)]
+    )
+    times = (m - full) // p
+    return Estimate(*(a + (b - a) * times for a, b in zip(few, more)))
+
+
+def memory_range(job: Job, split: Split) -> tuple[int, int]:
+    """Bytes of the fullest GPU: in fused code, and the most that eager code reserves."""
+    low = estimated(job, split).peak
+    return low, max(low, with_holes(job, split, estimated(job, split, eager=True).peak))

@@ -1,0 +1,238 @@
+"""Points of a course hold in every report: partial, shown size, third star, late; from options or from course.toml."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from puzzles.commands.main import main
+from puzzles.course.lateness import DAY, Late, due_from, parse_late
+from puzzles.course.points import Scoring
+from puzzles.course.roster import CourseError
+from puzzles.grading.student import Student
+from puzzles.grading.verdict import Verdict
+from tests.support import course
+from tests.support.relay import finished_folder
+
+
+def puzzles(*words: object) -> Result:
+    result = CliRunner().invoke(main, list(map(str, words)))
+    assert isinstance(result.exception, SystemExit | None), result.exc_info
+    return result
+
+
+def verdict(status: str, stars: int, shown_size_only: bool = False) -> Verdict:
+    return Verdict("ddp", "schedule", status, {}, stars=stars, shown_size_only=shown_size_only)
+
+
+def test_a_verdict_earns_what_the_course_says() -> None:
+    scoring = Scoring({"ddp": 8}, partial=0.25, third_star=3, shown_size=0.75)
+    earned = [verdict("passed", 3), verdict("passed", 2), verdict("passed", 2, True), verdict("over_target", 1),
+              verdict("over_target", 1, True), verdict("failed", 0), verdict("not_attempted", 0)]  # fmt: skip
+    assert [scoring.earned(one) for one in earned] == [11, 8, 6, 2, 1.5, 0, 0]
+    assert Scoring().earned(verdict("passed", 2, True)) == 0.5, "half, unless the course says otherwise"
+
+
+def test_each_day_that_has_begun_costs_its_share() -> None:
+    late = Late(1000.0, 0.25, grace=600, extensions={"u7": 1000 + 2 * DAY, "annlee": 1000 + DAY})
+
+    def after(seconds: float, **who: str) -> int:
+        return late.days(Student(**who, submitted=1000 + seconds))
+
+    assert [after(0), after(600), after(601), after(DAY), after(DAY + 1)] == [0, 0, 1, 1, 2]
+    assert late.days(Student()) == 0, "it is not known when"
+    assert (after(2 * DAY, id="U7"), after(2 * DAY + 700, id="u7"), after(DAY, name="Lee, Ann")) == (0, 1, 0)
+    group = Student("Team", members=(Student(id="u7"), Student(id="u8")), submitted=1000 + 2 * DAY)
+    assert late.days(group) == 0, "one of them has an extension"
+    assert [late.kept(Student(submitted=1000 + days * DAY)) for days in (0, 1, 4, 9)] == [1, 0.75, 0, 0]
+
+
+def test_a_rule_on_lateness_is_read(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("Name,E-Mail,Due\nAnn Lee,,2026-11-23\n,b@x.example,2026-11-24T12:00Z\n")
+    late = parse_late(f"due=2026-11-20T18:00Z,per-day=20%,grace=15m,{tmp_path / 'e.csv'}")
+    assert (late.due, late.per_day, late.grace) == (due_from("2026-11-20T18:00+00:00", ""), 0.2, 900)
+    assert late.extensions["bxexample"] == due_from("2026-11-24T13:00+01:00", "")
+    assert late.extensions["annlee"] == due_from("2026-11-24T00:00", ""), "a date is over when its day is"
+    assert parse_late("due=2026-11-20").per_day == 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("per-day=10%", "say when it is due: due=2026-11-20T18:00"),
+        ("due=soon", "'soon' is no date and time"),
+        ("due=2026-11-20,per-day=lots", "'lots' is no share; write 10% or 0.1"),
+        ("due=2026-11-20,per-day=120%", "'120%' is no share"),
+        ("due=2026-11-20,grace=15", "'15' is no time of grace; write 15m, 2h or 1d"),
+        ("due=2026-11-20,penalty=1", "there is no 'penalty'; there are due, per-day, grace, extensions"),
+        ("due=2026-11-20,none.csv", "none.csv: No such file"),
+    ],
+)
+def test_a_rule_that_cannot_be_understood_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(CourseError) as refused:
+        parse_late(text)
+    assert said in str(refused.value)
+    (tmp_path / "a.py").write_text("")
+    result = puzzles("grade", tmp_path / "a.py", "--late", text)
+    assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True), result.stderr
+
+
+def test_an_extension_needs_a_due(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("id,due\nu1,\n")
+    with pytest.raises(CourseError, match=r"line 2: there is no due; write it into a column 'due'"):
+        parse_late(f"due=2026-11-20,{tmp_path / 'e.csv'}")
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text(), newline="")))
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[course.Known]]:
+    """A class that was graded once by its course.toml, into every kind of report; and what is known of it."""
+    folder = tmp_path_factory.mktemp("course")
+    known = course.with_groups(course.students(len(course.KINDS)), 1)
+    here = course.write(folder, known)
+    (folder / "late.csv").write_text(f"id,due\n{known[3].id},2026-12-24\nnobody,2026-12-24\n")
+    (folder / "course.toml").write_text(
+        'roster = "roster.csv"\nthird_star = 2\npartial = 0.25\nshown_size = 0.4\n[points]\nbasic = 5\nddp = 10\n'
+        '[late]\ndue = 2026-11-20T18:00:00Z\nper_day = "20%"\nextensions = "late.csv"\n'
+    )
+    outputs = [word for name in ("t.csv", "r.html", "j.xml", "pages/") for word in ("-o", folder / name)]
+    words = ("grade", here, "--trust", "--course", folder, "--limit", "time=1s", "-j", 2)
+    page = puzzles(*words, *(outputs[:6]))
+    (folder / "page").write_text(page.stdout)
+    (folder / "err").write_text(page.stderr)
+    (folder / "out.json").write_text(puzzles(*words, "--json", *outputs[6:]).stdout)
+    return folder, known
+
+
+def expected(one: course.Known) -> dict[str, float]:
+    """By the script: points by puzzle, with what this course gives."""
+    days = {0.0: 0, 0.5: 1, 2.0: 2}[one.days_late] if one.kind != "pdf" else 0
+    kept = 1.0 if one.id == "s0003" else 1 - 0.2 * days
+    shares = {"best": 1.0, "passed": 1.0, "over_target": 0.25, "shown_size": 0.4}
+    found = {}
+    for slug, points in course.POINTS.items():
+        status = one.statuses.get(slug, "")
+        found[slug] = (points * shares.get(status, 0.0) + 2 * (status == "best")) * kept
+    return found
+
+
+def test_every_report_has_the_points_that_the_class_is_known_to_have(
+    graded: tuple[Path, list[course.Known]],
+) -> None:
+    folder, known = graded
+    rows = {who["id"]: row for row in json.loads((folder / "out.json").read_text())["files"] for who in row["students"]}
+    table = rows_of(folder / "t.csv")
+    cases = {
+        (case.get("classname"), case.get("name")): {one.get("name"): one.get("value") for one in case.iter("property")}
+        for case in ElementTree.parse(folder / "j.xml").iter("testcase")
+    }
+    report, pages = (folder / "r.html").read_text(), (folder / "pages" / "index.html").read_text()
+    for one in known:
+        row, wanted = rows[one.id], expected(one)
+        assert {v["puzzle"]: v["points"] for v in row["results"]} == pytest.approx(wanted), one
+        assert row["points"] == pytest.approx(sum(wanted.values()))
+        found = {r["puzzle"]: float(r["points"]) for r in table if r["submission"] == row["path"]}
+        assert found == pytest.approx(wanted)
+        for slug in wanted:
+            assert float(cases[row["path"], slug]["points"] or 0) == pytest.approx(wanted[slug])
+        late = f", {row['days_late']} day{'' if row['days_late'] == 1 else 's'} late" if row["days_late"] else ""
+        assert f"<td>{sum(wanted.values()):g} of 15 points{late}</td>" in report
+        assert f"<td>{sum(wanted.values()):g}<td>{row['days_late']}" in pages
+    assert "Warning: the extension of 'nobody' is nobody's here." in (folder / "err").read_text()
+
+
+def test_what_works_only_at_the_shown_size_is_marked_in_every_table(graded: tuple[Path, list[course.Known]]) -> None:
+    folder, known = graded
+    (who,) = [one for one in known if one.kind == "shown"]
+    page = (folder / "page").read_text()
+    assert page.count("★★☆!") == 1
+    assert "! works only at the shown size" in page
+    (row,) = [r for r in rows_of(folder / "t.csv") if r["shown_size_only"]]
+    assert who.id in row["submission"]
+    assert "★★☆!" in (folder / "r.html").read_text()
+    assert "★★!" in (folder / "pages" / "index.html").read_text()
+    assert 'name="shown_size_only" value="true"' in (folder / "j.xml").read_text()
+    (found,) = [v for row in json.loads((folder / "out.json").read_text())["files"] for v in row["results"]
+                if v["shown_size_only"]]  # fmt: skip
+    assert found["puzzle"] == "basic"
+
+
+def test_one_student_sees_points_too(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(course.shown_size_only())
+    result = puzzles("grade", tmp_path / "a.py", "--puzzle", "basic", "--points", "basic=6", "--trust")
+    assert "3 of 6" in result.stdout
+    assert "★★☆!" in result.stdout
+    assert "3 of 6 points" in result.stdout
+    plain = puzzles("grade", tmp_path / "a.py", "--puzzle", "basic", "--trust")
+    assert " of 1" not in plain.stdout, "nobody has said what it is worth"
+    strict = puzzles("grade", tmp_path / "a.py", "--puzzle", "basic", "--points", "basic=6", "--strict", "--trust")
+    assert "0 of 6 points" in strict.stdout
+
+
+def test_options_come_before_the_course(tmp_path: Path) -> None:
+    (tmp_path / "course.toml").write_text("partial = 0.5\nstrict = true\n[points]\nbasic = 4\n")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.py").write_text(course.over_target())
+    words = ("grade", tmp_path / "mine" / "a.py", "--course", tmp_path / "course.toml", "--trust", "--json")
+    for more, wanted in (((), 2), (("--partial", "0.25"), 1), (("--points", "basic=8"), 4)):
+        (row,) = json.loads(puzzles(*words, *more).stdout)["files"]
+        assert (row["points"], [v["puzzle"] for v in row["results"]]) == (wanted, ["basic"])
+
+
+def test_a_course_adds_the_puzzles_beside_it(tmp_path: Path) -> None:
+    week = finished_folder(tmp_path / "week3")
+    (week / "course.toml").write_text("[points]\nrelay_schedule = 3\n")
+    solution = week / "solutions" / "relay_schedule.py"
+    (row,) = json.loads(puzzles("grade", solution, "--course", week, "--trust", "--json").stdout)["files"]
+    assert row["points"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("partial = 2", "'partial' is a number from 0 to 1"),
+        ("partal = 0.5", "there is no field 'partal'; did you mean 'partial'?"),
+        ("[points]\nfspd = 3", "fspd"),
+        ("[late]\nper_day = 0.1", "say when it is due"),
+        ("x = ", "course.toml: Invalid value"),
+        ('roster = "none.csv"', "none.csv: No such file"),
+    ],
+)
+def test_a_course_that_cannot_be_used_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "course.toml").write_text(text)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.py").write_text("")
+    result = puzzles("grade", tmp_path / "mine" / "a.py", "--course", tmp_path, "--trust")
+    assert (result.exit_code, said in re.sub(r"\s+", " ", result.stderr)) == (2, True), result.stderr
+
+
+def test_times_are_those_of_the_newest_file(tmp_path: Path) -> None:
+    ann = tmp_path / "class" / "ann"
+    ann.mkdir(parents=True)
+    for name, when in (("a.py", course.DUE - 5), ("b.py", course.DUE + 5)):
+        (ann / name).write_text(course.solution("basic") if name == "a.py" else "x = 1\n")
+        os.utime(ann / name, (when, when))
+    words = ("grade", ann.parent, "--trust", "--puzzle", "basic", "--json", "--late", "due=2026-11-20T18:00Z")
+    (row,) = json.loads(puzzles(*words).stdout)["files"]
+    assert (row["points"], row["days_late"]) == (0.9, 1)
+
+
+def test_gradescope_gets_the_same_points(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(course.shown_size_only() + course.record("ddp_sharded"))
+    out = tmp_path / "r.json"
+    puzzles("grade", tmp_path / "a.py", "--trust", "--points", "basic=4,ddp=4", "--third-star", 1, "-o", out,
+            "--puzzle", "basic", "--puzzle", "ddp", "--shown-size", 0.25)  # fmt: skip
+    basic, ddp = json.loads(out.read_text())["tests"]
+    assert (basic["score"], ddp["score"]) == (1, 5)
+    assert "shown size only" in basic["tags"]
