@@ -25,9 +25,9 @@ play: $(VENV)/.play  ## set everything up, show a solved puzzle, and say what to
 	@mkdir -p pictures
 	@$(BIN)/puzzles draw solutions/gpipe.py gpipe --text -o pictures/gpipe.svg
 	@printf '%s\n' '' 'This is a solved puzzle, a pipeline on four ranks; the file is its picture.' 'Your turn:' \
-		'  $(BIN)/puzzles start basic          write the first puzzle to my_basic.py' \
-		'  $(BIN)/puzzles watch my_basic.py    grade it on every save; h gives a hint' \
-		'  $(BIN)/puzzles list                 list all puzzles'
+		'  $(BIN)/puzzles next                     write the first puzzle to my_solutions.py' \
+		'  $(BIN)/puzzles watch my_solutions.py    grade it on every save; h gives a hint, n adds the next puzzle' \
+		'  $(BIN)/puzzles path                     show the way from here to a cluster'
 
 serve: site/.training-puzzles-site  ## open the game in your browser, from this machine; needs node and npm
 	$(BIN)/python -m puzzles.site --serve
@@ -100,7 +100,7 @@ browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; 
 	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
 site-test: $(VENV)/.browser site  ## test the site in a browser; needs chromium and chromedriver, node and npm
-	$(BIN)/python -m pytest -rs tests/browser/test_site.py tests/browser/test_site_attacks.py
+	$(BIN)/python -m pytest -rs tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches
 	rm -rf $(VENV) .venv-* pictures build dist site notebooks/*.ipynb notebooks/*.whl notebooks/solved \

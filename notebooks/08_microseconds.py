@@ -21,7 +21,8 @@
 # | InfiniBand | 50 GB/s for each GPU | 5 us a hop |
 # | PCIe | 55 GB/s in each direction | |
 #
-# An element has two bytes, and updates are free. The puzzles build on `ddp_overlap` and `fsdp_prefetch` from
+# An element has two bytes, and updates are free. On real tensors (`puzzles run`), add `--small`: the full ones take up to
+# 12 GB. The puzzles build on `ddp_overlap` and `fsdp_prefetch` from
 # **05_overlap**, on `tensor_parallel` from **06_splitting**, and on `checkpoint` and `offload` from **03_memory**. The
 # prediction of each puzzle is below its hints.
 

@@ -1,4 +1,4 @@
-"""DDP with overlap: each gradient is summed over the ranks while backward goes on with the next layer."""
+"""DDP with overlap: gradients are summed in buckets of two layers while backward goes on with the next layers."""
 
 from lib import Model
 
@@ -15,20 +15,23 @@ async def ddp_overlap(model: Model) -> Model:
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
 
-    sums = {}
+    bucket, sums = [], []
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer], grad_activations[layer] = model.backward(
             layer, activations[layer], grad_activations[layer + 1], weights[layer]
         )
         del activations[layer], grad_activations[layer + 1]
-        if layer == 0:
-            del grad_activations[0]
-        sums[layer] = model.allreduce(grad_weights[layer], layer)
-        del grad_weights[layer]
+        bucket.append(layer)
+        if len(bucket) == 2 or layer == 0:
+            sums.append((bucket, model.allreduce([grad_weights.pop(i) for i in bucket], bucket)))
+            bucket = []
+    del grad_activations[0]
 
-    for layer in reversed(range(model.LAYERS)):
-        grad_weights[layer] = await sums[layer]
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
-        del grad_weights[layer]
-        model.set_final_weight(layer, weights[layer])
+    for bucket, handle in sums:
+        grad_weights.update(zip(bucket, await handle))
+        for layer in bucket:
+            weights[layer], opt_states[layer] = model.update(
+                layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+            )
+            model.set_final_weight(layer, weights[layer])
     return model

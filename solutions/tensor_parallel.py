@@ -5,20 +5,23 @@ from lib import Model
 
 async def tensor_parallel(model: Model) -> Model:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    batches = range(model.BATCHES)
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
 
-    activations[0] = model.get_activation(range(model.BATCHES))
+    # The model's input is dropped after its forward, and taken again for its backward.
     for layer in range(model.LAYERS):
-        part = model.forward(layer, activations[layer], weights[layer])
+        inp = activations[layer] if layer else model.get_activation(batches)
+        part = model.forward(layer, inp, weights[layer])
+        del inp
         activations[layer + 1] = await model.allreduce(part, layer + 1)
 
     grad_activations[model.LAYERS - 1] = model.loss(activations.pop(model.LAYERS))
     for layer in reversed(range(model.LAYERS)):
-        grad_weights[layer], part = model.backward(
-            layer, activations.pop(layer), grad_activations.pop(layer), weights[layer]
-        )
-        grad_activations[layer - 1] = await model.allreduce(part, layer - 1)
+        inp = activations.pop(layer) if layer else model.get_activation(batches)
+        grad_weights[layer], part = model.backward(layer, inp, grad_activations.pop(layer), weights[layer])
+        if layer:  # nobody reads the gradient of the model's input
+            grad_activations[layer - 1] = await model.allreduce(part, layer - 1)
         weights[layer], opt_states[layer] = model.update(
             layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
         )

@@ -62,7 +62,7 @@ def draw_compare(
 def difference(mine: Report, other: Report, names: tuple[str, str]) -> str:
     """'yours, compared with reference: 1.2 steps more, 524,288 elements less, sends as many elements, ...'."""
     parts = [
-        more_or_less(round(mine.timesteps - other.timesteps, 3), mine.time_unit),
+        more_or_less(round(mine.timesteps - other.timesteps, 3), mine.costs.time_unit),
         more_or_less(mine.peak.memory - other.peak.memory, "elements"),
         *([f"sends {more_or_less(mine.traffic - other.traffic, 'elements')}"] if mine.traffic or other.traffic else []),
         more_or_less(round(100 * (mine.bubble - other.bubble), 1), "points of bubble"),

@@ -81,4 +81,4 @@ def _changes(stages: Sequence[Stage], until: int) -> int:
 def _message(prices: Prices) -> int:
     """The least from the end of one stage to the start of the next one."""
     names = ("pass_to", "receive")
-    return prices.between(*names) if all(map(prices.costs.priced, names)) else 0
+    return prices.between(*names, elements=prices.activation) if all(map(prices.costs.priced, names)) else 0

@@ -53,8 +53,8 @@ class Prices:
         return min(self.whole, self.input) if layer else min(self.whole, self.weight)
 
     def steps(self, ticks: Fraction) -> str:
-        """'16 steps'."""
-        return f"{float(ticks / self.costs.unit):g} steps"
+        """'16 steps', '1,032 us'."""
+        return f"{float(ticks / self.costs.unit):,.9g} {self.costs.time_unit}"
 
     def step(self) -> Fraction:
         """All computing of one microbatch."""
@@ -72,20 +72,48 @@ class Prices:
         return min(ceil(product), ceil(product / self.size.ranks) + more)
 
     def _sum(self) -> int:
+        """The least until parts of a microbatch's activation, or of its gradient, are a whole on two ranks."""
         return min(
-            (sum(map(self.between, names)) for names in SUMMING if all(map(self.costs.priced, names))), default=0
+            (self.between(*names, elements=self.activation) for names in SUMMING if all(map(self.costs.priced, names))),
+            default=0,
         )
 
-    def between(self, *names: str) -> int:
-        """Some communication between two ranks, one after the other, of as little as one value."""
+    @property
+    def activation(self) -> int:
+        """The least that goes from one layer of a microbatch to the next."""
+        return min(self.costs.activation, self.costs.activation_grad)
+
+    def between(self, *names: str, elements: int = 0) -> int:
+        """Some communication between two ranks, one after the other, with which so many elements of one get to the
+        other. An all-gather after a reduce-scatter has half of them, since each rank has reduced half."""
         islands = self.costs.islands
         pairs = [(0, 1), *([(0, islands)] if 0 < islands < self.size.ranks else [])]
-        return sum(min(self.costs.transfer(name, 1, 0, pair) for pair in pairs) for name in names)
+        halves = len(names) > 1
+        return sum(
+            min(
+                self.costs.transfer(name, 1, elements // 2 if halves and name == "allgather" else elements, pair)
+                for pair in pairs
+            )
+            for name in names
+        )
 
-    @property
-    def exchange(self) -> int:
-        """The least until what one rank has made is on another."""
+    def exchange(self, share: Fraction = Fraction(1)) -> Fraction:
+        """The least until what one rank has computed last is on other ranks: a call, and the time to send what it has.
+        That is the gradient of layer 0, or of an activation; of the first only `share` may have to be sent. To send
+        nothing, another rank has to compute it too, which takes a backward."""
         ways = [("allreduce",), ("scatterreduce",), ("allgather",), ("pass_to", "receive")]
         if self.setting.layer == "experts":
             ways += [("dispatch",), ("collect",)]
-        return min((self.between(*way) for way in ways if all(map(self.costs.priced, way))), default=0)
+        ways = [way for way in ways if all(map(self.costs.priced, way))]
+        sent = min(share * self.costs.weight, Fraction(self.activation))
+        call = Fraction(min((self.between(*way) for way in ways), default=0))
+        found = call + sent * min(map(self._beta, ways), default=Fraction(0))
+        return max(call, min(found, self.at_once(0), self.at_once(1)))
+
+    def _beta(self, way: tuple[str, ...]) -> Fraction:
+        """The least ticks for each element sent; none where several lanes could share it."""
+        if self.costs.lanes != "one":
+            return Fraction(0)
+        inside = min(self.costs.beta.get(name, Fraction(0)) for name in way if name != "receive")
+        between = [self.costs.beta_between.get(name, inside) for name in way if name != "receive"]
+        return min(inside, *between) if self.costs.islands else inside

@@ -88,10 +88,11 @@ def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
     ]
     # Ranks that each have a part of every layer need no exchange for their updates.
     together = min(batches, ranks) > 1 and prices.setting.task == "train" and not prices.is_cut
-    exchange = prices.exchange if together else 0
+    exchange = prices.exchange() if together else Fraction(0)
     if exchange and not prices.has_halves:
         # An update of layer 0 waits for the last work of all ranks. It is on one of them; from the others there is an
-        # exchange before it, so they have less time for their work.
+        # exchange before it, so they have less time for their work. If ranks share the update, each keeps its share of
+        # what it has to send: together they send as much as all ranks but one.
         least = min((ceil((work + (active - 1) * exchange) / active), active) for active in range(1, ranks + 1))
         if least[1] > 1:
             reason = f"{_shared(least[1])} {prices.steps(work)} of computing, and then exchange gradients"
@@ -101,7 +102,9 @@ def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
         alone = batches * prices.urgent()
         reason = f"one rank has {prices.steps(alone)} of computing, and an exchange with another takes longer"
         meeting = "a microbatch goes forward and back, and its gradient meets those of the others"
-        found.append(min(_Ticks(chain + exchange, meeting), _Ticks(ceil(alone), reason)))
+        # Of two ranks that share the update, one has to send half of its gradient at least.
+        half = prices.exchange(Fraction(1, 2))
+        found.append(min(_Ticks(ceil(chain + half), meeting), _Ticks(ceil(alone), reason)))
     return found
 
 

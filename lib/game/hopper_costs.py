@@ -42,7 +42,7 @@ _PCIE: dict[str, Any] = {
 
 
 def _hopper(name: str, hidden: int = 4096, length: int = 2048, **more: Any) -> Costs:
-    fixed = {"ticks": FREE, "unit": 1, "flops_per_tick": FLOPS, "time_unit": "us"}
+    fixed: dict[str, Any] = {"ticks": FREE, "unit": 1, "flops_per_tick": FLOPS, "time_unit": "us"}
     return Costs(f"hopper_{name}", hidden=hidden, length=length, **fixed, **more)
 
 

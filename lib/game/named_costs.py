@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from types import MappingProxyType
+from typing import TypeVar
 
 from lib.errors import RuleError
 
@@ -13,51 +15,79 @@ from .hopper_costs import HOPPER, HOPPER_MEANINGS
 LONG = 8 * LENGTH
 """Tokens in a long microbatch: its activation is four times as large as a weight."""
 
+Price = TypeVar("Price", int, Fraction)
+
+_COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
+
 
 def _with(prices: Mapping[str, int], **changes: int) -> Mapping[str, int]:
     return MappingProxyType({**prices, **changes})
 
 
-def _finer(scale: int) -> Mapping[str, int]:
-    """The classic prices in ticks of which a step has `scale` times as many."""
-    return MappingProxyType({name: scale * ticks for name, ticks in CLASSIC_TICKS.items()})
+def _computing(scale: int = 1) -> Mapping[str, int]:
+    """The classic prices without communication, in ticks of which a step has `scale` times as many. To receive a
+    message is free: its sender has paid by its size."""
+    own = {name: scale * ticks for name, ticks in CLASSIC_TICKS.items() if name not in (*_COLLECTIVES, "pass_to")}
+    return _with(own, receive=0)
 
 
-def _collectives(ticks: int) -> dict[str, int]:
-    return dict.fromkeys(("allreduce", "allgather", "scatterreduce"), ticks)
+def _sending(price: Price) -> Mapping[str, Price]:
+    """One price for each hop, or for each element sent, of whatever sends."""
+    return MappingProxyType(dict.fromkeys((*_COLLECTIVES, "pass_to"), price))
 
 
 _STAGES = _with({}, forward=10, backward=20, loss=0, update=0, pass_to=0, receive=0)
 _PARTS = _with(_STAGES, backward_input=10, backward_weight=10)
-_OVERLAP = _with(CLASSIC_TICKS, **_collectives(5), pass_to=4, receive=0)
+_COPIED = _with(CLASSIC_TICKS, **dict.fromkeys(_COLLECTIVES, 5), pass_to=4, receive=0)
+_FINER = MappingProxyType({name: 4 * ticks for name, ticks in CLASSIC_TICKS.items()})
 _BORDER = HIDDEN * LENGTH // 16
 """Elements of a gradient at the border of a block whose forward leaves a full activation: 2 sbh of 34 sbh bytes
 (Korthikanti et al. 2022, section 4.1)."""
+_RING = Fraction(1, 65536)
+"""Tenths of a step for each element sent: on 4 ranks a gather of a weight takes 0.3 steps, as in the classics."""
+_BESIDE = Fraction(5, 196608)
+"""The same where communication overlaps with computation: on 4 ranks a gather of a weight takes 0.5 steps."""
+_LARGE = 4 * HIDDEN * HIDDEN
+"""4 h^2 elements in a layer's weight: as in a real model, a weight is larger than a microbatch's activation."""
 
 COSTS: Mapping[str, Costs] = MappingProxyType(
     {
         costs.name: costs
         for costs in (
             CLASSIC,
+            Costs("ring", ticks=_computing(), beta=_sending(_RING)),
             Costs("parts", ticks=_PARTS, gradient=_BORDER),
             Costs("stages", ticks=_STAGES, gradient=_BORDER),
-            Costs("gathers", ticks=_with(_STAGES, allgather=10, scatterreduce=10), gradient=_BORDER),
+            Costs("gathers", ticks=_with(_STAGES, allgather=10, scatterreduce=10), gradient=_BORDER, parameters=_LARGE),
             Costs("long", length=LONG),
-            Costs("overlap", ticks=_OVERLAP, overlap=True),
-            Costs("buckets", ticks=_OVERLAP, overlap=True, calls=_with({}, allreduce=5)),
-            Costs("quarters", ticks=_finer(4), unit=40),
+            Costs("overlap", ticks=_computing(), beta=_sending(_BESIDE), overlap=True),
+            Costs(
+                "buckets",
+                ticks=_computing(2),
+                unit=20,
+                alpha=_sending(3),
+                beta=_sending(Fraction(10, 393216)),
+                overlap=True,
+            ),
+            Costs("quarters", ticks=_computing(4), unit=40, beta=_sending(4 * _RING)),
             Costs(
                 "long_quarters",
                 length=LONG,
-                ticks=_with(_finer(4), allgather=6, scatterreduce=6),
+                ticks=_with(_FINER, allgather=6, scatterreduce=6),
                 unit=40,
             ),
-            Costs("twentieths", ticks=_finer(2), unit=20),
-            Costs("slow", ticks=_with(CLASSIC_TICKS, allreduce=40)),
-            Costs("islands", islands=4, ticks_between=_with(CLASSIC_TICKS, **_collectives(12))),
-            Costs("copies", length=LONG, ticks=_OVERLAP, overlap=True, tiers=MappingProxyType({"host": Tier(10, 10)})),
-            Costs("streams", ticks=_OVERLAP, overlap=True, tiers=MappingProxyType({"host": Tier(None, 10)})),
-            Costs("experts", ticks=_with(_OVERLAP, dispatch=5, collect=5), overlap=True),
+            Costs("twentieths", ticks=_computing(2), unit=20, beta=_sending(2 * _RING), parameters=_LARGE),
+            Costs("slow", ticks=_computing(), beta=_sending(Fraction(5, 49152))),
+            Costs("islands", ticks=_computing(), beta=_sending(_RING), islands=4, beta_between=_sending(4 * _RING)),
+            Costs("copies", length=LONG, ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(10, 10)})),
+            Costs("streams", ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(None, 10)})),
+            Costs(
+                "experts",
+                ticks=_with(_computing(), dispatch=5, collect=5),
+                beta=_sending(_BESIDE),
+                overlap=True,
+                parameters=_LARGE,
+            ),
             *HOPPER,
         )
     }
@@ -69,20 +99,25 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "classic": "the puzzles' own: forward and backward 1 step each, an update 0.5, a collective 0.3, a message 0.2 "
         "to send and 0.2 to receive",
+        "ring": "classic, with communication priced by size: 1 step for each 655,360 elements that a rank sends",
         "parts": "forward and each half of backward 1 step, communication and updates free: for zero-bubble pipelines",
         "stages": "parts without the halves: forward 1 step, backward 2",
-        "gathers": "stages, where an all-gather or a reduce-scatter takes 1 step",
+        "gathers": "stages, where an all-gather or a reduce-scatter takes 1 step and a layer has four times as many "
+        "weights",
         "long": "classic, for long sequences: an activation is as large as four weights",
-        "overlap": "classic, where communication runs beside computation: a collective takes 0.5 steps, a message 0.4",
-        "buckets": "overlap, where each all-reduce takes another 0.5 steps besides those for each value",
-        "quarters": "classic, in fortieths of a step, for layers that are cut in four",
+        "overlap": "communication overlaps with computation: 1 step for each 393,216 elements sent",
+        "buckets": "overlap, with 0.15 steps for each hop of a ring and 1 for each 786,432 elements sent: an "
+        "all-reduce over 4 ranks takes 0.9 steps a call and 0.5 a gradient",
+        "quarters": "ring, in fortieths of a step, for layers that are cut in four",
         "long_quarters": "long, in fortieths of a step; an all-gather or a reduce-scatter takes 0.15 steps",
-        "twentieths": "classic, in twentieths of a step, for layers that are cut in two",
-        "slow": "classic, over a slow network: an all-reduce takes 4 steps",
-        "islands": "classic, on machines of 4 ranks: a collective between machines takes 1.2 steps",
-        "copies": "overlap, for long sequences; a value moves to the host or back in 1 step",
-        "streams": "overlap; a value comes from the host in 1 step, and none goes there",
-        "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch",
+        "twentieths": "ring, in twentieths of a step, for layers that are cut in two and have four times as many "
+        "weights",
+        "slow": "ring, over a slow network: 1 step for each 98,304 elements sent",
+        "islands": "ring, on machines of 4 ranks: between machines 1 step for each 163,840 elements sent",
+        "copies": "for long sequences; a value moves to the host or back in 1 step, which overlaps with computation",
+        "streams": "a value comes from the host in 1 step, which overlaps with computation, and none goes there",
+        "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch, and four times as many "
+        "weights in an expert",
         **HOPPER_MEANINGS,
     }
 )

@@ -13,6 +13,7 @@ from lib.errors import RuleError, TraceError
 
 from .cost_checks import MAX_DIGITS, MAX_NAME, MAX_NUMBER, MAX_PARAMETERS
 from .costs import CLASSIC, Costs, Tier
+from .former_costs import IN_TRACES
 from .named_costs import COSTS
 from .setting import CLASSIC_SETTING, FIELDS, Setting
 
@@ -22,7 +23,8 @@ COST_FIELDS = tuple(field.name for field in fields(Costs) if field.init)
 
 
 def setting_to_json(setting: Setting) -> dict[str, Any]:
-    """The fields that are not classic, and always the costs: the name of a known record, or a whole record."""
+    """The fields that are not classic, and always the costs: the name of a known record that has always been as it is,
+    or a whole record."""
     written: dict[str, Any] = {"costs": _costs_to_json(setting.costs)}
     for name in FIELDS[1:]:
         content = getattr(setting, name)
@@ -31,8 +33,9 @@ def setting_to_json(setting: Setting) -> dict[str, Any]:
     return written
 
 
-def setting_from_json(data: Mapping[str, Any]) -> Setting:
-    """The setting that `setting_to_json` wrote; other keys of `data` are not looked at.
+def setting_from_json(data: Mapping[str, Any], named: Mapping[str, Costs] = COSTS) -> Setting:
+    """The setting that `setting_to_json` wrote; other keys of `data` are not looked at. `named` is what a name of costs
+    stands for: in a trace what it stood for when it was written (`former_costs.IN_TRACES`).
 
     Raises:
         TraceError: naming the field that cannot be.
@@ -42,13 +45,13 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
         lengths = _numbers(given["mesh"], "mesh", minimum=1)
         given["mesh"] = tuple(lengths.items())
     try:
-        return Setting(costs_from_json(data.get("costs")), **given)
+        return Setting(costs_from_json(data.get("costs"), named), **given)
     except (RuleError, TypeError) as why:
         raise TraceError(f"this trace has an impossible setting: {why}") from None
 
 
 def _costs_to_json(costs: Costs) -> Any:
-    if COSTS.get(costs.name) == costs:
+    if IN_TRACES.get(costs.name) == costs:
         return costs.name
     return record_to_json(costs)
 
@@ -70,14 +73,14 @@ def _plain(prices: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def costs_from_json(given: Any) -> Costs:
+def costs_from_json(given: Any, named: Mapping[str, Costs] = COSTS) -> Costs:
     """Costs by the name of a known record, or as a whole record.
 
     Raises:
         TraceError: naming what cannot be.
     """
-    if isinstance(given, str) and given in COSTS:
-        return COSTS[given]
+    if isinstance(given, str) and given in named:
+        return named[given]
     if not isinstance(given, dict):
         raise TraceError(f"unknown costs {given!r:.60}; known: {', '.join(COSTS)}, or a whole record")
     if unknown := set(given) - set(COST_FIELDS):

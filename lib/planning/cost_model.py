@@ -12,8 +12,8 @@ from lib.game.costs import Tier
 
 from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job
-from .layer_compute import activation_bytes, tokens_of, workspace_bytes
-from .layer_cost import LayerTimes, exact, layer_times, shared
+from .layer_compute import activation_bytes, copied_bytes, tokens_of, workspace_bytes
+from .layer_cost import exact, layer_times, shared
 from .memory_model import logit_bytes, widths
 from .split import Split
 
@@ -84,7 +84,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         else max(n for n in range(1, of_chunk + 1) if of_chunk % n == 0 and (n == 1 or n * split.stages <= MAX_BUCKETS))
     )
     layers = of_chunk // units
-    replicas = split.dp * split.cp
+    replicas = split.sharing
     dense, routed = model.dense_weights / model.layers, model.routed_weights / model.layers
     layer = (dense + routed / split.ep) / tp
     ends = model.vocabulary_weights / tp
@@ -94,7 +94,8 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     times = layer_times(job, shared(split))
     tokens = tokens_of(job, split)
     counted = split.slots(job) > model.layers  # the embedding and the head are among the layers
-    members = members_of_replicas(job, split)
+    members = members_of_replicas(job, split, replicas)
+    between = seconds_between(job, split)
     link = gpu.link(members, replicas)
     rate = gpu.rate(members, replicas)
     stride = tp * split.cp * split.ep
@@ -106,14 +107,15 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     of_logits = 2 * logit_bytes(job, False) * tokens * model.vocab / tp
     head = 3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + of_logits / gpu.bandwidth
     beta = {
-        **dict.fromkeys(("allreduce", "scatterreduce"), exact(job.gradient / rate * TICKS)),
+        **dict.fromkeys(("allreduce", "scatterreduce"), exact((job.gradient / rate + between) * TICKS)),
         "allgather": exact(wide.gathered / rate * TICKS),
         "pass_to": exact(2 / gpu.rate(stages, split.pp) * TICKS),
         **dict.fromkeys(("offload", "fetch"), exact(float(shard) * wide.state / (gpu.host * REACHED) * TICKS)),
     }
     collective, host = _ticks(call_seconds(link, replicas)), _ticks(LATENCY["host"])
     calls = {
-        **dict.fromkeys(("allreduce", "scatterreduce", "allgather"), collective),
+        **dict.fromkeys(("allreduce", "scatterreduce"), collective + _ticks(call_between(job, split))),
+        "allgather": collective,
         "pass_to": _ticks(LATENCY[gpu.link(stages, split.pp)]),
         **dict.fromkeys(("offload", "fetch"), host),
     }
@@ -132,7 +134,11 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     )
     reduce = costs.transfer("scatterreduce" if split.zero else "allreduce", 1, parameters, range(replicas))
     gather = costs.transfer("allgather", 1, parameters // replicas, range(replicas))
-    forward, back_input, back_weight = (round(layers * seconds * TICKS) for seconds in times[:3])
+    again = times.forward / split.every if split.recompute == "full" and split.every > 1 else 0.0
+    copy = copied_bytes(job, split) / (gpu.host * REACHED)
+    forward = round(layers * max(times.forward, copy) * TICKS)
+    back_weight = round(layers * times.backward_weight * TICKS)
+    back_input = round(layers * max(times.backward_input + again, copy - times.backward_weight) * TICKS)
     backward = back_input + back_weight
     waits = CONTENTION if job.overlap and replicas > 1 else 0
     slower = waits * min(backward, {2: reduce, 3: gather + reduce}.get(split.zero, 0))
@@ -187,20 +193,41 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     )
 
 
-def members_of_replicas(job: Job, split: Split) -> int:
-    """How many ranks of a group that shares gradients are in one machine: those along cp and ep are next to each other,
+def members_of_replicas(job: Job, split: Split, count: int) -> int:
+    """How many ranks of a group of `count` replicas are in one machine: those along cp and ep are next to each other,
     the others a whole pipeline apart."""
     inner = split.tp * split.cp * split.ep
-    count = split.dp * split.cp
     near = min(split.cp * split.ep, max(1, job.gpu.machine // split.tp))
     pipelines = max(1, job.gpu.machine // (inner * split.pp)) if inner <= job.gpu.machine else 1
     return min(count, near * pipelines)
 
 
+# --- Groups that have all shards each (HSDP): their all-reduce of shards follows the reduction within a group ---
+
+
+def between_groups(job: Job, split: Split) -> tuple[int, int]:
+    """How many groups there are, and how many of them a machine has a member of."""
+    groups = split.dp * split.cp // split.sharing
+    return groups, max(1, members_of_replicas(job, split, split.dp * split.cp) // split.sharing)
+
+
+def sent_between(split: Split) -> float:
+    """Bytes sent between groups for each byte that a reduction sends within one: all-reduced shards."""
+    groups = split.dp * split.cp // split.sharing
+    return 2 * (groups - 1) / (groups * (split.sharing - 1)) if groups > 1 else 0.0
+
+
+def seconds_between(job: Job, split: Split) -> float:
+    """Seconds between groups for each element that a reduction sends within one."""
+    groups, near = between_groups(job, split)
+    return sent_between(split) * job.gradient / job.gpu.rate(near, groups)
+
+
+def call_between(job: Job, split: Split) -> float:
+    """Seconds of a call between groups besides its bytes."""
+    groups, near = between_groups(job, split)
+    return call_seconds(job.gpu.link(near, groups), groups) if groups > 1 else 0.0
+
+
 def _ticks(seconds: float) -> int:
     return round(seconds * TICKS)
-
-
-def layer_of(job: Job, split: Split) -> LayerTimes:
-    """The times of one layer."""
-    return layer_times(job, shared(split))

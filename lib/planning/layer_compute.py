@@ -21,12 +21,33 @@ def tokens_of(job: Job, split: Split) -> int:
 
 def activation_bytes(job: Job, split: Split, eager: bool = False) -> float:
     """Bytes that a rank keeps of a layer for the backward of a microbatch, on average over the layers."""
-    model, tp = job.model, split.tp
+    of_input = tokens_of(job, split) * 2 * job.model.hidden / (split.tp if split.sp else 1)
+    if split.offload == "activations":
+        return of_input
+    kept = _all_bytes(job, split, split.recompute != "selective", eager)
     if split.recompute == "full":
-        return tokens_of(job, split) * 2 * model.hidden / (tp if split.sp else 1)
-    return _all_bytes(job, split, split.recompute != "selective", eager) * (
-        OPS_BYTES if split.recompute == "ops" else 1
-    )
+        return of_input / split.every + kept * (1 - 1 / split.every)
+    return kept * (OPS_BYTES if split.recompute == "ops" else 1)
+
+
+def copied_bytes(job: Job, split: Split) -> float:
+    """Bytes of a layer and a microbatch that a rank copies to the host, and back for backward."""
+    if split.offload != "activations":
+        return 0.0
+    on_device = replace(split, offload="none")
+    return max(0.0, activation_bytes(job, on_device) - activation_bytes(job, split))
+
+
+def workspace_bytes(job: Job, split: Split, eager: bool = False) -> float:
+    """Bytes in use while the layer that is computed again has them: what is kept of it only then. Of activations in the
+    host's memory those of two layers are on the device: of one that computes, and of one that is copied."""
+    if split.offload == "activations":
+        return 2 * _all_bytes(job, split, split.recompute != "selective", eager)
+    if split.recompute in ("full", "ops"):
+        return _all_bytes(job, split, True, eager)
+    if split.recompute == "none" or job.flash:
+        return 0.0
+    return tokens_of(job, split) * job.model.matrix_bytes(job.sequence) / split.tp
 
 
 def _all_bytes(job: Job, split: Split, matrices: bool, eager: bool = False) -> float:
@@ -36,15 +57,6 @@ def _all_bytes(job: Job, split: Split, matrices: bool, eager: bool = False) -> f
     if matrices and not job.flash:
         each += model.matrix_bytes(job.sequence) / tp
     return tokens_of(job, split) * each
-
-
-def workspace_bytes(job: Job, split: Split, eager: bool = False) -> float:
-    """Bytes in use while the layer that is computed again has them: what is kept of it only then."""
-    if split.recompute in ("full", "ops"):
-        return _all_bytes(job, split, True, eager)
-    if split.recompute == "none" or job.flash:
-        return 0.0
-    return tokens_of(job, split) * job.model.matrix_bytes(job.sequence) / split.tp
 
 
 def compute_seconds(job: Job, split: Split) -> tuple[float, float, float]:

@@ -10,9 +10,10 @@ from lib import Trace
 from lib.schedules.timetable import Timetable
 
 from .actions import Program
-from .cost_model import TICKS, Prices, members_of_replicas, prices
+from .cost_model import TICKS, Prices, between_groups, members_of_replicas, prices, sent_between
 from .gpus import LINKS
 from .job import Job
+from .layer_compute import copied_bytes
 from .layer_cost import layer_times, link_of, shared
 from .measure import Measured, measured
 from .memory import RankMemory
@@ -32,8 +33,8 @@ def verdict_of(low: int, high: int, usable: int) -> str:
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What a run of the ledger says of a split. `seconds` of a step; `ranks` have the memory of each rank of the
-    pipeline; `sent` in bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, host); `links` names the link of
-    each axis; `bubble` is the share of the time in which the ranks of a pipeline do not compute."""
+    pipeline; `sent` in bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, groups of HSDP, host); `links`
+    names the link of each axis; `bubble` is the share of the time in which the ranks of a pipeline do not compute."""
 
     job: Job
     split: Split
@@ -122,7 +123,7 @@ def program_of(job: Job, split: Split) -> Program:
         priced.replicas,
         split.zero if priced.replicas > 1 else 0,
         job.overlap,
-        split.recompute == "full",
+        split.recompute == "full" and split.every == 1,
         split.offload == "states",
     )
 
@@ -137,18 +138,27 @@ def sent_in_step(job: Job, split: Split, priced: Prices, found: Measured) -> Map
     """Bytes of a GPU, by axis: those of the pipeline's run, and for each layer and microbatch those of a layer's."""
     times = layer_times(job, shared(split))
     layers = split.batches(job) * split.chunks * priced.units * priced.layers
-    again = 1 if split.recompute == "full" else 0
+    again = 1 / split.every if split.recompute == "full" else 0
     within = {axis: round(layers * (times.sent[axis] + again * times.sent_forward[axis])) for axis in times.sent}
     of_run = found.sent
-    return {**within, "pp": of_run["messages"], "dp": of_run["gradients"] + of_run["weights"], "host": of_run["host"]}
+    copied = round(2 * layers * copied_bytes(job, split))
+    return {
+        **within,
+        "pp": of_run["messages"],
+        "dp": of_run["gradients"] + of_run["weights"],
+        "groups": round(of_run["gradients"] * sent_between(split)),
+        "host": of_run["host"] + copied,
+    }
 
 
 def links(job: Job, split: Split) -> Mapping[str, str]:
     """The slowest link of each axis."""
     stride, gpu = split.tp * split.cp * split.ep, job.gpu
+    groups, near = between_groups(job, split)
     return {
         **{axis: link_of(job, split, axis) for axis in ("tp", "cp", "ep")},
         "pp": gpu.link(gpu.members(stride, split.pp), split.pp),
-        "dp": gpu.link(members_of_replicas(job, split), split.dp * split.cp),
+        "dp": gpu.link(members_of_replicas(job, split, split.sharing), split.sharing),
+        "groups": gpu.link(near, groups),
         "host": "host",
     }

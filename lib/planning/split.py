@@ -31,8 +31,8 @@ RECOMPUTED = ("none", "selective", "ops", "full")
 """What backward computes again: nothing; the core of attention; half of each layer's operations, as PyTorch's
 selective checkpointing of operations; each layer, from its input."""
 
-OFFLOADED = ("none", "states")
-"""What is in the host's memory: nothing; the optimizer's states."""
+OFFLOADED = ("none", "states", "activations")
+"""What is in the host's memory: nothing; the optimizer's states; what is kept for backward, but for a layer's input."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class Split:
     """Axes from the fastest: `tp` ranks share each layer, `cp` ranks the tokens of a sequence, `ep` ranks the experts
     (they are replicas as well, so `ep` divides `dp`), `pp` ranks are stages, `dp` are replicas. `sp`: between the
     layers tokens are cut along tp (Korthikanti et al. 2022). `chunks` of a stage, `microbatch` sequences at a time;
-    `zero`: the stage of ZeRO, 0 to 3."""
+    `zero`: the stage of ZeRO, 0 to 3. `shards`: the replicas that share the shards of ZeRO (0: all do): with fewer, as
+    in HSDP, each group of so many has all shards, and the groups reduce gradients between them. `every`: full
+    recomputation of only every so many layers."""
 
     dp: int = 1
     tp: int = 1
@@ -54,11 +56,14 @@ class Split:
     microbatch: int = 1
     recompute: str = "none"
     offload: str = "none"
+    shards: int = 0
+    every: int = 1
 
     def __str__(self) -> str:
         axes = [f"dp {self.dp}", *(f"{axis} {getattr(self, axis)}" for axis in ("pp", "cp", "ep", "tp"))]
         chosen = " x ".join(axis for axis in axes if axis == axes[0] or not axis.endswith(" 1"))
-        return f"{chosen}, ZeRO {self.zero}, {self.order_text}, microbatch {self.microbatch}"
+        zero = f"ZeRO {self.zero}" + (f" in {self.shards}" if self.shards else "")
+        return f"{chosen}, {zero}, {self.order_text}, microbatch {self.microbatch}"
 
     @property
     def order_text(self) -> str:
@@ -68,6 +73,16 @@ class Split:
     def stages(self) -> int:
         """Stages of the pipeline, of which each rank has `chunks`."""
         return self.pp * self.chunks
+
+    @property
+    def recompute_text(self) -> str:
+        """What is computed again, for a table: 'full / 2' is every second layer."""
+        return self.recompute + (f" / {self.every}" if self.every > 1 else "")
+
+    @property
+    def sharing(self) -> int:
+        """Replicas that share the shards of ZeRO."""
+        return self.shards or self.dp * self.cp
 
     def batches(self, job: Job) -> int:
         """Microbatches that each replica has in a step."""
@@ -134,6 +149,7 @@ def problems(job: Job, split: Split) -> Iterator[str]:
         )
         return
     yield from _of_batches(split, split.batches(job))
+    yield from _of_choices(split)
 
 
 def _of_chunks(split: Split) -> Iterator[str]:
@@ -143,9 +159,27 @@ def _of_chunks(split: Split) -> Iterator[str]:
         yield f"{split.schedule} has one chunk on each rank, not {split.chunks}; more are for {', '.join(CHUNKED)}"
     elif split.schedule in CHUNKED and (split.chunks < 2 or split.pp < 2):
         yield f"{split.schedule} needs at least 2 chunks on each of at least 2 stages; 1f1b has one"
-    elif split.schedule.startswith("zb") and split.recompute == "full":
-        least = "; take recompute none, selective or ops"
+    elif split.schedule.startswith("zb") and split.recompute == "full" and split.every == 1:
+        least = "; take recompute none, selective or ops, or every 2"
         yield f"{split.schedule} splits backward, and full recomputation needs it in one piece{least}"
+
+
+def _of_choices(split: Split) -> Iterator[str]:
+    replicas = split.dp * split.cp
+    for name, least in (("shards", 0), ("every", 1)):
+        number = getattr(split, name)
+        if type(number) is not int or number < least:
+            yield f"{name} must be a whole number from {least} on; got {number!r:.40}"
+            return
+    if split.shards and (not split.zero or split.shards == 1 or replicas % split.shards):
+        fit = (
+            _fit("shards", replicas, split.shards) if split.zero else "with ZeRO 0 nothing is in shards; leave them out"
+        )
+        yield f"shards {split.shards} do not divide {replicas} replicas into groups that share shards; {fit}"
+    if split.shards and split.ep > 1:
+        yield f"shards {split.shards} and ep {split.ep} cannot be combined; leave out one of them"
+    if split.every > 1 and split.recompute != "full":
+        yield f"every {split.every} is for full recomputation; take recompute full, not {split.recompute}"
 
 
 def _of_batches(split: Split, m: int) -> Iterator[str]:

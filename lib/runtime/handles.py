@@ -52,6 +52,9 @@ class Handle:
 
     __radd__ = __add__
 
+    def __iter__(self) -> NoReturn:
+        raise RuleError(f"a bucket's values are there when it has been awaited; this is {self.unawaited}")
+
     @property
     def made(self) -> list[PendingValue]:
         """What the call makes, to be brought to another call."""

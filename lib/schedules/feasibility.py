@@ -77,12 +77,12 @@ def actions(row: Sequence[Slot], needs: Dependencies) -> Iterator[Action]:
 class DryRun:
     """The actions of all ranks, carried out as far as possible."""
 
-    def __init__(self, rows: Rows, tag: Tagging) -> None:
-        self.needs, self.tag = Dependencies(rows), tag
+    def __init__(self, rows: Rows, tag: Tagging, needs: Dependencies | None = None) -> None:
+        self.needs, self.tag = needs or Dependencies(rows), tag
         self._left = [deque(actions(row, self.needs)) for row in rows]
         self._boxes: dict[tuple[int, int, int], Message] = {}
         self._done: set[Cell] = set()
-        while any(self._advance(left) for left in self._left):
+        while sum(map(self._advance, self._left)):  # not any(): every rank goes as far as it can
             pass
         self.stuck = {rank: left[0] for rank, left in enumerate(self._left) if left}
         """By rank: the action for which it waits forever. Empty if all can be played."""

@@ -36,10 +36,11 @@ class Timetable:
 
     def __post_init__(self) -> None:
         require_complete(self.rows)
+        needs = Dependencies(self.rows)
         for tag in (untagged, by_stream, by_message(self.stages)):
-            play = DryRun(self.rows, tag)
+            play = DryRun(self.rows, tag, needs)
             if not play.stuck:
-                object.__setattr__(self, "needs", play.needs)
+                object.__setattr__(self, "needs", needs)
                 object.__setattr__(self, "tag", tag)
                 return
         raise DeadlockError(play.explain())

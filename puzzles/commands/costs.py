@@ -62,16 +62,21 @@ def show(record: Costs) -> None:
 
 def facts(record: Costs) -> list[str]:
     """The sizes and prices of a record, each a line."""
+    unit = "Microseconds" if record.time_unit == "us" else "Steps"
     prices = (
-        ("Steps", record.ticks),
-        ("Steps for each call besides", record.calls),
-        ("Steps between machines", record.ticks_between),
+        (unit, record.ticks),
+        (f"{unit} for each call besides", record.calls),
+        (f"{unit} for each hop of a ring", record.alpha),
+        (f"{unit} between machines", record.ticks_between),
+        (f"{unit} for each hop between machines", record.alpha_between),
     )
     tiers = [
         f"The {tier}: {', '.join(f'{name} {record.text(ticks)}' for name, ticks in pair if ticks is not None)} steps."
         for tier, memory in record.tiers.items()
         for pair in [(("offload", memory.offload), ("fetch", memory.fetch))]
+        if any(memory[:2])
     ]
+    each = unit.lower()[:-1]
     return [
         f"Elements: weight {record.weight:,}, activation {record.activation:,}, "
         f"activation gradient {record.activation_grad:,}.",
@@ -80,7 +85,14 @@ def facts(record: Costs) -> list[str]:
             for title, of in prices
             if of
         ),
+        *(
+            f"Elements sent in a {each}{where}: "
+            f"{', '.join(f'{name} {float(record.unit / beta):,.0f}' for name, beta in of.items() if beta)}."
+            for where, of in (("", record.beta), (" between machines", record.beta_between))
+            if of
+        ),
+        *([f"Operations in a {each}: {record.flops_per_tick * record.unit:,}."] if record.flops_per_tick else []),
         *tiers,
-        *(["Communication runs beside computation."] if record.overlap else []),
+        *(["Communication overlaps with computation."] if record.overlap else []),
         *([f"A machine has {record.islands} ranks."] if record.islands else []),
     ]

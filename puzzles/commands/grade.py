@@ -17,7 +17,15 @@ from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, 
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.colour_option import colour_option, require_picture
-from .shared.course_options import course_options, scoring_from, submitted_from, wanted_in, with_course
+from .shared.course_options import (
+    course_options,
+    same_work_in,
+    scoring_from,
+    submitted_from,
+    visibility_option,
+    wanted_in,
+    with_course,
+)
 from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
 from .shared.limit_option import limit_option, limits_from
@@ -27,8 +35,6 @@ from .shared.params import SlugText, terminal
 if TYPE_CHECKING:
     from puzzles.course.points import Scoring
     from puzzles.grading.verdict import Graded
-
-VISIBILITIES = ("visible", "hidden", "after_due_date", "after_published")
 
 
 def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -55,7 +61,9 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     "--size", "--costs", "--mesh", "--steps", "--layer", "--task", hidden=True, expose_value=False, callback=_no_size
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
-@click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
+@click.option(
+    "--why", is_flag=True, help="Explain a pass: margins, bounds, notes, calls, and what the peak memory consists of."
+)
 @click.option(
     "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
     help="Where to write, several times: a folder for an index and a page for each student, .html for one page, .csv "
@@ -67,9 +75,9 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 @click.option("--junit", hidden=True)
 @click.option("--gradescope", hidden=True)
 @course_options
-@click.option(
-    "--visibility", type=click.Choice(VISIBILITIES), default="visible", help="When a student sees Gradescope's results."
-)
+@visibility_option
+@click.option("--prairielearn", metavar="FILE", help="Write the results file of PrairieLearn's external grader.")
+@click.option("--classroom", metavar="FILE", help="Write the results file of GitHub Classroom's reporter.")
 @click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'.")
 @limit_option
 @click.option(
@@ -100,6 +108,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.grading.discover import hard_links
     from puzzles.grading.job import GradingJob
     from puzzles.reports.export import write_reports
+    from puzzles.reports.student_tests import parse_visibility
 
     sort_outputs(options)
     require_picture(options["colour"], options["html"], "-o page.html")
@@ -108,16 +117,18 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     scoring = scoring_from(options)
     submitted = submitted_from(paths, options)
     files = [file for one in submitted for file in one.files]
-    if options["gradescope"] and not submitted:
-        raise click.UsageError("there is no submission to write Gradescope's results for")
-    if options["gradescope"] and len(submitted) > 1:
+    for_one = options["gradescope"] or options["prairielearn"] or options["classroom"]
+    if for_one and not submitted:
+        raise click.UsageError(f"there is no submission to write {for_one} for")
+    if for_one and len(submitted) > 1:
         raise click.UsageError(
-            f"{options['gradescope']} is for Gradescope, which takes the results of one student, and there are "
+            f"{for_one} is for an autograder, which takes the results of one student, and there are "
             f"{len(submitted)} submissions; grade one of them, or say --one-student if all are by the same student"
         )
     alone = len(submitted) == len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
     job = GradingJob(slugs, limits_from(options), tier, options["strict"], _is_kept(len(submitted), options), _own())
+    job = job._replace(compares=bool(options["same_work"]))
     hashed = page_names(submitted, options)
     aliases = hashed.aliases() if options["anonymous"] else None
     pages = class_pages(submitted, hashed, aliases, options, scoring)
@@ -134,10 +145,11 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     )
     graded = gathering.all()
     problems = [_shown(lambda: _show(graded, tier, options, scoring))]
+    same = same_work_in(graded, job) if options["same_work"] else []
     reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
-    shown = (options["visibility"], options["colour"] or "layer")
+    shown = (parse_visibility(options["visibility"]), options["colour"] or "layer")
     wrote, failed = write_reports(
-        graded, reports, scoring, tier, options["traces"], *shown, slugs, options["assignment"]
+        graded, reports, scoring, tier, options["traces"], *shown, slugs, options["assignment"], same
     )
     if pages:
         failed.append(pages.finish(graded, tier))
@@ -148,8 +160,10 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
             _shown(lambda: click.echo("".join(f"{sentence}\n" for sentence in wrote if sentence), nl=False))
         )
     for names in hard_links(files):
-        same = " and ".join(map(sanitized, names))
-        click.echo(f"Warning: {same} are one file under several names (hard links); it was graded for each.", err=True)
+        paths_of_one = " and ".join(map(sanitized, names))
+        click.echo(
+            f"Warning: {paths_of_one} are one file under several names (hard links); it was graded for each.", err=True
+        )
     if alone:
         _remember(graded[0], tell=not options["as_json"] and not any(options[name] for name in FORMATS))
     for problem in filter(None, problems):

@@ -12,6 +12,7 @@ from puzzles.catalog.text_lines import GLUE
 from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import print_wrapped
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
+from puzzles.tracks.path_words import before, mark
 
 from .shared.params import GroupOrSlug, terminal
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from puzzles.grading.progress import PuzzleProgress
     from puzzles.tracks.base import Overview
+
+MAX_BEFORE = 8
+"""Puzzles in a list that leaves room on the screen for what comes before each."""
 
 Progress = Mapping[str, "PuzzleProgress"]
 
@@ -55,7 +59,8 @@ def show_tracks(console: Console, entries: Progress) -> None:
             console.print(table)
     console.print()
     print_wrapped(console, what_next())
-    print_wrapped(console, f"More: 'puzzles list {'|'.join(TRACKS)}', or 'puzzles list data' for a chapter.")
+    more = f"More: 'puzzles list {'|'.join(TRACKS)}', or a chapter: 'puzzles list data'."
+    print_wrapped(console, f"'puzzles path' shows the core path. {more}")
 
 
 def _stars(slugs: Sequence[str], entries: Progress) -> str:
@@ -79,24 +84,31 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
             _show_overview(console, overview)
         for slug in slugs if overview is None else ():
             _show_limits(console, track, slug, entries[slug])
-    first = group.slugs[0]
+    if len(group.slugs) <= MAX_BEFORE and (words := before(group.slugs)):
+        print_wrapped(console, words)
+    first, legend = group.slugs[0], "; *: core" if any(mark(slug) == "core" for slug in group.slugs) else ""
     show, start = next_command("show", first), next_command("start", group.name)
-    print_wrapped(console, f"'{show}' shows the first, '{start}' starts all.")
+    print_wrapped(console, f"'{show}' shows one, '{start}' starts all{legend}.")
 
 
 def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:
     """The puzzles of each chapter, with the stars of those that were attempted."""
     from puzzles.reports.standings import stars_text
 
+    core = any(mark(slug) == "core" for slug in track.slugs)
     for group in track.groups:
         print_wrapped(console, f"{GLUE} {group.title}", lead=group.name)
         slugs = [
-            f"{slug} {stars_text(console, e.stars)}" if (e := entries[slug]).attempts else slug for slug in group.slugs
+            f"{_marked(slug)} {stars_text(console, e.stars)}" if e.attempts else _marked(slug)
+            for slug, e in ((slug, entries[slug]) for slug in group.slugs)
         ]
         print_wrapped(console, f"{GLUE} ".join(slug.replace(" ", GLUE) for slug in slugs), indent="  ")
-    print_wrapped(
-        console, f"Titles and targets: '{next_command('list', track.groups[0].name)}', or another chapter's name."
-    )
+    titles = f"'{next_command('list', track.groups[0].name)}' has titles and targets"
+    print_wrapped(console, f"{titles}; * is core, see '{next_command('path')}'." if core else f"{titles}.")
+
+
+def _marked(slug: str) -> str:
+    return f"{slug}*" if mark(slug) == "core" else slug
 
 
 def _show_overview(console: Console, overview: Overview) -> None:
@@ -107,7 +119,7 @@ def _show_overview(console: Console, overview: Overview) -> None:
     for column in overview.columns:
         table.add_column(column.heading, justify=column.justify, no_wrap=column.no_wrap, style=column.style)
     for row in overview.rows:
-        table.add_row(*row)
+        table.add_row(*(_marked(cell) if mark(cell) else cell for cell in row))
     console.print()
     console.print(table)
     console.print()
@@ -120,5 +132,5 @@ def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzlePr
 
     puzzle = track.puzzle(slug)
     stars = f"{GLUE} {stars_text(console, entry.stars)}" if entry.attempts else ""
-    print_wrapped(console, f"{GLUE} {puzzle.title}{stars}", lead=slug)
+    print_wrapped(console, f"{GLUE} {puzzle.title}{stars}", lead=_marked(slug))
     print_wrapped(console, track.listed_limits(puzzle), "dim", "  ")

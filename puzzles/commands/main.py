@@ -9,6 +9,7 @@ import click
 from puzzles.version import VERSION
 
 from .check import check
+from .compare import compare
 from .costs import costs
 from .doctor import doctor
 from .draw import draw
@@ -20,7 +21,9 @@ from .import_ import import_
 from .leaderboard import leaderboard
 from .list import list_
 from .new import new
+from .next import next_
 from .notebook import notebook
+from .path import path
 from .plan import plan
 from .record import record
 from .reset import reset
@@ -41,7 +44,7 @@ from .watch import watch
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(VERSION, prog_name="Training Puzzles", message="%(prog)s %(version)s")
 def main() -> None:
-    """Learn how large models are trained. Begin with 'puzzles list'."""
+    """Learn how large models are trained. Begin with 'puzzles next'."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -52,9 +55,9 @@ def main() -> None:
         click.echo(f"Warning: {problem}", err=True)
 
 
-PLAY = (list_, show, start, grade, watch, draw, run)
+PLAY = (next_, watch, path, list_, show, start, grade, draw, run)
 OTHERS = {
-    "to play": (hint, status, reset, notebook, costs),
+    "to play": (hint, compare, status, reset, notebook, costs),
     "share": (share, verify, submit, record),
     "for a class": (new, check, gradescope, leaderboard, doctor),
     "on a cluster": (solve, plan, export, import_, torch),

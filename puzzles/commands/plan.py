@@ -11,11 +11,12 @@ import click
 
 from .shared.colour_option import colour_option, require_picture
 from .shared.params import terminal
+from .shared.plan_files import calibrated, gpu_named, text_of, write_text
 
 if TYPE_CHECKING:
     from lib.planning import Job, Plan
 
-AXES = ("tp", "pp", "dp", "cp", "ep", "zero", "chunks", "microbatch")
+AXES = ("tp", "pp", "dp", "cp", "ep", "zero", "shards", "chunks", "microbatch")
 """Numbers of a split that may be fixed."""
 
 SETTING = re.compile(r"(model|gpu)\.(\w+)=(\S+)")
@@ -58,7 +59,7 @@ def amount(text: str) -> int | float:
 
 @click.command()
 @click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b.")
-@click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU.")
+@click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU, or a preset file.")
 @click.option("--gpus", type=Amount(), help="How many GPUs.")
 @click.option("--batch", type=Amount(), help="Sequences of a step  [default: about 4 million tokens]")
 @click.option("--tokens", type=Amount(), help="Tokens of a step, instead of --batch.")
@@ -69,13 +70,15 @@ def amount(text: str) -> int | float:
 @click.option("--cp", type=int, help="Context parallel ranks, which share the tokens of a sequence.")
 @click.option("--ep", type=int, help="Expert parallel ranks, a part of the replicas.")
 @click.option("--zero", type=int, help="The stage of ZeRO, 0 to 3.")
+@click.option("--shards", type=int, help="Replicas that share shards (HSDP): 8 is a machine; 0 is all.")
 @click.option("--schedule", help="1f1b, gpipe, interleaved, breadth_first, zb_h1 or zb_v.")
 @click.option("--chunks", type=int, help="Chunks of a stage.")
 @click.option("--microbatch", type=int, help="Sequences of a microbatch.")
 @click.option("--recompute", help="What backward computes again: none, selective (attention's core), ops or full.")
-@click.option("--offload", help="What is in the host's memory: none or states.")
+@click.option("--every", type=int, help="Recompute only every so many layers; with --recompute full.")
+@click.option("--offload", help="What is in the host's memory: none, states or activations.")
 @click.option("--sp/--no-sp", default=None, help="Cut tokens along tp between the layers  [default: yes]")
-@click.option("--kernels", default="megatron", show_default=True, help="Whose kernels run: megatron or pytorch.")
+@click.option("--kernels", help="Whose kernels run: megatron or pytorch  [default: megatron, or those of --config]")
 @click.option("--fp8", is_flag=True, help="Matrix products of the layers in 8 bits.")
 @click.option("--flash/--no-flash", default=True, show_default=True, help="Attention without its matrix in memory.")
 @click.option("--overlap/--no-overlap", default=True, show_default=True, help="Reduce gradients beside computation.")
@@ -87,15 +90,26 @@ def amount(text: str) -> int | float:
 @click.option(
     "--largest", metavar="WHAT", help="The largest batch, sequence or model that fits with the fastest split."
 )
+@click.option("--config", metavar="FILE", help="Plan what torchtitan's TOML or Megatron's flags say.")
+@click.option(
+    "--export", "target", metavar="NAME", help="Write the fastest for megatron, torchtitan, deepspeed or fsdp2."
+)
+@click.option("--calibrate", metavar="RUN.json", help="Rates of a GPU from a measured step, as a preset for --gpu.")
+@click.option("--mtbf", type=Amount(), help="Hours between failures of one GPU: the share of time that trains.")
+@click.option("--checkpoint", type=Amount(), default=100e9, help="Bytes per second of checkpoints  [default: 100GB]")
+@click.option("--train", type=Amount(), help="Tokens to train in all: days, and hours of GPUs.")
 @click.option("--pareto", metavar="FILE.svg", help="Draw memory against time: .svg, .png or .pdf.")
-@click.option("-o", "output", metavar="FILE.html", help="The timeline of the fastest: .html, .svg, .json or .txt.")
+@click.option(
+    "-o", "output", metavar="FILE.html", help="The timeline of the fastest (.html, .svg, .json, .txt), or its config."
+)
 @colour_option
 @click.option("--json", "as_json", is_flag=True, help="Print the plans as JSON.")
 @click.option("--list", "listed", is_flag=True, help="List the known models and GPUs, with their sources.")
 def plan(
-    model: str | None, gpu: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, kernels: str, fp8: bool,
+    model: str | None, gpu: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, kernels: str | None, fp8: bool,
     flash: bool, overlap: bool, numbers: tuple[str, ...], best: int, ranks: bool, largest: str | None,
-    pareto: str | None, output: str | None, colour: str | None, as_json: bool, listed: bool, **split: Any,
+    config: str | None, target: str | None, pareto: str | None, output: str | None, colour: str | None,
+    as_json: bool, listed: bool, calibrate: str | None, mtbf: Any, checkpoint: Any, train: Any, **split: Any,
 ) -> None:  # fmt: skip
     """Plan the training of a model on a cluster.
 
@@ -107,32 +121,71 @@ def plan(
     from drawing import require_ending
     from lib import PuzzleError
     from lib.planning import search
-    from puzzles.reports.plans import report_largest, report_plans
+    from lib.planning.configs import export_config
+    from puzzles.reports.plans import report_config, report_largest, report_plans, report_training
 
-    require_picture(colour, output)
+    require_picture(colour, None if target else output)
     if listed:
         return list_presets()
+    if calibrate is not None:
+        try:
+            return write_text(calibrated(calibrate), output)
+        except PuzzleError as why:
+            raise click.UsageError(str(why)) from None
     if model is None or gpus is None:
         raise click.UsageError(
             "name a model and a number of GPUs, as in --model llama-3-70b --gpus 512; --list shows all"
         )
     try:
-        for path, of_a_run in ((pareto, False), (output, True)):
+        for path, of_a_run in ((pareto, False), (None if target else output, True)):
             if path:
                 require_ending(path, of_a_run=of_a_run)
-        how = {"kernels": kernels, "fp8": fp8, "flash": flash, "overlap": overlap}
-        job = job_of(model, gpu, gpus, batch, tokens, sequence, numbers, **how)
-        found = search(job, best, **{name: value for name, value in split.items() if value is not None})
-        plans = list(dict.fromkeys((*found.best, *found.front)))
+        fixed = {name: value for name, value in split.items() if value is not None}
+        how = {"kernels": kernels or "megatron", "fp8": fp8, "flash": flash, "overlap": overlap}
+        if config is not None:
+            mine = plan_of_config(config, (model, gpu, gpus, batch, tokens, sequence, numbers), how, kernels, fixed)
+            plans = [mine]
+            if not as_json:
+                report_config(terminal(), mine)
+        else:
+            job = job_of(model, gpu, gpus, batch, tokens, sequence, numbers, **how)
+            found = search(job, best, **fixed)
+            plans = list(dict.fromkeys((*found.best, *found.front)))
+            if not (as_json or (target and output is None)):
+                report_plans(terminal(), found, ranks)
         if as_json:
             click.echo(json.dumps([as_record(one) for one in plans], indent=2))
-        else:
-            report_plans(terminal(), found, ranks)
-            if largest is not None:
-                report_largest(terminal(), found.best[0], largest)
-        draw(plans, pareto, output, colour or "layer")
+        elif largest is not None:
+            report_largest(terminal(), plans[0], largest)
+        if (mtbf or train) and not as_json:
+            report_training(terminal(), plans[0], mtbf, checkpoint, train)
+        if target:
+            write_text(export_config(plans[0].job, plans[0].split, target), output)
+        draw(plans, pareto, None if target else output, colour or "layer")
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
+
+
+def plan_of_config(
+    path: str, named: tuple[Any, ...], how: dict[str, Any], kernels: str | None, fixed: dict[str, Any]
+) -> Plan:
+    """The plan of a config file on a number of GPUs; options replace what it says.
+
+    Raises:
+        PuzzleError: the config cannot be read, or the job cannot be split so.
+        click.UsageError: the file cannot be read.
+    """
+    from dataclasses import replace
+
+    from lib.planning import plan as plan_split
+    from lib.planning.configs import read_config
+
+    said = read_config(text_of(path))
+    model, gpu, gpus, batch, tokens, sequence, numbers = named
+    given: tuple[Any, Any] = (batch, tokens) if batch or tokens else (said.batch or None, None)
+    how = {**how, "kernels": kernels or said.kernels, "fp8": how["fp8"] or said.fp8}
+    job = job_of(model, gpu, gpus, *given, sequence or said.sequence or None, numbers, **how)
+    return plan_split(job, replace(said.split_on(job.gpus), **fixed))
 
 
 def job_of(
@@ -144,7 +197,7 @@ def job_of(
         PuzzleError: a name or a number is not known.
         click.UsageError: an option contradicts another, or cannot be read.
     """
-    from lib.planning import Job, gpu, transformer
+    from lib.planning import Job, transformer
 
     changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}}
     for text in numbers:
@@ -166,7 +219,7 @@ def job_of(
     if batch is None and tokens is None:
         each = gpus if isinstance(gpus, int) and gpus > 0 else 1
         batch = each * max(1, round(USUAL_TOKENS / length / each))
-    return Job(trained, gpu(gpu_name, **changed["gpu"]), gpus, batch or tokens // length, length, **how)
+    return Job(trained, gpu_named(gpu_name, changed["gpu"]), gpus, batch or tokens // length, length, **how)
 
 
 def as_record(plan: Plan) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from puzzles.catalog.text_lines import MAX_WIDTH, text_lines
 from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import print_wrapped
 from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import capitalized
+from puzzles.tracks.path_words import place
 
 from .shared.params import Slug, terminal
 
@@ -31,6 +33,8 @@ def show_statement(console: Console, puzzle: Puzzle) -> None:
     track = track_of(puzzle.slug)
     print_wrapped(console, track.heading(puzzle), "bold")
     print_wrapped(console, track.limits(puzzle))
+    if where := place(puzzle.slug):
+        print_wrapped(console, f"{capitalized(where)}.", "dim")
     print_paragraphs(console, puzzle.statement)
     if lines := track.setting_lines(puzzle):
         console.print()

@@ -143,17 +143,32 @@ def pool(processes: int) -> Executor:
     """Executor with local processes. They are forked where that is safe: on Linux, before this process has threads."""
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
     begin = f"{START}; from {__name__} import _begin_process; _begin_process()"  # the first that a spawned one imports
-    return ProcessPoolExecutor(processes, context, initializer=exec, initargs=(begin,))
+    return LocalProcesses(processes, context, initializer=exec, initargs=(begin,))
+
+
+class LocalProcesses(ProcessPoolExecutor):
+    """Processes of this machine, which can be ended while they work."""
+
+    def end_now(self) -> None:
+        """Ends them with their sandboxes; `ProcessPoolExecutor.terminate_workers` is that in Python 3.14."""
+        for process in list((self._processes or {}).values()):
+            process.terminate()
 
 
 def _begin_process() -> None:
     """Lets a process of a pool end with its parent, however that ends, and its sandboxes with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_now)
     gc.freeze()  # what was loaded before the fork is no garbage
     Finalize(None, close_kept_client, exitpriority=0)
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_now(*_: object) -> None:
+    close_kept_client()
+    os._exit(1)
 
 
 def _end_with(sentinel: int) -> None:
@@ -192,10 +207,12 @@ class Window:
         return paths
 
     def close(self) -> None:
-        """Ends the executor, and waits for that: the end of the interpreter might otherwise find closed pipes."""
+        """Ends the executor with what it still does, and waits for that: the end of the interpreter might otherwise
+        find closed pipes."""
         if self._executor is not None:
-            for future in self._under_way:
-                future.cancel()
+            works = [future for future in self._under_way if not (future.cancel() or future.done())]
+            if works and isinstance(self._executor, LocalProcesses):
+                self._executor.end_now()  # somebody has interrupted it, and a run could take its ten seconds
             self._executor.shutdown()
 
 

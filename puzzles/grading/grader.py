@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure
+from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import IsolationTier
@@ -32,15 +32,18 @@ def grade_file(
     keep: bool = False,
     submission: Submission | None = None,
     client: Client | None = None,
+    compares: bool = False,
 ) -> Graded:
     """The verdicts on one file; each run has a process of its own, so that none can affect another.
 
     Without `puzzles`: on every schedule, and on those classes and layouts that the file attempts; if it attempts
-    nothing, on those that it has begun.
+    nothing, on those that it has begun. With `compares`, verdicts have what is compared with other people's work.
     """
     with Session(submission or Submission.read(Path(path)), limits, tier, client) as session:
         wanted = _default_puzzles(session) if puzzles is None else puzzles
-        verdicts = [grade_puzzle(puzzle, session, strict, keep) for puzzle in wanted]
+        verdicts = [grade_puzzle(puzzle, session, strict, keep or compares) for puzzle in wanted]
+        if compares:
+            verdicts = [_with_work(verdict, session, keep) for verdict in verdicts]
     if puzzles is None:
         verdicts = _worth_showing(verdicts, session.submission)
     return Graded(path, tuple(verdicts))
@@ -57,6 +60,15 @@ def grade_puzzle(
     if definition is None:
         return Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
     return run_judge(judge(puzzle, definition, strict, keep), runner or SandboxRunner(session, track, puzzle.slug))
+
+
+def _with_work(verdict: Verdict, session: Session, keep: bool) -> Verdict:
+    """A verdict with what is compared with other people's work; with its run only if that is kept."""
+    _, survey = _survey(session)
+    program, *lines = survey["works"].get(verdict.puzzle) or [""] if survey else [""]
+    run = track_of(verdict.puzzle).fingerprint(verdict.trace) if verdict.trace and verdict.figures else ""
+    work = (program, run, *map(sanitized, lines)) if verdict.attempted and (program or run) else ()
+    return replace(verdict, work=work, trace=verdict.trace if keep else "")
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ class GradingJob(NamedTuple):
     keep: bool = False
     own: tuple[tuple[str, str], ...] = ()
     """Folders of own puzzles, each with the digest of its content."""
+    compares: bool = False
+    """True if verdicts have what is compared with other people's work."""
 
     def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
         """Grades a file: `source` is its content, or why that could not be read; None reads it now.
@@ -40,7 +42,9 @@ class GradingJob(NamedTuple):
         self._add_folders()
         submission = _submission(path, source)
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
-        return grade_file(path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client)
+        return grade_file(
+            path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client, self.compares
+        )
 
     def _add_folders(self) -> None:
         """Adds the folders of puzzles in a process that does not have them.

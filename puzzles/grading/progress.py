@@ -1,19 +1,21 @@
 """Keeps a player's progress: attempts, best scores, hints; in the platform's folder for such data.
 
-Only the player's own files count. These are the files that the game wrote to start from, and those that were watched.
+Only the player's own work counts: files that the game wrote to start from, files that were watched, and what is played
+in a notebook.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from puzzles.tracks import ALL, track_of
+from puzzles.catalog.path import CORE, next_on_path
+from puzzles.tracks import ALL, chapter_of, track_of
 
 from .verdict import Graded, Verdict
 
@@ -101,13 +103,20 @@ def is_own_file(path: str | Path) -> bool:
 
 def remember(graded: Graded) -> None:
     """Adds the verdicts on a file, if it is the player's own."""
-    if graded.attempted and is_own_file(graded.path):
-        entries = load()
-        turn = 1 + max(entry.turn for entry in entries.values())
-        for verdict in graded.attempted:
-            add(entries[verdict.puzzle], verdict)
-            entries[verdict.puzzle].turn = turn
-        save(entries)
+    if is_own_file(graded.path):
+        remember_verdicts(graded.attempted)
+
+
+def remember_verdicts(attempted: Sequence[Verdict]) -> None:
+    """Adds verdicts on the player's own attempts, of one file or one play."""
+    if not attempted:
+        return
+    entries = load()
+    turn = 1 + max(entry.turn for entry in entries.values())
+    for verdict in attempted:
+        add(entries[verdict.puzzle], verdict)
+        entries[verdict.puzzle].turn = turn
+    save(entries)
 
 
 def add(entry: PuzzleProgress, verdict: Verdict) -> None:
@@ -119,20 +128,31 @@ def add(entry: PuzzleProgress, verdict: Verdict) -> None:
             entry.stars, entry.figures = verdict.stars, dict(verdict.figures)
 
 
+def solved_slugs(entries: Mapping[str, PuzzleProgress], passed: Iterable[str] = (), stars: int = 2) -> set[str]:
+    """The puzzles with that many stars, wherever they were solved, and those in `passed`."""
+    return {*passed, *(slug for slug in ALL if entries[slug].stars >= stars)}
+
+
 def next_slug(
     entries: Mapping[str, PuzzleProgress], after: str = "", passed: Iterable[str] = (), stars: int = 2
 ) -> str | None:
-    """The puzzle to try next: the first with fewer stars, from `after` on to the end of its track, then in the whole
-    track, then anywhere; None if there is none.
+    """The puzzle to try next; None if there is none.
+
+    After a core puzzle it is the next one of the core path, which leaves out what comes before a solved puzzle. After
+    an extra one it is the next of its chapter, then of the path. When the path is done, it is the next one with fewer
+    stars in the track, then anywhere.
 
     Without `after` it is the puzzle that was graded last, and of several the last in the catalog. Those in `passed`
     count as solved, whatever their entries say.
     """
     begun = [slug for slug in reversed(tuple(ALL)) if entries[slug].attempts]
-    after = after or max(begun, key=lambda slug: entries[slug].turn, default=next(iter(ALL)))
-    slugs = track_of(after).slugs
-    solved = {*passed, *(slug for slug in ALL if entries[slug].stars >= stars)}
-    return next((slug for slug in (*slugs[slugs.index(after) :], *slugs, *ALL) if slug not in solved), None)
+    after = after or max(begun, key=lambda slug: entries[slug].turn, default=CORE[0])
+    solved = solved_slugs(entries, passed, stars)
+    slugs, chapter = track_of(after).slugs, chapter_of(after).slugs
+    rest = () if after in CORE else chapter[chapter.index(after) :]
+    core = next_on_path(solved, after)
+    order = (*rest, *([core] if core else []), *slugs[slugs.index(after) :], *slugs, *ALL)
+    return next((slug for slug in order if slug not in solved), None)
 
 
 def remember_hint(slug: str, number: int) -> None:

@@ -97,7 +97,7 @@ def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
 
     If the machine was too busy to read it, nobody is blamed.
     """
-    empty: dict[str, Any] = {"problem": None, "broken": {}, "lines": {}, "sketches": {}, "cells": []}
+    empty: dict[str, Any] = {"problem": None, "broken": {}, "lines": {}, "sketches": {}, "works": {}, "cells": []}
     with suppress(ValueError, RecursionError):
         survey = json.loads(answer["result"])
         if (answer["ended"], answer["code"]) == ("exit", 0) and survey.keys() == empty.keys():

@@ -8,13 +8,16 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from os.path import basename
+from pathlib import Path
 from textwrap import wrap
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import text_lines
-from puzzles.failure import UNPARSABLE
+from puzzles.failure import UNPARSABLE, UnreadableError
 from puzzles.sandbox.worker.sketch import Sketch, called_name, sketch
 from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks.outcomes import capitalized
+from puzzles.tracks.path_words import place
 
 WIDTH = 100
 
@@ -24,8 +27,6 @@ def starter_file(puzzles: Sequence[Puzzle], path: str) -> str:
     only = puzzles[0].slug if len(puzzles) == 1 else ""
     # The name goes into a docstring, where quotes and backslashes would be more than a name.
     name = basename(path) if re.fullmatch(r"[\w.-]+", basename(path)) else "FILE"
-    tracks = dict.fromkeys(track_of(puzzle.slug) for puzzle in puzzles)
-    imports = "".join(track.starter_head([p for p in puzzles if track_of(p.slug) is track]) for track in tracks)
     head = f'''\
 """My solutions of the Training Puzzles.
 
@@ -36,8 +37,63 @@ Write between the marked lines, then see how it does:
 `puzzles show {only or "SLUG"}` shows the puzzle, `puzzles hint {only or "SLUG"}` gives a hint.
 """
 
-{imports}'''
-    return "\n\n".join([head, *(_comment(puzzle) + puzzle.starter for puzzle in puzzles)])
+{_imports(puzzles)}'''
+    return "\n\n".join([head, *map(_with_statement, puzzles)])
+
+
+def _imports(puzzles: Sequence[Puzzle]) -> str:
+    tracks = dict.fromkeys(track_of(puzzle.slug) for puzzle in puzzles)
+    return "".join(track.starter_head([p for p in puzzles if track_of(p.slug) is track]) for track in tracks)
+
+
+def _with_statement(puzzle: Puzzle) -> str:
+    return _comment(puzzle) + puzzle.starter
+
+
+def add_starters(puzzles: Sequence[Puzzle], path: str, overwrite: bool = False) -> list[str]:
+    """Adds the starters of puzzles to the end of a Python file, each below its statement, and returns their slugs. What
+    the file defines already is left out, and nothing in it changes. A file that does not exist is written, and so is
+    one to `overwrite`.
+
+    Raises:
+        OSError: the file cannot be written.
+        UnreadableError: nothing can be added to this file; the text says why.
+    """
+    if overwrite or not Path(path).exists():
+        with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
+            file.write(starter_file(puzzles, path))
+        return [puzzle.slug for puzzle in puzzles]
+    text = _text_to_extend(path)
+    missing = [puzzle for puzzle in puzzles if not _defines(text, puzzle.slug)]
+    if missing:
+        lines = set(text.splitlines())
+        head = [line for line in _imports(missing).splitlines() if line and line not in lines]
+        pieces = [*(["\n".join(head) + "\n"] if head else []), *map(_with_statement, missing)]
+        with open(path, "a", encoding="utf-8", newline="\r\n" if "\r\n" in text else "\n") as file:
+            file.write("\n" if text and not text.endswith("\n") else "")
+            file.writelines(f"\n\n{piece}" for piece in pieces)
+    return [puzzle.slug for puzzle in missing]
+
+
+def _text_to_extend(path: str) -> str:
+    """The text of a Python file.
+
+    Raises:
+        OSError: it cannot be read.
+        UnreadableError: it is not a Python file, or not in UTF-8.
+    """
+    if not path.endswith(".py"):
+        raise UnreadableError(f"starters are added to Python files only, and {path} is none; name one that ends in .py")
+    with open(path, encoding="utf-8", newline="") as file:
+        try:
+            return file.read()
+        except UnicodeDecodeError:
+            raise UnreadableError(f"{path} is not in UTF-8; save it as UTF-8, then add the starter again") from None
+
+
+def _defines(text: str, slug: str) -> bool:
+    """True if a file has a definition of this name at its margin, also where the file cannot be parsed."""
+    return bool(re.search(rf"^(?:(?:async[ ]+)?def|class)[ ]+{slug}\b|^{slug}[ ]*[=:]", text, re.MULTILINE))
 
 
 def is_unchanged_starter(puzzle: Puzzle, found: Sketch) -> bool:
@@ -73,7 +129,9 @@ def _called_in_starters(track: str, slugs: tuple[str, ...]) -> frozenset[str]:
 
 def _comment(puzzle: Puzzle) -> str:
     track = track_of(puzzle.slug)
-    lines = [track.heading(puzzle), *wrap(f"{track.limits(puzzle)}.", WIDTH), ""]
+    lines = [track.heading(puzzle), *wrap(f"{track.limits(puzzle)}.", WIDTH)]
+    lines += [*wrap(capitalized(f"{place(puzzle.slug)}."), WIDTH)] if place(puzzle.slug) else []
+    lines.append("")
     lines += [*text_lines(puzzle.statement, WIDTH), ""]
     if table := track.setting_lines(puzzle):
         lines += [*table, ""]

@@ -59,6 +59,8 @@ class Verdict:
     """True if it is correct at the size that the puzzle shows, and fails at another."""
     found_in: str = ""
     """The path of its file, in a submission of several."""
+    work: tuple[str, ...] = ()
+    """What is compared with other people's work, if requested: digests of the program and the run, then its lines."""
     trace: str = ""
     """The run that was judged at the shown size, as JSON, if requested: a trace, strategies."""
 
@@ -149,7 +151,7 @@ def _verdict_of(row: dict[str, Any]) -> Verdict:
     if (
         not alike
         or not all(isinstance(number, int | float) for number in numbers)
-        or not all(isinstance(line, str) for line in (*verdict.notes, *verdict.printed, *verdict.why))
+        or not all(isinstance(line, str) for line in (*verdict.notes, *verdict.printed, *verdict.why, *verdict.work))
         or ALL[verdict.puzzle].name != verdict.track
         or verdict.status not in STATUSES
     ):

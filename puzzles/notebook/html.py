@@ -28,14 +28,24 @@ def result_page(result: ResultWords, picture: str = "") -> str:
         "".join(_meter(measure) for measure in measures_of(result)),
         message(result.message, colour),
         excerpt(result.place, colour),
-        "".join(f'<p style="margin:6px 0;max-width:52em">Note: {inline(note)}</p>' for note in result.notes),
+        "".join(f'<p style="margin:6px 0;max-width:52em">Note: {inline(note)}</p>' for note in result.shown_notes),
         lines_block(result.shown_why),
         picture_frame(picture),
         smile(result),
+        _reference(result),
         f'<p style="margin:8px 0 0;max-width:52em"><b>What next?</b> {inline(result.next_step)}</p>',
     ]
     frame = f"border-left:4px solid {colour};padding:6px 0 8px 14px;margin:4px 0"
     return f'<div class="training-puzzles" data-status="{result.status}" style="{frame}">{"".join(parts)}</div>'
+
+
+def _reference(result: ResultWords) -> str:
+    """The lines in which a solution that passed differs from the reference, folded; `Result.compare` draws both."""
+    lines = lines_block(result.beside_reference) if result.status == "passed" else ""
+    if not lines:
+        return ""
+    both = "<p><code>result.compare()</code> draws both runs.</p>" if result.track.has_pictures else ""
+    return f"<details><summary>Show the reference beside yours</summary>{lines}{both}</details>"
 
 
 def _head(result: ResultWords, colour: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from lib import Costs, PuzzleError
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.grading.progress import remember_verdicts
 from puzzles.tracks import ALL, UnknownPuzzleError, find
 from puzzles.tracks.free_play import FreeGame, game_of, track_for
 
@@ -133,7 +134,10 @@ def require_colour(game: Puzzle | FreeGame, colour: str) -> None:
 async def _play(game: Puzzle | FreeGame, definition: Any, seconds: float, why: bool, colour: str) -> AnyResult:
     result: AnyResult
     if isinstance(game, Puzzle):
-        result = Result(game, await judge_here(game, definition, seconds), file_of(definition), why, colour)
+        verdict = await judge_here(game, definition, seconds)
+        if verdict.attempted and game.slug in ALL:
+            remember_verdicts([verdict])
+        result = Result(game, verdict, file_of(definition), why, colour)
     else:
         result = await play_freely(game, definition, seconds, why, colour)
     result.show()

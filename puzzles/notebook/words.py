@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.grading.progress import load, next_slug
 from puzzles.grading.verdict import Verdict
-from puzzles.reports.feedback import achieved
+from puzzles.reports.differing_lines import as_lines, differing_lines
+from puzzles.reports.feedback import details, story, what_next
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import capitalized, stars_text
+from puzzles.tracks.references import reference_file
 
 from .source_lines import SourceLine
 
@@ -63,6 +65,11 @@ class ResultWords:
         return self.verdict.notes
 
     @property
+    def shown_notes(self) -> tuple[str, ...]:
+        """The notes, which are explanations on a pass: there only where they are asked for."""
+        return self.notes if self.explains or self.status != "passed" else ()
+
+    @property
     def why(self) -> tuple[str, ...]:
         """What the peak of a correct schedule consists of, as lines."""
         return self.verdict.why
@@ -91,6 +98,16 @@ class ResultWords:
     def report(self) -> Any:
         """The referee's Report on a correct schedule; else None."""
         return self.track.report(self.puzzle, self.trace) if self.values and self.trace is not None else None
+
+    @property
+    def beside_reference(self) -> tuple[str, ...]:
+        """The lines in which the player's source and the reference differ; none where one of them is not known."""
+        reference = reference_file(self.puzzle.slug)
+        if reference is None or not self.file:
+            return ()
+        mine, theirs = "".join(linecache.getlines(self.file)), reference.read_text(encoding="utf-8")
+        found = differing_lines(mine, theirs, self.puzzle.slug)
+        return () if found is None else tuple(as_lines(found))
 
     @property
     def headline(self) -> str:
@@ -122,14 +139,9 @@ class ResultWords:
             case "over_target":
                 more = f"`puzzles hint {slug}` gives a hint, `puzzles show {slug} --about` explains the idea."
                 return " ".join(filter(None, [self.verdict.advice, more]))
-        return f"{achieved(self.verdict)} {self._following()}"
-
-    def _following(self) -> str:
-        slug, slugs = self.puzzle.slug, self.track.slugs
-        following = next_slug(load(), slug, slugs[: slugs.index(slug) + 1])
-        if following is None or track_of(following) is not self.track:
-            return "That was the last puzzle of this track. Well played!"
-        return f"On to {self.track.mention(self.track.puzzle(following))}."
+        return " ".join(
+            [*story(self.verdict), *(details(self.verdict) if self.explains else ()), what_next(slug, [slug])]
+        )
 
     def __repr__(self) -> str:
         return f"<{self.puzzle.slug}: {self.status.replace('_', ' ')}, {self.stars_text}>"
@@ -140,7 +152,7 @@ class ResultWords:
         lines = [f"{self.stars_text} {name}: {self.headline} {self.figures}"]
         lines += [self.message] if self.message else []
         lines += [f"{'->' if n == self.place.line else '  '} {n:>4} {code}" for n, code in self.place.excerpt()]
-        lines += [f"Note: {note}" for note in self.notes]
+        lines += [f"Note: {note}" for note in self.shown_notes]
         lines += self.shown_why
         return "\n".join(line.rstrip() for line in [*lines, self.next_step])
 

@@ -10,16 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from puzzles.course.points import Scoring
+from puzzles.course.same_work import Same
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import counted
 
+from .autograders import classroom, prairielearn
 from .gradebook import ASSIGNMENT, canvas, csv_text, gradebook, harmless
 from .gradescope import gradescope
 from .next_command import next_command
+from .same_work import same_work_page
 from .standings import slugs_of
+from .student_tests import Visibility
 
 MAX_NAME = 60
 """Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
@@ -36,14 +40,15 @@ def write_reports(
     scoring: Scoring,
     tier: IsolationTier,
     traces: str | None,
-    visibility: str = "visible",
+    visibility: Visibility = Visibility(),  # noqa: B008  # frozen
     colour: str = "layer",
     slugs: Sequence[str] = (),
     assignment: str = ASSIGNMENT,
+    same: Sequence[Same] = (),
 ) -> tuple[list[str], list[str]]:
     """Writes the files that are wanted; formats without a path are left out. Returns a sentence for each file that was
     written, and for each that could not be. `slugs` that were asked for are the columns of a gradebook;
-    `assignment` is what Canvas calls all of them."""
+    `assignment` is what Canvas calls all of them; `same` is the work that several submissions have in common."""
 
     def html() -> str:
         from .html import report_page  # here, because templates are slow to import
@@ -53,10 +58,13 @@ def write_reports(
     writers: dict[str, Callable[[], str]] = {
         "junit": lambda: junit(graded, scoring),
         "gradescope": lambda: json.dumps(gradescope(graded[0], scoring, visibility), indent=2),
+        "prairielearn": lambda: json.dumps(prairielearn(graded[0], scoring), indent=2),
+        "classroom": lambda: json.dumps(classroom(graded[0], scoring), indent=2),
         "csv": lambda: table(graded, scoring),
         "gradebook": lambda: gradebook(graded, slugs or slugs_of(graded), scoring),
         "canvas": lambda: canvas(graded, slugs or slugs_of(graded), scoring, assignment),
         "html": html,
+        "same_work": lambda: same_work_page(same, graded),
     }
     wrote: list[str] = []
     problems: list[str] = []

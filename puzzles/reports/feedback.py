@@ -1,24 +1,46 @@
-"""Feedback after a pass: the margin, what is best known, the kind of solution, and what real systems do."""
+"""Feedback after a pass: what was built, the third star, the next move; on request bounds, records and practice."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from puzzles.grading.progress import load, next_slug
+from puzzles.catalog.path import CORE
+from puzzles.grading.progress import load, next_slug, solved_slugs
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import chapter_of, track_of
+from puzzles.tracks.references import reference_file
 
 from .next_command import next_command
 
+MAX_CONCEPT = 360
+"""Characters of a puzzle's concept after a pass; with what was built, about six lines of a terminal."""
 
-def story(verdict: Verdict, in_full: bool = True) -> list[str]:
-    """Paragraphs on a solution that has passed; `in_full` with what is possible, and what the reference does."""
+
+def story(verdict: Verdict) -> list[str]:
+    """Paragraphs on a solution that has passed: what the player has built, and the one thing to know of the third
+    star. `details` has the rest."""
+    return [*filter(None, [built(verdict), third_star(verdict)])]
+
+
+def details(verdict: Verdict) -> list[str]:
+    """Everything else on a solution that has passed: margins, records, bounds, calls, practice. Notes are the
+    verdict's own."""
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
-    compared = " ".join(track.comparison(puzzle, verdict.figures, verdict.trace)) if in_full else ""
-    compared = compared or track.kind(puzzle, verdict.trace)
+    compared = " ".join(track.comparison(puzzle, verdict.figures, verdict.trace))
     practice = f"In practice: {_first_sentences(puzzle.in_practice)}" if puzzle.in_practice else ""
     return [*filter(None, [achieved(verdict), compared, practice])]
+
+
+def third_star(verdict: Verdict) -> str:
+    """The one reason why the third star is missing, or that nothing better is known."""
+    track = track_of(verdict.puzzle)
+    if not (verdict.shown_size_only or verdict.stars == 0):
+        said = track.third_star(track.puzzle(verdict.puzzle), verdict.figures, verdict.stars, verdict.family)
+        if said:
+            return said
+    return f"The third star is missing: {verdict.notes[-1].rstrip('.')}." if verdict.notes and verdict.stars < 3 else ""
 
 
 def achieved(verdict: Verdict) -> str:
@@ -29,6 +51,26 @@ def achieved(verdict: Verdict) -> str:
     return " ".join(filter(None, [margin, track.record(puzzle, verdict.figures, verdict.stars, verdict.family)]))
 
 
+def offers(path: str, slug: str) -> str:
+    """The reference beside the player's solution, as a command; empty where there is none."""
+    if not path or reference_file(slug) is None:
+        return ""
+    return f"'{next_command('compare', path, slug)}' shows the reference beside yours."
+
+
+def built(verdict: Verdict) -> str:
+    """What the solution is called, and the beginning of the puzzle's concept."""
+    track = track_of(verdict.puzzle)
+    puzzle = track.puzzle(verdict.puzzle)
+    name = track.built(puzzle, verdict.trace) if verdict.trace else ""
+    kept = ""
+    for sentence in re.split(r"(?<=[.:])\s+(?=[A-Z`])", " ".join(puzzle.concept.split())):
+        if len(kept) + len(sentence) >= MAX_CONCEPT:
+            break
+        kept = f"{kept} {sentence}".strip()
+    return " ".join(filter(None, [f"You have built {name}." if name else "", kept]))
+
+
 def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
     """The next puzzle of this player, and the commands for it; `after` and `passed` as for `next_slug`."""
     entries, passed = load(), set(passed)
@@ -36,14 +78,19 @@ def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
     if slug is None:
         return "You have passed every puzzle there is. Well played!"
     track = track_of(slug)
-    done = ""
-    if after and track_of(after) is not track:
-        done = f"That is every puzzle of the track '{track_of(after).title}'. Well played! "
-    elif after in passed:
-        chapter = chapter_of(after)
-        if slug not in chapter.slugs and all(one in passed or entries[one].stars >= 2 for one in chapter.slugs):
-            done = f"That is every puzzle of the chapter '{chapter.title}'. Well played! "
+    done = _finished(after, solved_slugs(entries, passed)) if after in passed else ""
     return f"{done}Next: {track.mention(track.puzzle(slug))}: '{next_command('show', slug)}'."
+
+
+def _finished(slug: str, solved: set[str]) -> str:
+    """A sentence on the largest unit that is finished with this puzzle: its track, the core path, or its chapter."""
+    chapter, track = chapter_of(slug), track_of(slug)
+    units = (
+        (track.slugs, f"every puzzle of the track '{track.title}'"),
+        (CORE if slug in CORE else (), "the whole core path; 'puzzles plan' splits real models over real clusters"),
+        (chapter.slugs, f"every puzzle of the chapter '{chapter.title}'"),
+    )
+    return next((f"That is {words}. Well played! " for slugs, words in units if slugs and solved.issuperset(slugs)), "")
 
 
 def _first_sentences(text: str) -> str:

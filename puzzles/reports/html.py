@@ -14,7 +14,7 @@ from puzzles.tracks.outcomes import stars_text
 
 from .attempts import pictures
 from .environment import environment
-from .feedback import story
+from .feedback import details, story
 from .standings import points_text, shown_size_mark, slugs_of
 
 
@@ -56,7 +56,7 @@ def _attempt(verdict: Verdict, colour: str) -> dict[str, Any]:
         "verdict": verdict,
         "heading": track.heading(puzzle),
         "figures": track.figures_text(puzzle, verdict.figures) if verdict.figures else "",
-        "story": story(verdict) if verdict.status == "passed" else [],
+        "story": [*story(verdict), *details(verdict)] if verdict.status == "passed" else [],
         "pictures": pictures(verdict, colour),
     }
 

@@ -9,11 +9,14 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from lib.planning import Plan, Search
+from lib.planning import Plan, Search, Split
+from lib.planning.families import Family, tie_text
+from lib.planning.goodput import DAY, HOUR, goodput, training_seconds
 from lib.planning.job import GIB, Job
-from lib.planning.largest import largest
+from lib.planning.largest import largest, memory_advice
 from lib.planning.memory import KINDS
 from lib.planning.plans import VERDICTS
+from lib.planning.time_parts import time_parts
 
 from .paragraphs import print_wrapped
 
@@ -22,6 +25,9 @@ LINKS = {"nvlink": "NVLink", "network": "network", "host": "host"}
 GB = 10**9
 SHORT = dict(zip(KINDS, ("weights", "grads", "states", "activ.", "ends", "work")))
 """Kinds of memory, as headings."""
+
+TEXTS = ("schedule", "recompute", "split", "")
+"""Columns of words."""
 
 
 def report_plans(console: Console, found: Search, by_rank: bool = False) -> None:
@@ -32,8 +38,12 @@ def report_plans(console: Console, found: Search, by_rank: bool = False) -> None
     shown = list(dict.fromkeys((*found.best, *found.front)))
     for table in (times(shown), traffic(shown), memory(shown)):
         console.print(table)
+    if len(found.families) > 1:
+        console.print(families(found.families))
     for table in (ranks(shown[0]), at_the_peak(shown[0])) if by_rank else ():
         console.print(table)
+    if tie := tie_text(shown):
+        print_wrapped(console, tie)
     print_wrapped(
         console,
         f"{found.considered:,} splits divide the job, and {found.fitting:,} of them may fit the "
@@ -51,6 +61,57 @@ def job_text(job: Job) -> str:
         f"{job.model.name} ({job.model.weights / 10**9:.1f}B parameters) on {job.gpus:,} {job.gpu.name}: "
         f"{job.batch:,} sequences of {job.sequence:,} tokens a step, {job.flops:.3g} flops."
     )
+
+
+def report_config(console: Console, plan: Plan) -> None:
+    """One plan: its tables, where its time goes, and whether it fits."""
+    print_wrapped(console, job_text(plan.job))
+    for table in (times([plan]), traffic([plan]), memory([plan]), parts(plan)):
+        console.print(table)
+    usable = f"{plan.job.gpu.usable / GIB:.1f} GiB of {plan.job.gpu.name}"
+    print_wrapped(
+        console,
+        {
+            VERDICTS[0]: f"It fits the {usable}.",
+            VERDICTS[1]: f"Whether it fits the {usable} depends on the code: fused code does, eager code does not.",
+            VERDICTS[2]: f"It does not fit the {usable}; {memory_advice(plan.job, plan.split)}.",
+        }[plan.verdict],
+    )
+
+
+def report_training(
+    console: Console, plan: Plan, mtbf_hours: float | None, bandwidth: float, tokens: float | None
+) -> None:
+    """With failures the share of time that trains, and how long a number of tokens takes.
+
+    Raises:
+        RuleError: nothing is ever trained, or a number is wrong.
+    """
+    share = 1.0
+    if mtbf_hours is not None:
+        found = goodput(plan.job, mtbf_hours, bandwidth)
+        share = found.share
+        print_wrapped(
+            console,
+            f"The cluster fails every {found.between_failures / HOUR:.1f} hours. A checkpoint takes "
+            f"{found.checkpoint:.1f} s; write one every {found.interval / 60:.1f} minutes (Young, Daly), and "
+            f"{share:.1%} of the time trains.",
+        )
+    if tokens is not None:
+        seconds = training_seconds(plan.job, plan.seconds, tokens, share)
+        print_wrapped(
+            console,
+            f"{tokens:,.0f} tokens with plan 1 take {seconds / DAY:,.1f} days, "
+            f"{plan.job.gpus * seconds / HOUR:,.0f} GPU hours.",
+        )
+
+
+def parts(plan: Plan) -> Table:
+    """Where the time of a step goes."""
+    table = _table("time", "s", "share")
+    for name, seconds in time_parts(plan).items():
+        table.add_row(name, f"{seconds:.3f}", f"{seconds / plan.seconds:.1%}")
+    return table
 
 
 def report_largest(console: Console, plan: Plan, what: str) -> None:
@@ -80,15 +141,29 @@ def times(plans: Sequence[Plan]) -> Table:
         table.add_row(
             name + ("*" if plan in front else ""),
             *(str(getattr(split, axis)) for axis in axes),
-            str(split.zero),
+            str(split.zero) + (f"/{split.shards}" if split.shards else ""),
             split.order_text,
             str(split.microbatch),
-            split.recompute if split.recompute != "none" else "",
+            split.recompute_text if split.recompute != "none" else "",
             f"{plan.seconds:.3f}",
             f"{plan.mfu:.1%}",
             f"{plan.bubble:.1%}",
         )
     return table
+
+
+def families(found: Sequence[Family]) -> Table:
+    """The fastest of each kind of split, by the estimate."""
+    table = _table("best of its kind", "split", "s/step", "against", "GiB")
+    for one in found:
+        share = f"{one.seconds / found[0].seconds:.2f}x"
+        table.add_row(one.name, _short(one.split), f"{one.seconds:.3f}", share, f"{one.peak / GIB:.1f}")
+    return table
+
+
+def _short(split: Split) -> str:
+    axes = " ".join(f"{axis}{getattr(split, axis)}" for axis in AXES if getattr(split, axis) > 1)
+    return f"{axes or 'dp1'} mb{split.microbatch}" + (f" {split.recompute_text}" if split.recompute != "none" else "")
 
 
 def traffic(plans: Sequence[Plan]) -> Table:
@@ -105,10 +180,8 @@ def memory(plans: Sequence[Plan]) -> Table:
     table = _table("GiB", *SHORT.values(), "low", "high", "")
     for name, plan in numbered(plans):
         kinds = (f"{plan.memory[kind] / GIB:.1f}" for kind in SHORT)
-        verdict = "" if plan.verdict == VERDICTS[0] else plan.verdict
-        table.add_row(
-            name, *kinds, f"{plan.peak / GIB:.1f}", f"{plan.high / GIB:.1f}", verdict.removesuffix(" the code")
-        )
+        verdict = dict(zip(VERDICTS, ("", "depends", "does not fit")))[plan.verdict]
+        table.add_row(name, *kinds, f"{plan.peak / GIB:.1f}", f"{plan.high / GIB:.1f}", verdict)
     return table
 
 
@@ -151,5 +224,7 @@ def _table(first: str, *columns: str, title: str | None = None) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, title=title, title_justify="left")
     table.add_column(first, style="bold", no_wrap=True)
     for column in columns:
-        table.add_column(column, justify="left" if column in ("schedule", "recompute", "") else "right", no_wrap=True)
+        table.add_column(
+            column, justify="left" if column in ("schedule", "recompute", "split", "") else "right", no_wrap=True
+        )
     return table

@@ -72,7 +72,7 @@ def report(
         print_wrapped(console, f"{SHOWN_SIZE} works only at the shown size.", "dim")
     for graded in files if len(files) <= MAX_EXPLAINED else ():
         for verdict in _distinct(graded.verdicts):
-            _explain(console, verdict, _place(graded, verdict, several))
+            _explain(console, verdict, _place(graded, verdict, several), why)
             _show_printed(console, verdict)
         for verdict in graded.attempted:
             if verdict.why and (why or (verdict.why_matters and not several)):
@@ -159,17 +159,18 @@ def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
             yield verdict
 
 
-def explanation(verdict: Verdict) -> Iterator[ScreenPart]:
-    """One verdict by itself: status and figures, the message, notes, what was printed, and feedback on a pass."""
-    from .feedback import story
+def explanation(verdict: Verdict, path: str) -> Iterator[ScreenPart]:
+    """The verdict on a file by itself: status and figures, the message, notes or feedback, and what was printed."""
+    from .feedback import offers, story
 
     yield ScreenPart(lambda console: _show_status(console, verdict), optional=False)
     if verdict.message:
         yield ScreenPart(lambda console: _show_message(console, verdict, ""), optional=False)
     if verdict.why_matters:
         yield ScreenPart(lambda console: _show_why(console, verdict, ""))
-    paragraphs = story(verdict) if verdict.status == "passed" else filter(None, [verdict.advice])
-    for words in (*(f"Note: {note}" for note in verdict.notes), *paragraphs):
+    passed = verdict.status == "passed"
+    told = [*(f"Note: {note}" for note in verdict.notes), verdict.advice]
+    for words in filter(None, [*story(verdict), offers(path, verdict.puzzle)] if passed else told):
         yield ScreenPart(partial(print_wrapped, text=words))
     if verdict.printed:
         yield ScreenPart(lambda console: _show_printed(console, verdict))
@@ -184,12 +185,16 @@ def _show_status(console: Console, verdict: Verdict) -> None:
     print_wrapped(console, stars, lead=status.plain, lead_style=str(status.style))
 
 
-def _explain(console: Console, verdict: Verdict, where: str) -> None:
+def _explain(console: Console, verdict: Verdict, where: str, why: bool = False) -> None:
+    """Message and notes. The notes on a pass are for `--why`; the one that costs the third star follows below."""
+    notes = verdict.notes if why or verdict.status != "passed" else ()
+    if not (verdict.message or notes):
+        return
     console.print()
     name = f"{where}{verdict.puzzle}" if verdict.attempted else where.rstrip(", ")
     if verdict.message:
         _show_message(console, verdict, f"{name}: " if name else "")
-    for note in verdict.notes:
+    for note in notes:
         print_wrapped(console, f"note: {note}", lead=f"{name}: ")
 
 
@@ -221,9 +226,9 @@ def _show_printed(console: Console, verdict: Verdict) -> None:
             console.print(Text(f"    | {line}", style="dim"), no_wrap=True, overflow="ellipsis", width=MAX_WIDTH)
 
 
-def _next(graded: Graded, why: bool) -> Iterator[str]:
-    """Encouragement, and the next move, for one file; `why` adds what is possible, and what the reference does."""
-    from .feedback import achieved, story, what_next  # here, because the reference is run for it
+def _next(graded: Graded, why: bool = False) -> Iterator[str]:
+    """Encouragement, and the next move, for one file."""
+    from .feedback import achieved, details, offers, story, what_next  # here, because the reference is run for it
 
     attempted = graded.attempted
     if not attempted:
@@ -237,12 +242,15 @@ def _next(graded: Graded, why: bool) -> Iterator[str]:
         return
     for verdict in attempted:
         if verdict.status == "passed":
-            said = story(verdict, why) if len(attempted) == 1 else [achieved(verdict)]
+            said = story(verdict) if len(attempted) == 1 else [achieved(verdict)]
+            said += details(verdict) if why and len(attempted) == 1 else []
             yield from (f"{verdict.puzzle}: {said[0]}", *said[1:])
     open_ones = [verdict for verdict in attempted if verdict.status != "passed" and verdict.reason != UNGRADABLE]
     if open_ones:
         yield _way_on(graded.path, open_ones[0])
         return
+    if len(attempted) == 1 and (offer := offers(sanitized(graded.path), attempted[0].puzzle)):
+        yield offer
     yield what_next(attempted[-1].puzzle, [verdict.puzzle for verdict in attempted])
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from puzzles.catalog.path import AFTER, PATH
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.reports.markdown import text_html
 from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
+from puzzles.tracks.path_words import mark, place
 from puzzles.version import VERSION
 
 from .custom import PLAYED
@@ -44,6 +46,8 @@ def listing() -> dict[str, Any]:
             for group in track.groups
         ],
         "tracks": {track.name: {"title": track.title, "idea": track.idea} for track in TRACKS.values()},
+        "path": [{"title": step.title, "slugs": step.slugs} for step in PATH],
+        "after": AFTER,
         "puzzles": {slug: shown(track, track.puzzle(slug)) for track in TRACKS.values() for slug in track.slugs},
     }
 
@@ -59,6 +63,8 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "called": capitalized(track.called(puzzle)),
         "heading": track.heading(puzzle),
         "limits": track.limits(puzzle),
+        "mark": mark(puzzle.slug),
+        "place": capitalized(place(puzzle.slug)),
         "statement": text_html(puzzle.statement),
         "setting": setting_of(puzzle),
         "sections": [

@@ -6,6 +6,7 @@ from puzzles.tracks import Track, find, register
 from .base import OptionError, PuzzleGroup, Track
 from .registry import (
     ALL,
+    SHIPPED,
     TRACKS,
     UnknownPuzzleError,
     add_chapter,
@@ -25,6 +26,7 @@ from .registry import (
 
 __all__ = [
     "ALL",
+    "SHIPPED",
     "TRACKS",
     "OptionError",
     "PuzzleGroup",

@@ -7,22 +7,22 @@ can add one: see `puzzles.tracks.register`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 
 from .open_track import OpenTrack
-from .outcomes import LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
+from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
 
 if TYPE_CHECKING:
-    from .workbench import DrawOptions, TensorOptions, Workbench
+    from .workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 P = TypeVar("P", bound=Puzzle)
-T = TypeVar("T")
 
 
 class PuzzleGroup(NamedTuple):
@@ -62,16 +62,6 @@ class Overview(NamedTuple):
 
 class OptionError(Exception):
     """A command's option that a track does not support. The text says what to do instead."""
-
-
-class Turns(Protocol):
-    """Runs a player's code in this process, piece by piece, each with a time limit and open to interrupts."""
-
-    def turn(self, work: Callable[[], T]) -> T:
-        """Returns what `work` returns."""
-
-    def in_turns(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, with each step of the coroutine that it may return as a turn."""
 
 
 class Track(OpenTrack[P], ABC):
@@ -177,6 +167,10 @@ class Track(OpenTrack[P], ABC):
         """The part of a run from which it can be judged or drawn again, as JSON; empty if there is none."""
         return ""
 
+    def fingerprint(self, kept: str) -> str:
+        """A digest of a kept run, the same for runs that differ in names only."""
+        return sha256(kept.encode()).hexdigest()[:16]
+
     def saved_as(self, puzzle: P) -> str:
         """Name of the file for a kept run that `verify` judges again; empty if it cannot."""
         return ""
@@ -240,6 +234,15 @@ class Track(OpenTrack[P], ABC):
         where a score says it."""
         return "Three stars: nothing better is known." if stars >= 3 else ""
 
+    def third_star(self, puzzle: P, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        """The sentences of `record` on the third star: what it takes, or that it is earned; empty if a note says it."""
+        said = self.record(puzzle, figures, stars, family)
+        return "" if said == SEE_NOTE else said
+
+    def built(self, puzzle: P, kept: str) -> str:
+        """What a kept run that passed is called: 'data parallelism (Li et al. 2020)'; empty if that is unknown."""
+        return ""
+
     def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:
         """A sentence on how far the figures of a pass are below their targets."""
         counting = [one for one in self.measures(puzzle, figures) if one.met or not one.for_star]
@@ -252,12 +255,8 @@ class Track(OpenTrack[P], ABC):
         )
         return f"You are {listed(under)} below target{exactly}."
 
-    def kind(self, puzzle: P, kept: str) -> str:
-        """A sentence on what a kept run that passed is; `comparison` begins with it."""
-        return ""
-
     def comparison(self, puzzle: P, figures: Mapping[str, float], kept: str) -> Sequence[str]:
-        """Sentences on a kept run that passed: what kind it is, and how it differs from the reference solution's."""
+        """Sentences on a kept run that passed: how far it is from what is possible, and from the reference solution."""
         return ()
 
     def setting_lines(self, puzzle: P) -> Sequence[str]:
@@ -293,6 +292,10 @@ class Track(OpenTrack[P], ABC):
     def pictures(self, puzzle: P, kept: str, figures: Mapping[str, float], colour: str = "layer") -> Sequence[str]:
         """All pictures of a kept run for a report, as SVG; some may be empty."""
         return [self.picture(puzzle, kept, **self.coloured(colour))]
+
+    def beside_reference(self, puzzle: P, kept: str, colour: str = "layer") -> str:
+        """A kept run next to the reference's as SVG; empty if there is no such picture."""
+        return ""
 
     def coloured(self, colour: str) -> dict[str, Any]:
         """What the methods that draw are given for a `colour` that a player has chosen, where there is a choice."""

@@ -11,6 +11,9 @@ from puzzles.failure import Failure
 Row = Mapping[str, Any]
 """The plain data that a run sends back, by name. It comes from the player's process, and is not trusted."""
 
+SEE_NOTE = "See the note for the third star."
+"""What a track says of a record where no known solution is better, and a note is what costs the star."""
+
 
 class Score(NamedTuple):
     """The score of a correct run: its figures by name, the targets that it misses in words, its stars, and notes."""

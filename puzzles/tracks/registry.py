@@ -98,6 +98,9 @@ def registered(track: Track[Any]) -> Iterator[None]:
 for _one in (Schedules(), Engine(), Layouts()):
     register(_one)
 
+SHIPPED = frozenset(ALL)
+"""The puzzles of the game itself, without a teacher's and those of tracks from outside."""
+
 
 def track_of(slug: str) -> Track[Any]:
     """The track that a puzzle is of."""

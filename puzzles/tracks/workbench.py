@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from puzzles.failure import Failure
 
@@ -13,11 +13,23 @@ from .outcomes import RunOutcome, RunRequest
 if TYPE_CHECKING:
     from rich.console import Console
 
+T = TypeVar("T")
+
 COLOURS = ("layer", "microbatch", "operation")
 """What the colours of operations may show in a picture of a schedule; `drawing` refuses any other."""
 
 Runner = Callable[[RunRequest], RunOutcome]
 """Runs the player's definition once, somewhere, and returns what came of it."""
+
+
+class Turns(Protocol):
+    """Runs a player's code in this process, piece by piece, each with a time limit and open to interrupts."""
+
+    def turn(self, work: Callable[[], T]) -> T:
+        """Returns what `work` returns."""
+
+    def in_turns(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, with each step of the coroutine that it may return as a turn."""
 
 
 class Workbench(Protocol):

@@ -150,21 +150,14 @@ def test_a_link_to_code_opens_read_only_and_can_be_made_ones_own(game: Game) -> 
     game.until(lambda: game.kept()["codes"].get("fsdp") == text)
     game.until_status("passed")
     assert game.find(".cm-content").get_attribute("contenteditable") == "true"
-    menu_item(game, "Copy a link to my code")
+    game.menu_item("Copy a link to my code")
     made = game.until(lambda: game.script("return document.documentElement.dataset.link"))
     assert links.read(made) == ("fsdp", "code", text)
 
 
-def menu_item(game: Game, name: str) -> None:
-    game.script("delete document.documentElement.dataset.link; window.prompt = () => null")
-    game.script(
-        "[...document.querySelectorAll('#menu button')].find((one) => one.textContent === arguments[0]).click()", name
-    )
-
-
 def test_a_link_to_a_run_is_verified_on_opening(game: Game) -> None:
     game.open("zb_h1", "passed")
-    menu_item(game, "Copy a link to the run only")
+    game.menu_item("Copy a link to the run only")
     made = game.until(lambda: game.script("return document.documentElement.dataset.link"))
     slug, kind, trace = links.read(made)
     assert (slug, kind) == ("zb_h1", "run")
@@ -239,7 +232,7 @@ def drag(game: Game, cell: str, place: str, x: int) -> None:
 def test_solutions_are_exported_and_imported(game: Game, tmp_path: Path) -> None:
     game.open("gpipe")
     game.browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
-    menu_item(game, "Export all as a .py file")
+    game.menu_item("Export all as a .py file")
     file = tmp_path / "my_solutions.py"
     game.until(file.is_file)
     names: dict[str, Any] = {}
@@ -288,7 +281,7 @@ def test_pictures_and_films_are_files_that_show_the_run(game: Game, tmp_path: Pa
     game.browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     files = {}
     for name, ending in (("Picture (PNG)", "png"), ("Picture (SVG)", "svg"), ("Film of the run (GIF)", "gif")):
-        menu_item(game, name)
+        game.menu_item(name)
         files[ending] = tmp_path / f"gpipe.{ending}"
         game.until(files[ending].is_file)
     width, height = is_svg_of_gpipe(files["svg"])
@@ -405,6 +398,8 @@ def test_every_text_has_enough_contrast(game: Game, theme: str) -> None:
     game.until_status("passed")
     game.until(lambda: game.text(".story"))
     game.find("#byhand").click()
+    game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing"))
+    game.find("#clear").click()
     game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing") == "64")
     game.find("#readcode").click()
     game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing") == "0")

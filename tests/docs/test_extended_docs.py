@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -63,8 +64,20 @@ def test_each_section_links_to_the_puzzles_that_use_it() -> None:
 )
 def test_a_meaning_states_prices_of_its_record(name: str, figures: list[str]) -> None:
     costs = COSTS[name]
-    prices = {*costs.ticks.values(), *costs.calls.values(), *costs.ticks_between.values()}
+    ring = [costs.by_size("allreduce", 6, sent) for sent in (0, 393_216)]  # a gradient over 4 ranks
+    prices = {*costs.ticks.values(), *costs.alpha.values(), ring[0], ring[1] - ring[0]}
     assert set(figures) <= {costs.text(ticks) for ticks in prices}
+
+
+@pytest.mark.parametrize(("name", "meaning"), MEANINGS.items())
+def test_a_meaning_states_how_much_is_sent_in_a_step(name: str, meaning: str) -> None:
+    costs = COSTS[name]
+    betas = {*costs.beta_between.values()} or {*costs.beta.values()}
+    stated = {Fraction(found.replace(",", "")) for found in re.findall(r"for each ([\d,]+) elements", meaning)}
+    assert stated <= {costs.unit / beta for beta in betas}
+    assert bool(stated) == (
+        bool(betas) and not re.match(r"\w+, in \w+ieths|overlap, with the all|hopper|microsec", meaning)
+    )
 
 
 def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

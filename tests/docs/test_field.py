@@ -104,7 +104,7 @@ FACTS = [
         f"sums of gradients once | {sent('three_d')}",
         PUZZLES["three_d"].goal.size == (4, 4, 8),
     ),
-    (f"once for all steps | {sent('local_sgd')}", PUZZLES["local_sgd"].goal.size == (2, 4, 4)),
+    (f"every four steps | {sent('local_sgd')}", PUZZLES["local_sgd"].goal.size == (2, 4, 4)),
     ("everything but most activations | nothing | 0 B", sent("checkpoint") == sent("offload") == "0 B"),
     ("one of 4 layers on 8, one of 2 layers on 4", True),
     ("(3D)", True),

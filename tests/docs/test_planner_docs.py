@@ -16,6 +16,8 @@ PAGE = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^puzzles plan .*", PAGE, re.MULTILINE)
 SHOWN = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 EXAMPLE = next(line for line in COMMANDS if "--pareto" in line)
+CONFIGS = [line for line in COMMANDS if "run.toml" in line]
+MEASURED = [line for line in COMMANDS if "run.json" in line or "mine.toml" in line]
 HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "32768" in line]
 
 
@@ -50,12 +52,35 @@ def test_a_slow_network_changes_the_decision() -> None:
     fast = json.loads(ran(f"{EXAMPLE.partition(' --pareto')[0]} --json").stdout)[0]
     first, other = (json.loads(ran(f"{line} --json").stdout)[0] for line in (slow, alone))
     assert [f"{one['seconds']:.2f}" for one in (first, fast, other)] == re.findall(
-        r"\d\.\d\d(?= s instead|\. It sends| s\nand)", PAGE
+        r"\d\.\d\d(?= s instead|\. It sends| s\. It gathers)", PAGE
     )
     assert (first["split"]["pp"], first["split"]["tp"], first["split"]["zero"]) == (2, 2, 1)
     assert (first["links"]["pp"], first["links"]["tp"], first["links"]["dp"]) == ("nvlink", "nvlink", "network")
-    sent = [round(one["sent"]["dp"] / 1e9) for one in (first, other)]
+    assert (other["split"]["shards"], other["links"]["dp"], other["links"]["groups"]) == (8, "nvlink", "network")
+    sent = [round(first["sent"]["dp"] / 1e9), round(other["sent"]["groups"] / 1e9)]
     assert [f"{count} GB" for count in sent] == re.findall(r"sends (\d+ GB)", PAGE)
+
+
+@pytest.mark.slow
+def test_the_config_of_the_page_is_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write, read = CONFIGS
+    ran(write)
+    assert Path("run.toml").read_text(encoding="utf-8").startswith("# torchtitan v0.2.2")
+    shown = " ".join(ran(read).stdout.split())
+    assert "It fits the 78.0 GiB of h100." in shown or "depends on the code" in shown
+    assert "waiting" in shown
+
+
+@pytest.mark.slow
+def test_the_measured_run_of_the_page_is_calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (run,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    Path("run.json").write_text(run, encoding="utf-8")
+    calibrate, train = MEASURED
+    ran(calibrate)
+    assert "Measured peak 66.0 GiB" in Path("mine.toml").read_text(encoding="utf-8")
+    assert "GPU hours" in " ".join(ran(train).stdout.split())
 
 
 @pytest.mark.parametrize("line", [pytest.param(one, marks=pytest.mark.slow) for one in HEAVY])
@@ -66,7 +91,7 @@ def test_the_other_commands_work(line: str) -> None:
 
 
 def test_every_command_of_the_page_is_one_of_these() -> None:
-    tested = {EXAMPLE, *HEAVY, *(line for line in COMMANDS if "gpu.network" in line)}
+    tested = {EXAMPLE, *CONFIGS, *MEASURED, *HEAVY, *(line for line in COMMANDS if "gpu.network" in line)}
     assert [line for line in COMMANDS if line not in tested] == ["puzzles plan --list"]
     listed = ran("puzzles plan --list").stdout
     assert all(name in listed for name in ("llama-3-405b", "gpt-1t", "b200", "Grattafiori"))

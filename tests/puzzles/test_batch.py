@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import types
 from collections.abc import Iterable, Iterator
@@ -175,6 +176,30 @@ def test_a_process_that_breaks_loses_only_its_own_row(a_class: Path, capsys: pyt
         "the grader itself failed on this file (the process that graded it ended)"
     )
     assert by_name["anna.py"].status == "passed"
+
+
+class Blocking(GradingJob):
+    """A job that says that it has begun, and then waits for ever on all files but one."""
+
+    def grade(self, path: str, source: bytes | None, client: Client | None = None) -> Graded:
+        if not path.endswith("anna.py"):
+            os.write(BEGUN[1], b"x")
+            signal.pause()
+        return super().grade(path, source, client)
+
+
+BEGUN = os.pipe()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_who_interrupts_does_not_wait_for_what_is_under_way(a_class: Path):
+    others = set(multiprocessing.active_children())
+    paths = ["class/ben.py", "class/anna.py", "class/dora.py"]
+    results = batch._distribute(paths, Blocking(*job()), lambda path: b"", lambda: batch.pool(2), 2)
+    assert next(results).path == "class/anna.py"
+    assert os.read(BEGUN[0], 1) == b"x"
+    results.close()  # as an interrupt does; it would wait for ever
+    assert set(multiprocessing.active_children()) <= others
 
 
 def test_an_exception_in_the_grader_is_a_row_too(a_class: Path):
@@ -347,6 +372,8 @@ def test_limits_have_one_option_and_old_words(a_class: Path, monkeypatch: pytest
 
 def test_files_have_one_option_and_old_words(a_class: Path):
     puzzles("grade", "class/anna.py", *"-o new/ -o new/t.csv -o new/r.JSON -o new/j.xml".split())
+    Path("old").mkdir()
+    Path("old/.pages.json").write_text(Path("new/.pages.json").read_text())  # with the salt of the names
     puzzles("grade", "class/anna.py", *"--html old/ --csv old/t.csv --gradescope old/r.JSON --junit old/j.xml".split())
     old, new = (sorted(path.relative_to(name) for path in Path(name).rglob("*.*")) for name in ("old", "new"))
     assert {"index.html", "t.csv", "r.JSON", "j.xml"} < set(map(str, new))

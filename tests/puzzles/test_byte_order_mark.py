@@ -77,6 +77,7 @@ FILES: dict[str, tuple[Callable[[], str], list[list[str]]]] = {
 SAME_READER = {
     "run": "draw",
     "export": "draw",
+    "compare": "draw",
     "torch": "draw",
     "watch": "grade",
     "reset": "list",

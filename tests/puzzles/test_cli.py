@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from puzzles.catalog.chapter import Chapter
+from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
 from puzzles.grading import progress
@@ -65,7 +66,7 @@ def graded(*arguments: str) -> tuple[int, dict]:
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.name)
 def test_list_has_a_row_for_each_puzzle_of_a_chapter(chapter: Chapter):
     result = puzzles("list", chapter.name)
-    rows = [line.split() for line in result.stdout.splitlines()]
+    rows = [line.replace("*", " ").split() for line in result.stdout.splitlines()]
     assert result.exit_code == 0
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
     if chapter is CLASSICS:
@@ -77,7 +78,8 @@ def test_list_has_a_row_for_each_puzzle_of_a_chapter(chapter: Chapter):
 def test_a_newcomer_sees_the_classics_first_and_then_the_other_chapters():
     page = puzzles("list", "schedule").stdout
     chapters = [chapter.name for chapter in CHAPTERS]
-    assert [word for word in page.split() if word in PUZZLES] == list(PUZZLES)
+    assert [word.rstrip("*") for word in page.split() if word.rstrip("*") in PUZZLES] == list(PUZZLES)
+    assert [word.rstrip("*") for word in page.split() if word.endswith("*")][:-1] == [s for s in PUZZLES if s in CORE]
     assert [line.split()[0] for line in page.splitlines() if line.split()[0] in chapters] == chapters
 
 
@@ -136,14 +138,42 @@ def test_start_with_one_puzzle():
     assert "wsdp(model" not in text
 
 
-def test_start_never_overwrites_unless_forced():
+def test_start_adds_to_a_file_and_never_overwrites_unless_forced():
     Path("mine.py").write_text("precious")
-    assert refusal("start", "-o", "mine.py") == (
-        "mine.py exists already; choose another name with -o, or overwrite it with --force"
-    )
-    assert Path("mine.py").read_text() == "precious"
+    assert "Added to mine.py. " in puzzles("start", "basic", "-o", "mine.py").stdout
+    once = Path("mine.py").read_text()
+    assert once.startswith("precious\n\n\nfrom lib import Model\n\n\n# Puzzle 0: Standard training\n")
+    told = "mine.py has a definition of basic already; choose another file with -o, or overwrite it with --force"
+    assert refusal("start", "basic", "-o", "mine.py") == told
+    assert Path("mine.py").read_text() == once
+    assert "Added to mine.py. " in puzzles("start", "-o", "mine.py").stdout
+    text = Path("mine.py").read_text()
+    assert text.startswith(once)
+    assert text.count("def basic(") == text.count("def ddp(") == 1
+    assert "a definition of each of these puzzles already" in refusal("start", "-o", "mine.py")
     assert puzzles("start", "-o", "mine.py", "--force").exit_code == 0
-    assert "def basic" in Path("mine.py").read_text()
+    assert "precious" not in Path("mine.py").read_text()
+
+
+def test_start_adds_to_python_files_in_utf_8_only():
+    Path("mine.ipynb").write_text("{}")
+    told = "starters are added to Python files only, and mine.ipynb is none; name one that ends in .py"
+    assert refusal("start", "basic", "-o", "mine.ipynb") == told
+    Path("mine.py").write_bytes(b"# caf\xe9\n")
+    assert refusal("start", "basic", "-o", "mine.py") == (
+        "mine.py is not in UTF-8; save it as UTF-8, then add the starter again"
+    )
+    assert Path("mine.py").read_bytes() == b"# caf\xe9\n"
+
+
+def test_a_starter_is_added_with_the_line_ends_of_the_file_and_the_imports_that_are_missing():
+    Path("mine.py").write_bytes(b"import numpy as np\r\n\r\n\r\nfrom lib import Model")
+    puzzles("start", "basic", "-o", "mine.py")
+    puzzles("start", "DataParallel", "-o", "mine.py")
+    text = Path("mine.py").read_bytes()
+    assert text.count(b"\n") == text.count(b"\r\n")
+    assert [text.count(line) for line in (b"import numpy", b"from lib import Model", b"from lib.engine")] == [1, 1, 1]
+    assert b"\r\n# Core 4 of 23; after: ddp; the same as a schedule: ddp.\r\n" in text
 
 
 def test_start_where_nothing_can_be_written():
@@ -327,7 +357,7 @@ def test_a_chapter_with_a_puzzle_left_is_not_applauded():
 def test_the_end_of_a_chapter_is_applauded_and_the_next_one_begun():
     Path("eight.py").write_text("\n".join(map(solution, CLASSICS.files)))
     page = words(puzzles("grade", "eight.py").stdout)
-    assert "That is every puzzle of the chapter 'The classics'. Well played! Next: puzzle 8" in page
+    assert "That is every puzzle of the chapter 'The classics'. Well played! Next: DataParallel" in page
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from puzzles import play
 from puzzles.commands.main import main
-from puzzles.commands.watch import WatchState
+from puzzles.commands.shared.watch_state import WatchState
 from puzzles.custom import folder_added
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict

@@ -98,9 +98,9 @@ def test_any_function_runs_at_any_size_and_shows_what_it_took() -> None:
 @pytest.mark.parametrize(
     ("options", "facts"),
     [
-        (["--costs", "slow"], ("costs slow", "19 timesteps")),
+        (["--costs", "slow"], ("costs slow", "15.1 timesteps")),
         (["--steps", "3"], ("3 steps", "24.7 timesteps")),
-        (["--costs", "overlap", "--task", "local"], ("costs overlap", "task local", "8.5 timesteps", "16.7%")),
+        (["--costs", "overlap", "--task", "local"], ("costs overlap", "task local", "9.1 timesteps", "21.9%")),
         (["--mesh", "dp=2,pp=1"], ("mesh dp=2,pp=1", "7.9 timesteps")),
     ],
 )
@@ -208,7 +208,7 @@ def saved(text: str) -> str:
 
 
 def test_verify_reads_a_trace_with_a_whole_cost_record() -> None:
-    record = costs_from_json({"name": "mine", "length": 64, "ticks": {**COSTS["slow"].ticks}})
+    record = costs_from_json({"name": "mine", "length": 64, "ticks": {**COSTS["classic"].ticks, "allreduce": 40}})
     trace = run(gpipe, 2, 2, 2, setting=Setting(record)).trace
     text = shown("verify", saved(trace_to_json(trace)))
     assert "2 layers, 2 batches, 2 ranks, costs mine" in text
@@ -241,8 +241,11 @@ def test_costs_lists_every_record_and_shows_one() -> None:
     for name, record in COSTS.items():
         lines = " ".join(facts(record))
         assert f"activation {record.activation:,}" in lines
-        assert ("beside computation" in lines) == record.overlap
+        assert ("overlaps with computation" in lines) == record.overlap
         assert all(f"{op} {record.text(ticks)}" in lines for op, ticks in record.ticks.items()), name
+        assert all(f"{op} {record.text(ticks)}" in lines for op, ticks in record.alpha.items()), name
+        assert all(f"{op} {float(record.unit / beta):,.0f}" in lines for op, beta in record.beta.items()), name
+    assert "Elements sent in a step between machines: allreduce 163,840" in " ".join(facts(COSTS["islands"]))
 
 
 def test_a_record_in_json_can_be_changed_and_given_back() -> None:
@@ -263,7 +266,7 @@ AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
     ("arguments", "facts"),
     [
         ([*AT, "--costs", "partz"], ("no costs 'partz'", "did you mean 'parts'?", "puzzles costs")),
-        ([*AT, "--costs", "zzz"], ("no costs 'zzz'", "classic, parts", "experts")),
+        ([*AT, "--costs", "zzz"], ("no costs 'zzz'", "classic, ring, parts", "experts")),
         ([*AT, "--costs", "none.json"], ("cannot read none.json",)),
         ([*AT, "--costs", "bad.json"], ("bad.json", "JSON")),
         ([*AT, "--costs", "odd.json"], ("a cost record has no price", "ticks")),

@@ -20,6 +20,8 @@ from tests.support.relay import finished_folder
 ROOT = Path(__file__).parents[2]
 
 WORKING: dict[str, str] = {
+    "next": "-o next.py", "path": "",
+    "compare": "basic.py basic",
     "list": "", "show": "basic", "start": "basic --force", "grade": "basic.py", "watch": "basic.py",
     "draw": "basic.py basic", "run": "basic.py basic", "hint": "basic", "status": "", "reset": "--yes",
     "notebook": "books --force", "costs": "", "share": "basic.py basic", "verify": "basic.json",

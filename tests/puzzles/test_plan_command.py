@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from lib.planning import Job, Split, gpu, plan, transformer
+from lib.planning.time_parts import time_parts
 from puzzles.commands.main import main
 from puzzles.commands.plan import amount
 
@@ -55,6 +57,65 @@ def test_where_a_fixed_split_does_not_fit_the_changes_that_help_most_are_named()
     assert problem.count(" saves ") == 2
 
 
+def test_an_exported_config_is_read_and_planned_again(tmp_path: Path) -> None:
+    split = "--dp 2 --tp 2 --zero 1 --microbatch 4 --recompute none"
+    path = tmp_path / "flags"
+    code, shown = invoked(f"{SMALL} {split} --best 1 --export megatron -o {path}")
+    assert code == 0, shown
+    code, printed = invoked(f"{SMALL} {split} --best 1 --export megatron")
+    assert (code, printed) == (0, path.read_text(encoding="utf-8"))
+    code, again = invoked(f"{SMALL.replace('--batch 16', '')} --config {path} --json")
+    assert code == 0, again
+    (found,) = json.loads(again)
+    job = Job(transformer("gpt-1.7b", layers=4), gpu("a100"), 4, 16)
+    assert found["seconds"] == plan(job, Split(2, 2, zero=1, microbatch=4)).seconds
+    code, shown = invoked(f"{SMALL} --config {path}")
+    assert code == 0, shown
+    for fact in ("waiting", "recomputation", "It fits the 78.0 GiB of a100."):
+        assert fact in " ".join(shown.split())
+
+
+def test_a_config_that_does_not_fit_is_said_so_with_the_changes_that_help_most(tmp_path: Path) -> None:
+    path = tmp_path / "flags"
+    path.write_text("--micro-batch-size 8 --global-batch-size 64 --bf16", encoding="utf-8")
+    code, shown = invoked(f"--model llama-3-8b --gpus 8 --config {path}")
+    assert code == 0
+    assert "It does not fit the 78.0 GiB of h100; the changes that help most: " in " ".join(shown.split())
+
+
+def test_a_calibrated_gpu_is_planned_with(tmp_path: Path) -> None:
+    run, preset = tmp_path / "run.json", tmp_path / "mine.toml"
+    split = {"dp": 2, "tp": 2, "microbatch": 4}
+    measured = {"model": "gpt-1.7b", "gpu": "a100", "gpus": 4, "batch": 16, "split": split, "tokens_per_second": 40000}
+    run.write_text(json.dumps(measured), encoding="utf-8")
+    code, shown = invoked(f"--calibrate {run} -o {preset}")
+    assert code == 0, shown
+    line = f"--model gpt-1.7b --gpus 4 --batch 16 --gpu {preset} --dp 2 --tp 2 --zero 1 --microbatch 4"
+    code, shown = invoked(f"{line} --recompute none --best 1 --json")
+    assert code == 0, shown
+    assert json.loads(shown)[0]["tokens_per_second"] == pytest.approx(40000, rel=1e-3)
+
+
+def test_it_says_how_long_a_training_takes_with_failures() -> None:
+    code, shown = invoked(f"{SMALL} --dp 2 --tp 2 --best 1 --microbatch 4 --mtbf 50k --checkpoint 1GB --train 1e12")
+    assert code == 0, shown
+    shown = " ".join(shown.split())
+    assert "The cluster fails every 12500.0 hours." in shown
+    assert "1,000,000,000,000 tokens with plan 1 take" in shown
+    assert "of the time trains" in shown
+
+
+def test_where_the_time_goes_adds_up_to_the_step() -> None:
+    job = Job(transformer("llama-3-8b", layers=8), gpu("h100"), 8, 16, 4096)
+    for split in (Split(dp=2, pp=2, tp=2), Split(dp=8, zero=3, recompute="full"), Split(dp=8, recompute="ops")):
+        made = plan(job, split)
+        parts = time_parts(made)
+        assert sum(parts.values()) == pytest.approx(made.seconds)
+        assert all(seconds > -1e-4 for seconds in parts.values()), parts
+        assert parts["computation"] > made.seconds / 2
+    assert parts["recomputation"] > 0.1 * parts["computation"]
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("line", "facts"),
@@ -65,7 +126,7 @@ def test_where_a_fixed_split_does_not_fit_the_changes_that_help_most_are_named()
         (f"{SMALL} --tp 3", ("tp 3", "there are 4", "may be 1, 2 or 4")),
         (f"{SMALL} --pp 3", ("pp 3", "may be")),
         (f"{SMALL} --schedule dualpipe", ("dualpipe", "zb_v")),
-        (f"{SMALL} --set gpu.memory=5GiB", ("no split", "the least found is", "GiB")),
+        (f"{SMALL} --set gpu.memory=3GiB", ("no split", "the least found is", "GiB")),
         (f"{SMALL} --set gpu.wifi=1", ("wifi",)),
         (f"{SMALL} --set layers=4", ("model.NAME=NUMBER", "layers=4")),
         (f"{SMALL} --set model.layers=many", ("--set", "many")),
@@ -75,6 +136,8 @@ def test_where_a_fixed_split_does_not_fit_the_changes_that_help_most_are_named()
         ("--model gpt-1.7b --gpus 0", ("gpus", "more than 0")),
         (f"{SMALL} --pareto front.html", ("front.html",)),
         (f"{SMALL} --fp8", ("a100", "8 bits")),
+        (f"{SMALL} --config nowhere.toml", ("nowhere.toml cannot be read",)),
+        (f"{SMALL} --tp 2 --dp 2 --best 1 --microbatch 4 --export nemo", ("no format 'nemo'", "megatron")),
         (f"{SMALL} --kernels triton", ("no kernels 'triton'", "megatron, pytorch")),
         (
             f"{SMALL} --dp 4 --zero 1 --microbatch 1 --best 1 --largest gpu",

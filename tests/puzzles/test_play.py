@@ -70,7 +70,7 @@ def test_two_stars_show_no_puppies_but_what_is_known_to_be_better() -> None:
     best = min((r for r in goal.rivals(goal.family) if r.dominates(*point)), key=lambda record: record.figures)
     assert (result.stars, smile(result)) == (2, "")
     assert goal.words(best) in result.next_step
-    assert "puzzle 5" in result.next_step
+    assert "Next: puzzle 10, " in result.next_step
 
 
 async def test_on_a_running_loop_it_is_awaited() -> None:

@@ -112,7 +112,7 @@ def test_a_class_has_its_figures_its_stars_and_as_many_puppies_as_devices(mine: 
     result = play(cls)
     assert (repr(result), result.values["sent"]) == ("<FSDP: passed, ★★★>", 18_432)
     assert result.text().startswith("★★★ FSDP: Solved! 18,432 of 18,432 bytes sent, 24,576 of 24,576 flops, ")
-    assert "Three stars: no known class is better. On to " in result.next_step
+    assert "Three stars: no known class is better. Next: " in result.next_step
     page = result_page(result, picture_of(result))
     assert "<b>18,432</b> bytes sent" in page
     assert page.count("<animateTransform") == 2 * 4

@@ -104,7 +104,7 @@ def test_a_verdict_on_a_terminal(with_bubblewrap: bool, environment: Mapping[str
     assert len(rows) == 1
     assert " ".join(rows[0].split()).startswith("fsdp ★★☆ 19.9 (< 21) 2,359,296 (< 2.4M) 3,538,944 ")
     assert rows[0].endswith(" passed")
-    assert lines[-1] == "Next: puzzle 5, Pipeline parallelism: 'puzzles show pipeline'."
+    assert lines[-1] == "Next: puzzle 10, Activation checkpointing: 'puzzles show checkpoint'."
 
 
 @pytest.mark.sampled(1)

@@ -20,7 +20,7 @@ from lib.trace.ops import FORMS
 from puzzles import play
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.commands.main import main
-from puzzles.commands.watch import WatchState
+from puzzles.commands.shared.watch_state import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
 from puzzles.notebook.display import picture_of
@@ -284,7 +284,7 @@ def test_reports_and_progress_know_it(fourth: Path) -> None:
     options = [word for name in names for word in (f"--{name}", f"out.{name}")]
     page = puzzles("grade", "--tier", "process", "--traces", "traces", *options, str(fourth))
     assert "answer ★★★ 42 of 42 passed" in page
-    assert "You meet the target exactly. Three stars: nothing better" in page
+    assert "Multiplication. Three stars: nothing better is known." in page
     texts = {name: Path(f"out.{name}").read_text(encoding="utf-8") for name in names}
     assert "42 of 42 returned; 3 of 3 stars." in texts["html"]
     assert "too many files" not in texts["html"], "this track has no pictures"
@@ -328,8 +328,8 @@ def play_source(path: Path, source: str, *call: Any) -> Any:
 def test_play_knows_it(fourth: Path) -> None:
     result = play_source(fourth, RIGHT)
     assert repr(result) == "<answer: passed, ★★★>"
-    assert result.text().startswith("★★★ The question, answer: Solved! 42 of 42 returned\nYou meet the target exactly.")
-    assert "That was the last puzzle of this track." in result.next_step
+    assert result.text().startswith("★★★ The question, answer: Solved! 42 of 42 returned\nMultiplication. Three stars")
+    assert "That is every puzzle of the track 'Answers'. Well played! Next: puzzle 0, " in result.next_step
     assert "Good dogs" in result_page(result, picture_of(result))
     assert (result.trace, result.report, picture_of(result)) == (None, None, "")
     assert result.as_dict() == graded(fourth, RIGHT)

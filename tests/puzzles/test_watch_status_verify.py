@@ -12,13 +12,17 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from lib import run, trace_to_json
+from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.text_lines import wrapped
 from puzzles.commands import watch
 from puzzles.commands.main import main
-from puzzles.commands.watch import WatchState
+from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
+from puzzles.grading.verdict import Verdict
+from puzzles.reports import feedback
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, track_of
 from tests.support import CLASSICS
@@ -28,6 +32,10 @@ SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 def solution(slug: str) -> str:
     return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def engine(name: str) -> str:
+    return (SOLUTIONS / "engine" / f"{name}.py").read_text(encoding="utf-8")
 
 
 def puzzles(*arguments: str, input: str | None = None) -> Result:
@@ -90,19 +98,72 @@ def test_a_save_grades_only_what_changed():
 
 
 def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
-    watched = Watched(solution("basic"))
+    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
     assert watched.game.current == "grad_accum"
     assert "Puzzle 1: " in watched.screen.getvalue()
     watched.path.write_text(solution("basic") + solution("grad_accum"))
     page = watched.press("saved")
     assert watched.game.current == "grad_accum"
     assert "passed ★★" in page
-    assert "In practice: " in page
+    assert "Match that for the third star." in page
+    assert "'puzzles compare mine.py grad_accum' shows the reference beside yours." in page
+    assert "In practice: " not in page
     assert "Press n for the next one: puzzle 2, " in page
     assert "Puzzle 2: " in watched.press("n")
+    visited = [watched.game.current]
     for _ in ALL:
         watched.press("n")
-    assert watched.game.current == "wsdp", "from the two that are passed on to the first that is not"
+        visited.append(watched.game.current)
+    assert set(visited) >= set(CORE[2:]), "what has not passed is looked at in the order of the path"
+
+
+def test_a_file_that_passes_is_shown_as_passed() -> None:
+    watched = Watched(solution("basic"))
+    page = words(watched.screen.getvalue())
+    assert watched.game.current == "basic"
+    assert "passed ★★" in page
+    assert "Press n for the next one: puzzle 1, Gradient accumulation. Its starter is added to the file." in page
+
+
+def test_n_adds_the_next_starter_below_its_statement_and_never_overwrites() -> None:
+    watched = Watched(solution("basic"))
+    page = watched.press("n")
+    assert page.startswith("Grading mine.py ... Puzzle 1: Gradient accumulation")
+    assert "Its starter is now at the end of mine.py." in page
+    text = watched.path.read_text()
+    assert text.startswith(solution("basic"))
+    assert text.endswith(PUZZLES["grad_accum"].starter)
+    assert "\n# Puzzle 1: Gradient accumulation\n" in text
+    assert watched.graded == [None, ["grad_accum"]]
+    assert watched.press("saved").startswith("Puzzle 1: Gradient accumulation")
+    assert watched.graded == [None, ["grad_accum"]], "the save was ours"
+    watched.game.current = "basic"
+    assert "Its starter is now" not in watched.press("n"), "the file has it"
+    assert watched.path.read_text() == text
+
+
+def test_n_says_why_a_starter_cannot_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(solution("basic"))
+
+    def refuse(*_: Any) -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("puzzles.grading.starters.add_starters", refuse)
+        assert "mine.py cannot be written: Permission denied." in watched.press("n")
+    watched.game.path = "mine.ipynb"
+    Path("mine.ipynb").write_text("{}")
+    watched.game.current = "basic"
+    assert "Starters are added to Python files only, and mine.ipynb is none" in watched.press("n")
+
+
+def test_the_core_path_goes_on_from_a_schedule_to_its_class() -> None:
+    watched = Watched(solution("ddp"))
+    assert "DataParallel: Replicate the weights" in watched.press("n")
+    assert "import numpy as np" in watched.path.read_text()
+    assert watched.game.current == "DataParallel"
+    watched.path.write_text(solution("ddp") + engine("data_parallel"))
+    assert "passed ★★" in watched.press("saved")
 
 
 def test_a_save_shows_the_verdict_on_what_was_edited() -> None:
@@ -132,11 +193,11 @@ def test_a_starter_of_one_puzzle_is_watched_at_that_puzzle(slug: str):
 def test_the_screen_shows_what_the_file_has_begun(text: str):
     watched = Watched(solution("ddp") + "\n\n" + text)
     assert watched.game.current == "fsdp"
-    assert Watched(solution("ddp")).game.current == "wsdp"
+    assert Watched(solution("ddp")).game.current == "ddp", "it is passed, and shown as passed"
 
 
 def test_keys_give_hints_the_list_and_the_end():
-    watched = Watched(solution("basic"))
+    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
     hints = PUZZLES["grad_accum"].hints
     assert f"{words(hints[0])} Still stuck? Press h again." in watched.press("h")
     assert words(hints[1]) in watched.press("h")
@@ -154,7 +215,7 @@ def test_keys_give_hints_the_list_and_the_end():
 @pytest.mark.slow
 def test_classes_and_layouts_are_watched_like_schedules():
     watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + (SOLUTIONS / "engine" / "fsdp.py").read_text())
-    assert watched.game.current == list(ALL)[list(ALL).index("ffn") + 1], "all that is begun is passed: the next one"
+    assert watched.game.current == "ffn", "all that is begun is passed: the last of them"
     assert "FSDP ★★☆ passed" in watched.press("l")
     assert "ffn ★★★ passed" in watched.press("l")
     watched.game.current = "mesh_2x3"
@@ -171,7 +232,7 @@ def test_classes_and_layouts_are_watched_like_schedules():
 
 
 def test_a_file_that_cannot_be_read_says_so_at_any_puzzle() -> None:
-    watched = Watched(solution("basic"))
+    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
     assert watched.game.current == "grad_accum"
     watched.path.write_text("x = = 1\n")
     assert "line 1: this is not valid Python" in watched.press("saved")
@@ -182,7 +243,7 @@ def test_a_file_that_cannot_be_read_says_so_at_any_puzzle() -> None:
 
 
 def test_the_picture_is_written_and_opened():
-    watched = Watched(solution("basic"))
+    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
     assert "There is nothing to draw. grad_accum has not run yet." in watched.press("o")
     watched.game.current = "basic"
     assert watched.press("o") == "Wrote basic.svg."
@@ -201,7 +262,7 @@ def test_the_command_reads_keys_until_the_end(monkeypatch: pytest.MonkeyPatch):
     Path("mine.py").write_text(solution("basic"))
     result = puzzles("watch", "mine.py", input="lq")
     assert result.exit_code == 0
-    assert "> grad_accum" in result.stdout
+    assert "> basic" in result.stdout
 
 
 def test_a_save_of_another_file_is_ignored(monkeypatch: pytest.MonkeyPatch):
@@ -276,16 +337,43 @@ def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):
 # --- After a pass ---
 
 
-def test_after_a_pass_reference_practice_and_record_are_shown():
-    Path("mine.py").write_text(solution("pipeline").replace("pipeline", "fsdp"))
+def test_a_pass_says_in_a_few_lines_what_was_built_and_what_is_next():
     Path("ddp.py").write_text(solution("ddp"))
-    brief, page = (words(puzzles("grade", "ddp.py", *more).stdout) for more in ((), ("--why",)))
-    assert "ddp: You are 0.9 timesteps, 64,992 elements and 13,568 elements sent below target. Best known" in brief
-    assert "5.1 timesteps, 1,441,792 elements and 786,432 elements sent" in brief
-    assert "This is data parallelism (Li et al. 2020). In practice: " in brief
-    assert "This is data parallelism (Li et al. 2020). Time: any schedule needs at least 4.3 steps" in page
+    page = words(puzzles("grade", "ddp.py").stdout)
+    assert "ddp: You have built data parallelism (Li et al. 2020). Data parallelism: replicate the model" in page
+    best = "5.1 timesteps, 1,441,792 elements and 786,432 elements sent"
+    assert f"{best}. Match that for the third star. 'puzzles compare ddp.py ddp'" in page
+    assert "Next: DataParallel, " in page
+    for explained in ("below target", "any schedule needs", "The reference makes", "In practice", "note:"):
+        assert explained not in page
+    page = words(puzzles("grade", "ddp.py", "--why").stdout)
+    assert "You are 0.9 timesteps, 64,992 elements and 13,568 elements sent below target. Best known" in page
+    assert "Time: any schedule needs at least 4.3 steps" in page
     assert "this one takes 0.8 more" in page
-    assert "The reference makes the same calls. In practice: " in page
+    assert "The reference makes the same calls. In practice: " in page.replace("calls. ddp: ", "calls. ")
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("slug", CORE)
+def test_what_was_built_takes_six_lines(slug: str):
+    built = feedback.built(Verdict(slug, track_of(slug).name, "passed", {}))
+    assert 1 <= len(wrapped(built, 80).splitlines()) <= 6
+
+
+def test_a_pass_names_the_one_reason_why_the_third_star_is_missing():
+    Path("basic.py").write_text(solution("basic").replace("range(model.LAYERS)", "range(2)"))
+    page = words(puzzles("grade", "basic.py").stdout)
+    assert "The third star is missing: works only at the shown size" in page
+    assert page.count("works only at the shown size") == 2, "in the table's legend and as the reason"
+    assert "Match that" not in page
+
+
+def test_the_other_sizes_are_in_the_statement_of_the_third_star():
+    told = "the same code also works at other sizes: 3 layers, 2 batches, 1 rank; 5 layers, "
+    assert told in words(puzzles("show", "basic").stdout)
+
+
+def test_why_a_pass_compares_calls_with_the_reference():
     other = (SOLUTIONS / "records" / "fsdp_gather_once.py").read_text()
     gathered_once = other.replace("async def fsdp", "async def wsdp").replace(
         "wsdp = fsdp", "FULL, ALL_REDUCE = 6, True"
@@ -295,6 +383,28 @@ def test_after_a_pass_reference_practice_and_record_are_shown():
     assert "with every weight gathered once" in page
     assert "The reference calls allgather 48 times (you: 24), counted over all ranks." in page
     assert "The reference takes 19.9 timesteps, 2,752,512 elements and 4,718,592 elements sent." in page
+
+
+def test_compare_shows_the_differing_lines_and_both_runs():
+    mine = solution("ddp").replace("model.loss(", "  model.loss(  ").replace("async def ddp", "# mine\nasync def ddp")
+    Path("mine.py").write_text(mine)
+    same = puzzles("compare", "mine.py", "ddp")
+    assert same.stdout.splitlines() == ["Both have the same lines.", "Wrote ddp_against.svg."]
+    assert Path("ddp_against.svg").read_text().startswith("<")
+    Path("mine.py").write_text(solution("fsdp").replace("async def fsdp", "async def ddp"))
+    lines = puzzles("compare", "mine.py", "ddp").stdout.splitlines()
+    assert lines[0] == "- yours, + reference"
+    assert any(line.startswith("- ") and "scatterreduce" in line for line in lines)
+    assert any(line.startswith("+ ") and "allreduce" in line for line in lines)
+
+
+def test_compare_refuses_what_it_cannot_show():
+    Path("mine.py").write_text(engine("fsdp"))
+    assert "Both have the same lines." in puzzles("compare", "mine.py", "FSDP").stdout
+    assert (
+        "there is no picture of FSDP; leave out -o and --open" in puzzles("compare", "mine.py", "FSDP", "--open").stderr
+    )
+    assert "mine.py has no function ddp; write " in puzzles("compare", "mine.py", "ddp").stderr
 
 
 # --- Verify ---

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from puzzles.commands.grade import FORMATS
 from puzzles.commands.main import main
-from puzzles.commands.watch import WatchState
+from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL

@@ -93,7 +93,7 @@ async def test_code_becomes_a_timetable_and_that_becomes_code_with_the_same_time
     again = await judged(slug, await ask("written", slug, rows))
     assert again["measures"][0] == verdict["measures"][0]
     assert again["status"] == "passed"
-    assert any("works only at the shown size" in note for note in again["notes"])
+    assert any("works only at the shown size" in note for note in again["details"])
 
 
 def test_a_pipeline_without_a_timetable_says_why() -> None:

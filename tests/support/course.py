@@ -89,6 +89,15 @@ def renamed(source: str) -> str:
     return "# mine\n" + re.sub(r"(?<![.\w])layer\b", "number", source).replace("    # ", "    # so ")
 
 
+def own_work() -> str:
+    """A correct `basic` that no reference is like."""
+    load = "        weights[layer], opt_states[layer] = model.load_weights(layer)\n"
+    return solution("basic").replace(
+        f"    for layer in range(model.LAYERS):\n{load}",
+        f"    layer = 0\n    while layer < model.LAYERS:\n{load}        layer += 1\n",
+    )
+
+
 def both() -> str:
     return solution("basic") + solution("ddp")
 
@@ -109,6 +118,8 @@ KINDS: dict[str, tuple[Callable[[], Files], dict[str, str]]] = {
     "shown": (lambda: {"hw.py": shown_size_only()}, {"basic": "shown_size"}),
     "half": (lambda: {"hw.py": solution("ddp")}, {"ddp": "passed"}),
     "copy": (lambda: {"hw.py": renamed(both())}, {"basic": "passed", "ddp": "passed"}),
+    "author": (lambda: {"hw.py": own_work()}, {"basic": "passed"}),
+    "copyist": (lambda: {"mine.ipynb": notebook(renamed(own_work()))}, {"basic": "passed"}),
     "pdf": (lambda: {"report.pdf": b"%PDF-1.4"}, {}),
     "empty": (dict, {}),
     "syntax": (lambda: {"hw.py": both() + "x = (\n"}, {"basic": "failed", "ddp": "failed"}),

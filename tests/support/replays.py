@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lib import COSTS, Model, Op, Setting, Trace, run, schedules
+from lib.game.former_costs import FORMER
 from lib.trace.ops import address
 from tests.lib.judging.test_altered_traces import TAGGED, ring
 from tests.lib.schedules.test_pipelines import FIGURES
@@ -28,9 +29,9 @@ class Game(NamedTuple):
         return outcome.trace
 
 
-OVERLAP = Setting(COSTS["overlap"])
-ISLANDS = Setting(COSTS["islands"], mesh=(("replica", 2), ("shard", 2)))
-LANES = Setting(replace(COSTS["overlap"], name="lanes", lanes="group"), mesh=(("all", 3),))
+OVERLAP = Setting(FORMER["overlap"])
+ISLANDS = Setting(FORMER["islands"], mesh=(("replica", 2), ("shard", 2)))
+LANES = Setting(replace(FORMER["overlap"], name="lanes", lanes="group"), mesh=(("all", 3),))
 
 
 async def tangle(model: Model) -> None:

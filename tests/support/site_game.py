@@ -61,6 +61,12 @@ class Game:
         self.go(fragment)
         self.until_status(*(status or ("not_attempted", "passed", "over_target", "failed")))
 
+    def visit(self, fragment: str = "") -> None:
+        """Loads the page anew, at a part of it."""
+        self.browser.get("about:blank")
+        self.browser.get(f"{self.server.address}#{fragment}")
+        self.until(lambda: self.script("return document.querySelector('main')?.dataset.page"))
+
     @property
     def status(self) -> str:
         return str(self.script("return document.querySelector('.verdict')?.dataset.status ?? ''"))
@@ -95,6 +101,12 @@ class Game:
         self.type(text)
         self.until(lambda: self.script("return Number(document.querySelector('main').dataset.verdicts ?? 0)") > drawn)
         self.until_status(*(status or ("passed", "over_target", "failed")))
+
+    def menu_item(self, name: str) -> None:
+        """Chooses something in a menu; a link that it copies is in the page's data."""
+        self.script("delete document.documentElement.dataset.link; window.prompt = () => null")
+        items = "[...document.querySelectorAll('#menu button')]"
+        self.script(f"{items}.find((one) => one.textContent === arguments[0]).click()", name)
 
     def complaints(self) -> list[str]:
         return complaints(self.browser)

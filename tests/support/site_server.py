@@ -23,18 +23,19 @@ def compressed(path: Path) -> bytes:
 
 
 class SiteServer:
-    """A context manager; `sent` has the compressed bytes by path."""
+    """A context manager; `sent` has the compressed bytes by path, `missing` names files that are not served."""
 
     def __init__(self, site: Path) -> None:
         self.sent: Counter[str] = Counter()
         self.down = False
+        self.missing: set[str] = set()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 name = self.path.partition("?")[0].strip("/") or "index.html"
                 path = site / name
-                if server.down or not path.is_file():
+                if server.down or name in server.missing or not path.is_file():
                     return self.send_error(503 if server.down else 404)
                 data = compressed(path)
                 server.sent[name] += len(data)

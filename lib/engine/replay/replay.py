@@ -59,10 +59,10 @@ def require_playable(trace: Trace) -> None:
     Raises:
         TraceError: naming the operation, its rank and line, and the reason.
     """
-    if trace.costs.parameters is not None:
+    if trace.costs.weight % trace.costs.hidden**2:
         raise TraceError(
             f"a replay's weights are hidden x hidden, and the costs {trace.costs.name!r} give a layer "
-            f"{trace.costs.parameters:,} parameters; leave that number out of the costs"
+            f"{trace.costs.weight:,} parameters, no whole number of matrices; leave that number out of the costs"
         )
     if trace.setting.fold:
         raise TraceError(f"a replay plays every rank, and this run is folded along {trace.setting.fold!r}: do not fold")
@@ -95,7 +95,8 @@ def replay(
     a trace that the referee refuses, as far as possible, to see what it would have produced.
 
     Predicted bytes are those of the tensors. Costs may price an activation gradient at less than an activation
-    (`Costs.gradient`), since a block's activation is all that its forward leaves; a tensor is as large as either.
+    (`Costs.gradient`), since a block's activation is all that its forward leaves; a tensor is as large as either. They
+    may count more elements for a weight (`Costs.parameters`); its tensor is hidden x hidden.
 
     Raises:
         PuzzleError: the referee refuses the trace; or, if forced, it cannot be executed.
@@ -136,6 +137,11 @@ def _notes(trace: Trace) -> Iterator[str]:
         yield (
             f"The costs {trace.costs.name!r} count {gradient:,} elements for an activation gradient and {activation:,} "
             "for an activation. Tensors of both are as large as an activation, and so is what is predicted here."
+        )
+    if trace.costs.parameters is not None:
+        yield (
+            f"The costs {trace.costs.name!r} count {trace.costs.weight:,} elements for a layer's weight. Its tensor "
+            f"has {trace.costs.hidden} x {trace.costs.hidden} numbers, and so is what is predicted here."
         )
 
 

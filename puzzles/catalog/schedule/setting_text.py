@@ -52,8 +52,9 @@ def differences(setting: Setting, calls: Iterable[str]) -> list[Difference]:
 
 def _prices(costs: Costs, calls: Iterable[str]) -> Iterator[Difference]:
     for name in calls:
-        if costs.priced(name):
-            yield Difference(f"`{name}`", price_text(costs, name), price_text(CLASSIC, name) or "not there")
+        here, classic = price_text(costs, name), price_text(CLASSIC, name)
+        if here and not {here, classic} <= {"0 us", "0 steps"}:
+            yield Difference(f"`{name}`", here, classic or "not there")
         if name in costs.beta_between:
             yield Difference("- between machines", _by_size(costs, name, crosses=True), "one machine")
 

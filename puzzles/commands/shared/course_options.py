@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from puzzles.course.comments import Comment
     from puzzles.course.handed_in import Submitted
     from puzzles.course.points import Scoring
+    from puzzles.course.same_work import Same
+    from puzzles.grading.job import GradingJob
+    from puzzles.grading.verdict import Graded
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -102,6 +105,9 @@ GRADEBOOK_OPTIONS = (
     click.option("--gradebook", metavar="FILE", help="Write a CSV table with a row for each student."),
     click.option("--canvas", metavar="FILE", help="Write the CSV table that Canvas imports."),
     click.option(
+        "--same-work", metavar="FILE", help="Write a page of solutions that several submissions have in common."
+    ),
+    click.option(
         "--assignment",
         metavar="NAME",
         default="Training Puzzles",
@@ -109,6 +115,16 @@ GRADEBOOK_OPTIONS = (
         help="What Canvas calls the assignment.",
     ),
 )
+
+
+def visibility_option(command: C) -> C:
+    """Adds the option on when students see results."""
+    words = (
+        "When students see Gradescope's results: visible, hidden, after_due_date or after_published; of a puzzle with "
+        "SLUG=...; other-sizes=hidden adds a test to each puzzle for what works only at the shown size."
+    )
+    metavar = "WHEN,SLUG=WHEN,..."
+    return click.option("--visibility", metavar=metavar, default="visible", show_default=True, help=words)(command)
 
 
 def added(command: C, options: Sequence[Any]) -> C:
@@ -155,7 +171,7 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
         raise click.UsageError(f"--one-student and {other} contradict each other; keep one of them")
     submitted = handed_in(paths, options["each_file"])
     warnings: list[str] = []
-    if options["one_student"] and submitted:
+    if options["one_student"]:
         submitted = as_one(submitted, paths[0])
     elif options["roster"]:
         try:
@@ -201,6 +217,15 @@ def scoring_from(options: Mapping[str, Any]) -> Scoring:
 
     shares = (options["partial"], options["third_star"], options["shown_size"])
     return Scoring(parse_points(options["points"]), *shares, options["late"], options["is_stated"])
+
+
+def same_work_in(graded: Sequence[Graded], job: GradingJob) -> list[Same]:
+    """The solutions that several submissions have in common. What everybody may have is graded for it."""
+    from puzzles.course.known_work import known_work
+    from puzzles.course.same_work import same_work
+
+    slugs = {verdict.puzzle for one in graded for verdict in one.attempted}
+    return same_work(graded, known_work(slugs, lambda path, slug: job._replace(slugs=(slug,)).grade(path, None)))
 
 
 def wanted_in(options: Mapping[str, Any], wanted: Sequence[str]) -> Sequence[str]:

@@ -13,6 +13,8 @@ from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import capitalized
+from puzzles.tracks.path_words import place
 from puzzles.tracks.schedule.calls import reminder
 from puzzles.version import VERSION
 
@@ -99,13 +101,15 @@ def _task(puzzle: SchedulePuzzle) -> str:
     return f"""\
 ## {track_of(puzzle.slug).heading(puzzle)}
 
+*{capitalized(place(puzzle.slug))}.*
+
 {puzzle.statement.strip()}
 
 {_new_here(puzzle)}{overview_markdown(puzzle)}
 
 | model and ranks | target time | target memory |
 |---|---|---|
-| {size_text(goal.size)} | {goal.time_text} steps | {goal.memory_text} elements on any rank |
+| {size_text(goal.size)} | {goal.time_text} {goal.costs.time_unit} | {goal.memory_text} elements on any rank |
 
 <details><summary>The calls you may need</summary>
 

@@ -20,7 +20,7 @@ class Sketch(NamedTuple):
 def sketch(definition: ast.AST) -> Sketch:
     """The sketch of a function or class."""
     try:
-        bare = _Bare().visit(deepcopy(definition))
+        bare = Bare().visit(deepcopy(definition))
         body = getattr(bare, "body", [bare])
         digest = sha256("".join(map(ast.dump, body)).encode("utf-8", "surrogatepass")).hexdigest()
     except RecursionError:
@@ -36,7 +36,7 @@ def called_name(call: ast.Call) -> str:
     return getattr(call.func, "attr", "") or getattr(call.func, "id", "?")
 
 
-class _Bare(ast.NodeTransformer):
+class Bare(ast.NodeTransformer):
     """Removes what does not change what a definition does: docstrings and annotations."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

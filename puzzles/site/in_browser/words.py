@@ -7,7 +7,7 @@ from typing import Any
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.verdict import Verdict
 from puzzles.notebook.words import HEADLINES
-from puzzles.reports.feedback import achieved
+from puzzles.reports.feedback import achieved, story
 from puzzles.tracks import track_of
 
 FAILED = "Fix it, and it runs again."
@@ -31,7 +31,8 @@ def described(puzzle: Puzzle, verdict: Verdict) -> dict[str, Any]:
         ],
         "message": verdict.message,
         "line": verdict.line,
-        "notes": list(verdict.notes),
+        "notes": [] if verdict.status == "passed" else list(verdict.notes),
+        "details": [achieved(verdict), *verdict.notes] if verdict.status == "passed" else [],
         "why": list(verdict.why),
         "why_matters": verdict.why_matters,
         "printed": list(verdict.printed),
@@ -49,4 +50,4 @@ def next_move(verdict: Verdict) -> str:
             return FAILED
         case "over_target":
             return " ".join(filter(None, [verdict.advice, OVER]))
-    return achieved(verdict)
+    return " ".join(story(verdict))

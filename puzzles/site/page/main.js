@@ -6,8 +6,8 @@ import { PuzzlePage, showElsewhere } from "./puzzle.js";
 import { Python } from "./python.js";
 import { addMenu } from "./menu.js";
 import { readLink } from "./share.js";
-import { stars } from "./store.js";
-import { apply, toggle } from "./theme.js";
+import * as store from "./store.js";
+import { apply } from "./theme.js";
 
 const main = document.getElementById("main");
 apply();
@@ -20,23 +20,41 @@ function loadingText(come, all) {
   return come < all ? `Python is loading: ${(come / 1e6).toFixed(1)} of ${(all / 1e6).toFixed(1)} MB (${Math.floor((100 * come) / all)} %)` : "Python is starting";
 }
 function brokenText(why) { return `Python could not be loaded: ${why}. Reload the page.`; }
-const catalog = await fetch("puzzles.json").then((answer) => answer.json());
-let page = null;
+let page = null, catalog = null;
+
+// The list of puzzles, or null after a sentence on why there is none.
+async function loadCatalog() {
+  try {
+    const answer = await fetch("puzzles.json");
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    return await answer.json();
+  } catch (why) {
+    main.dataset.page = "broken";
+    main.replaceChildren(h("p", { class: "banner", role: "alert" }, `The list of puzzles could not be loaded: ${why.message}. Your code is still kept in this browser. `,
+      button("Try again", () => location.reload(), { class: "go" })));
+    return null;
+  }
+}
 
 function showTotal() {
   const played = Object.values(catalog.puzzles).filter((puzzle) => puzzle.played);
-  const sum = played.reduce((all, puzzle) => all + stars(puzzle.slug), 0);
+  const sum = played.reduce((all, puzzle) => all + store.stars(puzzle.slug), 0);
   document.getElementById("total").textContent = `★ ${sum} of ${3 * played.length}`;
+}
+
+// A part of the address; one that is damaged stays as it is.
+function decoded(part) {
+  try { return decodeURIComponent(part); } catch { return part; }
 }
 
 // The address: #, #slug, #slug/code/DATA, #slug/run/DATA.
 async function route() {
-  const [slug, kind, data] = decodeURIComponent(location.hash.slice(1)).split("/");
+  const [slug, kind, data] = location.hash.slice(1).split("/").map(decoded);
   if (slug === "main") return main.focus();
   page?.close();
   page = null;
   showTotal();
-  const puzzle = catalog.puzzles[slug];
+  const puzzle = Object.hasOwn(catalog.puzzles, slug) ? catalog.puzzles[slug] : null;
   document.title = puzzle ? `${puzzle.title} - Training Puzzles` : "Training Puzzles";
   if (slug && !puzzle) tell(`There is no puzzle ${slug}; here are all of them.`);
   if (!puzzle) showMap(main, catalog);
@@ -55,7 +73,15 @@ async function route() {
   scrollTo(0, 0);
 }
 
-addMenu(document.getElementById("menu"), { catalog, python, page: () => page, refresh: route });
-addEventListener("hashchange", route);
-await route();
+async function begin() {
+  catalog = await loadCatalog();
+  if (!catalog) return;
+  addMenu(document.getElementById("menu"), { catalog, python, page: () => page, refresh: route });
+  addEventListener("hashchange", route);
+  store.onOtherTab(() => page?.keeping?.look());
+  await route();
+  if (store.isDamaged) tell("Part of what this browser kept is damaged and was left out. The rest is here; a copy of all of it is kept.");
+}
+
+await begin();
 if ("serviceWorker" in navigator) navigator.serviceWorker.register("offline.js").catch(() => {}); // not on file: or plain http

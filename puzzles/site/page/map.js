@@ -38,14 +38,27 @@ function stop(puzzle) {
   return h("a", { class: `stop ${puzzle.played ? "" : "elsewhere"} ${count >= 2 ? "passed" : count ? "begun" : ""}`, href: `#${puzzle.slug}` },
     h("span", { class: "slug" }, puzzle.slug),
     h("span", { class: "name" }, puzzle.title),
+    puzzle.mark ? h("span", { class: `mark ${puzzle.mark}`, title: puzzle.place }, puzzle.mark) : "",
     puzzle.played ? h("span", { class: "stars", role: "img", "aria-label": `${count} of 3 stars` }, starsText(count)) : "");
 }
 
-// The first puzzle of those played here that has not passed.
+// The next puzzle of those played here, as `next_slug` of the game finds it: along the core path, without what comes
+// before a solved puzzle; after an extra puzzle first the rest of its chapter.
 export function firstOpen(catalog, after = "") {
-  const slugs = Object.keys(catalog.puzzles).filter((slug) => catalog.puzzles[slug].played);
-  const order = [...slugs.slice(slugs.indexOf(after) + 1), ...slugs];
-  return catalog.puzzles[order.find((slug) => slug !== after && stars(slug) < 2) || order[0]];
+  const { puzzles, chapters } = catalog, slugs = Object.keys(puzzles).filter((slug) => puzzles[slug].played);
+  const core = catalog.path.flatMap((step) => step.slugs).filter((slug) => puzzles[slug]?.played);
+  const solved = slugs.filter((slug) => stars(slug) >= 2), known = new Set(), waiting = [...solved];
+  while (waiting.length) {
+    const slug = waiting.pop();
+    if (!known.has(slug)) waiting.push(...(catalog.after[slug] ?? []));
+    known.add(slug);
+  }
+  const ready = (slug) => !known.has(slug) && (catalog.after[slug] ?? []).every((one) => known.has(one) || !puzzles[one]?.played);
+  const later = core.slice(core.indexOf(after) + 1).filter(ready);
+  const chapter = chapters.find((one) => one.slugs.includes(after))?.slugs ?? [];
+  const rest = after && !core.includes(after) ? chapter.slice(chapter.indexOf(after) + 1) : [];
+  const order = [...rest, ...later, ...core.filter((slug) => !known.has(slug)), ...slugs];
+  return puzzles[order.find((slug) => slug !== after && stars(slug) < 2) || core[0]];
 }
 
 // A leaderboard, if there was one in the folder `board` when the site was built.

@@ -57,8 +57,11 @@ export function addMenu(place, { catalog, python, page, refresh }) {
       const played = Object.keys(found).filter((slug) => catalog.puzzles[slug].played);
       if (!played.length) throw new Error("it defines no schedule puzzle");
       const replaced = played.filter((slug) => store.code(slug) != null && store.code(slug) !== found[slug]);
-      if (replaced.length && !confirm(`This replaces your code for ${replaced.join(", ")}. Go on?`)) return;
-      for (const slug of played) store.keepCode(slug, found[slug]);
+      if (replaced.length && !confirm(`This replaces your code for ${replaced.join(", ")}. It stays among the earlier versions. Go on?`)) return;
+      for (const slug of played) {
+        store.keepVersion(slug, store.code(slug));
+        store.keepCode(slug, found[slug]);
+      }
       tell(`Imported ${played.join(", ")}.`);
       refresh();
     } catch (why) {

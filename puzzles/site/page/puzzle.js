@@ -2,6 +2,7 @@
 
 import { button, h, tell } from "./dom.js";
 import { openEditor } from "./editor.js";
+import { Keeping } from "./keeping.js";
 import { firstOpen } from "./map.js";
 import { Picture } from "./picture.js";
 import { Crashed, Stopped } from "./python.js";
@@ -23,13 +24,15 @@ export class PuzzlePage {
     this.verdict = h("div", { class: "verdict", role: "status", "aria-live": "polite" });
     this.runs = button("Run", () => this.run(), { title: "Ctrl+Enter", class: "run" });
     this.stops = button("Stop", () => this.python.stop(), { disabled: true, class: "stop-run" });
+    this.newer = h("p", { class: "banner", role: "alert", id: "newer", hidden: true });
     this.editorPlace = h("div", { class: "editor" });
     this.handPlace = h("section", { class: "byhand", "aria-label": "Timetable by hand", hidden: true });
     this.picturePlace = h("section", { class: "picture", "aria-label": "Picture of the run" });
     this.tools = h("div", { class: "bar tools", role: "toolbar", "aria-label": "Code" }, this.runs, this.stops);
     this.main.replaceChildren(
-      h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("span", { class: "stars", id: "stars" }), h("p", {}, puzzle.limits)),
-      this.shared ? this.banner() : "",
+      h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("span", { class: "stars", id: "stars" }), h("p", {}, puzzle.limits),
+        puzzle.place ? h("p", { class: "place" }, `${puzzle.place}.`) : ""),
+      this.shared ? this.banner() : this.newer,
       h("div", { class: "work" },
         h("div", { class: "code" }, this.trace ? "" : [this.editorPlace, this.tools], this.verdict),
         sheet(puzzle)),
@@ -40,10 +43,11 @@ export class PuzzlePage {
     if (this.trace) return;
     this.editor = openEditor(this.editorPlace, {
       text: this.code, readOnly: this.shared, label: `Your code for ${puzzle.title}`,
-      onchange: (text) => this.keep(text), onpause: () => this.run(), onrun: () => this.run(),
+      onchange: (text) => this.keeping.keep(text), onpause: () => this.run(), onrun: () => this.run(),
     });
     if (this.shared) return;
     this.tools.append(button("Start over", () => this.startOver()));
+    this.keeping = new Keeping(puzzle, { place: this.newer, tools: this.tools, editor: () => this.editor });
     if (puzzle.no_timetable) this.tools.after(h("p", { class: "aside" }, puzzle.no_timetable));
     if (puzzle.timetable) this.tools.append(button("By hand", () => this.byHand(), { id: "byhand", "aria-expanded": "false" }));
   }
@@ -60,6 +64,7 @@ export class PuzzlePage {
     const { slug, starter } = this.puzzle, own = store.code(slug);
     const isOwn = own != null && own !== starter && !own.includes("Plays the timetable above.");
     if (isOwn && !confirm("Replace your code by that of the timetable?")) return;
+    this.keeping.remember();
     this.editor.replace(text);
     this.run();
   }
@@ -74,7 +79,8 @@ export class PuzzlePage {
     const { slug } = this.puzzle, own = store.code(slug);
     if (!this.trace) {
       if (own != null && own !== this.puzzle.starter && own !== this.code &&
-        !confirm(`This replaces your own code for ${slug}, which is lost then. Go on?`)) return;
+        !confirm(`This replaces your own code for ${slug}. It stays among the earlier versions. Go on?`)) return;
+      store.keepVersion(slug, own);
       store.keepCode(slug, this.code);
     }
     location.hash = slug;
@@ -84,13 +90,12 @@ export class PuzzlePage {
     return this.editor ? this.editor.text() : this.code;
   }
 
-  keep(text) {
-    store.keepCode(this.puzzle.slug, text === this.puzzle.starter ? null : text);
-    if (!store.isKept) tell("This browser keeps no data, so export your code before you close the page.");
-  }
-
   startOver() {
-    if (this.editor.text() !== this.puzzle.starter && confirm("Replace your code by the starter?")) this.editor.replace(this.puzzle.starter);
+    if (this.editor.text() !== this.puzzle.starter) {
+      this.keeping.remember();
+      this.editor.replace(this.puzzle.starter);
+      tell("This is the starter. Your code is under 'Earlier versions'.");
+    }
     this.editor.focus();
   }
 
@@ -155,6 +160,7 @@ export class PuzzlePage {
 
   close() {
     this.closed = true;
+    this.keeping?.close();
     this.editor?.close();
     this.picture.close();
     this.python.renew();
@@ -205,7 +211,8 @@ function hintsOf(puzzle) {
 // A puzzle of a track that needs an installation: all there is to read.
 export function showElsewhere(main, puzzle) {
   main.replaceChildren(
-    h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("p", {}, puzzle.limits)),
+    h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("p", {}, puzzle.limits),
+      puzzle.place ? h("p", { class: "place" }, `${puzzle.place}.`) : ""),
     h("p", { class: "banner" }, "This puzzle computes with numpy, so it is played in an installation, not in the browser: ",
       "install the game, then type ", h("code", {}, `puzzles start ${puzzle.slug}`), "."),
     h("div", { class: "read" }, sheet(puzzle),

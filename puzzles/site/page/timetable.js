@@ -3,6 +3,7 @@
 
 import { button, h, tell } from "./dom.js";
 import { dragging } from "./drag.js";
+import * as store from "./store.js";
 
 const NAMES = { F: "forward", B: "backward", I: "input half of backward", W: "weight half of backward" };
 const parts = (cell) => /(\d+)([A-Z])(\d+)/.exec(cell).slice(1);
@@ -12,7 +13,8 @@ export class Timetable {
   // `onwrite` gets the code; `code` returns the player's.
   constructor(place, python, puzzle, { onwrite, code }) {
     Object.assign(this, { place, python, puzzle, onwrite, code });
-    this.rows = Array.from({ length: puzzle.ranks }, () => []);
+    const kept = store.draft(puzzle.slug);
+    this.rows = kept?.length === puzzle.ranks ? kept : this.none();
     this.history = [];
     this.held = null; // { cell, refusals, rank, at }
     this.told = h("p", { class: "told", role: "status", "aria-live": "polite" });
@@ -23,7 +25,7 @@ export class Timetable {
       h("div", { class: "bar", role: "toolbar", "aria-label": "Timetable" },
         button("Write the coroutine", () => this.write(), { class: "go", id: "write" }),
         button("Read my code", () => this.readCode(), { id: "readcode" }),
-        button("Undo", () => this.undo(), { id: "undo" }), button("Clear", () => this.set(this.rows.map(() => [])), {})),
+        button("Undo", () => this.undo(), { id: "undo" }), button("Clear", () => this.set(this.none()), { id: "clear" })),
       this.told, h("div", { class: "scrolls" }, this.grid), this.tray,
       h("details", {}, h("summary", {}, "As text"), this.text,
         button("Take this text", () => this.attempt(async () => this.set(await this.ask("read_timetable", this.text.value))), { id: "taketext" })));
@@ -31,6 +33,8 @@ export class Timetable {
     dragging(this);
     this.show();
   }
+
+  none() { return Array.from({ length: this.puzzle.ranks }, () => []); }
 
   ask(name, ...given) { return this.python.call(name, [this.puzzle.slug, ...given]); }
 
@@ -49,18 +53,23 @@ export class Timetable {
 
   async set(rows, words) {
     this.history.push(this.rows);
-    this.rows = rows;
-    await this.show(words);
+    await this.change(rows, words);
   }
 
   async undo() {
     if (!this.history.length) return this.say("There is nothing to undo.");
-    this.rows = this.history.pop();
-    await this.show();
+    await this.change(this.history.pop());
+  }
+
+  async change(rows, words) {
+    this.rows = rows;
+    store.keepDraft(this.puzzle.slug, rows);
+    await this.show(words);
   }
 
   async show(words) {
     const draft = await this.attempt(() => this.ask("draft", this.rows));
+    if (!draft && !this.draft && this.rows.some((row) => row.length)) return this.change(this.none(), "The timetable that was kept is of another version of this puzzle.");
     if (!draft) return;
     this.draft = draft;
     const end = Math.max(12, ...draft.rows.flat().map((cell) => cell.start + cell.length)) + 4;

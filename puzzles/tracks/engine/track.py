@@ -11,11 +11,11 @@ from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.catalog.fields import Fields
-from puzzles.tracks.base import OptionError, Section, Track, Turns
-from puzzles.tracks.outcomes import LocalRun, Measure, RunRequest
+from puzzles.tracks.base import OptionError, Section, Track
+from puzzles.tracks.outcomes import SEE_NOTE, LocalRun, Measure, RunRequest
 
 if TYPE_CHECKING:
-    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
+    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
 
@@ -119,7 +119,7 @@ class Engine(Track[EnginePuzzle]):
 
         better = better_record(puzzle, figures)
         if better is None:
-            return "See the note for the third star."
+            return SEE_NOTE
         known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
         return f"Best known: {known}. Match that for the third star."
 

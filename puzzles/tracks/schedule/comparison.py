@@ -4,45 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import import_module
+from typing import NamedTuple
 
 from lib import Report, Trace, referee, run, trace_from_json
 from lib.game.goal import figures_text
-from lib.recognition import Recognition, recognize
+from lib.recognition import recognize
 from lib.trace.ops import TIMED
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
 
+from .pictures import is_plausible
 from .possible import above_possible
 from .standing import figures_of
 
 
-def kind(puzzle: SchedulePuzzle, kept: str) -> str:
-    """A sentence on what the schedule is; empty if it has no name, or its family has been named where it was compared
-    with records (`standing`)."""
-    found = recognize(trace_from_json(kept))
-    return "" if found is None else _kind(puzzle, found)
-
-
-def _kind(puzzle: SchedulePuzzle, found: Recognition) -> str:
-    if found.family == puzzle.goal.family:
-        return f"This is {with_papers(found)}."
-    return f"More exactly, it is {with_papers(found)}." if found.text != found.family else ""
-
-
 def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
-    """Sentences on what the schedule is, on how far it is from what is possible, and on what the reference does
-    differently, where it is installed."""
+    """Sentences on how far the schedule is from what is possible, and on what the reference does differently, where it
+    is installed."""
     trace = trace_from_json(kept)
     found = recognize(trace)
     if found is not None:
-        yield from filter(None, [_kind(puzzle, found)])
         yield from above_possible(trace, found, figures, puzzle.goal.records)
     known = _reference(puzzle.slug)
     if known is None:
         return
-    theirs, report = known
+    theirs, report = known.calls, known.report
     mine = _counts(trace)
     differing = [
         f"{name} {theirs[name]} times (you: {mine[name]})"
@@ -59,16 +48,46 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
         yield f"The reference takes {figures_text(report.timesteps, report.peak.memory, sent, puzzle.goal.time_words)}."
 
 
+def recognized(puzzle: SchedulePuzzle, kept: str) -> str:
+    """What the schedule is called, with its papers; empty if it has no name, or if that is only its family, which
+    `standing` names where it is not the puzzle's own."""
+    found = recognize(trace_from_json(kept))
+    if found is None or (found.family != puzzle.goal.family and found.text == found.family):
+        return ""
+    return with_papers(found)
+
+
+def beside_reference(puzzle: SchedulePuzzle, kept: str, colour: str) -> str:
+    """A kept run above the reference's as SVG; empty where the reference or drawing is not installed."""
+    trace, known = trace_from_json(kept), _reference(puzzle.slug)
+    if known is None or not is_plausible(trace):
+        return ""
+    try:
+        import drawing
+    except ImportError:
+        return ""
+    return str(drawing.svg(drawing.draw_compare(trace, known.trace, puzzle.title, goal=puzzle.goal, colour=colour)))
+
+
+class ReferenceRun(NamedTuple):
+    """The reference solution's run at the shown size, its calls over all ranks, and the referee's report."""
+
+    trace: Trace
+    calls: Counter[str]
+    report: Report
+
+
 @cache
-def _reference(slug: str) -> tuple[Counter[str], Report] | None:
-    """Calls of the reference solution, and its report; None where it is not installed."""
+def _reference(slug: str) -> ReferenceRun | None:
+    """The run of the reference solution; None where it is not installed."""
     try:
         solution = getattr(import_module(f"solutions.{slug}"), slug)
     except ImportError:
         return None
     goal = PUZZLES[slug].goal
-    trace = run(solution, *goal.size, setting=goal.setting).trace
-    return _counts(trace), referee(trace)
+    with ThreadPoolExecutor(1) as thread:  # where no event loop is running, as one is in a notebook
+        trace = thread.submit(run, solution, *goal.size, setting=goal.setting).result().trace
+    return ReferenceRun(trace, _counts(trace), referee(trace))
 
 
 def _counts(trace: Trace) -> Counter[str]:

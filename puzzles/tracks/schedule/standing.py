@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lib import Goal, Record
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.tracks.outcomes import SEE_NOTE
 
 Figures = tuple[float, int, int | None]
 
@@ -15,11 +16,24 @@ def standing(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, f
 
     A `family` that is not known is empty, and taken for the puzzle's own.
     """
+    return " ".join(_sentences(puzzle, figures, stars, family))
+
+
+def third_star(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str) -> str:
+    """The sentences of `standing` that say what the third star takes, or that it is earned; empty if a note says it."""
+    said = list(_sentences(puzzle, figures, stars, family))
+    if SEE_NOTE in said:
+        return ""
+    return said[0] if _is_own(puzzle, family) else " ".join(said)
+
+
+def _sentences(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str) -> Iterator[str]:
     point = figures_of(figures)
-    sentences = (
-        _own(puzzle, point, stars) if family in ("", puzzle.goal.family) else _other(puzzle, point, stars, family)
-    )
-    return " ".join(sentences)
+    return _own(puzzle, point, stars) if _is_own(puzzle, family) else _other(puzzle, point, stars, family)
+
+
+def _is_own(puzzle: SchedulePuzzle, family: str) -> bool:
+    return family in ("", puzzle.goal.family)
 
 
 def _own(puzzle: SchedulePuzzle, point: Figures, stars: int) -> Iterator[str]:
@@ -52,7 +66,7 @@ def _other(puzzle: SchedulePuzzle, point: Figures, stars: int, family: str) -> I
 def _to_beat(goal: Goal, better: Record | None, which: str) -> str:
     """What the third star takes; if no record is better, a note is what costs it."""
     if better is None:
-        return "See the note for the third star."
+        return SEE_NOTE
     return f"{which}: {goal.words(better)}. Match that for the third star."
 
 

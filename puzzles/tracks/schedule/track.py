@@ -11,20 +11,22 @@ from puzzles.catalog.fields import Fields
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.found import FOUND, with_found
 from puzzles.catalog.schedule.setting_text import differences
+from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
-from puzzles.tracks.base import Column, Overview, Section, Track, Turns
+from puzzles.tracks.base import Column, Overview, Section, Track
 from puzzles.tracks.open_track import ReferenceRow
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
 from puzzles.tracks.workbench import COLOURS
 
 from .calls import reminder
+from .fingerprint import fingerprint
 from .score import parse_trace, request_at, trace_in
 from .targets import limits, limits_json, measures, targets
 
 if TYPE_CHECKING:
     from puzzles.tracks.schedule.free_game import FreeGame
-    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
+    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 # What draws or computes is imported inside the methods that need it: list and show do without.
 
@@ -141,6 +143,9 @@ class Schedules(Track[SchedulePuzzle]):
         trace = trace_in(row)
         return "" if isinstance(trace, Failure) else trace_to_json(trace)
 
+    def fingerprint(self, kept: str) -> str:
+        return fingerprint(kept)
+
     def saved_as(self, puzzle: SchedulePuzzle) -> str:
         return f"{puzzle.slug}.json"
 
@@ -179,18 +184,25 @@ class Schedules(Track[SchedulePuzzle]):
 
         return standing(puzzle, figures, stars, family)
 
-    def kind(self, puzzle: SchedulePuzzle, kept: str) -> str:
-        from .comparison import kind
-
-        return kind(puzzle, kept) if kept else ""
-
     def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Sequence[str]:
         from .comparison import comparison
 
         return list(comparison(puzzle, figures, kept)) if kept else ()
 
+    def third_star(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        from .standing import third_star
+
+        return third_star(puzzle, figures, stars, family)
+
+    def built(self, puzzle: SchedulePuzzle, kept: str) -> str:
+        from .comparison import recognized
+
+        return recognized(puzzle, kept) if kept else ""
+
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
-        return [Section("Calls", reminder(puzzle))]
+        others = "; ".join(map(size_text, puzzle.other_sizes))
+        third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
+        return [Section("Calls", reminder(puzzle)), Section("The third star", [("***", third)])]
 
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []
@@ -226,6 +238,11 @@ class Schedules(Track[SchedulePuzzle]):
         from .pictures import timeline
 
         return timeline(parse_trace(kept), puzzle.title, judged, colour) if kept else ""
+
+    def beside_reference(self, puzzle: SchedulePuzzle, kept: str, colour: str = "layer") -> str:
+        from .comparison import beside_reference
+
+        return beside_reference(puzzle, kept, colour) if kept else ""
 
     def pictures(
         self, puzzle: SchedulePuzzle, kept: str, figures: Mapping[str, float], colour: str = "layer"

@@ -207,7 +207,7 @@ def test_the_commands_are_those_of_the_schedule_track(here: Path):
     assert "Behind layout puzzle 1" in puzzles("show", "layout:1", "--about").stdout
     assert "hint 2 of 3" in puzzles("hint", "layout:ffn", "-n", "2").stdout
     assert puzzles("start", "ffn").stdout.startswith("Wrote my_ffn.py")
-    assert "exists already" in puzzles("start", "ffn").stderr
+    assert "my_ffn.py has a definition of ffn already" in puzzles("start", "ffn").stderr
     fresh = puzzles("grade", "my_ffn.py")
     assert (fresh.exit_code, "basic" in fresh.stdout) == (1, False), "only the puzzle that was begun is named"
     assert "'puzzles show ffn' shows the puzzle" in " ".join(fresh.stdout.split())

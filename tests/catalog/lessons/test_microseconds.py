@@ -217,10 +217,20 @@ def test_copies_and_recomputation_take_what_the_text_says() -> None:
         costs.duration("backward"),
     )
     assert f"A copy takes {us(copy)}, a forward {us(forward)} and a backward {us(backward)}" in words
-    assert backward < copy < backward + forward
+    assert copy / forward == pytest.approx(2.4, abs=0.05)
+    assert copy - backward == 284
+    assert copy - 2 * forward == 283
     kept = measured("park_or_recompute", "everything kept")
     assert f"with every input kept, a step takes {us(kept.timesteps)}" in words
     assert f"{us(measured('park_or_recompute').timesteps - kept.timesteps)} longer" in words
+    waiting = measured("park_or_recompute").timesteps - kept.timesteps - 2 * forward
+    assert f"The other {us(waiting)} are waiting, because a copy takes 284 us longer" in words
+    assert f"five copies to the host take {us(5 * copy)}, and all forwards {us(8 * forward)}" in words
+    again = measured("park_or_recompute", "only recomputing").timesteps - kept.timesteps
+    assert again == 9 * forward
+    assert "it makes nine forwards again" in words
+    (record,) = PUZZLES["park_or_recompute"].goal.records
+    assert f"waits for one of the three copies only, and takes {us(record.timesteps)}" in words
 
 
 def test_no_plan_of_one_kind_meets_the_time() -> None:

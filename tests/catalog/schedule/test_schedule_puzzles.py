@@ -206,20 +206,24 @@ def test_a_wrong_name_is_answered_with_the_nearest_right_one(wrong: str, advice:
 def test_a_setting_is_shown_as_what_differs_from_the_classics():
     rows = {slug: [tuple(row) for row in differences(p.goal.setting, p.calls)] for slug, p in PUZZLES.items()}
     assert all(rows[slug] == [] for slug in CLASSICS.files)
-    assert ("`allreduce`", "0.5 steps and 0.5 for each value", "0.3 steps") in rows["ddp_overlap"]
+    by_size = "0.15 steps a hop and 1 step for each 786,432 elements sent"
+    assert ("`allreduce`", by_size, "0.3 steps") in rows["ddp_overlap"]
+    assert ("`scatterreduce`", "1 step for each 655,360 elements sent", "0.3 steps") in rows["zero1"]
+    assert ("a weight", "1,048,576 elements", "262,144 elements") in rows["expert_parallel"]
     assert ("communication", "beside computation", "in turn") in rows["ddp_overlap"]
     assert ("`offload`", "1 step", "not there") in rows["offload"]
     assert ("an activation", "1,048,576 elements", "131,072 elements") in rows["checkpoint"]
-    assert ("`allgather`", "0.3 steps (1.2 between machines)", "0.3 steps") in rows["hybrid_shard"]
+    machines = "1 step for each 163,840 elements sent"
+    assert ("- between machines", machines, "one machine") in rows["hybrid_shard"]
     assert ("mesh", "dp 2, pp 2, tp 2", "none") in rows["three_d"]
-    assert ("training steps", "4", "1") in rows["local_sgd"]
+    assert ("training steps", "8", "1") in rows["local_sgd"]
     assert not any(row[0] == "`forward`" for slug in ("ddp_overlap", "three_d") for row in rows[slug])
 
 
 def test_the_table_of_a_setting_is_in_the_starter_file_too():
     text = starter_file([PUZZLES["ddp_overlap"]], "mine.py")
     assert "# costs 'buckets'" in text
-    assert any(line.startswith("# allreduce") and "0.5 for each value" in line for line in text.splitlines())
+    assert any(line.startswith("# allreduce") and "for each 786,432 elements" in line for line in text.splitlines())
     assert "# costs" not in starter_file([PUZZLES["ddp"]], "mine.py")
 
 
@@ -232,9 +236,9 @@ def test_the_reminder_has_the_prices_and_the_parameters_of_the_setting():
     assert "group" in call("three_d", "allreduce")[0]
     assert "axis of the mesh" in call("three_d", "allreduce")[1]
     assert "step" in call("local_sgd", "get_activation")[0]
-    assert "4 steps" in call("local_sgd", "allreduce")[1]
+    assert "1 step for each 98,304 elements sent" in call("local_sgd", "allreduce")[1]
     assert "handle" in call("ddp_overlap", "allreduce")[1]
-    assert "0.5 for each value" in call("ddp_overlap", "allreduce")[1]
+    assert "0.15 steps a hop" in call("ddp_overlap", "allreduce")[1]
     assert "handle" not in call("ddp", "allreduce")[1]
 
 

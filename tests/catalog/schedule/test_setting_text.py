@@ -16,7 +16,8 @@ from puzzles.catalog.schedule.setting_text import differences, price_text
     [
         ("classic", "forward", "1 step"),
         ("classic", "dispatch", ""),
-        ("buckets", "allreduce", "0.5 steps and 0.5 for each value"),
+        ("buckets", "allreduce", "0.15 steps a hop and 1 step for each 786,432 elements sent"),
+        ("islands", "pass_to", "1 step for each 655,360 elements sent"),
         ("hopper_infiniband", "forward", "172 us"),
         ("hopper_infiniband", "update", "0 us"),
         ("hopper_infiniband", "allgather", "5 us a hop and 1 us for each 25,000 elements sent"),
@@ -36,7 +37,7 @@ def test_a_price_by_size_in_steps() -> None:
 
 
 def test_a_price_between_machines_has_a_row_of_its_own() -> None:
-    rows = differences(Setting("hopper_machines"), ("allreduce", "update"))
+    rows = differences(Setting("hopper_machines"), ("allreduce", "loss", "update"))
     assert rows[:2] == [
         ("`allreduce`", "2 us a hop and 1 us for each 225,000 elements sent", "0.3 steps"),
         ("- between machines", "5 us a hop and 1 us for each 25,000 elements sent", "one machine"),

@@ -141,6 +141,10 @@ FAR = Costs(
         ((1, 4, 2), Setting(task="infer"), 0),
         ((1, 64, 4), Setting(FAR), 10.6),  # 105.6 ticks of computing on one rank; an exchange takes 1,000
         ((2, 4, 4), Setting(replace(FAR, flops_per_tick=0)), 16),
+        ((4, 4, 4), Setting("ring"), 8.2),  # half of a gradient is exchanged: 2 ticks after 80
+        ((4, 8, 4), Setting("ring"), 16.2),  # three of four ranks send an activation's gradient, 6 ticks
+        ((4, 4, 4), Setting("slow"), 9),  # to compute a backward twice takes less than to send its gradient
+        ((4, 1, 4), Setting("quarters", layer=BLOCK), 3.4),  # seven times 10 and a sum, 8 between two ranks; and 10
     ],
 )  # fmt: skip
 def test_bounds_by_hand(size: tuple[int, int, int], setting: Setting, least: float) -> None:
@@ -169,6 +173,9 @@ def random_costs(choice: random.Random, halves: bool = False, overlap: bool = Fa
     if choice.random() < 0.3:
         more["calls"] = {"allreduce": choice.randint(0, 9)}
         more["alpha"] = {"pass_to": choice.randint(0, 9)}
+    if choice.random() < 0.4:
+        beta = Fraction(choice.choice((1, 1, 5, 40)), 65536)
+        more["beta"] = dict.fromkeys(choice.choice((PRICED[1:5], PRICED[3:5])), beta)
     if choice.random() < 0.2:
         more["flops_per_tick"] = choice.choice((10**6, 7 * 10**6, 10**8, 4 * 10**8, 10**9))
     return Costs("any", ticks=ticks, overlap=overlap, gradient=choice.choice((None, 1024)), **more)

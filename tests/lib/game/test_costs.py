@@ -12,6 +12,7 @@ import pytest
 
 from lib import COSTS, Costs, Model, Setting, Size, referee, run
 from lib.game.costs import CLASSIC, elements_sent
+from lib.game.former_costs import FORMER
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.sandbox.worker.stages.schedule import prepare
 from puzzles.tracks.schedule.score import request_at
@@ -31,14 +32,14 @@ def test_a_ring_takes_alpha_for_each_hop_and_beta_for_each_element_sent(n: int, 
 
 
 def test_a_group_in_several_machines_takes_longer() -> None:
-    islands = COSTS["islands"]
+    islands = FORMER["islands"]
     assert islands.transfer("allreduce", 1, 0, (4, 5, 6, 7)) == 3
     assert islands.transfer("allreduce", 1, 0, (3, 4)) == 12
     assert islands.transfer("pass_to", 1, 0, (3, 4)) == islands.transfer("pass_to", 1, 0, (0, 1)) == 2
 
 
 def test_a_bucket_pays_for_its_call_once() -> None:
-    assert [COSTS["buckets"].transfer("allreduce", k, 0, range(4)) for k in (1, 2, 6)] == [10, 15, 35]
+    assert [FORMER["buckets"].transfer("allreduce", k, 0, range(4)) for k in (1, 2, 6)] == [10, 15, 35]
 
 
 def test_a_share_of_a_weight_takes_its_share_of_the_time_rounded_up() -> None:

@@ -29,6 +29,7 @@ from lib import (
     trace_to_json,
 )
 from lib.game.costs import CLASSIC, Tier
+from lib.game.former_costs import FORMER
 from lib.game.named_costs import pricing
 from lib.trace.ops import FORMS, FREE
 from tests.support import CLASSICS
@@ -200,7 +201,7 @@ def test_an_operation_without_a_price_is_refused_by_runtime_and_referee(name: st
 
 def test_the_classics_pass_in_finer_ticks_at_the_same_times() -> None:
     for classic in CLASSICS[:5]:
-        outcome = run(classic.solution, *classic.size, setting=Setting(COSTS["twentieths"]))
+        outcome = run(classic.solution, *classic.size, setting=Setting(FORMER["twentieths"]))
         report = referee(outcome.trace)
         assert (outcome.error, report.error, report.timesteps) == (None, None, classic.timesteps)
 

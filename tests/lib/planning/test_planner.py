@@ -13,6 +13,7 @@ import pytest
 from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.game.setting_notation import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
+from lib.planning.all_splits import lower_bound, splits
 from lib.planning.cost_model import TICKS, prices
 from lib.planning.gpus import call_seconds
 from lib.planning.job import KERNELS
@@ -22,7 +23,6 @@ from lib.planning.layer_cost import exact, layer_times
 from lib.planning.memory import KINDS
 from lib.planning.plans import program_of
 from lib.planning.split import CHUNKED, ORDERS, problems
-from lib.planning.split_search import lower_bound, splits
 from lib.planning.steady import estimated
 from lib.planning.timing import estimate
 from tests.support.truth import MODELS
@@ -62,6 +62,11 @@ KINDS_OF_SPLIT = [
     (Split(dp=2, pp=2, offload="states", zero=2), 3),
     (Split(pp=2, recompute="full", microbatch=2), 5),
     (Split(pp=2, dp=2, recompute="ops", schedule="zb_h1"), 4),
+    (Split(dp=4, zero=3, shards=2), 2),
+    (Split(dp=4, cp=2, zero=2, shards=4, pp=2), 3),
+    (Split(dp=2, pp=2, recompute="full", every=2, schedule="zb_v", chunks=2), 4),
+    (Split(dp=2, pp=2, offload="activations"), 4),
+    (Split(dp=2, zero=3, offload="activations"), 2),
 ]
 
 
@@ -84,7 +89,8 @@ def chosen(seed: int) -> Iterator[tuple[Job, Split]]:
         split = Split(
             choice((1, 2, 4)), choice((1, 2)), choice((1, 2, 4)), choice((1, 1, 2)), choice((1, 2)),
             choice((True, False)), choice((0, 1, 2, 3)), choice(list(ORDERS)), choice((1, 2, 4)), choice((1, 2)),
-            choice(("none", "selective", "ops", "full")), choice(("none", "states")),
+            choice(("none", "selective", "ops", "full")), choice(("none", "states", "activations")),
+            choice((0, 0, 2)), choice((1, 1, 2)),
         )  # fmt: skip
         how = {"overlap": choice((True, False)), "flash": choice((True, False)), "kernels": choice(KERNELS)}
         job = job_of(split, choice((1, 2, 4, 8, 12)), choice((DENSE, EXPERTS)), **how)
@@ -304,7 +310,8 @@ def test_a_plan_counts_every_byte_of_each_axis() -> None:
     whole = priced.parameters * priced.units
     assert found.sent["dp"] == 3 * whole * 4 // 4 + 3 * whole * 2 // 4
     assert found.links == {
-        "tp": "nvlink", "cp": "nvlink", "ep": "nvlink", "pp": "nvlink", "dp": "network", "host": "host"
+        "tp": "nvlink", "cp": "nvlink", "ep": "nvlink", "pp": "nvlink", "dp": "network", "groups": "nvlink",
+        "host": "host",
     }  # fmt: skip
     assert sum(found.by_link.values()) == sum(found.sent.values())
     assert set(found.memory) == set(KINDS)
@@ -367,9 +374,14 @@ BAD_SPLITS = [
     ({"width": 2}, ("width", "tp")),
     ({"microbatch": 0}, ("microbatch", "0")),
     ({"ep": 2}, ("ep 2", "experts", "ep may be 1")),
-    ({"schedule": "zb_v", "recompute": "full", "pp": 4}, ("zb_v", "recompute", "selective")),
+    ({"schedule": "zb_v", "recompute": "full", "pp": 4, "every": 1}, ("zb_v", "recompute", "selective")),
     ({"chunks": 3, "schedule": "1f1b"}, ("1f1b", "one chunk", "interleaved")),
     ({"microbatch": 3}, ("512 sequences", "3")),
+    ({"shards": 3, "zero": 3}, ("shards 3", "512 replicas", "shards may be 1, 2, 4")),
+    ({"shards": 2, "zero": 0}, ("shards 2", "with ZeRO 0 nothing is in shards")),
+    ({"shards": -1}, ("shards must be a whole number from 0 on", "-1")),
+    ({"every": 0}, ("every must be a whole number from 1 on", "0")),
+    ({"every": 2, "recompute": "none"}, ("every 2", "take recompute full, not none")),
 ]
 
 
@@ -378,6 +390,11 @@ def test_a_search_refuses_what_does_not_divide_and_says_what_would(fixed: dict[s
     with pytest.raises(RuleError) as why:
         search(Job(transformer("llama-3-70b"), H100, 512, 512), **fixed)
     assert all(fact in str(why.value) for fact in facts), why.value
+
+
+def test_gpus_that_nothing_divides_are_refused_with_the_nearest_that_work() -> None:
+    with pytest.raises(RuleError, match=r"64 sequences on 23 GPUs cannot be split with any split; 17 and 32 GPUs work"):
+        search(Job(transformer("llama-3-8b"), H100, 23, 64))
 
 
 def test_a_plan_refuses_a_split_of_other_gpus() -> None:

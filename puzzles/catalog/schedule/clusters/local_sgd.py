@@ -1,37 +1,41 @@
 """local_sgd: replicas train alone for several steps, and then average their weights."""
 
-from lib import Goal, Record, Setting, Size
+from lib import Goal, Setting, Size
 from lib.judging.family import LOCAL_SGD
 from puzzles.catalog.papers import DILOCO
 from puzzles.catalog.papers import LOCAL_SGD as LOCAL_SGD_PAPER
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
 
 PUZZLE = SchedulePuzzle(
     title="Local SGD",
     goal=Goal(
         "local_sgd",
         Size(layers=2, batches=4, ranks=4),
-        time=24,
-        memory=1_400_000,
-        records=(Record(24.0, 1_441_792, "solutions/local_sgd.py", LOCAL_SGD, 786_432),),
-        setting=Setting("slow", steps=4, task="local"),
+        time=52,
+        memory=1_500_000,
+        traffic=1_500_000,
+        drift=4,
+        records=records(LOCAL_SGD, (52.0, 1_441_792, 1_572_864, "local_sgd_input_again")),
+        setting=Setting("slow", steps=8, task="local"),
         family=LOCAL_SGD,
+        steady=True,
     ),
     other_sizes=(Size(3, 2, 2), Size(2, 8, 8)),
     statement="""\
-Four ranks far apart: an all-reduce takes 4 steps of the clock, as long as a forward and a backward of the whole
-model. There are four training steps, each with batches of its own: `get_activation([model.rank], step)`. `ddp` would
-sum every gradient in every step, and take 51.5.
+Four ranks far apart: an all-reduce of a weight takes 4 steps of the clock, as long as a forward and a backward of the
+whole model. There are eight training steps, each with batches of its own: `get_activation([model.rank], step)`.
 
-Here a rank may update with the gradient of its own batch alone. Its weights then are a replica of their own, and
-drift away from the others'. `allreduce` of weights makes their average. The final weights have to be an average over
-all ranks that covers every step.
+Here a rank may update with the gradient of its own batch alone. Its weights then drift away from those on the other
+ranks. All-reducing weights replaces them with their average. The final weights have to be an average over all ranks
+that covers every step.
 
-How often do the ranks have to communicate? The fewer averages, the less time.
+Averaging rarely is cheap, but replicas drift apart, and an average of weights that are far apart is worth little: here
+none may make more than 4 updates alone. The network has time for two averages. `ddp` would take 103.5.
 """,
     starter='''\
 async def local_sgd(model: Model) -> Model:
-    """Four steps of training on each rank alone, and an average of the weights."""
+    """Eight steps of training on each rank alone, with an average of the weights after every fourth."""
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     steps = model.dist.setting.steps
@@ -39,7 +43,7 @@ async def local_sgd(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     # ----- your code -----
-    # In every step forward, loss, backward and update, on this rank's batch; at the end, average the weights.
+    # In every step forward, loss, backward and update, on this rank's batch; average weights now and then.
 
     # ----- end of your code -----
 
@@ -52,16 +56,17 @@ async def local_sgd(model: Model) -> Model:
     hints=(
         "Write the training step of `basic` for one batch, and put it into a loop over the steps.",
         "Update right after each backward. The weight's gradient is gone before the next one is made.",
-        "The model's input can be had again at any time. Delete it after the first forward, and call "
-        "`get_activation([model.rank], step)` again before the backward of layer 0.",
+        "After eight updates without an average, weights are too far apart. After which steps do you average, if there "
+        "is time for two averages of each layer, and none may be later than four updates?",
         "In each step: forward through all layers; loss; for each layer from the last: backward, delete its input and "
-        "the gradient it used (after layer 0 also `grad_activations[0]`), update. After all steps, for each layer: "
-        "`weights[layer] = await model.allreduce(weights[layer], layer)`.",
+        "the gradient it used (after layer 0 also `grad_activations[0]`), update. If `(step + 1) % 4 == 0` or the step "
+        "is the last one, then for each layer: `weights[layer] = await model.allreduce(weights[layer], layer)`.",
     ),
     concept="""\
 Averaging weights every H steps sends H times less than summing gradients in every step. With H = 1 and plain SGD it
 is the same as averaging the gradients. With a larger H it is not: between two averages each replica follows its own
-batches. How large H may be depends on the task and on the step size. The clock only shows what it saves.
+batches. How large H may be depends on the task and on the step size. The clock shows what a larger H saves, and the
+limit of four updates stands for what it costs.
 """,
     in_practice="""\
 Stich (2019) proves that local SGD converges as fast as mini-batch SGD on convex problems, with far fewer rounds of

@@ -10,9 +10,10 @@ PUZZLE = SchedulePuzzle(
     goal=Goal(
         "three_d",
         Size(layers=4, batches=4, ranks=8),
-        time=11,
-        memory=1_100_000,
-        records=(Record(11.6, 1_179_648, "solutions/three_d.py", TENSOR_PIPELINE, 1_572_864),),
+        time=10,
+        memory=3_500_000,
+        traffic=2_300_000,
+        records=(Record(10.9, 3_538_944, "solutions/three_d.py", TENSOR_PIPELINE, 2_359_296),),
         setting=Setting("twentieths", mesh={"dp": 2, "pp": 2, "tp": 2}, layer="block"),
         family=TENSOR_PIPELINE,
         steady=True,
@@ -26,9 +27,9 @@ The axis dp has two replicas. Each takes half of the batches, and in the end the
 
 The axis pp has two stages. Each has half of the layers; activations and gradients go to the neighbor with `pass_to`.
 
-The axis tp has two halves of every layer. A layer is a block of two matrices, and each rank keeps one of two shards
-of it. With a shard, `forward` takes half a step and makes a part of a sum; so does `backward`, for the gradient of the
-layer's input. Before the next layer the parts have to be added up: `allreduce` them over tp.
+The axis tp has two halves of every layer. A layer is a block of two matrices with 4 h^2 weights, and each rank keeps
+one of two shards of it. With a shard, `forward` takes half a step and makes a part of a sum; so does `backward`, for
+the gradient of the layer's input. Before the next layer the parts have to be added up: `allreduce` them over tp.
 
 A collective takes the axis as its group: `await model.allreduce(v, layer, group="tp")`. The layer's number is a label:
 the output of layer 3 is the activation of layer 4. Send batches one by one, and go back as soon as you can: one
@@ -73,7 +74,8 @@ async def three_d(model: Model) -> Model:
     concept="""\
 Each axis has its own traffic. Tensor parallelism sums activations in every layer, all the time, so it needs the
 fastest links. Data parallelism sums gradients once a step. Pipelines send the least: an activation and its gradient
-at the border of two stages. That is why tp goes inside a machine, and pp and dp go between machines.
+at the border of two stages. That is why tp goes inside a machine, and pp and dp go between machines. Here each axis
+pays: a mesh that leaves one of them out is slower, keeps more or sends more.
 """,
     in_practice="""\
 Megatron-LM combines the three for models of up to a trillion parameters, with tensor parallelism inside a server and

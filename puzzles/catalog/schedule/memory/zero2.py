@@ -1,6 +1,6 @@
 """zero2: several microbatches a rank, and the gradients in shards as well (ZeRO-2)."""
 
-from lib import Goal, Size
+from lib import Goal, Setting, Size
 from lib.judging.family import SHARDED
 from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
@@ -13,11 +13,13 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=16, ranks=4),
         time=39,
         memory=2_300_000,
+        traffic=3_900_000,
         records=records(
             SHARDED,
             (39.7, 2_228_224, 3_932_160, "zero2_sum", "shards"),
             (36.1, 2_883_584, 1_572_864, "zero2_sum", "full_gradients"),
         ),
+        setting=Setting("ring"),
         family=SHARDED,
         steady=True,
     ),
@@ -66,7 +68,8 @@ async def zero2(model: Model) -> Model:
     concept="""\
 Stage 2 keeps a share of the gradients, as stage 1 keeps a share of the states. If a step has one microbatch, that
 costs nothing: the gradient is scattered once anyway. If it has several, each of them is scattered, so the calls and
-the bytes grow with the number of microbatches. Stage 1 sends once a step, and keeps whole sums until then.
+the bytes grow with the number of microbatches. Stage 1 sends once a step, and keeps full sums until then: 1,572,864
+elements sent on each rank and a peak of 2,883,584, where stage 2 sends 3,932,160 for a peak of 2,228,224.
 """,
     in_practice="""\
 In ZeRO (Rajbhandari et al. 2020), stage 2 scatters gradients in buckets during backward and frees them at once.

@@ -1,9 +1,10 @@
 """park_or_recompute: activations go to the host while the link is free, and others are computed again."""
 
-from lib import Goal, Record, Setting, Size
+from lib import Goal, Setting, Size
 from lib.judging.family import ONE_RANK
 from puzzles.catalog.papers import CAPUCHIN, CHECKPOINTING, H100, VDNN
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
 
 PUZZLE = SchedulePuzzle(
     title="Park it or compute it again?",
@@ -12,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=1, ranks=1),
         time=22_499,
         memory=309_900_000,
-        records=(Record(21_534.0, 301_989_888, "solutions/park_or_recompute.py", ONE_RANK, 0),),
+        records=records(ONE_RANK, (21_251.0, 301_989_888, 0, "park_or_recompute_waits_once")),
         setting=Setting("hopper_host"),
         family=ONE_RANK,
         steady=True,
@@ -32,13 +33,10 @@ Predict first: with every input kept, a step takes 18,568 us. How much longer do
 """,
     answer="""\
 2,966 us longer: 21,534 us. Inputs 1, 3 and 5 are parked, 2 and 4 are computed again (2 x 774 us), 6 and 7 stay. The
-rest is waiting: the last copy leaves late, and three activations leave room for one copy at a time. A backward alone is
-shorter than a copy, but a backward and a forward are longer, so after an input that is computed again the next copy is
-there in time. Only parking takes 24,216 us, because each copy is longer than a backward. Only recomputing takes 25,534
-us. To park input 6 is wrong too: it is needed as soon as it has left.
-
-The width decides, because a copy grows with it and a forward with its square. At a width of 4,096 parking alone takes
-37,256 us and a mixture 35,742; at 2,048 recomputing alone takes 11,352 us and a mixture 10,509.
+other 1,418 us are waiting, because a copy takes 284 us longer than the two forwards or the backward that it overlaps
+with. Only parking takes 24,216 us: five copies to the host take 9,155 us, and all forwards 6,192 us. Only recomputing
+takes 25,534 us: within the memory it makes nine forwards again. To park input 6 is wrong too: it is needed as soon as
+it has left. The best known schedule waits for one of the three copies only, and takes 21,251 us.
 """,
     starter='''\
 async def park_or_recompute(model: Model) -> Model:
@@ -61,8 +59,8 @@ async def park_or_recompute(model: Model) -> Model:
     hints=(
         "Take `offload` and `checkpoint` together. Backward begins with the last layers: keep the inputs of layers 6 "
         "and 7.",
-        "While a copy comes back, a backward takes 1,547 us and a backward with a forward 2,321 us. The copy takes "
-        "1,831 us. So between two copies, compute one input again.",
+        "A copy takes as long as 2.4 forwards, so there is no time for every input to leave. Park every second one, "
+        "and compute the others again from it.",
         "Park the inputs of layers 1, 3 and 5. The input of layer 4 is the forward of layer 3's input, made just "
         "before its backward; so is the input of layer 2 from layer 1's.",
         "Forward: before the next `offload`, and before the loss, `model.parked[layer] = await leaving`, then delete "
@@ -70,10 +68,12 @@ async def park_or_recompute(model: Model) -> Model:
         "before it is needed, and delete it from `model.parked`.",
     ),
     concept="""\
-Two resources are idle in different places: the link to the host while layers are computed again, and nothing while a
-copy is awaited. A plan that uses one of them only is bound by that one. The best plan uses both at the same rate, and
-keeps what backward needs first. Which one is cheaper depends on the width and on the number of tokens only through
-their times: a copy takes T h elements, a forward T h^2 operations.
+The link to the host and the GPU work at the same time. A plan that only parks waits for the link. A plan that only
+recomputes leaves the link idle. The best plan uses both, and keeps the inputs that backward needs first.
+
+Which of the two is cheaper depends on the width. A copy of T tokens moves T h elements, and a forward makes 2 T h^2
+operations: so the wider the layer, the more parking pays. At a width of 4,096 parking alone takes 37,256 us and a
+mixture 35,742. At 2,048 recomputing alone takes 11,352 us and a mixture 10,509.
 """,
     in_practice="""\
 vDNN parks inputs (Rhu et al. 2016), checkpointing computes them again (Chen et al. 2016). Capuchin chooses for each

@@ -13,9 +13,18 @@ PUZZLE = SchedulePuzzle(
         Size(layers=6, batches=4, ranks=4),
         time=14,
         memory=6_000_000,
-        records=records(DATA_PARALLEL, (14.5, 4_587_520, 2_359_296, "ddp_overlap_update_early")),
+        traffic=2_300_000,
+        records=records(
+            DATA_PARALLEL,
+            (14.5, 5_636_096, 2_359_296, "ddp_overlap_update_early", "one_layer_early"),
+            (14.6, 5_373_952, 2_359_296, "ddp_overlap_update_early", "two_layers_early"),
+            (14.7, 5_242_880, 2_359_296, "ddp_overlap_update_early", "two_calls_early"),
+            (14.8, 4_980_736, 2_359_296, "ddp_overlap_update_early", "two_layers_earlier"),
+            (14.9, 4_849_664, 2_359_296, "ddp_overlap_update_early", "three_layers_early"),
+        ),
         setting=Setting("buckets"),
         family=DATA_PARALLEL,
+        steady=True,
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 6, 6)),
     statement="""\
@@ -26,9 +35,10 @@ lane to the network: its calls run there one after the other, in the order in wh
 The gradient of the last layer is there first, when most of backward is still to come. Send it then, and await it
 when everything else is done.
 
-Each call costs 0.5 steps, and 0.5 more for each gradient in it: `allreduce` also takes a list of gradients with a
-list of their layers, and returns a list. Many small buckets pay for many calls, and one large bucket waits for the
-end of backward. What is best?
+Each call costs 0.9 steps (a ring of four ranks has six hops of 0.15), and 0.5 more for each gradient in it.
+`allreduce` also takes a list of gradients with a list of their layers, and returns a list: a *bucket*. Many small
+buckets pay for many calls. A bucket waits for its last gradient, so one large bucket waits for the end of backward.
+What is best?
 """,
     starter='''\
 async def ddp_overlap(model: Model) -> Model:
@@ -40,7 +50,7 @@ async def ddp_overlap(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     # ----- your code -----
-    # Forward, loss; backward, where each gradient is sent at once; then await the sums and update.
+    # Forward, loss; backward, where gradients are sent in buckets; then await the sums and update.
 
     # ----- end of your code -----
 
@@ -51,19 +61,24 @@ async def ddp_overlap(model: Model) -> Model:
     calls=("forward", "loss", "backward", "allreduce", "update"),
     hints=(
         "Only two things change in `ddp`: the call of `allreduce` moves into the backward loop, and `await` does not.",
-        "Keep the handles: `sums[layer] = model.allreduce(grad_weights[layer], layer)`, in a dictionary of your own. "
-        "The gradient belongs to the call until it is awaited, so delete it from `grad_weights`.",
-        "Await and update in the order in which the sums arrive: from the last layer to the first. While the "
-        "update of one layer runs, the sum of the next can arrive.",
-        "Backward, for each layer from the last: backward; delete its input and the gradient that it used, and after "
-        "layer 0 also `grad_activations[0]`; `sums[layer] = model.allreduce(...)`; delete the gradient. Then, from "
-        "the last layer again: `grad_weights[layer] = await sums[layer]`, update, delete the gradient.",
+        "A call for each layer takes 6 x 1.4 steps, longer than backward. One call for all starts when backward has "
+        "ended. Try buckets of two layers.",
+        "Collect layers in a list, and make the call when it has two. The gradients belong to the call until it is "
+        "awaited, so take them out of `grad_weights`: `model.allreduce([grad_weights.pop(i) for i in bucket], "
+        "bucket)`. "
+        "Keep each handle with its bucket, in a list of your own.",
+        "Backward, for each layer from the last: backward; delete its input and the gradient that it used; "
+        "`bucket.append(layer)`; if the bucket has two layers, or `layer` is 0, make the call, append `(bucket, "
+        "handle)` to `sums`, and begin a new bucket. Delete `grad_activations[0]`. Then, for each pair in `sums`: "
+        "`grad_weights.update(zip(bucket, await handle))`, and for each layer of the bucket update, and delete the "
+        "gradient.",
     ),
     concept="""\
 Backward makes the gradients one by one, and nothing needs them before the update. So all sums but the last can hide
 behind the rest of backward. What is left to wait for is the last bucket. It should be small, and not late because the
-lane is still busy with those before it. An update does not have to wait for the end of backward either: made as soon
-as the sum is there, it frees the gradient.
+lane is still busy with those before it. Six gradients can be cut into buckets in 32 ways. Pairs are the fastest: 14.5
+steps. A call for each layer takes 15.4, two buckets of three as long, and one bucket 18.4. An update does not have to
+wait for the end of backward either: made as soon as the sum is there, it frees the gradient.
 """,
     in_practice="""\
 PyTorch's DistributedDataParallel does this (Li et al. 2020). It fills buckets of 25 MB by default in the reverse order

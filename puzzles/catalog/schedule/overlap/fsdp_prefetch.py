@@ -13,6 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=6, batches=4, ranks=4),
         time=15,
         memory=2_400_000,
+        traffic=3_300_000,
         records=records(
             SHARDED,
             (15.0, 2_293_760, 3_342_336, "fsdp_prefetch_input_again"),

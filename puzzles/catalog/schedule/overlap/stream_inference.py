@@ -19,6 +19,7 @@ PUZZLE = SchedulePuzzle(
         ),
         setting=Setting("streams", task="infer"),
         family=ONE_RANK,
+        steady=True,
     ),
     other_sizes=(Size(4, 2, 1), Size(6, 3, 1)),
     statement="""\
@@ -27,7 +28,9 @@ declare with `set_output`.
 
 The model has eight layers, and there is room for two. All weights are on the host: `load_weights` with `tier="host"`
 parks them there. `fetch` brings a copy of one to the device in one step. It runs beside computation: the call
-returns a handle, and `await handle` gives you the weight. The parked weight stays where it is.
+returns a handle, and `await handle` gives you the weight. The parked weight stays where it is. A weight that
+`load_weights` puts on the device is needed there for the next request as well, so it counts from the beginning to the
+end; what is on the host stays there.
 
 A layer computes both batches at once, which takes two steps. So the device need never wait, except for the first
 weight.

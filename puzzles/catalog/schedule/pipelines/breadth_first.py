@@ -12,8 +12,9 @@ PUZZLE = SchedulePuzzle(
         "breadth_first",
         Size(layers=4, batches=8, ranks=4),
         time=32,
-        memory=1_900_000,
-        records=records(SHARDED_PIPELINE, (31, 1_703_936, 1_605_632, "breadth_first_only_backward")),
+        memory=5_100_000,
+        traffic=3_700_000,
+        records=records(SHARDED_PIPELINE, (31, 5_120_000, 3_211_264, "breadth_first_only_backward")),
         setting=Setting("gathers", mesh={"dp": 2, "pp": 2}),
         family=SHARDED_PIPELINE,
         steady=True,
@@ -25,7 +26,8 @@ PUZZLE = SchedulePuzzle(
 mesh with the axes `dp` and `pp`. Stage s has the layers s and s + 2. The two ranks of a stage (`group="dp"`) hold
 half of each of its weights, and each of them takes every second batch: four of the eight.
 
-A gather takes a whole step, and so does a reduce-scatter. Keep one whole weight at a time. In the
+A layer has 4 h^2 weights here: as in real models, a weight is larger than a microbatch's activation. A gather takes a
+whole step, and so does a reduce-scatter. Keep one whole weight at a time. In the
 order of `interleaved` it switches between its layers all the time, and gathers 11 times. In which order are 3
 gathers enough?
 """,

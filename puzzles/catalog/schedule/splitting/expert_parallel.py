@@ -12,21 +12,24 @@ PUZZLE = SchedulePuzzle(
         "expert_parallel",
         Size(layers=2, batches=8, ranks=4),
         time=10,
-        memory=1_300_000,
+        memory=2_300_000,
+        traffic=1_300_000,
         records=records(
             EXPERT_PARALLEL,
-            (9.0, 1_245_184, 983_040, "expert_parallel_loss_at_the_experts"),
-            (13.5, 1_048_576, 983_040, "expert_parallel_one_after_the_other"),
+            (9.0, 2_228_224, 983_040, "expert_parallel_loss_at_the_experts"),
+            (13.5, 1_835_008, 983_040, "expert_parallel_one_after_the_other"),
         ),
         setting=Setting("experts", layer="experts"),
         family=EXPERT_PARALLEL,
+        steady=True,
     ),
     other_sizes=(Size(2, 4, 2), Size(2, 12, 4)),
     statement="""\
 In a mixture of experts, a layer is many experts, and each token goes to one of them. Each rank has one expert of
-every layer (shard `model.rank`), and two of the eight batches. `dispatch` sends the tokens of a rank's batches to
-the experts that they are for: it takes whole batches and returns a quarter of everybody's. `collect` brings them
-back. There is one of each around every layer, forward and backward.
+every layer (shard `model.rank`), as large as a layer of the other puzzles, and two of the eight batches.
+
+`dispatch` sends the tokens of a rank's batches to the experts that they are for: it takes whole batches and returns a
+quarter of everybody's. `collect` brings them back. Each layer needs one of each, in forward and in backward.
 
 If nothing else happens meanwhile, a step takes 15.5, and ranks wait a third of it. But here a call is under way as
 soon as you make it: it returns a handle, and `await` on the handle waits for the result. So compute one batch

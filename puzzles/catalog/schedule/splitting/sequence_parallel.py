@@ -16,7 +16,7 @@ PUZZLE = SchedulePuzzle(
         traffic=29_000_000,
         records=records(
             TENSOR_PARALLEL,
-            (12.0, 9_437_184, 23_592_960, "tensor_parallel_no_sum_at_the_input"),
+            (12.0, 9_437_184, 23_592_960, "sequence_parallel_whole_activations"),
             (12.9, 4_718_592, 28_311_552, "sequence_parallel_last_stays_whole"),
         ),
         setting=Setting("long_quarters", layer="block"),

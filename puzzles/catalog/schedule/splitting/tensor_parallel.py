@@ -1,10 +1,9 @@
 """tensor_parallel: a single microbatch on four ranks, each of which computes a quarter of every layer."""
 
-from lib import Goal, Setting, Size
+from lib import Goal, Record, Setting, Size
 from lib.judging.family import TENSOR_PARALLEL
 from puzzles.catalog.papers import MEGATRON
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
-from puzzles.catalog.schedule.records import records
 
 PUZZLE = SchedulePuzzle(
     title="Tensor parallelism",
@@ -13,9 +12,11 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=1, ranks=4),
         time=5,
         memory=1_100_000,
-        records=records(TENSOR_PARALLEL, (5.6, 1_048_576, 1_376_256, "tensor_parallel_no_sum_at_the_input")),
+        traffic=1_300_000,
+        records=(Record(5.6, 1_048_576, "solutions/tensor_parallel.py", TENSOR_PARALLEL, 1_376_256),),
         setting=Setting("quarters", layer="block"),
         family=TENSOR_PARALLEL,
+        steady=True,
     ),
     other_sizes=(Size(4, 1, 2), Size(3, 2, 4)),
     statement="""\
@@ -26,7 +27,7 @@ Here a layer is a *block* of two matrices. It can be cut into shards, such that 
 the whole input, and the results only have to be added up. A forward with shard `model.rank` of `model.RANKS` takes
 a quarter of the time and yields a *part* of the activation. The next layer needs the whole sum: `allreduce` works
 on parts of activations, too. In backward it is the same. The gradient of a shard is complete, and stays on its
-rank; the activation gradient is a part of a sum.
+rank; the activation gradient is a part of a sum. Traffic has a target too: leave out a sum that nobody reads.
 """,
     starter='''\
 async def tensor_parallel(model: Model) -> Model:
@@ -56,8 +57,8 @@ async def tensor_parallel(model: Model) -> Model:
         "Weight gradients need no collective at all. Every rank has seen the whole batch, and its shard's gradient "
         "is complete; so it can update its shard right after the backward.",
         "`grad_weights[layer], part = model.backward(layer, activations.pop(layer), grad_activations.pop(layer), "
-        "weights[layer])`, then the sum of `part`, then the update with `grad_weights.pop(layer)`. One of the "
-        "eight sums is needed by nobody.",
+        "weights[layer])`, then the sum of `part`, unless `layer` is 0, then the update with "
+        "`grad_weights.pop(layer)`. One of eight sums is needed by nobody.",
     ),
     concept="""\
 Tensor parallelism cuts the work of a layer, not the batches. It makes a single batch faster, and it cuts weights,

@@ -113,9 +113,8 @@ class _Place:
                 elif made is not None:
                     self.keep(cell, made)
                 del made
-            for layer in mine:
-                if layer in model.grad_weights:
-                    await self.update(layer)
+            for start in range(0, len(mine), replicas := len(self.same)):
+                await self.update_all([one for one in mine[start : start + replicas] if one in model.grad_weights])
         for layer in mine:
             model.set_final_weight(layer, model.weights[layer])
 
@@ -180,7 +179,7 @@ class _Place:
                 grads[layer, b] = out
             del out
             if self.early and not self.left[layer]:
-                await self.update(layer)
+                await self.update_all([layer])
         return grads.pop((layer, b)) if layer else None
 
     async def backward_input(self, cell: Cell, step: int) -> ActivationGrad | None:
@@ -221,14 +220,22 @@ class _Place:
         grads[layer] = grads[layer] + new if layer in grads else new
         self.left[layer] -= 1
 
+    async def update_all(self, layers: list[int]) -> None:
+        """Updates layers, of which each rank owns at most one where gradients are sent in messages."""
+        model, weights = self.model, self.model.weights
+        others = [layer for layer in layers if self.in_messages and self.owner(layer) != model.rank]
+        for layer in others:
+            await model.pass_to(self.owner(layer), model.grad_weights.pop(layer))
+            del weights[layer]
+        for layer in layers:
+            if layer not in others:
+                await self.update(layer)
+        for layer in others:
+            weights[layer] = await model.receive(self.owner(layer))
+
     async def update(self, layer: int) -> None:
         model, weights, states = self.model, self.model.weights, self.model.opt_states
         grad = model.grad_weights.pop(layer)
-        if self.in_messages and (owner := self.owner(layer)) != model.rank:
-            await model.pass_to(owner, grad)
-            del grad, weights[layer]
-            weights[layer] = await model.receive(owner)
-            return
         others = [rank for rank in self.same if rank != model.rank] if self.in_messages else []
         for rank in others:
             grad = grad + await model.receive(rank)

@@ -16,7 +16,10 @@ ORDERS: tuple[Order, ...] = (gpipe, one_f_one_b, long_warm_up, one_by_one)
 HALVES: tuple[Order, ...] = (zb_h1, zb_h2, in_halves(gpipe), in_halves(one_f_one_b))
 
 WAYS = {"zero1": "d3sa", "zero2": "d13sa", "fsdp_prefetch": "d12sha"}
-"""By puzzle, the ways that are not its idea; for others all are. Owners of whole layers have the idea of zero1, too."""
+"""By puzzle, the ways that are not its idea; for others all are."""
+
+UNSTOPPED = {"zero1", "zero2"}
+"""Puzzles that replicas pass which hold full weights and exchange gradients in messages (`tables/unstopped.py`)."""
 
 
 class Mix(NamedTuple):
@@ -62,7 +65,7 @@ def _of_a_grid(goal: Goal, choice: random.Random) -> Mix:
     halves = goal.costs.priced("backward_weight")
     order = choice.choice(ORDERS + HALVES if halves else ORDERS)
     zero = choice.choice((0, 1, 3)) if goal.slug not in WAYS else choice.choice((0, 3))
-    in_messages = zero == 0 and _flip(choice)
+    in_messages = zero == 0 and goal.slug not in UNSTOPPED and _flip(choice)
     schedule = grid(*shape, order, zero=zero, in_messages=in_messages, together=together)
     return Mix(schedule, f"grid{shape}, {order.__qualname__}, {zero=}, {in_messages=}, {together=}")
 
@@ -79,5 +82,7 @@ OWN_SHAPE = {
     "zb_v": (4, 1, 1),
     "tensor_parallel": (1, 4, 1),
     "three_d": (2, 2, 2),
+    "axis_inside": (1, 4, 2),
+    "tp_limit": (1, 2, 4),
 }
 """By puzzle, the stages, rows and replicas that it is about."""

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lib import Model
+from lib.schedules.orders import one_f_one_b
 from tests.catalog.lessons.families.grid import grid
+from tests.catalog.lessons.families.orders import Order
 from tests.catalog.lessons.families.replicas import replicas
 from tests.support.mistakes import altered
 
@@ -40,7 +42,7 @@ def all_messages(*missed: str) -> dict[str, Skip]:
     return {name: (schedule, set(each.split())) for (name, schedule), each in zip(MESSAGES.items(), missed)}
 
 
-def two_by_two(order: Any) -> Callable[[Model], Any]:
+def two_by_two(order: Order = one_f_one_b) -> Callable[[Model], Any]:
     """Two pipelines of two stages, with full weights on both."""
     return grid(2, 1, 2, order, in_messages=True)
 

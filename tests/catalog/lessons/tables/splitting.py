@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lib.schedules.orders import one_f_one_b
 from tests.catalog.lessons.families.alone import alone
 from tests.catalog.lessons.families.experts import experts
 from tests.catalog.lessons.families.grid import grid
@@ -32,7 +31,7 @@ SKIPS: Skips = {
         "no overlap, microbatches together": (experts(together=True), {"time"}),
         "fsdp with prefetching": (replicas("3", prefetch=True, at_once=True), {"time", "memory", "traffic"}),
         "zero1 with whole experts": (replicas("1", at_once=True), {"time", "memory", "traffic"}),
-        "two stages with two replicas": (two_by_two(one_f_one_b), {"time", "memory", "traffic"}),
+        "two stages with two replicas": (two_by_two(), {"time", "memory", "traffic"}),
         **all_messages(*["time memory traffic"] * 4, *["time memory traffic steady"] * 2),
     },
 }  # fmt: skip

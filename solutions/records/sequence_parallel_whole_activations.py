@@ -1,13 +1,13 @@
-"""Tensor parallelism without a sum that nobody needs: the gradient of the model's input.
+"""Tensor parallelism in place of sequence parallelism: activations stay full between layers, so none is gathered.
 
-The model's input is dropped after its forward, and taken again for its backward. Activations stay full between the
-layers, so nothing is gathered: the least time for sequence parallelism, and the most memory.
+It takes the least time and the most memory. The model's input is dropped after its forward, and taken again for its
+backward; the gradient of the model's input is not summed.
 """
 
 from lib import Model
 
 
-async def tensor_parallel(model: Model) -> Model:
+async def sequence_parallel(model: Model) -> Model:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
     batches = range(model.BATCHES)
     for layer in range(model.LAYERS):
@@ -30,7 +30,3 @@ async def tensor_parallel(model: Model) -> Model:
         )
         model.set_final_weight(layer, weights[layer])
     return model
-
-
-sequence_parallel = tensor_parallel
-"""A puzzle in which all activations take more than the weights."""

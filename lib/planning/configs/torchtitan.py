@@ -1,0 +1,157 @@
+"""TOML of torchtitan v0.2.2, the last release with TOML (torchtitan/config/job_config.py)."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from lib.errors import RuleError
+
+from ..job import Job
+from ..split import Split
+from .reading import Config, require_16_bits, require_usual, whole
+
+VERSION = "torchtitan v0.2.2"
+
+SCHEDULES = {
+    "1f1b": "1F1B",
+    "gpipe": "GPipe",
+    "interleaved": "Interleaved1F1B",
+    "breadth_first": "LoopedBFS",
+    "zb_v": "ZBVZeroBubble",
+}
+"""Names of PyTorch's schedules."""
+
+
+def write(job: Job, split: Split) -> str:
+    """The sections that a split decides. FSDP keeps weights and reduces each gradient: beside a pipeline that is ZeRO 1
+    here, without one ZeRO 2.
+
+    Raises:
+        RuleError: torchtitan cannot do this.
+    """
+    require_16_bits(job, "torchtitan")
+    require_usual(
+        split, "torchtitan", schedule=tuple(SCHEDULES), sp=True, recompute=("none", "ops", "full"), offload="none",
+        zero=(0, 1, 3) if split.pp > 1 else (0, 2, 3),
+    )  # fmt: skip
+    groups = split.dp * split.cp // split.sharing if split.zero else split.dp
+    if split.dp % groups or (split.cp > 1 and not split.zero):
+        raise RuleError(f"torchtitan shards weights along cp too: take ZeRO, and shards that cp {split.cp} divides")
+    counted = int(split.slots(job) > job.model.layers)
+    checkpoint = "selective" if split.recompute == "ops" or split.every > 1 else split.recompute
+    lines = [
+        f"# {VERSION}; {job.model.name} on {job.gpus} GPUs",
+        "[training]",
+        f"local_batch_size = {job.batch // split.dp if split.pp > 1 else split.microbatch}",
+        f"global_batch_size = {job.batch}",
+        f"seq_len = {job.sequence}",
+        "",
+        "[parallelism]",
+        f"data_parallel_replicate_degree = {groups}",
+        f"data_parallel_shard_degree = {split.dp // groups}",
+        f'fsdp_reshard_after_forward = "{"always" if split.zero == 3 else "never"}"',
+        f"tensor_parallel_degree = {split.tp}",
+        f"context_parallel_degree = {split.cp}",
+        f"expert_parallel_degree = {split.ep}",
+        f"pipeline_parallel_degree = {split.pp}",
+    ]
+    if split.pp > 1:
+        lines += [
+            f'pipeline_parallel_schedule = "{SCHEDULES[split.schedule]}"',
+            f"pipeline_parallel_microbatch_size = {split.microbatch}",
+            f"pipeline_parallel_layers_per_stage = {split.slots(job) // split.stages}",
+            f"pipeline_parallel_first_stage_less_layers = {counted}",
+            f"pipeline_parallel_last_stage_less_layers = {counted}",
+        ]
+    lines += ["", "[activation_checkpoint]", f'mode = "{checkpoint}"']
+    if checkpoint == "selective":
+        lines.append(f'selective_ac_option = "{"op" if split.recompute == "ops" else split.every}"')
+    return "\n".join([*lines, "", "[compile]", "enable = true"]) + "\n"
+
+
+def read(text: str) -> Config:
+    """What the TOML says. Chunks of a rank follow from the layers of a stage, and so need the model: they are found
+    where `[model]` has `layers`, or where the schedule has two.
+
+    Raises:
+        RuleError: it is no TOML, or has a value that cannot be read.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as why:
+        raise RuleError(f"this is neither TOML of torchtitan nor flags of Megatron-LM: {why}") from None
+    training, parallel, checkpoint = (
+        _table(tables, name) for name in ("training", "parallelism", "activation_checkpoint")
+    )
+
+    def degree(name: str, usual: int = 1) -> int:
+        return whole(f"parallelism.{name}", parallel.get(name, usual))
+
+    split: dict[str, Any] = {
+        "tp": degree("tensor_parallel_degree"),
+        "cp": degree("context_parallel_degree"),
+        "ep": degree("expert_parallel_degree"),
+        "pp": degree("pipeline_parallel_degree"),
+    }
+    replicas, shards = degree("data_parallel_replicate_degree"), degree("data_parallel_shard_degree", -1)
+    if shards > 0:
+        split["dp"] = replicas * shards
+    split["zero"] = _zero(str(parallel.get("fsdp_reshard_after_forward", "default")), split["pp"], shards * split["cp"])
+    if replicas > 1 and split["zero"]:
+        split["shards"] = shards * split["cp"]
+    local = whole("training.local_batch_size", training.get("local_batch_size", 8))
+    split["microbatch"] = local if split["pp"] == 1 else degree("pipeline_parallel_microbatch_size")
+    if split["pp"] > 1:
+        split |= _pipeline(tables, parallel, split["pp"])
+    split |= _recomputation(checkpoint)
+    batch = whole("training.global_batch_size", training.get("global_batch_size", 0))
+    converters = str(_table(tables, "model").get("converters", ""))
+    sequence = whole("training.seq_len", training.get("seq_len", 0))
+    return Config(split, max(batch, 0), sequence, "float8" in converters, "pytorch")
+
+
+def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = tables.get(name, {})
+    if not isinstance(found, dict):
+        raise RuleError(f"{name} must be a table, [{name}]; got {str(found)[:40]!r}")
+    return found
+
+
+def _zero(reshard: str, pp: int, shards: int) -> int:
+    if reshard not in ("default", "always", "never"):
+        raise RuleError(f"parallelism.fsdp_reshard_after_forward is default, always or never; got {reshard[:40]!r}")
+    if shards == 1:
+        return 0
+    whole_weights = reshard == "never" or (reshard == "default" and pp > 1)
+    return (1 if pp > 1 else 2) if whole_weights else 3
+
+
+def _pipeline(tables: Mapping[str, Any], parallel: Mapping[str, Any], pp: int) -> dict[str, Any]:
+    name = str(parallel.get("pipeline_parallel_schedule", "1F1B"))
+    known = {theirs.lower(): ours for ours, theirs in SCHEDULES.items()}
+    if name.lower() not in known:
+        raise RuleError(f"pipeline_parallel_schedule is one of {', '.join(SCHEDULES.values())} here; got {name[:40]!r}")
+    schedule = known[name.lower()]
+    if schedule in ("1f1b", "gpipe"):
+        return {"schedule": schedule}
+    layers, of_stage = _table(tables, "model").get("layers"), parallel.get("pipeline_parallel_layers_per_stage")
+    chunks = 2
+    if schedule != "zb_v" and layers and of_stage:
+        less = (parallel.get(f"pipeline_parallel_{end}_stage_less_layers", 1) for end in ("first", "last"))
+        chunks = (whole("model.layers", layers) + sum(whole("less_layers", n) for n in less)) // (
+            whole("pipeline_parallel_layers_per_stage", of_stage) * pp
+        )
+    return {"schedule": schedule, "chunks": chunks}
+
+
+def _recomputation(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    mode, option = checkpoint.get("mode", "selective"), str(checkpoint.get("selective_ac_option", "2"))
+    if mode in ("none", "full"):
+        return {"recompute": mode}
+    if mode != "selective":
+        raise RuleError(f"activation_checkpoint.mode is none, selective or full; got {str(mode)[:40]!r}")
+    if option == "op":
+        return {"recompute": "ops"}
+    return {"recompute": "full", "every": whole("activation_checkpoint.selective_ac_option", option)}

@@ -1,0 +1,25 @@
+// Starts the page where the browser can run it, and says in a sentence why not elsewhere. In old JavaScript, since it runs
+// in every browser.
+
+(function () {
+  var main = document.getElementById("main");
+  function say(words) {
+    if (main.getAttribute("data-page")) return; // the page itself is there
+    main.textContent = "";
+    var place = document.createElement("p");
+    place.className = "banner";
+    place.setAttribute("role", "alert");
+    place.appendChild(document.createTextNode(words));
+    main.appendChild(place);
+  }
+  var OLD = "This browser is too old for the game, which runs Python in it. Use a Chrome, Edge, Firefox or Safari of the last two years.";
+  var script = document.createElement("script");
+  if (!("noModule" in script && window.WebAssembly && window.DecompressionStream && Object.hasOwn && [].findLastIndex)) return say(OLD);
+  script.type = "module";
+  script.src = "main.js";
+  script.onerror = function () { say("The page could not be loaded completely. Check the connection, then reload it."); };
+  window.addEventListener("error", function (event) {
+    if (/main\.js/.test(event.filename)) say(event.error instanceof SyntaxError ? OLD : "The page could not be started: " + event.message + ". Reload it.");
+  });
+  document.body.appendChild(script);
+})();

@@ -1,0 +1,249 @@
+"""What the site keeps, in Chromium: with storage off, in two tabs, across reloads, damaged; and addresses that are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.site_game import NEEDS_SITE, Game, opened_game, solution
+
+pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
+
+from selenium.webdriver.support.select import Select
+
+pytestmark = NEEDS_SITE
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Game]:
+    with opened_game(tmp_path_factory.mktemp("profile")) as game:
+        yield game
+
+
+@pytest.fixture
+def game(opened: Game) -> Iterator[Game]:
+    """The site with nothing kept."""
+    store(opened, "{}")
+    yield opened
+    opened.server.missing.clear()
+
+
+def store(game: Game, text: str) -> None:
+    """Puts a text where the site keeps its data, from a page that runs nothing."""
+    game.browser.get(f"{game.server.address}licences.txt")
+    game.script("localStorage.clear(); localStorage.setItem('training-puzzles', arguments[0])", text)
+
+
+@contextmanager
+def before_the_page(game: Game, script: str) -> Iterator[None]:
+    """Runs a script in every document before its own."""
+    made = game.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+    try:
+        yield
+    finally:
+        game.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
+
+
+OFF = "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('off', 'SecurityError'); } });"
+FULL = "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };"
+
+
+@pytest.mark.parametrize("storage", [OFF, FULL])
+def test_without_room_code_stays_in_memory_and_is_exported(game: Game, storage: str, tmp_path: Path) -> None:
+    with before_the_page(game, storage):
+        game.visit("basic")
+        game.until_status("not_attempted")
+        game.type(solution("basic"))
+        game.until(lambda: "no room" in game.text("#toast"))
+        game.open("ddp")
+        game.type("async def ddp(model):\n    'mine'\n")
+        game.open("basic", "passed")
+        assert game.code() == solution("basic")
+        behavior = {"behavior": "allow", "downloadPath": str(tmp_path)}
+        game.browser.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
+        game.menu_item("Export all as a .py file")
+        file = tmp_path / "my_solutions.py"
+        game.until(file.is_file)
+        assert "def basic(" in file.read_text()
+        assert "'mine'" in file.read_text()
+    game.visit()
+    assert game.kept().get("codes", {}) == {}
+
+
+@contextmanager
+def another_tab(game: Game, fragment: str) -> Iterator[None]:
+    first = game.browser.current_window_handle
+    game.browser.switch_to.new_window("tab")
+    try:
+        game.visit(fragment)
+        game.until(lambda: game.find(".cm-content"))
+        yield
+    finally:
+        game.browser.close()
+        game.browser.switch_to.window(first)
+
+
+def mine(number: int) -> str:
+    return f"async def gpipe(model):\n    return {number}\n"
+
+
+@pytest.mark.parametrize("choice", ["takenewer", "keepthis"])
+def test_a_stale_tab_does_not_overwrite_and_offers_both(game: Game, choice: str) -> None:
+    game.visit("gpipe")
+    game.until_status("not_attempted")
+    game.type(mine(1))
+    game.until(lambda: game.kept()["codes"].get("gpipe") == mine(1))
+    with another_tab(game, "gpipe"):
+        game.until(lambda: game.code() == mine(1))
+        game.type(mine(2))
+        game.until(lambda: game.kept()["codes"]["gpipe"] == mine(2))
+    game.until(lambda: game.find("#newer").is_displayed())
+    assert "newer version" in game.text("#newer")
+    game.type(mine(3))
+    assert game.kept()["codes"]["gpipe"] == mine(2), "the stale tab has not overwritten it"
+    game.find(f"#{choice}").click()
+    wanted = {"takenewer": (2, 3), "keepthis": (3, 2)}[choice]
+    game.until(lambda: game.code() == mine(wanted[0]))
+    game.until(lambda: game.kept()["codes"]["gpipe"] == mine(wanted[0]))
+    assert not game.find("#newer").is_displayed()
+    assert mine(wanted[1]) in [one["text"] for one in game.kept()["versions"]["gpipe"]]
+
+
+def test_a_stale_tab_that_is_left_loses_nothing(game: Game) -> None:
+    game.visit("gpipe")
+    game.until_status("not_attempted")
+    with another_tab(game, "gpipe"):
+        game.type(mine(4))
+        game.until(lambda: game.kept()["codes"].get("gpipe") == mine(4))
+    game.type(mine(5))
+    game.open("gpipe")
+    assert game.code() == mine(4)
+    assert mine(5) in [one["text"] for one in game.kept()["versions"]["gpipe"]]
+
+
+def test_other_puzzles_of_another_tab_stay(game: Game) -> None:
+    game.visit("gpipe")
+    game.until_status("not_attempted")
+    with another_tab(game, "ddp"):
+        game.type("x = 1\n")
+        game.until(lambda: game.kept()["codes"].get("ddp") == "x = 1\n")
+    game.type(mine(1))
+    game.until(lambda: game.kept()["codes"].get("gpipe") == mine(1))
+    assert game.kept()["codes"]["ddp"] == "x = 1\n"
+
+
+def test_a_timetable_by_hand_is_kept(game: Game) -> None:
+    game.visit("gpipe")
+    game.until_status("not_attempted")
+    game.find("#byhand").click()
+    missing = lambda: game.script("return document.querySelector('.byhand').dataset.missing")  # noqa: E731
+    game.until(lambda: missing() == "32")
+    cell = game.find("[data-cell='0F0']")
+    game.script("arguments[0].focus()", cell)
+    cell.send_keys("e")
+    game.until(lambda: missing() == "31")
+    game.visit("gpipe")
+    game.until(lambda: game.status)
+    game.find("#byhand").click()
+    game.until(lambda: missing() == "31")
+    store(game, json.dumps({"drafts": {"gpipe": [["9X9"], [], [], []]}}))
+    game.visit("gpipe")
+    game.until(lambda: game.status)
+    game.find("#byhand").click()
+    game.until(lambda: missing() == "32")
+    assert "another version" in game.text(".byhand .told")
+
+
+def test_an_earlier_version_comes_back_after_a_reload(game: Game) -> None:
+    game.visit("gpipe")
+    game.until_status("not_attempted")
+    for number in range(12):
+        game.type(mine(number))
+        buttons = (
+            "[...document.querySelectorAll('.tools button')].find((one) => one.textContent === 'Start over').click()"
+        )
+        game.script(buttons)
+    game.visit("gpipe")
+    game.until(lambda: game.status)
+    texts = [one["text"] for one in game.kept()["versions"]["gpipe"]]
+    assert texts == [mine(number) for number in range(2, 12)]
+    versions = Select(game.find(".versions"))
+    assert len(versions.options) == 11
+    assert "2 lines" not in versions.options[0].text
+    versions.select_by_index(3)
+    game.until(lambda: game.code() == mine(9))
+    game.until(lambda: game.kept()["codes"]["gpipe"] == mine(9))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["{", "null", "[]", '"x"', '{"codes": 5}', '{"best": {"basic": {"stars": "<b>"}}}', '{"hints": {"basic": -1}}',
+     '{"codes": {"basic": 3}, "versions": {"basic": [{"at": "x", "text": 1}]}}', '{"drafts": {"gpipe": "x"}}'],
+)  # fmt: skip
+def test_damaged_data_is_left_out_with_a_sentence(game: Game, damage: str) -> None:
+    whole = {"codes": {"ddp": "x = 1\n"}, "best": {}, "hints": {}}
+    stored = (
+        json.dumps({**whole, **json.loads(damage)}) if damage.startswith('{"') and "codes" not in damage else damage
+    )
+    store(game, stored)
+    game.visit("basic")
+    game.until_status("not_attempted")
+    if stored != "[]":  # which has nothing to lose
+        assert "damaged" in game.text("#toast")
+        assert game.script("return localStorage.getItem('training-puzzles-damaged')") == stored
+    game.type("x = 2\n")
+    game.until(lambda: game.kept()["codes"].get("basic") == "x = 2\n")
+    if stored != damage:
+        assert game.kept()["codes"]["ddp"] == "x = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("fragment", "page", "said"),
+    [
+        ("%", "map", "no puzzle %"),
+        ("__proto__", "map", "no puzzle __proto__"),
+        ("constructor/code/x", "map", "no puzzle"),
+        ("gpipe/code/%%%%", "gpipe", "damaged"),
+        ("gpipe/run/%00", "gpipe", "damaged"),
+        ("gpipe/__proto__/x", "gpipe", "neither code nor a run"),
+        ("gpipe/code", "gpipe", ""),
+    ],
+)
+def test_a_damaged_address_leads_somewhere_with_a_sentence(game: Game, fragment: str, page: str, said: str) -> None:
+    game.visit(fragment)
+    assert game.script("return document.querySelector('main').dataset.page") == page
+    assert said in game.text("#toast")
+    assert len(game.text("main")) > 200
+
+
+def elsewhere(game: Game, name: str) -> str:
+    """The site at another origin, where no service worker has kept it."""
+    return game.server.address.replace("127.0.0.1", f"{name}.localhost")
+
+
+def test_without_the_list_of_puzzles_there_is_a_sentence_and_a_way_on(game: Game) -> None:
+    game.server.missing = {"puzzles.json"}
+    game.browser.get(elsewhere(game, "list"))
+    game.until(lambda: "list of puzzles could not be loaded" in game.text("main"))
+    game.server.missing = set()
+    game.find("main button").click()
+    game.until(lambda: game.script("return document.querySelector('main')?.dataset.page") == "map")
+
+
+def test_without_its_script_the_page_says_so(game: Game) -> None:
+    game.server.missing = {"main.js"}
+    game.browser.get(elsewhere(game, "script"))
+    game.until(lambda: "could not be loaded completely" in game.text("main"))
+
+
+@pytest.mark.parametrize("lacking", ["DecompressionStream", "WebAssembly", "Object.hasOwn"])
+def test_a_browser_that_is_too_old_is_told_so(game: Game, lacking: str) -> None:
+    with before_the_page(game, f"delete window.{lacking};"):
+        game.browser.get("about:blank")
+        game.browser.get(game.server.address)
+        game.until(lambda: "too old" in game.text("main"))
+        assert "Firefox" in game.text("main")

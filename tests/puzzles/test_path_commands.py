@@ -1,0 +1,97 @@
+"""The commands next and path: from an empty folder along the core path, with what was solved anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from puzzles import play
+from puzzles.catalog.path import CORE, PATH
+from puzzles.commands.main import main
+from puzzles.grading import progress
+from puzzles.tracks import ALL, track_of
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def lines(*arguments: str) -> list[str]:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.output.splitlines()
+
+
+def words(*arguments: str) -> str:
+    return " ".join(" ".join(lines(*arguments)).split())
+
+
+def solve(*slugs: str) -> None:
+    entries = progress.load()
+    for turn, slug in enumerate(slugs, 1):
+        entries[slug] = progress.PuzzleProgress(attempts=1, stars=2, turn=turn)
+    progress.save(entries)
+
+
+def test_next_adds_one_starter_after_another_to_one_file() -> None:
+    page = words("next")
+    assert page.startswith("Puzzle 0: Standard training ")
+    assert "Core 1 of 23." in page
+    assert "Its starter is now in my_solutions.py. 'puzzles watch my_solutions.py' grades" in page
+    assert "my_solutions.py has a definition of basic already." in words("next")
+    solve("basic", "grad_accum", "ddp")
+    assert words("next").startswith("DataParallel: ")
+    text = Path("my_solutions.py").read_text()
+    assert text.count("def basic(") == text.count("class DataParallel(") == 1
+    assert progress.is_own_file("my_solutions.py")
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("number", range(len(CORE)))
+def test_every_core_puzzle_is_reached_and_opened(number: int) -> None:
+    solve(*CORE[:number])
+    puzzle = track_of(CORE[number]).puzzle(CORE[number])
+    assert words("next").startswith(" ".join(track_of(puzzle.slug).heading(puzzle).split()))
+    assert puzzle.starter in Path("my_solutions.py").read_text()
+
+
+def test_the_map_fits_a_screen_and_shows_what_is_done() -> None:
+    for stars in (0, 3):
+        progress.save({slug: progress.PuzzleProgress(bool(stars), stars) for slug in ALL})
+        page = lines("path")
+        assert len(page) < 24
+        assert all(len(line) <= 80 for line in page)
+        assert all(step.title in "\n".join(page) for step in PATH)
+        assert all(slug in "\n".join(page).split() for slug in CORE)
+
+
+def test_what_comes_before_a_solved_puzzle_counts_as_known() -> None:
+    assert "The core path: 0 of 23 puzzles are behind you." in words("path")
+    solve("gpipe")
+    page = words("path")
+    assert "The core path: 5 of 23 puzzles are behind you." in page
+    assert "basic (known) grad_accum (known)" in page
+    assert "gpipe ★★☆" in page
+    assert "Next: puzzle 12, One forward, one backward: 'puzzles show one_f_one_b'. 'puzzles next' opens it." in page
+
+
+def test_a_play_in_a_notebook_or_a_script_counts() -> None:
+    source = (SOLUTIONS / "basic.py").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    exec(compile(source, "basic.py", "exec"), names)
+    assert play("basic", names["basic"]).status == "passed"
+    assert progress.load()["basic"].attempts == 1
+    assert words("next").startswith("Puzzle 1: Gradient accumulation")
+
+
+def test_at_the_end_of_the_path_next_goes_on_with_extra_puzzles_until_there_are_none() -> None:
+    solve(*CORE)
+    assert "The core path: 23 of 23" in words("path")
+    assert words("next").startswith("Puzzle ")
+    solve(*ALL)
+    assert words("next") == "You have passed every puzzle there is. Well played!"
