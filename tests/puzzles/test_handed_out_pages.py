@@ -172,7 +172,7 @@ def test_the_board_survives_40_tied_players() -> None:
         "front": [row],
         "beaten": [],
         "known": [],
-        "has_host": False,
+        "columns": ["time"],
         "has_dates": False,
     }
     page = environment().get_template("board.html").render(title="Board", rankings=[one])

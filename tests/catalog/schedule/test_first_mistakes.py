@@ -55,7 +55,8 @@ FIRST = [
     Mistake("ddp", "every rank takes every batch", (("[model.rank])", "range(model.BATCHES))"),),
             ("allreduce(layer=0)", "each bring every batch", "reduce it once")),
     Mistake("ddp", "one rank takes part",
-            (("        grad_weights[layer] = await", "        if not model.rank:\n            grad_weights[layer] = await"),),
+            (("        grad_weights[layer] = await",
+              "        if not model.rank:\n            grad_weights[layer] = await"),),
             ("rank 1", "update(layer=0)", "covers only batch 1 of 4")),
     Mistake("zero1", "a full weight is updated", (("        weights[layer] = weights[layer].shard(model.rank, "
             "model.RANKS)\n", ""),),
