@@ -120,8 +120,8 @@ def summary(report: Report) -> str:
     """The four main figures, with their targets."""
     goal = report.goal
     time = f" (target {goal.time_text})" if goal is not None else ""
-    took = time_text(report.timesteps)
-    took = f"timesteps {took}" if report.time_unit == "steps" else f"{took} {report.time_unit}"
+    costs = report.costs
+    took = costs.took(report.timesteps) if costs.time_unit != "steps" else f"timesteps {time_text(report.timesteps)}"
     memory = f"target {goal.memory_text}; " if goal is not None else ""
     return (
         f"{took}{time} · makespan {time_text(report.makespan)} · "

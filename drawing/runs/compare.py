@@ -58,7 +58,7 @@ def draw_compare(
 def difference(mine: Report, other: Report, names: tuple[str, str]) -> str:
     """'yours takes 1.2 steps more and 524,288 elements less at the peak than reference'."""
     parts = [
-        more_or_less(round(mine.timesteps - other.timesteps, 3), mine.time_unit),
+        more_or_less(round(mine.timesteps - other.timesteps, 3), mine.costs.time_unit),
         more_or_less(mine.peak.memory - other.peak.memory, "elements"),
         more_or_less(round(100 * (mine.bubble - other.bubble), 1), "points of bubble"),
     ]

@@ -72,7 +72,7 @@ def draw_replay(
 
 def timesteps(scene: Scene) -> str:
     """The game's figure, the start of the last event: '33.3 timesteps'."""
-    return f"{tenths_text(scene.report.timesteps)} {scene.trace.costs.time_words}"
+    return scene.trace.costs.took(round(scene.report.timesteps, 1))
 
 
 def length(scene: Scene, unit: str) -> str:

@@ -53,8 +53,8 @@ class Prices:
         return min(self.whole, self.input) if layer else min(self.whole, self.weight)
 
     def steps(self, ticks: Fraction) -> str:
-        """'16 steps'."""
-        return f"{float(ticks / self.costs.unit):g} steps"
+        """'16 steps', '1,032 us'."""
+        return f"{float(ticks / self.costs.unit):,.9g} {self.costs.time_unit}"
 
     def step(self) -> Fraction:
         """All computing of one microbatch."""

@@ -251,6 +251,10 @@ class Costs:
         """What texts call the time that a run takes: 'timesteps' or 'us'."""
         return "timesteps" if self.time_unit == "steps" else self.time_unit
 
+    def took(self, timesteps: float) -> str:
+        """A run's time as texts say it: '33.3 timesteps', '9,498 us'."""
+        return f"{timesteps:,.9g} {self.time_words}"
+
     def steps(self, ticks: int) -> float:
         """Ticks as steps: 199 is 19.9, never 19.900000000000006."""
         return ticks / self.unit

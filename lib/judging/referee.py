@@ -74,7 +74,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         lasting_peak=lasting_peak,
         sent=traffic(recomputation),
         drift=drift(ranks),
-        time_unit=costs.time_unit,
+        costs=costs,
     )
     return _explained(report, recomputation)
 

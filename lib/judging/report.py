@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lib.errors import PuzzleError
+from lib.game.costs import CLASSIC, Costs
 from lib.game.goal import Goal
 
 from .notes import Note
@@ -47,7 +48,7 @@ class Report:
     `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
     what is loaded counted from the start, and messages until they are read. `sent` is what the ranks send, `drift` the
     most updates that a replica makes alone. `causes` say why it sends too much, or takes too long, for its goal,
-    `loading` why it needs more memory if training goes on. `time_unit` is what a step is called: "steps" or "us".
+    `loading` why it needs more memory if training goes on.
     """
 
     error: PuzzleError | None
@@ -70,7 +71,7 @@ class Report:
     drift: int
     causes: tuple[Cause, ...] = ()
     loading: str = ""
-    time_unit: str = "steps"
+    costs: Costs = CLASSIC
 
     @property
     def status(self) -> str:
@@ -149,14 +150,14 @@ class Report:
         return 2 if beaten or noted or not (self.meets_traffic and self.is_steady) else 3
 
     def __repr__(self) -> str:
-        return f"<Report: {self.status}, {self.timesteps:g} timesteps, peak memory {self.peak.memory:,}>"
+        return f"<Report: {self.status}, {self.costs.took(self.timesteps)}, peak memory {self.peak.memory:,}>"
 
     def verdict(self) -> str:
         """The report in a few lines for people."""
         if self.error is not None:
             return f"Not correct. {self.error}"
         lines = [
-            f"Correct! {self.timesteps:g} timesteps, peak memory {self.peak.memory:,} "
+            f"Correct! {self.costs.took(self.timesteps)}, peak memory {self.peak.memory:,} "
             f"(rank {self.peak.rank} at t={self.peak.time:g})."
         ]
         return "\n".join(lines + [f"Note: {note.text}" for note in self.notes])

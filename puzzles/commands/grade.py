@@ -17,7 +17,15 @@ from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, 
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.colour_option import colour_option, require_picture
-from .shared.course_options import course_options, same_work_in, scoring_from, submitted_from, wanted_in, with_course
+from .shared.course_options import (
+    course_options,
+    same_work_in,
+    scoring_from,
+    submitted_from,
+    visibility_option,
+    wanted_in,
+    with_course,
+)
 from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
 from .shared.limit_option import limit_option, limits_from
@@ -27,8 +35,6 @@ from .shared.params import SlugText, terminal
 if TYPE_CHECKING:
     from puzzles.course.points import Scoring
     from puzzles.grading.verdict import Graded
-
-VISIBILITIES = ("visible", "hidden", "after_due_date", "after_published")
 
 
 def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -69,9 +75,9 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 @click.option("--junit", hidden=True)
 @click.option("--gradescope", hidden=True)
 @course_options
-@click.option(
-    "--visibility", type=click.Choice(VISIBILITIES), default="visible", help="When a student sees Gradescope's results."
-)
+@visibility_option
+@click.option("--prairielearn", metavar="FILE", help="Write the results file of PrairieLearn's external grader.")
+@click.option("--classroom", metavar="FILE", help="Write the results file of GitHub Classroom's reporter.")
 @click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'.")
 @limit_option
 @click.option(
@@ -102,6 +108,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.grading.discover import hard_links
     from puzzles.grading.job import GradingJob
     from puzzles.reports.export import write_reports
+    from puzzles.reports.student_tests import parse_visibility
 
     sort_outputs(options)
     require_picture(options["colour"], options["html"], "-o page.html")
@@ -110,11 +117,12 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     scoring = scoring_from(options)
     submitted = submitted_from(paths, options)
     files = [file for one in submitted for file in one.files]
-    if options["gradescope"] and not submitted:
-        raise click.UsageError("there is no submission to write Gradescope's results for")
-    if options["gradescope"] and len(submitted) > 1:
+    for_one = options["gradescope"] or options["prairielearn"] or options["classroom"]
+    if for_one and not submitted:
+        raise click.UsageError(f"there is no submission to write {for_one} for")
+    if for_one and len(submitted) > 1:
         raise click.UsageError(
-            f"{options['gradescope']} is for Gradescope, which takes the results of one student, and there are "
+            f"{for_one} is for an autograder, which takes the results of one student, and there are "
             f"{len(submitted)} submissions; grade one of them, or say --one-student if all are by the same student"
         )
     alone = len(submitted) == len(files) == 1
@@ -139,7 +147,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     problems = [_shown(lambda: _show(graded, tier, options, scoring))]
     same = same_work_in(graded, job) if options["same_work"] else []
     reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
-    shown = (options["visibility"], options["colour"] or "layer")
+    shown = (parse_visibility(options["visibility"]), options["colour"] or "layer")
     wrote, failed = write_reports(
         graded, reports, scoring, tier, options["traces"], *shown, slugs, options["assignment"], same
     )

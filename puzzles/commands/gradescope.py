@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 
-from .grade import VISIBILITIES
+from .shared.course_options import POINTS_OPTIONS, added, visibility_option
 from .shared.game_options import puzzle_slugs
 from .shared.params import Seconds, SlugText
 
@@ -17,11 +20,10 @@ from .shared.params import Seconds, SlugText
 @click.option(
     "--puzzle", "wanted", metavar="SLUG", type=SlugText(), multiple=True, help="A puzzle, track or chapter to grade."
 )
-@click.option("--points", metavar="SLUG=N,...", default="", help="Points of each puzzle; those named are graded.")
-@click.option("--partial", type=click.FloatRange(0, 1), default=0.5, show_default=True, metavar="SHARE",
-              help="Share of the points for a correct solution that is over target.")  # fmt: skip
-@click.option("--visibility", type=click.Choice(VISIBILITIES), default="visible", show_default=True,
-              help="When students see the results.")  # fmt: skip
+@partial(added, options=POINTS_OPTIONS)
+@visibility_option
+@click.option("--with", "packages", metavar="PACKAGE", multiple=True,
+              help="Another package that submissions may import; may be repeated.")  # fmt: skip
 @click.option("--time-limit", type=Seconds(), help="Seconds of wall time for each puzzle.")
 @click.option("--wheel", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="The wheel of the game  [default: built from what runs here]")  # fmt: skip
@@ -31,11 +33,12 @@ def gradescope(
     output: str,
     wanted: tuple[str, ...],
     points: str,
-    partial: float,
     visibility: str,
+    packages: tuple[str, ...],
     time_limit: float | None,
     wheel: Path | None,
     wheels: Path | None,
+    **worth: Any,
 ) -> None:
     """Build an autograder for Gradescope: one file to upload.
 
@@ -45,6 +48,7 @@ def gradescope(
     from puzzles.custom import folders
     from puzzles.gradescope.autograder import Autograder
     from puzzles.gradescope.wheels import WheelError, is_our_wheel, our_wheel
+    from puzzles.reports.student_tests import parse_visibility
 
     by_slug = parse_points(points)
     names = [*wanted, *(pair.partition("=")[0] for pair in points.split(",") if pair)]
@@ -53,7 +57,14 @@ def gradescope(
         raise click.UsageError("say what it grades: --points fsdp=10,gpipe=5, or --puzzle fsdp")
     options = [word for slug in slugs for word in ("--puzzle", slug)]
     options += ["--points", ",".join(f"{slug}={by_slug[slug]:g}" for slug in slugs)]
-    options += ["--partial", f"{partial:g}", "--visibility", visibility]
+    parse_visibility(visibility)
+    options += ["--partial", f"{worth['partial']:g}", "--visibility", visibility]
+    for name, default in (("shown_size", 0.5), ("third_star", 0.0)):
+        options += [f"--{name.replace('_', '-')}", f"{worth[name]:g}"] if worth[name] != default else []
+    options += ["--strict"] if worth["strict"] else []
+    for package in packages:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.\[\],<>=!~-]*", package):
+            raise click.UsageError(f"--with takes the name of a package, as pip does; got '{package}'")
     options += ["--limit", f"time={time_limit:g}s"] if time_limit else []
     if wheel and not is_our_wheel(wheel):
         raise click.UsageError(
@@ -67,7 +78,7 @@ def gradescope(
         with TemporaryDirectory() as folder:
             game = wheel or our_wheel(Path(folder))
             kept = [one for one in others if not one.name.startswith("training_puzzles-")]
-            Autograder(options, own, game, kept).write(Path(output))
+            Autograder(options, own, game, kept, packages).write(Path(output))
     except WheelError as why:
         raise click.ClickException(str(why)) from None
     except OSError as why:

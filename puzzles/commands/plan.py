@@ -11,6 +11,7 @@ import click
 
 from .shared.colour_option import colour_option, require_picture
 from .shared.params import terminal
+from .shared.plan_files import calibrated, gpu_named, text_of, write_text
 
 if TYPE_CHECKING:
     from lib.planning import Job, Plan
@@ -58,7 +59,7 @@ def amount(text: str) -> int | float:
 
 @click.command()
 @click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b.")
-@click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU.")
+@click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU, or a preset file.")
 @click.option("--gpus", type=Amount(), help="How many GPUs.")
 @click.option("--batch", type=Amount(), help="Sequences of a step  [default: about 4 million tokens]")
 @click.option("--tokens", type=Amount(), help="Tokens of a step, instead of --batch.")
@@ -93,6 +94,10 @@ def amount(text: str) -> int | float:
 @click.option(
     "--export", "target", metavar="NAME", help="Write the fastest for megatron, torchtitan, deepspeed or fsdp2."
 )
+@click.option("--calibrate", metavar="RUN.json", help="Rates of a GPU from a measured step, as a preset for --gpu.")
+@click.option("--mtbf", type=Amount(), help="Hours between failures of one GPU: the share of time that trains.")
+@click.option("--checkpoint", type=Amount(), default=100e9, help="Bytes per second of checkpoints  [default: 100GB]")
+@click.option("--train", type=Amount(), help="Tokens to train in all: days, and hours of GPUs.")
 @click.option("--pareto", metavar="FILE.svg", help="Draw memory against time: .svg, .png or .pdf.")
 @click.option(
     "-o", "output", metavar="FILE.html", help="The timeline of the fastest (.html, .svg, .json, .txt), or its config."
@@ -104,7 +109,7 @@ def plan(
     model: str | None, gpu: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, kernels: str | None, fp8: bool,
     flash: bool, overlap: bool, numbers: tuple[str, ...], best: int, ranks: bool, largest: str | None,
     config: str | None, target: str | None, pareto: str | None, output: str | None, colour: str | None,
-    as_json: bool, listed: bool, **split: Any,
+    as_json: bool, listed: bool, calibrate: str | None, mtbf: Any, checkpoint: Any, train: Any, **split: Any,
 ) -> None:  # fmt: skip
     """Plan the training of a model on a cluster.
 
@@ -117,11 +122,16 @@ def plan(
     from lib import PuzzleError
     from lib.planning import search
     from lib.planning.configs import export_config
-    from puzzles.reports.plans import report_config, report_largest, report_plans
+    from puzzles.reports.plans import report_config, report_largest, report_plans, report_training
 
     require_picture(colour, None if target else output)
     if listed:
         return list_presets()
+    if calibrate is not None:
+        try:
+            return write_text(calibrated(calibrate), output)
+        except PuzzleError as why:
+            raise click.UsageError(str(why)) from None
     if model is None or gpus is None:
         raise click.UsageError(
             "name a model and a number of GPUs, as in --model llama-3-70b --gpus 512; --list shows all"
@@ -147,8 +157,10 @@ def plan(
             click.echo(json.dumps([as_record(one) for one in plans], indent=2))
         elif largest is not None:
             report_largest(terminal(), plans[0], largest)
+        if (mtbf or train) and not as_json:
+            report_training(terminal(), plans[0], mtbf, checkpoint, train)
         if target:
-            write_config(export_config(plans[0].job, plans[0].split, target), output)
+            write_text(export_config(plans[0].job, plans[0].split, target), output)
         draw(plans, pareto, None if target else output, colour or "layer")
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
@@ -168,29 +180,12 @@ def plan_of_config(
     from lib.planning import plan as plan_split
     from lib.planning.configs import read_config
 
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            said = read_config(file.read())
-    except (OSError, UnicodeDecodeError) as why:
-        raise click.UsageError(f"{path} cannot be read: {why}") from None
+    said = read_config(text_of(path))
     model, gpu, gpus, batch, tokens, sequence, numbers = named
     given: tuple[Any, Any] = (batch, tokens) if batch or tokens else (said.batch or None, None)
     how = {**how, "kernels": kernels or said.kernels, "fp8": how["fp8"] or said.fp8}
     job = job_of(model, gpu, gpus, *given, sequence or said.sequence or None, numbers, **how)
     return plan_split(job, replace(said.split_on(job.gpus), **fixed))
-
-
-def write_config(text: str, output: str | None) -> None:
-    """Writes a config to a file, or prints it."""
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as why:
-        raise click.UsageError(f"{output} cannot be written: {why}") from None
-    click.echo(f"wrote {output}", err=True)
 
 
 def job_of(
@@ -202,7 +197,7 @@ def job_of(
         PuzzleError: a name or a number is not known.
         click.UsageError: an option contradicts another, or cannot be read.
     """
-    from lib.planning import Job, gpu, transformer
+    from lib.planning import Job, transformer
 
     changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}}
     for text in numbers:
@@ -224,7 +219,7 @@ def job_of(
     if batch is None and tokens is None:
         each = gpus if isinstance(gpus, int) and gpus > 0 else 1
         batch = each * max(1, round(USUAL_TOKENS / length / each))
-    return Job(trained, gpu(gpu_name, **changed["gpu"]), gpus, batch or tokens // length, length, **how)
+    return Job(trained, gpu_named(gpu_name, changed["gpu"]), gpus, batch or tokens // length, length, **how)
 
 
 def as_record(plan: Plan) -> dict[str, Any]:

@@ -21,6 +21,8 @@ class Autograder:
     folders: Sequence[Path]
     wheel: Path
     wheels: Sequence[Path] = ()
+    packages: Sequence[str] = ()
+    """Other packages that submissions may import."""
 
     def write(self, path: Path) -> None:
         """Writes the file.
@@ -42,5 +44,6 @@ class Autograder:
         words = [*self.options]
         text = (files("puzzles.gradescope") / "scripts" / name).read_text(encoding="utf-8")
         text = text.replace("OFFLINE=no", f"OFFLINE={'yes' if self.wheels else 'no'}")
+        text = text.replace("PACKAGES=()", f"PACKAGES=({shlex.join(self.packages)})")
         own = "".join(f' --puzzles "$root/source/puzzles/"{shlex.quote(folder.name)}' for folder in self.folders)
         return text.replace("OPTIONS=()", f"OPTIONS=({shlex.join(words)}{own})").encode()

@@ -25,6 +25,9 @@ Judging = Generator[RunRequest, RunOutcome, Verdict]
 UNGRADABLE = "ungradable"
 """Reason if a teacher's puzzle is at fault: a file of it is missing here, or broken."""
 
+SHOWN_SIZE_ONLY = "works only at the shown size"
+"""How the note on such a solution begins."""
+
 MAX_LINE, MAX_LINES = 200, 10
 """Characters of a line and lines of a run's output that a verdict keeps."""
 
@@ -147,7 +150,7 @@ def _judge_other_sizes(
             return score._replace(sentence=tried_with(request.size) + score.sentence)
         elif not found.note:
             why = definition.message(score)
-            note = f"works only at the shown size ({shown.size}); with {request.size} it fails: {why}"
+            note = f"{SHOWN_SIZE_ONLY} ({shown.size}); with {request.size} it fails: {why}"
             found = found._replace(note=note)
     return found
 

@@ -17,11 +17,13 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import counted
 
+from .autograders import classroom, prairielearn
 from .gradebook import ASSIGNMENT, canvas, csv_text, gradebook, harmless
 from .gradescope import gradescope
 from .next_command import next_command
 from .same_work import same_work_page
 from .standings import slugs_of
+from .student_tests import Visibility
 
 MAX_NAME = 60
 """Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
@@ -38,7 +40,7 @@ def write_reports(
     scoring: Scoring,
     tier: IsolationTier,
     traces: str | None,
-    visibility: str = "visible",
+    visibility: Visibility = Visibility(),  # noqa: B008  # frozen
     colour: str = "layer",
     slugs: Sequence[str] = (),
     assignment: str = ASSIGNMENT,
@@ -56,6 +58,8 @@ def write_reports(
     writers: dict[str, Callable[[], str]] = {
         "junit": lambda: junit(graded, scoring),
         "gradescope": lambda: json.dumps(gradescope(graded[0], scoring, visibility), indent=2),
+        "prairielearn": lambda: json.dumps(prairielearn(graded[0], scoring), indent=2),
+        "classroom": lambda: json.dumps(classroom(graded[0], scoring), indent=2),
         "csv": lambda: table(graded, scoring),
         "gradebook": lambda: gradebook(graded, slugs or slugs_of(graded), scoring),
         "canvas": lambda: canvas(graded, slugs or slugs_of(graded), scoring, assignment),

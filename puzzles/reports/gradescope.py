@@ -15,34 +15,35 @@ from puzzles.tracks import track_of
 
 from .attempts import attempts
 from .environment import environment
+from .student_tests import Visibility, student_tests
 
 
-def gradescope(graded: Graded, scoring: Scoring, visibility: str = "visible") -> dict[str, Any]:
+def gradescope(graded: Graded, scoring: Scoring, visibility: Visibility) -> dict[str, Any]:
     """Gradescope's results of one student."""
     tests: list[dict[str, Any]] = [
         {
-            "name": _name(verdict.puzzle),
-            "score": scoring.score(graded, verdict),
-            "max_score": scoring.most(verdict.puzzle),
-            "status": "passed" if verdict.status == "passed" else "failed",
-            "output": _html(verdict),
+            "name": test.name,
+            "score": test.score,
+            "max_score": test.most,
+            "status": "passed" if test.passed else "failed",
+            "output": _html(test.verdict),
             "output_format": "html",
-            "tags": [
-                verdict.puzzle,
-                f"stars: {verdict.stars}",
-                *(["shown size only"] if verdict.shown_size_only else []),
-            ],
-            "visibility": visibility,
+            "tags": _tags(test.verdict),
+            "visibility": test.visibility,
         }
-        for verdict in graded.verdicts
+        for test in student_tests(graded, scoring, visibility)
     ]
     return {
         "score": round(sum(test["score"] for test in tests), 4),
-        "visibility": visibility,
+        "visibility": visibility.usual,
         "stdout_visibility": "hidden",
         "tests": tests,
         "leaderboard": _leaderboard(graded.verdicts),
     }
+
+
+def _tags(verdict: Verdict) -> list[str]:
+    return [verdict.puzzle, f"stars: {verdict.stars}", *(["shown size only"] if verdict.shown_size_only else [])]
 
 
 def _html(verdict: Verdict) -> str:
@@ -67,8 +68,3 @@ def _leaderboard(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 LEADERBOARD = {"timesteps": "timesteps", "peak_memory": "peak"}
 """Figures of a leaderboard, and what their columns are called; less is better."""
-
-
-def _name(slug: str) -> str:
-    track = track_of(slug)
-    return track.listed_as(track.puzzle(slug))

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from lib.planning import Plan, Search, Split
 from lib.planning.families import Family, tie_text
+from lib.planning.goodput import DAY, HOUR, goodput, training_seconds
 from lib.planning.job import GIB, Job
 from lib.planning.largest import largest, memory_advice
 from lib.planning.memory import KINDS
@@ -76,6 +77,33 @@ def report_config(console: Console, plan: Plan) -> None:
             VERDICTS[2]: f"It does not fit the {usable}; {memory_advice(plan.job, plan.split)}.",
         }[plan.verdict],
     )
+
+
+def report_training(
+    console: Console, plan: Plan, mtbf_hours: float | None, bandwidth: float, tokens: float | None
+) -> None:
+    """With failures the share of time that trains, and how long a number of tokens takes.
+
+    Raises:
+        RuleError: nothing is ever trained, or a number is wrong.
+    """
+    share = 1.0
+    if mtbf_hours is not None:
+        found = goodput(plan.job, mtbf_hours, bandwidth)
+        share = found.share
+        print_wrapped(
+            console,
+            f"The cluster fails every {found.between_failures / HOUR:.1f} hours. A checkpoint takes "
+            f"{found.checkpoint:.1f} s; write one every {found.interval / 60:.1f} minutes (Young, Daly), and "
+            f"{share:.1%} of the time trains.",
+        )
+    if tokens is not None:
+        seconds = training_seconds(plan.job, plan.seconds, tokens, share)
+        print_wrapped(
+            console,
+            f"{tokens:,.0f} tokens with plan 1 take {seconds / DAY:,.1f} days, "
+            f"{plan.job.gpus * seconds / HOUR:,.0f} GPU hours.",
+        )
 
 
 def parts(plan: Plan) -> Table:

@@ -126,13 +126,13 @@ class Measure(NamedTuple):
 
 def number_text(value: float) -> str:
     """12288 as '12,288', 19.9 as '19.9'."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.9g}"
 
 
 def amount(value: float, words: str) -> str:
-    """'2 timesteps', '1 timestep', '1 element on the host'; `words` begin with a plural."""
+    """'2 timesteps', '1 timestep', '1 element on the host', '1 us'; `words` begin with a plural or an abbreviation."""
     unit, blank, more = words.partition(" ")
-    return f"{number_text(value)} {unit.removesuffix('s') if value == 1 else unit}{blank}{more}"
+    return f"{number_text(value)} {unit.removesuffix('s') if value == 1 and len(unit) > 2 else unit}{blank}{more}"
 
 
 def counted(number: int, noun: str) -> str:

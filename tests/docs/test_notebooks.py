@@ -79,7 +79,7 @@ def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool
     for slug, puzzle in PUZZLES.items():
         task, code = "".join(cells[f"{slug}-task"]["source"]), "".join(cells[f"{slug}-code"]["source"])
         assert puzzle.statement.strip() in task
-        assert f"| {puzzle.goal.time_text} steps | {puzzle.goal.memory_text} elements" in task
+        assert f"| {puzzle.goal.time_text} {puzzle.goal.costs.time_unit} | {puzzle.goal.memory_text} elements" in task
         assert "data:image/svg+xml" in task
         reference = (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
         assert code.strip() in (reference if solved else puzzle.starter)

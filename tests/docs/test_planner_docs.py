@@ -17,6 +17,7 @@ COMMANDS = re.findall(r"^puzzles plan .*", PAGE, re.MULTILINE)
 SHOWN = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 EXAMPLE = next(line for line in COMMANDS if "--pareto" in line)
 CONFIGS = [line for line in COMMANDS if "run.toml" in line]
+MEASURED = [line for line in COMMANDS if "run.json" in line or "mine.toml" in line]
 HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "32768" in line]
 
 
@@ -71,6 +72,17 @@ def test_the_config_of_the_page_is_written_and_read(tmp_path: Path, monkeypatch:
     assert "waiting" in shown
 
 
+@pytest.mark.slow
+def test_the_measured_run_of_the_page_is_calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (run,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    Path("run.json").write_text(run, encoding="utf-8")
+    calibrate, train = MEASURED
+    ran(calibrate)
+    assert "Measured peak 66.0 GiB" in Path("mine.toml").read_text(encoding="utf-8")
+    assert "GPU hours" in " ".join(ran(train).stdout.split())
+
+
 @pytest.mark.parametrize("line", [pytest.param(one, marks=pytest.mark.slow) for one in HEAVY])
 def test_the_other_commands_work(line: str) -> None:
     shown = ran(line).stdout
@@ -79,7 +91,7 @@ def test_the_other_commands_work(line: str) -> None:
 
 
 def test_every_command_of_the_page_is_one_of_these() -> None:
-    tested = {EXAMPLE, *CONFIGS, *HEAVY, *(line for line in COMMANDS if "gpu.network" in line)}
+    tested = {EXAMPLE, *CONFIGS, *MEASURED, *HEAVY, *(line for line in COMMANDS if "gpu.network" in line)}
     assert [line for line in COMMANDS if line not in tested] == ["puzzles plan --list"]
     listed = ran("puzzles plan --list").stdout
     assert all(name in listed for name in ("llama-3-405b", "gpt-1t", "b200", "Grattafiori"))

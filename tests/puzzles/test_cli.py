@@ -89,7 +89,8 @@ def test_show_prints_statement_targets_calls_and_starter(slug: str):
     assert f"Puzzle {puzzle.number}: {puzzle.title}" in result.stdout
     assert words(puzzle.statement) in words(result.stdout)
     limits = (puzzle.goal.time + 1, (puzzle.goal.memory + 100_000) / 1e6)
-    assert "targets: < {} timesteps, < {:g}M elements".format(*limits) in result.stdout
+    unit = puzzle.goal.costs.time_words
+    assert f"targets: < {limits[0]:,} {unit}, < {limits[1]:g}M elements" in result.stdout
     assert puzzle.starter in result.stdout
     assert all(f"model.{call}(" in result.stdout for call in puzzle.calls)
 

@@ -395,7 +395,7 @@ CRASHES_AT_IMPORT = [
     ("1 / 0", "line 2: while the file is loaded: ZeroDivisionError: division by zero"),
     ("exit()", "line 2: while the file is loaded: this called exit; let the function return instead"),
     (
-        "import no_such_package",
+        "import no_such_package; no_such_package",
         "line 2: while the file is loaded: ModuleNotFoundError: No module named 'no_such_package'; " + ALONE,
     ),
     ("from lib import Dist; Dist(0)", "line 2: Dist: ranks must be at least 1; got 0"),
@@ -504,7 +504,7 @@ def test_every_run_starts_from_a_fresh_module():
 
 def test_files_next_to_a_submission_cannot_be_imported(tmp_path: Path):
     (tmp_path / "my_helpers.py").write_text("NAME = 5\n")
-    (tmp_path / "mine.py").write_text("import my_helpers\n" + solution("basic"))
+    (tmp_path / "mine.py").write_text("import my_helpers\nmy_helpers\n" + solution("basic"))
     (verdict,) = grade_file(str(tmp_path / "mine.py"), [find("basic")]).verdicts
     told = f"line 1: while the file is loaded: ModuleNotFoundError: No module named 'my_helpers'; {ALONE}"
     assert (verdict.reason, verdict.message) == ("crash", told)

@@ -236,4 +236,4 @@ def test_an_autograder_sets_itself_up_and_grades_in_a_root_of_its_own_without_ne
     assert "load_weights" not in json.dumps(thief["tests"])
     nothing = grade()
     assert nothing["score"] == 0
-    assert "no submission" in nothing["output"]
+    assert "there is no .py or .ipynb here" in nothing["tests"][0]["output"].lower()

@@ -83,6 +83,28 @@ def test_a_config_that_does_not_fit_is_said_so_with_the_changes_that_help_most(t
     assert "It does not fit the 78.0 GiB of h100; the changes that help most: " in " ".join(shown.split())
 
 
+def test_a_calibrated_gpu_is_planned_with(tmp_path: Path) -> None:
+    run, preset = tmp_path / "run.json", tmp_path / "mine.toml"
+    split = {"dp": 2, "tp": 2, "microbatch": 4}
+    measured = {"model": "gpt-1.7b", "gpu": "a100", "gpus": 4, "batch": 16, "split": split, "tokens_per_second": 40000}
+    run.write_text(json.dumps(measured), encoding="utf-8")
+    code, shown = invoked(f"--calibrate {run} -o {preset}")
+    assert code == 0, shown
+    line = f"--model gpt-1.7b --gpus 4 --batch 16 --gpu {preset} --dp 2 --tp 2 --zero 1 --microbatch 4"
+    code, shown = invoked(f"{line} --recompute none --best 1 --json")
+    assert code == 0, shown
+    assert json.loads(shown)[0]["tokens_per_second"] == pytest.approx(40000, rel=1e-3)
+
+
+def test_it_says_how_long_a_training_takes_with_failures() -> None:
+    code, shown = invoked(f"{SMALL} --dp 2 --tp 2 --best 1 --microbatch 4 --mtbf 50k --checkpoint 1GB --train 1e12")
+    assert code == 0, shown
+    shown = " ".join(shown.split())
+    assert "The cluster fails every 12500.0 hours." in shown
+    assert "1,000,000,000,000 tokens with plan 1 take" in shown
+    assert "of the time trains" in shown
+
+
 def test_where_the_time_goes_adds_up_to_the_step() -> None:
     job = Job(transformer("llama-3-8b", layers=8), gpu("h100"), 8, 16, 4096)
     for split in (Split(dp=2, pp=2, tp=2), Split(dp=8, zero=3, recompute="full"), Split(dp=8, recompute="ops")):

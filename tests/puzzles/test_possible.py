@@ -71,7 +71,7 @@ def test_a_pass_says_how_far_it_is_from_the_bounds(slug: str) -> None:
     goal = PUZZLES[slug].goal
     report, _, said = said_on_a_pass(slug, reference_of(slug))
     for unit, figure, bound in (
-        ("steps", report.timesteps, time_bound(goal.size, goal.setting)),
+        (goal.costs.time_unit, report.timesteps, time_bound(goal.size, goal.setting)),
         ("elements", report.peak.memory, memory_bound(goal.size, goal.setting)),
     ):
         needs = rf"any schedule needs at least ([\d.,]+) {unit} \([^()]+\)"

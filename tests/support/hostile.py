@@ -190,7 +190,7 @@ WHOLE_FILES = {
     "nul_bytes": (b"def basic(model): pass\n\0", "syntax"),
     "not_utf8": (b"def basic(model): pass\n# \xff\xfe", "syntax"),
     "syntax_error": (b"def basic(model):\n  x = = 1", "syntax"),
-    "missing_package": (b"import no_such_thing\ndef basic(model): pass", "crash"),
+    "missing_package": (b"import no_such_thing\ndef basic(model): no_such_thing", "crash"),
     "unprintable_output": (b"print('\\ud800\\x1b[2J\\x07')\n" + SOLVED.encode(), None),
     "deep_nesting": (b"def basic(model): return " + b"[" * 10_000 + b"]" * 10_000, "syntax"),
     "deep_operators": (b"def basic(model): return " + b"-" * 200_000 + b"1", "syntax"),

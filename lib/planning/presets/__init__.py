@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from lib.errors import RuleError
 
+from ..fields import GpuFields, TransformerFields
 from ..gpus import Gpu
 from ..transformers import Transformer
 
@@ -23,23 +24,40 @@ def table(name: str) -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def transformer(name: str, **changed: Any) -> Transformer:
+def transformer(name: str, **changed: Unpack[TransformerFields]) -> Transformer:
     """A known model, some of its numbers replaced.
 
     Raises:
         RuleError: there is no such model or number; the text has the nearest.
     """
-    return _made(Transformer, "models", name, changed)
+    return _made(Transformer, name, table("models")[nearest(name.lower(), table("models"), "model")], changed)
 
 
-def gpu(name: str, **changed: Any) -> Gpu:
+def gpu(name: str, **changed: Unpack[GpuFields]) -> Gpu:
     """A known GPU, some of its numbers replaced. Errors as in `transformer`."""
-    return _made(Gpu, "gpus", name, changed)
+    return _made(Gpu, name, table("gpus")[nearest(name.lower(), table("gpus"), "gpu")], changed)
 
 
-def _made(kind: type[P], of: str, name: str, changed: Mapping[str, Any]) -> P:
+def gpu_of_file(text: str, **changed: Unpack[GpuFields]) -> Gpu:
+    """The GPU of a preset file: one table of TOML, as `puzzles plan --calibrate` writes it.
+
+    Raises:
+        RuleError: it is not one table with the numbers of a GPU.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as why:
+        raise RuleError(f"a preset file is TOML: {why}") from None
+    needed = {field.name for field in fields(Gpu)} - {"name", "context", "source"}
+    rows = [(name, row) for name, row in tables.items() if isinstance(row, dict)]
+    if len(tables) != 1 or len(rows) != 1 or not needed <= set(rows[0][1]) <= needed | {"context", "source"}:
+        raise RuleError(f"a preset file has one table, [my-gpu], with {', '.join(sorted(needed))}")
+    name, row = rows[0]
+    return _made(Gpu, name, {"source": str(row.pop("source", ""))}, {**row, **changed})
+
+
+def _made(kind: type[P], name: str, row: Mapping[str, Any], changed: Mapping[str, Any]) -> P:
     thing = "model" if kind is Transformer else "gpu"
-    row = table(of)[nearest(name.lower(), table(of), thing)]
     known = {field.name: field for field in fields(kind)}
     for key, given in changed.items():
         nearest(key, known, f"number of a {thing}")

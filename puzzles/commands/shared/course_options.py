@@ -117,6 +117,16 @@ GRADEBOOK_OPTIONS = (
 )
 
 
+def visibility_option(command: C) -> C:
+    """Adds the option on when students see results."""
+    words = (
+        "When students see Gradescope's results: visible, hidden, after_due_date or after_published; of a puzzle with "
+        "SLUG=...; other-sizes=hidden adds a test to each puzzle for what works only at the shown size."
+    )
+    metavar = "WHEN,SLUG=WHEN,..."
+    return click.option("--visibility", metavar=metavar, default="visible", show_default=True, help=words)(command)
+
+
 def added(command: C, options: Sequence[Any]) -> C:
     """The command with some options, in their order."""
     for option in reversed(options):
@@ -161,7 +171,7 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
         raise click.UsageError(f"--one-student and {other} contradict each other; keep one of them")
     submitted = handed_in(paths, options["each_file"])
     warnings: list[str] = []
-    if options["one_student"] and submitted:
+    if options["one_student"]:
         submitted = as_one(submitted, paths[0])
     elif options["roster"]:
         try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from puzzles.reports.class_pages import ClassPages
     from puzzles.reports.page_names import PageNames
 
-FORMATS = ("junit", "gradescope", "csv", "html", "gradebook", "canvas", "same_work")
+FORMATS = ("junit", "gradescope", "csv", "html", "gradebook", "canvas", "same_work", "prairielearn", "classroom")
 ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".xml": "junit", ".json": "gradescope"}
 
 

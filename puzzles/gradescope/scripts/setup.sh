@@ -3,6 +3,7 @@
 # network. With OFFLINE=yes not even this does, if the image has Python 3.11 or newer.
 set -euo pipefail
 OFFLINE=no
+PACKAGES=()
 root="${AUTOGRADER_ROOT:-/autograder}"
 source="$root/source"
 
@@ -21,7 +22,8 @@ find_python() {
 if [ "$OFFLINE" = no ] && command -v apt-get >/dev/null 2>&1; then
     apt-get update || true
     apt-get install -y bubblewrap || true # without it, runs are sandboxed by other means
-    find_python || apt-get install -y python3.12 python3.12-venv || apt-get install -y python3.11 python3.11-venv
+    find_python || apt-get install -y python3.12 python3.12-venv || apt-get install -y python3.11 python3.11-venv ||
+        apt-get install -y python3 python3-venv # newer images have a newer one, and no other
 fi
 if ! find_python; then
     echo "There is no Python 3.11 or newer with venv in this image; choose a newer base image." >&2
@@ -31,6 +33,6 @@ fi
 "$python" -m venv "$root/venv"
 index=()
 if [ "$OFFLINE" = yes ]; then index=(--no-index --find-links "$source/wheels"); fi
-"$root/venv/bin/python" -m pip install --quiet --disable-pip-version-check "${index[@]}" "$source"/wheels/training_puzzles-*.whl
+"$root/venv/bin/python" -m pip install --quiet --disable-pip-version-check "${index[@]}" "$source"/wheels/training_puzzles-*.whl "${PACKAGES[@]}"
 chmod -R go-rwx "$source" # references and trials are there
 "$root/venv/bin/puzzles" doctor

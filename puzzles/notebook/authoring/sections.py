@@ -109,7 +109,7 @@ def _task(puzzle: SchedulePuzzle) -> str:
 
 | model and ranks | target time | target memory |
 |---|---|---|
-| {size_text(goal.size)} | {goal.time_text} steps | {goal.memory_text} elements on any rank |
+| {size_text(goal.size)} | {goal.time_text} {goal.costs.time_unit} | {goal.memory_text} elements on any rank |
 
 <details><summary>The calls you may need</summary>
 

@@ -52,7 +52,7 @@ class SubmissionCode:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self.cells = read_cells(name, text)
-                body = self._notebook(slugs) if is_notebook(name, text) else ast.parse(text, name).body
+                body = self._notebook(slugs) if is_notebook(name, text) else self._script(text, slugs)
                 body = self._compiling(body, slugs)
                 tree = ast.Module(body, [])
                 self.code = compile(tree, name, "exec", dont_inherit=True)
@@ -102,7 +102,11 @@ class SubmissionCode:
             if name in slugs and "it calls" in reason:
                 advice = f"this defines {name}, but it was left out because {reason}; use 'def' or 'class' instead"
                 self.broken[name] = Failure("crash", advice, line)
-        return _without_idle_imports(statements.kept)
+        return _without_idle_imports(statements.kept, ())
+
+    def _script(self, text: str, slugs: Collection[str]) -> list[ast.stmt]:
+        """All statements but the imports that nothing uses. An import of a puzzle's name may be the solution."""
+        return _without_idle_imports(ast.parse(text, self.name).body, slugs)
 
     def _compiling(self, body: Iterable[ast.stmt], slugs: Collection[str]) -> list[ast.stmt]:
         """The statements without the definitions that Python refuses, so that the others can be graded."""
@@ -183,10 +187,11 @@ def _function_that_awaits(definition: ast.AST) -> ast.FunctionDef | None:
     return None
 
 
-def _without_idle_imports(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Drops imports that no definition uses: a notebook's drawing packages may be missing, or slow to load."""
+def _without_idle_imports(body: list[ast.stmt], slugs: Collection[str]) -> list[ast.stmt]:
+    """Drops imports that no definition uses, and that bind none of `slugs`: drawing packages may be missing, or slow to
+    load."""
     others = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
-    used = {n.id for node in others for n in ast.walk(node) if isinstance(n, ast.Name)}
+    used = {*slugs, *(n.id for node in others for n in ast.walk(node) if isinstance(n, ast.Name))}
     kept: list[ast.stmt] = []
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):

@@ -43,7 +43,7 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
     elif same:
         yield "The reference makes the same calls."
     if not same:
-        yield f"The reference takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements."
+        yield f"The reference takes {report.costs.took(report.timesteps)} and {report.peak.memory:,} elements."
 
 
 def recognized(puzzle: SchedulePuzzle, kept: str) -> str:

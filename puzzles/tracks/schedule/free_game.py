@@ -148,8 +148,8 @@ def summary(trace: Trace, report: Report) -> Sequence[str]:
     """What a correct run is and took, in sentences."""
     peak, found = report.peak, recognize(trace)
     lines = [
-        f"Correct: {with_papers(found) if found else report.family}. {report.timesteps:g} timesteps, over at "
-        f"{report.makespan:g}; the ranks are idle for {report.bubble:.1%} of the time.",
+        f"Correct: {with_papers(found) if found else report.family}. {report.costs.took(report.timesteps)}, over at "
+        f"{report.makespan:,.9g}; the ranks are idle for {report.bubble:.1%} of the time.",
         f"Peak memory {peak.memory:,} elements, on rank {peak.rank} at t={peak.time:g}"
         + (f" ({report.lasting_peak:,} if training went on)." if report.lasting_peak > peak.memory else "."),
     ]

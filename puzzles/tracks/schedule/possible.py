@@ -8,6 +8,7 @@ from lib import Record, Trace
 from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound
 from lib.judging.family import PIPELINES
 from lib.recognition import Recognition
+from puzzles.tracks.outcomes import amount, number_text
 
 NO_BOUND = Bound(0, "")
 
@@ -24,7 +25,7 @@ def above_possible(
     bounds = [(own, "a pipeline with these stages")] if own.least > least.least and not beaten else []
     bounds += [(least, "any schedule")] if least.least else []
     if bounds:
-        yield f"Time: {'; '.join(_above(timesteps, bound, 'steps', where) for bound, where in bounds)}."
+        yield f"Time: {'; '.join(_above(timesteps, bound, setting.costs.time_unit, where) for bound, where in bounds)}."
     if beaten:
         yield "The fastest pipeline known at this size has other stages: with these, no schedule is as fast."
     if floor.least:
@@ -34,10 +35,6 @@ def above_possible(
 def _above(figure: float, bound: Bound, unit: str, where: str) -> str:
     """'any schedule needs at least 30.4 steps (...), and this one takes 2.9 more'."""
     more = round(figure - bound.least, 3)
-    this = f"{_number(more)} more" if more else "no more"
-    least = f"{_number(bound.least)} {unit if bound.least != 1 else unit.removesuffix('s')}"
+    this = f"{number_text(more)} more" if more else "no more"
+    least = amount(bound.least, unit)
     return f"{where} needs at least {least} ({bound.reason}), and this one takes {this}"
-
-
-def _number(number: float) -> str:
-    return f"{number:,.3f}".rstrip("0").rstrip(".")

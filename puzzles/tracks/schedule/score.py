@@ -129,8 +129,8 @@ def _remark(report: Report, puzzle: SchedulePuzzle, size: Size) -> str:
     if reference is not None and reference.is_far_ahead_of(report.timesteps, report.peak.memory, report.traffic):
         sends, theirs = (f", and sends {sent:,}" if sent else "" for sent in (report.traffic, reference.traffic))
         return (
-            f"it takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements{sends}; the reference takes "
-            f"{reference.timesteps:g} and {reference.peak_memory:,}{theirs}, so share the work out at every size"
+            f"it takes {report.costs.took(report.timesteps)} and {report.peak.memory:,} elements{sends}; the reference "
+            f"takes {reference.timesteps:,g} and {reference.peak_memory:,}{theirs}, so share the work out at every size"
         )
     return ""
 
@@ -138,7 +138,7 @@ def _remark(report: Report, puzzle: SchedulePuzzle, size: Size) -> str:
 def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
     goal, peak = puzzle.goal, report.peak
     if not report.meets_time:
-        yield f"it takes {report.timesteps:g} timesteps and the target is {goal.time_text}"
+        yield f"it takes {report.costs.took(report.timesteps)} and the target is {goal.time_text}"
     if not report.meets_memory:
         yield (
             f"it needs {peak.memory:,} elements of memory (rank {peak.rank} at t={peak.time:g}) "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lib import Record
+from lib import Goal, Record
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.tracks.outcomes import SEE_NOTE
 
@@ -42,13 +42,13 @@ def _own(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int) -> Iterat
     if stars >= 3:
         yield f"Three stars: no better schedule{of_this_kind} is known."
     else:
-        yield _to_beat(own, f"Best known{of_this_kind}")
+        yield _to_beat(own, f"Best known{of_this_kind}", goal)
     if not has_others:
         return
     if any_kind is None:
         yield "No schedule of any kind known at this size is better."
     elif any_kind != own:
-        yield f"Of any kind at this size: {_figures(any_kind)} ({any_kind.family})."
+        yield f"Of any kind at this size: {_figures(any_kind, goal)} ({any_kind.family})."
 
 
 def _other(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int, family: str) -> Iterator[str]:
@@ -58,14 +58,14 @@ def _other(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int, family:
         yield "Three stars: none of them is better."
     else:
         better = _best(goal.records, point)
-        yield _to_beat(better, f"Best known ({better.family})" if better else "")
+        yield _to_beat(better, f"Best known ({better.family})" if better else "", goal)
 
 
-def _to_beat(better: Record | None, which: str) -> str:
+def _to_beat(better: Record | None, which: str, goal: Goal) -> str:
     """What the third star takes; if no record is better, a note is what costs it."""
     if better is None:
         return SEE_NOTE
-    return f"{which}: {_figures(better)}. Match that for the third star."
+    return f"{which}: {_figures(better, goal)}. Match that for the third star."
 
 
 def _best(records: Sequence[Record], point: tuple[float, int]) -> Record | None:
@@ -74,5 +74,5 @@ def _best(records: Sequence[Record], point: tuple[float, int]) -> Record | None:
     return min(better, default=None)
 
 
-def _figures(record: Record) -> str:
-    return f"{record.timesteps:g} timesteps and {record.peak_memory:,} elements"
+def _figures(record: Record, goal: Goal) -> str:
+    return f"{goal.costs.took(record.timesteps)} and {record.peak_memory:,} elements"

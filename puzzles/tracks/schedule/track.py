@@ -97,7 +97,8 @@ class Schedules(Track[SchedulePuzzle]):
         for known in puzzle.goal.records_to_beat(family):
             if known.timesteps <= figures["timesteps"] and known.peak_memory <= figures["peak_memory"]:
                 said = ", ".join(filter(None, [known.by, known.family]))
-                return f"{known.timesteps:g} timesteps, {known.peak_memory:,} elements{f' ({said})' if said else ''}"
+                took = puzzle.goal.costs.took(known.timesteps)
+                return f"{took}, {known.peak_memory:,} elements{f' ({said})' if said else ''}"
         return ""
 
     def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
@@ -117,7 +118,7 @@ class Schedules(Track[SchedulePuzzle]):
         goal, steps, memory = puzzle.goal, figures.get("timesteps"), figures.get("peak_memory")
         lasting = f" ({figures['lasting_peak']:,} if training went on)" if "lasting_peak" in figures else ""
         measures = [
-            Measure.below_limit("timesteps", steps, goal.time_limit, goal.time_text),
+            Measure.below_limit(goal.costs.time_words, steps, goal.time_limit, goal.time_text),
             Measure.below_limit(f"elements{lasting}", memory, goal.memory_limit, goal.memory_text),
         ]
         if goal.host_limit is not None:
@@ -180,7 +181,8 @@ class Schedules(Track[SchedulePuzzle]):
     def limits(self, puzzle: SchedulePuzzle) -> str:
         goal = puzzle.goal
         host = f", {goal.host_text} on the host" if goal.host_text else ""
-        return f"{size_text(goal.size)}; targets: {goal.time_text} timesteps, {goal.memory_text} elements{host}"
+        time = f"{goal.time_text} {goal.costs.time_words}"
+        return f"{size_text(goal.size)}; targets: {time}, {goal.memory_text} elements{host}"
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
@@ -231,8 +233,9 @@ class Schedules(Track[SchedulePuzzle]):
             (str(PUZZLES.number(p.slug)), p.slug, p.title, *map(str, p.goal.size), p.goal.time_text, p.goal.memory_text)
             for p in map(self.puzzle, slugs)
         ]
+        times = " or ".join(sorted({puzzle.goal.costs.time_words for puzzle in map(self.puzzle, slugs)}))
         notes = [
-            "L, B, R: layers, batches, ranks. Targets: timesteps, and peak memory in elements.",
+            f"L, B, R: layers, batches, ranks. Targets: {times}, and peak memory in elements.",
         ]
         return Overview(columns, rows, notes)
 

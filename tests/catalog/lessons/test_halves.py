@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from puzzles.catalog.schedule import PUZZLES
-from tests.catalog.lessons.pending import MODERN
+from tests.catalog.lessons.judged import MODERN
 
 COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
 FIXED = {"sequence_parallel": "0.3 steps for an all-reduce, and 0.15 for each half, at any size"}

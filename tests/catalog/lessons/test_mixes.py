@@ -9,7 +9,7 @@ import pytest
 from lib import PuzzleError, referee, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.catalog.lessons.families.mixes import random_mix
-from tests.catalog.lessons.pending import MODERN
+from tests.catalog.lessons.judged import MODERN
 
 SLUGS = [slug for slug in MODERN if PUZZLES[slug].goal.size.ranks > 1]
 TRIES = 6

@@ -6,8 +6,7 @@ import pytest
 
 from puzzles.catalog.schedule import PUZZLES
 from tests.catalog.lessons.families.load_again import load_again
-from tests.catalog.lessons.judged import judged, missed
-from tests.catalog.lessons.pending import MODERN
+from tests.catalog.lessons.judged import MODERN, judged, missed
 from tests.support.solved import reference_of
 
 

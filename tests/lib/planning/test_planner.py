@@ -13,6 +13,7 @@ import pytest
 from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.game.setting_notation import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
+from lib.planning.all_splits import lower_bound, splits
 from lib.planning.cost_model import TICKS, prices
 from lib.planning.gpus import call_seconds
 from lib.planning.job import KERNELS
@@ -22,7 +23,6 @@ from lib.planning.layer_cost import exact, layer_times
 from lib.planning.memory import KINDS
 from lib.planning.plans import program_of
 from lib.planning.split import CHUNKED, ORDERS, problems
-from lib.planning.split_search import lower_bound, splits
 from lib.planning.steady import estimated
 from lib.planning.timing import estimate
 from tests.support.truth import MODELS
@@ -390,6 +390,11 @@ def test_a_search_refuses_what_does_not_divide_and_says_what_would(fixed: dict[s
     with pytest.raises(RuleError) as why:
         search(Job(transformer("llama-3-70b"), H100, 512, 512), **fixed)
     assert all(fact in str(why.value) for fact in facts), why.value
+
+
+def test_gpus_that_nothing_divides_are_refused_with_the_nearest_that_work() -> None:
+    with pytest.raises(RuleError, match=r"64 sequences on 23 GPUs cannot be split with any split; 17 and 32 GPUs work"):
+        search(Job(transformer("llama-3-8b"), H100, 23, 64))
 
 
 def test_a_plan_refuses_a_split_of_other_gpus() -> None:

@@ -19,6 +19,7 @@ PUZZLE = SchedulePuzzle(
         ),
         setting=Setting("streams", task="infer"),
         family=ONE_RANK,
+        steady=True,
     ),
     other_sizes=(Size(4, 2, 1), Size(6, 3, 1)),
     statement="""\

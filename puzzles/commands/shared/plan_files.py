@@ -1,0 +1,62 @@
+"""Files that `puzzles plan` reads and writes: configs, presets of GPUs, and measured runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from lib.planning import Gpu
+
+
+def text_of(path: str) -> str:
+    """The text of a file.
+
+    Raises:
+        click.UsageError: it cannot be read.
+    """
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as why:
+        raise click.UsageError(f"{path} cannot be read: {why}") from None
+
+
+def write_text(text: str, output: str | None) -> None:
+    """Writes a text to a file, or prints it."""
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as why:
+        raise click.UsageError(f"{output} cannot be written: {why}") from None
+    click.echo(f"wrote {output}", err=True)
+
+
+def gpu_named(name: str, changed: dict[str, Any]) -> Gpu:
+    """A known GPU, or that of a preset file (.toml).
+
+    Raises:
+        PuzzleError: it is not known, or the file is no preset.
+        click.UsageError: the file cannot be read.
+    """
+    from lib.planning import gpu
+    from lib.planning.presets import gpu_of_file
+
+    return gpu_of_file(text_of(name), **changed) if name.endswith(".toml") else gpu(name, **changed)
+
+
+def calibrated(path: str) -> str:
+    """The preset file of the GPU with which a step of a measured run takes as long as it took.
+
+    Raises:
+        PuzzleError: it is no measured run, or no rate explains it.
+        click.UsageError: the file cannot be read.
+    """
+    from lib.planning.calibration import preset_text, read_run
+
+    found = read_run(text_of(path))
+    return preset_text(found, f"{found.gpu.name}-calibrated")

@@ -1,0 +1,119 @@
+"""Checkpoints, failures and calibration: the best interval, the share of time that trains, rates from one step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import exp
+from typing import Any
+
+import pytest
+
+from lib import RuleError
+from lib.planning import Job, Split, gpu, plan, transformer
+from lib.planning.calibration import RATES, calibrate, preset_text, read_run
+from lib.planning.goodput import checkpoint_bytes, goodput, training_seconds
+from lib.planning.presets import gpu_of_file
+
+JOB = Job(transformer("llama-3-405b"), gpu("h100"), 16384, 2048)
+SMALL = Job(transformer("llama-3-8b", layers=8), gpu("h100"), 8, 16, 4096)
+SPLIT = Split(dp=4, pp=2)
+
+
+def test_the_interval_is_nearly_the_best_of_all() -> None:
+    found = goodput(JOB, 50_000, 200e9)
+    assert found.checkpoint == pytest.approx(14 * JOB.model.weights / 200e9)
+    mean = found.between_failures
+
+    def share(interval: float) -> float:
+        return interval / (mean * exp(300 / mean) * (exp((interval + found.checkpoint) / mean) - 1))
+
+    assert found.share == pytest.approx(share(found.interval))
+    best = max(share(found.interval * (1 + k / 1000)) for k in range(-500, 500))
+    assert found.share == pytest.approx(best, rel=1e-5)
+    assert found.interval == pytest.approx((2 * found.checkpoint * mean) ** 0.5, rel=0.05)  # Young
+
+
+def test_failures_of_more_gpus_and_slower_checkpoints_cost_more() -> None:
+    shares = [
+        goodput(replace(JOB, gpus=gpus), 50_000, rate).share
+        for gpus, rate in ((1024, 2e11), (16384, 2e11), (16384, 2e10))
+    ]
+    assert 1 > shares[0] > shares[1] > shares[2] > 0
+
+
+def test_a_training_takes_as_long_as_its_steps() -> None:
+    assert training_seconds(JOB, 6.5, 10 * JOB.tokens) == pytest.approx(65)
+    assert training_seconds(JOB, 6.5, 10 * JOB.tokens, 0.5) == pytest.approx(130)
+    assert checkpoint_bytes(JOB) == 14 * JOB.model.weights
+
+
+@pytest.mark.parametrize(
+    ("given", "fact"),
+    [((0, 1e9), "mtbf must be a number more than 0"), ((1.0, float("nan")), "bandwidth must be"),
+     ((100, 1e9), "nothing is ever trained"), ((50_000, 1e11, -1), "restart must be")],
+)  # fmt: skip
+def test_numbers_with_which_nothing_trains_are_refused(given: Any, fact: str) -> None:
+    with pytest.raises(RuleError, match=fact):
+        goodput(JOB, *given)
+
+
+# --- Calibration ---
+
+
+@pytest.mark.parametrize("factor", [0.8, 1.1])
+def test_a_step_of_known_rates_gives_these_rates(factor: float) -> None:
+    known = replace(SMALL, gpu=replace(SMALL.gpu, **{name: getattr(SMALL.gpu, name) * factor for name in RATES}))
+    found = calibrate(SMALL, SPLIT, plan(known, SPLIT).tokens_per_second)
+    assert found.factor == pytest.approx(factor, rel=1e-4)
+    assert found.low < found.factor < found.high
+    again = plan(replace(SMALL, gpu=found.gpu), SPLIT)
+    assert again.seconds == pytest.approx(plan(known, SPLIT).seconds, rel=1e-4)
+
+
+def test_a_preset_file_is_read_back() -> None:
+    found = calibrate(SMALL, SPLIT, 100_000, peak_gib=20)
+    text = preset_text(found, "mine")
+    assert "Measured peak 20.0 GiB; predicted" in text
+    assert f"x {found.factor:.3f}" in text
+    read = gpu_of_file(text)
+    assert (read.name, read.efficiency, read.context) == ("mine", found.gpu.efficiency, found.gpu.context)
+    assert gpu_of_file(text, network=1e9).network == 1e9
+
+
+def run_of(**changed: Any) -> str:
+    given = {"model": "llama-3-8b", "gpu": "h100", "gpus": 8, "batch": 16, "split": {"dp": 8, "zero": 3}}
+    return json.dumps({**given, "tokens_per_second": 60000, "kernels": "pytorch", **changed})
+
+
+def test_a_measured_run_is_json() -> None:
+    found = read_run(run_of(peak_gib=60))
+    job = Job(transformer("llama-3-8b"), found.gpu, 8, 16, kernels="pytorch")
+    assert plan(job, Split(dp=8, zero=3)).tokens_per_second == pytest.approx(60000, rel=1e-3)
+    assert found.peak == 60 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("{", ("a measured run is JSON",)),
+        ("[]", ("has model, gpu, gpus", "may have peak_gib")),
+        (run_of(speed=1), ("may have peak_gib",)),
+        (run_of(split={"ddp": 8}), ("fields of a split", "microbatch")),
+        (run_of(tokens_per_second=1e9), ("cannot be explained by the rates of h100", "at the data sheet's rate")),
+        (run_of(tokens_per_second=-1), ("tokens_per_second must be a number more than 0",)),
+        (run_of(split={"dp": 4}), ("makes 4 GPUs, and there are 8",)),
+    ],
+)
+def test_a_run_that_cannot_be_calibrated_is_refused(text: str, facts: tuple[str, ...]) -> None:
+    with pytest.raises(RuleError) as why:
+        read_run(text)
+    assert all(fact in str(why.value) for fact in facts), why.value
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"), [("x", "a preset file is TOML"), ("[a]\nflops = 1", "one table"), ("a = 1", "one table")]
+)
+def test_a_file_that_is_no_preset_is_refused(text: str, fact: str) -> None:
+    with pytest.raises(RuleError, match=fact):
+        gpu_of_file(text)

@@ -1,0 +1,81 @@
+"""Puzzles in microseconds: what is shown, listed and said of a run has their unit."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+
+from lib import COSTS, Setting, Size, run
+from lib.bounds import time_bound
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.commands.main import main
+from puzzles.failure import Failure
+from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import Score, amount, number_text
+from puzzles.tracks.schedule.free_game import free_report, summary
+from puzzles.tracks.schedule.score import score_trace
+from puzzles.tracks.schedule.standing import standing
+from tests.catalog.lessons.families.buckets import buckets
+from tests.support.solved import reference_of
+
+PUZZLE = PUZZLES["bucket_size"]
+TRACK = track_of("bucket_size")
+
+
+def printed(*words: str) -> str:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.split())
+
+
+def scored(*sizes: int) -> Score:
+    goal = PUZZLE.goal
+    score = score_trace(run(buckets(*sizes), *goal.size, setting=goal.setting).trace, PUZZLE, goal.size)
+    assert not isinstance(score, Failure)
+    return score
+
+
+def test_show_asks_for_a_prediction_and_about_has_the_answer() -> None:
+    question = " ".join(PUZZLE.statement.split("\n\n")[-1].split())
+    answer = " ".join(PUZZLE.answer.split())
+    page, about = printed("show", "bucket_size"), printed("show", "bucket_size", "--about")
+    assert question.startswith("Predict first: ")
+    assert question in page
+    assert answer not in page
+    assert f"The prediction {answer}" in about
+    assert "targets: < 2,550 us, < 177M elements" in page
+
+
+def test_the_list_of_a_chapter_says_its_unit() -> None:
+    assert "Targets: us, " in printed("list", "microseconds")
+    assert "Targets: timesteps, " in printed("list", "memory")
+
+
+def test_the_verdict_on_a_slow_run_is_in_microseconds() -> None:
+    (missed,) = scored(8, 8).missed
+    assert missed == "it takes 2,722 us and the target is < 2,550"
+    figures = TRACK.figures_text(PUZZLE, scored(8, 8).figures)
+    assert figures.startswith("2,722 us (target < 2,550), 167,772,160 elements")
+
+
+def test_the_words_after_a_pass_are_in_microseconds() -> None:
+    figures = scored(4, 4, 4, 4).figures
+    assert "2,441 us and 167,772,160 elements" in standing(PUZZLE, figures, 2, PUZZLE.goal.family)
+    assert TRACK.margin(PUZZLE, figures).startswith("You are 62 us ")
+    slower = {**figures, "timesteps": 2_500.0}
+    assert TRACK.known_as_good(PUZZLE, slower, PUZZLE.goal.family).startswith("2,441 us, ")
+
+
+def test_a_free_run_and_its_bounds_are_in_microseconds() -> None:
+    size, setting = Size(2, 1, 1), Setting("hopper_host")
+    trace = run(reference_of("basic"), *size, setting=setting).trace
+    lines = summary(trace, free_report(trace, "mine", size, setting))
+    assert "4,642 us, over at 4,642;" in lines[0]
+    (time,) = [line for line in lines if line.startswith("Time: ")]
+    assert f"needs at least {number_text(time_bound(size, setting).least)} us (" in time
+    assert not any("step" in line for line in lines)
+
+
+def test_amounts_of_microseconds() -> None:
+    assert (amount(1, "us"), amount(2.0, "us"), amount(1.0, "timesteps")) == ("1 us", "2 us", "1 timestep")
+    assert COSTS["hopper_host"].took(21_534.0) == "21,534 us"
+    assert COSTS["classic"].took(19.9) == "19.9 timesteps"
