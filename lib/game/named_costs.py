@@ -55,7 +55,7 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
         costs.name: costs
         for costs in (
             CLASSIC,
-            Costs("ring", ticks=_computing(), beta=_sending(_RING)),
+            Costs("ring", ticks=_computing(), beta=MappingProxyType({**_sending(_RING), "pass_to": 2 * _RING})),
             Costs("parts", ticks=_PARTS, gradient=_BORDER),
             Costs("stages", ticks=_STAGES, gradient=_BORDER),
             Costs("gathers", ticks=_with(_STAGES, allgather=10, scatterreduce=10), gradient=_BORDER, parameters=_LARGE),
@@ -99,7 +99,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "classic": "the puzzles' own: forward and backward 1 step each, an update 0.5, a collective 0.3, a message 0.2 "
         "to send and 0.2 to receive",
-        "ring": "classic, with communication priced by size: 1 step for each 655,360 elements that a rank sends",
+        "ring": "classic, with communication priced by size: 1 step for each 655,360 elements that a rank sends in "
+        "collectives, and for half as many in messages",
         "parts": "forward and each half of backward 1 step, communication and updates free: for zero-bubble pipelines",
         "stages": "parts without the halves: forward 1 step, backward 2",
         "gathers": "stages, where an all-gather or a reduce-scatter takes 1 step and a layer has four times as many "

@@ -55,7 +55,7 @@ def test_a_message_of_a_weight_costs_more_than_one_of_an_activation(name: str) -
 @pytest.mark.parametrize(
     ("name", "ranks", "steps"),
     [
-        ("ring", range(4), {"allreduce": 0.6, "allgather": 0.3, "scatterreduce": 0.3}),
+        ("ring", range(4), {"allreduce": 0.6, "allgather": 0.3, "scatterreduce": 0.3, "pass_to": 0.8}),
         ("overlap", range(4), {"allreduce": 1.0, "allgather": 0.5, "scatterreduce": 0.5}),
         ("slow", range(4), {"allreduce": 4.0, "allgather": 2.0, "scatterreduce": 2.0}),
         ("buckets", range(4), {"allreduce": 1.4, "allgather": 0.7, "scatterreduce": 0.7}),

@@ -11,12 +11,5 @@ UNSTOPPED: Skips = {
     "pipeline": {"two pipelines of two stages": (two_by_two(), set())},
     "gpipe": {"two pipelines of two stages": (two_by_two(), set())},
     "pipeline_fsdp": {"full weights of a stage on four replicas": (grid(4, 1, 4, in_messages=True), set())},
-    "zero1": {
-        "owners have the states of full layers, and send new weights": (replicas("h", lazy=True), set()),
-    },
-    "zero2": {
-        "owners have the states of full layers, and send new weights": (replicas("h", lazy=True), set()),
-        "two pipelines of two stages": (two_by_two(), set()),
-    },
 }
 """Each with three stars: a classic has two anyway, by the original's targets."""
