@@ -99,7 +99,8 @@ def test_attempts_and_records_are_told_apart() -> None:
     ]
     marks = [node.get("fill") for node in ET.fromstring(svg(picture)).iter(f"{SVG}path") if len(node)]
     assert marks.count(ALARM) == 1
-    assert "mine.py: 33.3 timesteps, 4,194,304 elements, 1,048,576 elements sent, meets the target" in picture.description
+    mine = "mine.py: 33.3 timesteps, 4,194,304 elements, 1,048,576 elements sent, meets the target"
+    assert mine in picture.description
     assert {"record", "attempt", "mine.py", "target met"} <= set(texts(picture))
 
 
