@@ -45,6 +45,8 @@ class Spot(NamedTuple):
     name: str
     whose: str
     """'record', 'other' (a record of another family), 'attempt', or 'failed'."""
+    traffic: int | None = None
+    """Elements that the busiest rank sends, where that is known."""
 
 
 def _record_name(record: Record, goal: Goal) -> str:
@@ -83,10 +85,10 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
     Of another family than the puzzle's, those records are shown that no other beats.
     """
     shown = [r for r in goal.records if r.is_of(goal.family) or r in goal.open_front]
-    spots = [Spot(r.timesteps, r.peak_memory, *_name_and_kind(r, goal)) for r in shown]
+    spots = [Spot(r.timesteps, r.peak_memory, *_name_and_kind(r, goal), r.traffic) for r in shown]
     for name, report in attempts:
         whose = "attempt" if report.error is None else "failed"
-        spots.append(Spot(report.timesteps, report.peak.memory, name, whose))
+        spots.append(Spot(report.timesteps, report.peak.memory, name, whose, report.traffic))
     plane = plane_of(goal, [spot for spot in spots if spot.whose != "failed"])
     name = clip(title or goal.slug, 80)
     asked = f"target: {goal.time_text} {goal.costs.time_words}, {goal.memory_text} elements"
@@ -112,8 +114,11 @@ def describe_spot(spot: Spot, goal: Goal) -> str:
     if spot.whose == "failed":
         return f"{clip(spot.name, 60)} is not correct"
     met = goal.meets_time(spot.time) and goal.meets_memory(spot.memory)
+    if goal.decides == "pass":
+        met = met and goal.meets_traffic(spot.traffic or 0)
     kind = {"record": "record ", "other": "record of another kind, "}.get(spot.whose, "")
     where = f"{time_text(spot.time)} {goal.costs.time_words}, {spot.memory:,} elements"
+    where += f", {spot.traffic:,} elements sent" if spot.traffic else ""
     return f"{kind}{clip(spot.name, 60)}: {where}, {'meets the target' if met else 'misses the target'}"
 
 

@@ -12,7 +12,7 @@ from docs.generate import gallery
 from drawing import Attempt, draw_compare, draw_pareto, svg
 from drawing.palette import ALARM, SOFT, STROKE
 from drawing.runs.compare import difference
-from drawing.runs.pareto import plane_of
+from drawing.runs.pareto import Spot, describe_spot, plane_of
 from lib import Goal, Model, Record, Report, Size, referee, run
 from puzzles.catalog.schedule import PUZZLES
 
@@ -99,7 +99,8 @@ def test_attempts_and_records_are_told_apart() -> None:
     ]
     marks = [node.get("fill") for node in ET.fromstring(svg(picture)).iter(f"{SVG}path") if len(node)]
     assert marks.count(ALARM) == 1
-    assert "mine.py: 33.3 timesteps, 4,194,304 elements, meets the target" in picture.description
+    mine = "mine.py: 33.3 timesteps, 4,194,304 elements, 1,048,576 elements sent, meets the target"
+    assert mine in picture.description
     assert {"record", "attempt", "mine.py", "target met"} <= set(texts(picture))
 
 
@@ -170,3 +171,11 @@ def test_everything_shown_is_within_the_plane() -> None:
     plane = plane_of(GOAL, [])
     assert plane.x(GOAL.time) < 720
     assert plane.y(GOAL.memory) > 0
+
+
+def test_an_attempt_that_sends_too_much_misses_the_target() -> None:
+    goal = Goal("x", Size(4, 4, 4), 12, 2_300_000, traffic=1_500_000)
+    sent = Spot(12.1, 2_097_152, "mine", "attempt", 2_359_296)
+    assert describe_spot(sent, goal).endswith("2,097,152 elements, 2,359,296 elements sent, misses the target")
+    assert describe_spot(sent._replace(traffic=1_572_864), goal).endswith("meets the target")
+    assert describe_spot(sent, replace(goal, decides="star")).endswith("meets the target")
