@@ -46,7 +46,7 @@ async def test_a_solution_is_judged_drawn_and_verified() -> None:
         ("def ddp(model):\n    x = (", 2, ["valid Python"]),
         ("x = 1", 0, ["no ddp", "async def ddp(model)"]),
         ("def ddp(model):\n    await model.receive()", 1, ["async def ddp"]),
-        ("import nowhere_at_all", 1, ["nowhere_at_all"]),
+        ("import nowhere_at_all; nowhere_at_all", 1, ["nowhere_at_all"]),
         ("1 / 0", 1, ["ZeroDivisionError"]),
         ("async def ddp(model):\n    print('hello')\n    model.forward(0, 1, 2)", 3, ["rank 0, t=0", "inp"]),
         ("from lib.schedules import ddp", 0, ["lib.schedules"]),
