@@ -59,7 +59,7 @@ async def test_a_solution_is_judged_drawn_and_verified() -> None:
         ("x = 1", 0, ["no ddp", "async def ddp(model)"]),
         ("def ddp(model):\n    await model.receive()", 1, ["async def ddp"]),
         ("1 / 0", 1, ["ZeroDivisionError"]),
-        ("import numpy_for_the_browser as np", 1, ["no numpy_for_the_browser in the browser", "standard library"]),
+        ("import numpy_for_the_browser as np; np", 1, ["no numpy_for_the_browser in the browser", "standard library"]),
         ("async def ddp(model):\n    import nowhere.at_all", 2, ["no nowhere in the browser"]),
         ("input('which?')", 1, ["write the value into the code"]),
         ("import time\n\nasync def ddp(model):\n    time.sleep(100)", 4, ["clock of the game", "remove it"]),
