@@ -23,10 +23,14 @@ def compressed(path: Path) -> bytes:
 
 
 class SiteServer:
-    """A context manager; `sent` has the compressed bytes by path, `missing` names files that are not served."""
+    """A context manager.
+
+    `sent` has the compressed bytes and `answered` the answers by path; `missing` names files that are not served.
+    """
 
     def __init__(self, site: Path) -> None:
         self.sent: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
         self.down = False
         self.missing: set[str] = set()
         server = self
@@ -39,6 +43,7 @@ class SiteServer:
                     return self.send_error(503 if server.down else 404)
                 data = compressed(path)
                 server.sent[name] += len(data)
+                server.answered[name] += 1
                 self.send_response(200)
                 self.send_header("Content-Type", TYPES[path.suffix])
                 self.send_header("Content-Encoding", "gzip")

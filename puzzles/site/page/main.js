@@ -10,17 +10,14 @@ import * as store from "./store.js";
 import { apply } from "./theme.js";
 
 const main = document.getElementById("main");
+let page = null, catalog = null;
 apply();
 const python = new Python((state, ...more) => {
   document.documentElement.dataset.python = state;
   document.documentElement.dataset.spare = state === "ready" && more[0];
-  document.getElementById("state").textContent = { loading: loadingText, ready: () => "", broken: brokenText }[state](...more);
+  document.getElementById("state").textContent = { loading: "Python is loading", ready: "", broken: `Python could not be loaded: ${more[0]}. Reload the page.` }[state];
+  page?.loading();
 });
-function loadingText(come, all) {
-  return come < all ? `Python is loading: ${(come / 1e6).toFixed(1)} of ${(all / 1e6).toFixed(1)} MB (${Math.floor((100 * come) / all)} %)` : "Python is starting";
-}
-function brokenText(why) { return `Python could not be loaded: ${why}. Reload the page.`; }
-let page = null, catalog = null;
 
 // The list of puzzles, or null after a sentence on why there is none.
 async function loadCatalog() {

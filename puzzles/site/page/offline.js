@@ -10,12 +10,13 @@ async function isGenuine(name, answer) {
   return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("") === DIGESTS[name];
 }
 
-// A file of this version from the network, or an error.
+// A file of this version, or an error. What the page has loaded already is not loaded again, unless it is an older one.
 async function fetched(name) {
-  // What the page has loaded already is not loaded again: the folder of Python is named after its content.
-  const answer = await fetch(address(name), { cache: name.startsWith("python-") ? "force-cache" : "no-cache" });
-  if (!answer.ok || !(await isGenuine(name, answer))) throw new Error(`${name} is not the file of this version`);
-  return answer;
+  for (const cache of ["force-cache", "reload"]) {
+    const answer = await fetch(address(name === "index.html" ? "." : name), { cache });
+    if (answer.ok && await isGenuine(name, answer)) return answer;
+  }
+  throw new Error(`${name} is not the file of this version`);
 }
 
 addEventListener("install", (event) => event.waitUntil((async () => {

@@ -8,7 +8,7 @@ import { Picture } from "./picture.js";
 import { Crashed, Stopped } from "./python.js";
 import * as store from "./store.js";
 import { Timetable } from "./timetable.js";
-import { showCrashed, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
+import { showCrashed, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
 
 export class PuzzlePage {
   // `shared` is the code, or the trace, of a link; it is shown and not changed.
@@ -17,6 +17,7 @@ export class PuzzlePage {
     this.code = code ?? store.code(puzzle.slug) ?? puzzle.starter;
     this.build();
     if (code == null) this.run(); else showUnrun(this.verdict);
+    this.loading();
   }
 
   build() {
@@ -84,6 +85,11 @@ export class PuzzlePage {
       store.keepCode(slug, this.code);
     }
     location.hash = slug;
+  }
+
+  // Shows how much of Python has come, where there is no verdict yet.
+  loading() {
+    if (this.python.is === "loading") showLoading(this.verdict, ...this.python.progress);
   }
 
   text() {

@@ -117,12 +117,16 @@ async function loaded(onprogress) {
 }
 
 export class Python {
-  // `onstate` is told "loading" with the bytes that have come and all of them, "ready" and
-  // whether a spare is, or "broken" with a reason.
+  // `onstate` is told "loading" as `progress` changes, which has the bytes that have come and all of them;
+  // "ready" and whether a spare is; or "broken" with a reason.
   constructor(onstate) {
     this.onstate = onstate;
     const broken = (why) => this.state("broken", why);
-    this.frame = new Frame((come, all) => this.is === "loading" && onstate("loading", come, all), broken);
+    this.progress = [0, 1];
+    this.frame = new Frame((...progress) => {
+      this.progress = progress;
+      if (this.is === "loading") onstate("loading");
+    }, broken);
     this.make = (module) => new Worker(this.frame, module, () => this.ready(), broken);
     this.state("loading");
     this.judge = this.make(JUDGE);

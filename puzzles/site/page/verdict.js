@@ -44,6 +44,17 @@ function folded(title, lines, open) {
   return lines.length ? h("details", { open }, h("summary", {}, title), h("pre", {}, lines.join("\n"))) : "";
 }
 
+// How much of Python has come, until there is a verdict. Screen readers hear of the beginning only.
+export function showLoading(place, come, all) {
+  if (place.dataset.status) return;
+  const bar = place.querySelector("progress") ?? h("progress", { "aria-label": "Python is loading" });
+  const isComing = come < all;
+  if (isComing) Object.assign(bar, { max: all, value: come }); else bar.removeAttribute("value");
+  const words = isComing ? `Python is loading: ${(come / 1e6).toFixed(1)} of ${(all / 1e6).toFixed(1)} MB, ${Math.floor((100 * come) / all)} %` : "Python is starting";
+  if (!bar.isConnected) place.replaceChildren(h("p", { class: "loading" }, bar, " ", h("span", { "aria-hidden": "true" })));
+  place.querySelector("span").textContent = words;
+}
+
 // Sentences in the place of a verdict.
 function showInstead(place, status, headline, message, next) {
   place.dataset.status = status;
