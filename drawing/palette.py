@@ -27,6 +27,15 @@ MEMORY = "#25405c"
 """The line on top of all memory."""
 KINDS = {"weights": "#4a7aa7", "opt_states": "#a9c8e2", "activations": "#f3d08f", "gradients": "#cf7a5f"}
 """Memory by kind: blue and orange, dark and light, so that everyone can tell neighbors apart."""
+CALLS = {
+    "allgather": "#2a8f87",
+    "scatterreduce": "#e8c468",
+    "allreduce": "#7d4f9e",
+    "pass_to": "#9fb3c8",
+    "dispatch": "#d9705a",
+    "collect": "#6b2737",
+}
+"""Traffic by kind of call: hues that colour-blind readers can tell apart, light and dark side by side."""
 CRITICAL = "#c026d3"
 TARGET = "#8a1f4b"
 TARGET_AREA = "#e9f3ee"

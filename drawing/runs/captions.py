@@ -115,7 +115,7 @@ def name_of(scene: Scene) -> str:
 
 
 def summary(report: Report) -> str:
-    """The four main figures, with their targets."""
+    """The main figures, with their targets."""
     goal = report.goal
     time = f" (target {goal.time_text})" if goal is not None else ""
     costs = report.costs
@@ -125,8 +125,15 @@ def summary(report: Report) -> str:
         f"{took}{time} · makespan {time_text(report.makespan)} · "
         f"bubble {tenths_text(100 * report.bubble)}% · "
         f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={time_text(report.peak.time)})"
+        + (f" · {_traffic_text(report)}" if report.traffic else "")
         + "".join(f" · {tier} {peak.memory:,}" for tier, peak in report.peaks.items() if peak.memory)
     )
+
+
+def _traffic_text(report: Report) -> str:
+    """'traffic 1,572,864 (target < 1.6M)'."""
+    limit = report.goal.traffic_text if report.goal is not None else ""
+    return f"traffic {report.traffic:,}{f' (target {limit})' if limit else ''}"
 
 
 def error_text(report: Report) -> str:
@@ -151,8 +158,10 @@ def describe_row(row: MarkRow, scene: Scene) -> str:
     work = ", ".join(f"{number} {name}" for name, number in counts.items()) or "nothing"
     most = max((span.memory for span in lane.memory), default=0)
     busy = f"{100 * scene.report.ranks[lane.rank].busy:.0f}% busy"
+    sent = scene.report.sent.of(lane.rank)
+    sends = f"; sends {sent:,} elements" if sent else ""
     waits = list(long_waits(lane, scene))
-    return f"{row.first.capitalize()}: {work}; {busy}; at most {most:,} elements{''.join(waits)}."
+    return f"{row.first.capitalize()}: {work}; {busy}; at most {most:,} elements{sends}{''.join(waits)}."
 
 
 def long_waits(lane: LaneMarks, scene: Scene) -> Iterator[str]:

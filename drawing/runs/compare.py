@@ -10,12 +10,13 @@ from drawing.picture import Picture
 from lib import Goal, Report
 
 from .axis import Scale
-from .captions import describe_run, error_text, name_of, summary
+from .captions import describe_run, error_text, name_of
 from .legend import draw_legend
 from .memory import draw_memory, highest
 from .scene import RunLike, scene_of, trace_from
-from .timeline import draw_header
+from .timeline import draw_header, summary_lines
 from .timeline_rows import draw_lanes
+from .traffic import draw_traffic, highest_traffic
 
 
 def draw_compare(
@@ -28,7 +29,7 @@ def draw_compare(
     dark: bool = False,
     colour: str = "layer",
 ) -> Picture:
-    """One run above another, both on the same scales of time and memory; the title states the difference.
+    """One run above another, both on the same scales of time, memory and traffic; the title states the difference.
 
     `critical`, `goal`, `dark` and `colour` are as in `draw`.
 
@@ -39,16 +40,19 @@ def draw_compare(
     scenes = [scene_of(trace_from(run), goal, colour) for run in (mine, reference)]
     end = max(scene.end for scene in scenes)
     scales = [Scale.of(scene, end=end) for scene in scenes]
-    most = max(map(highest, scenes))
+    most, most_sent = max(map(highest, scenes)), max(map(highest_traffic, scenes))
     name = clip(title, 80) or name_of(scenes[0])
     summed_up = difference(scenes[0].report, scenes[1].report, names)
     parts: list[Diagram] = [draw_header(name, [summed_up], [], scales[0].width)]
     for scene, scale, who in zip(scenes, scales, names, strict=True):
         parts += [
             panel(scale.width, 12.0, []),
-            draw_header(clip(who, 60), [summary(scene.report)], [error_text(scene.report)], scale.width),
+            draw_header(
+                clip(who, 60), summary_lines(scene.report, scale.width), [error_text(scene.report)], scale.width
+            ),
             draw_lanes(scene, scale, critical),
             draw_memory(scene, scale, most),
+            draw_traffic(scene, scale, most_sent),
         ]
     parts.append(draw_legend(scenes, scales[0].width, critical))
     words = [f"{summed_up}.", *(f"{who}: {describe_run(scene)}" for scene, who in zip(scenes, names, strict=True))]
@@ -56,10 +60,11 @@ def draw_compare(
 
 
 def difference(mine: Report, other: Report, names: tuple[str, str]) -> str:
-    """'yours takes 1.2 steps more and 524,288 elements less at the peak than reference'."""
+    """'yours, compared with reference: 1.2 steps more, 524,288 elements less, sends as many elements, ...'."""
     parts = [
         more_or_less(round(mine.timesteps - other.timesteps, 3), mine.costs.time_unit),
         more_or_less(mine.peak.memory - other.peak.memory, "elements"),
+        *([f"sends {more_or_less(mine.traffic - other.traffic, 'elements')}"] if mine.traffic or other.traffic else []),
         more_or_less(round(100 * (mine.bubble - other.bubble), 1), "points of bubble"),
     ]
     return f"{names[0]}, compared with {names[1]}: {', '.join(parts)}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from chalk.types import Diagram
 
 from drawing.palette import (
+    CALLS,
     CRITICAL,
     EMPTY,
     IDLE,
@@ -31,6 +33,7 @@ from .glyphs import LETTERED, Frame, batches_text, draw_bar, draw_mark, glyph_of
 from .marks import Mark
 from .memory import KIND_NAMES
 from .scene import Scene
+from .traffic import kind_text
 
 T = TypeVar("T")
 
@@ -92,6 +95,7 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
         yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], style(None, CRITICAL, 3.0))], "critical path")
     yield from colour_entries(scenes)
     yield from memory_entries([span.kinds for scene in scenes for lane in scene.rows.lanes for span in lane.memory])
+    yield from traffic_entries(scenes)
 
 
 def colour_entries(scenes: Sequence[Scene]) -> Iterator[LegendEntry]:
@@ -111,21 +115,29 @@ def colour_entries(scenes: Sequence[Scene]) -> Iterator[LegendEntry]:
 
 def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
     """The kinds of memory, and memory that is not stored."""
-    parts: list[Diagram] = []
-    x = 0.0
-    for kind, colour in KINDS.items():
-        if any(sum(getattr(sample, kind)) for sample in samples):
-            parts += [
-                box(x, 6, x + 14, ROW - 6, style(colour)),
-                label(x + 19, ROW / 2, KIND_NAMES[kind], SIZE, SOFT, "start"),
-            ]
-            x += 19 + text_width(KIND_NAMES[kind], SIZE) + 10
-    if parts:
-        yield LegendEntry(x, parts)
+    kinds = [kind for kind in KINDS if any(sum(getattr(sample, kind)) for sample in samples)]
+    yield from squares([(KIND_NAMES[kind], KINDS[kind]) for kind in kinds])
     if any(share.hidden for sample in samples for share in sample):
         frame = (0.0, 6.0, 24.0, ROW - 6)
         strokes = lines(hatch(*frame, gap=3.5), style(None, INK, 0.8))
         yield worded(24, [box(*frame, style(EMPTY)), strokes], "not stored but used later")
+
+
+def traffic_entries(scenes: Sequence[Scene]) -> Iterator[LegendEntry]:
+    """The kinds of calls in the bars of traffic."""
+    sent = {calls.operation for scene in scenes for calls in chain(*scene.report.sent.by_rank) if calls.elements}
+    yield from squares([(f"sent: {kind_text(kind)}", colour) for kind, colour in CALLS.items() if kind in sent])
+
+
+def squares(named: Sequence[tuple[str, str]]) -> Iterator[LegendEntry]:
+    """Words with their colours, as one entry; none without words."""
+    parts: list[Diagram] = []
+    x = 0.0
+    for words, colour in named:
+        parts += [box(x, 6, x + 14, ROW - 6, style(colour)), label(x + 19, ROW / 2, words, SIZE, SOFT, "start")]
+        x += 19 + text_width(words, SIZE) + 10
+    if parts:
+        yield LegendEntry(x, parts)
 
 
 def operation_entry(mark: Mark, colouring: Colouring, words: str = "") -> LegendEntry:

@@ -11,7 +11,7 @@ from drawing.number_text import time_text
 from drawing.palette import ALARM, INK
 from drawing.pen import EM, clip, label, panel, stack
 from drawing.picture import Picture
-from lib import Goal
+from lib import Goal, Report
 
 from .axis import Scale
 from .captions import describe_run, error_text, name_of, summary
@@ -20,6 +20,10 @@ from .memory import draw_memory
 from .scene import RunLike, Scene, scene_of, trace_from
 from .text import text_of
 from .timeline_rows import draw_lanes
+from .traffic import draw_traffic
+
+GLUE = "\u00a0"
+"""A blank at which no line is broken."""
 
 
 class Timeline(Picture):
@@ -64,18 +68,19 @@ def draw(
 def draw_scene(
     scene: Scene, title: str = "", critical: bool = False, dark: bool = False, judged: bool = True
 ) -> Timeline:
-    """The timeline of a scene: header, lanes, memory, legend."""
+    """The timeline of a scene: header, lanes, memory, traffic, legend."""
     scale = Scale.of(scene)
     name = clip(title, 80) or name_of(scene)
     sections = [
         draw_header(
             name,
-            [*known_lines(scene, name, scale.width), summary(scene.report)],
+            [*known_lines(scene, name, scale.width), *summary_lines(scene.report, scale.width)],
             [error_text(scene.report) if judged else ""],
             scale.width,
         ),
         draw_lanes(scene, scale, critical),
         draw_memory(scene, scale),
+        draw_traffic(scene, scale),
         draw_legend([scene], scale.width, critical),
     ]
     return Timeline(stack(sections), name, scene, dark)
@@ -84,6 +89,13 @@ def draw_scene(
 def known_lines(scene: Scene, name: str, width: float) -> list[str]:
     """What schedule this is, wrapped to the picture, if the title does not say it."""
     return [] if scene.known in name else wrap(scene.known, int(min(width, 976) / (13 * EM)))
+
+
+def summary_lines(report: Report, width: float) -> list[str]:
+    """The figures, wrapped to the picture between two of them."""
+    whole = summary(report).replace(" ", GLUE).replace(f"{GLUE}·{GLUE}", f"{GLUE}· ")
+    lines = wrap(whole, int(min(width, 976) / (13 * EM)))
+    return [line.replace(GLUE, " ").removesuffix(" ·") for line in lines]
 
 
 def draw_header(name: str, notes: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:

@@ -38,12 +38,19 @@ class Record(NamedTuple):
         """True if it is of this family; one whose family is not said counts in all."""
         return self.family in (family, "")
 
+    def is_as_good_as(self, timesteps: float, peak_memory: int, traffic: int | None = None) -> bool:
+        """True if this is at least as good in every figure that both have."""
+        return all(mine <= theirs for mine, theirs in self._beside(timesteps, peak_memory, traffic))
+
     def dominates(self, timesteps: float, peak_memory: int, traffic: int | None = None) -> bool:
         """True if this is at least as good in every figure that both have, and better in one."""
-        pairs = [(self.timesteps, timesteps), (self.peak_memory, peak_memory)]
-        if self.traffic is not None and traffic is not None:
-            pairs.append((self.traffic, traffic))
+        pairs = self._beside(timesteps, peak_memory, traffic)
         return all(mine <= theirs for mine, theirs in pairs) and any(mine < theirs for mine, theirs in pairs)
+
+    def _beside(self, *others: float | None) -> list[tuple[float, float]]:
+        """Its figures, each with the other one, where both are known."""
+        both = zip(self.figures, others)
+        return [(mine, theirs) for mine, theirs in both if mine is not None and theirs is not None]
 
 
 @dataclass(frozen=True)
@@ -84,10 +91,23 @@ class Goal:
             return self.records
         return tuple(record for record in self.records if record.is_of(family))
 
+    def rivals(self, family: str) -> tuple[Record, ...]:
+        """Those of them that meet the target of traffic; for the third star none of them may be better."""
+        return tuple(one for one in self.records_to_beat(family) if self.meets_traffic(one.traffic or 0))
+
     @property
     def open_front(self) -> tuple[Record, ...]:
         """The records that no other beats, whatever their family: the best trades at this size."""
         return tuple(one for one in self.records if not any(other.dominates(*one.figures) for other in self.records))
+
+    @property
+    def time_words(self) -> str:
+        """What a step of the clock is called: 'timesteps' or 'us'."""
+        return self.costs.time_words
+
+    def words(self, record: Record) -> str:
+        """The figures of a record in words."""
+        return figures_text(*record.figures, self.time_words)
 
     @property
     def time_limit(self) -> float:
@@ -146,6 +166,13 @@ class Goal:
     def meets_drift(self, updates: int) -> bool:
         """True if no replica makes more updates alone than it may."""
         return self.drift is None or updates <= self.drift
+
+
+def figures_text(timesteps: float, peak_memory: int, traffic: int | None = None, time_words: str = "timesteps") -> str:
+    """'12.1 timesteps, 1,966,080 elements and 1,572,864 elements sent'; without a traffic that is 0 or not measured."""
+    words = [f"{timesteps:,.10g} {time_words}", f"{peak_memory:,} elements"]
+    words += [f"{traffic:,} elements sent"] if traffic else []
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _limit(elements: int) -> int:

@@ -144,8 +144,7 @@ class Report:
         if self.status != "passed" or self.goal is None:
             return int(self.error is None)
         figures = (self.timesteps, self.peak.memory, self.traffic)
-        rivals = [one for one in self.goal.records_to_beat(self.family) if self.goal.meets_traffic(one.traffic or 0)]
-        beaten = any(rival.dominates(*figures) for rival in rivals)
+        beaten = any(rival.dominates(*figures) for rival in self.goal.rivals(self.family))
         noted = any(note.costs_a_star for note in self.notes)
         return 2 if beaten or noted or not (self.meets_traffic and self.is_steady) else 3
 

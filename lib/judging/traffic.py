@@ -41,13 +41,27 @@ class Traffic(NamedTuple):
     """Elements sent in a run by ring accounting (`lib.game.costs.elements_sent`); copies to or from a tier are none.
 
     `busiest` is the most that a rank sends, `total` the sum of all ranks, `between` the most that a rank sends in
-    groups of several machines, `by_call` the calls of the busiest rank, most elements first.
+    groups of several machines, `by_rank` the calls of each rank, most elements first.
     """
 
     busiest: int
     total: int
     between: int
-    by_call: tuple[Calls, ...]
+    by_rank: tuple[tuple[Calls, ...], ...]
+
+    @property
+    def rank(self) -> int:
+        """The busiest rank, the first of several."""
+        return next((rank for rank in range(len(self.by_rank)) if self.of(rank) == self.busiest), 0)
+
+    def of(self, rank: int) -> int:
+        """The elements that one rank sends."""
+        return sum(calls.elements for calls in self.by_rank[rank])
+
+    @property
+    def by_call(self) -> tuple[Calls, ...]:
+        """The calls of the busiest rank."""
+        return self.by_rank[self.rank] if self.by_rank else ()
 
 
 def sent_by(recomputation: Recomputation, rank: RankState) -> Iterator[Sent]:
@@ -88,17 +102,21 @@ def traffic(recomputation: Recomputation) -> Traffic:
     """The traffic of a run; of a folded one, in which one of equal replicas was played, of all."""
     ranks = [_sent(recomputation, rank) for rank in recomputation.ranks]
     totals = [sum(one.elements for one in sent) for sent in ranks]
-    busiest = ranks[totals.index(max(totals))] if ranks else []
-    calls: dict[tuple[str, int], list[int]] = {}
-    for one in busiest:
-        calls.setdefault((one.operation, one.line), []).append(one.elements)
-    rows = [Calls(name, line, len(elements), sum(elements)) for (name, line), elements in calls.items()]
     return Traffic(
         busiest=max(totals, default=0),
         total=sum(totals) * recomputation.trace.setting.replicas,
         between=max((sum(one.elements for one in sent if one.is_between) for sent in ranks), default=0),
-        by_call=tuple(sorted(rows, key=lambda row: (-row.elements, row.line, row.operation))),
+        by_rank=tuple(map(_by_call, ranks)),
     )
+
+
+def _by_call(sent: Sequence[Sent]) -> tuple[Calls, ...]:
+    """What a rank sends by operation and line, most elements first."""
+    calls: dict[tuple[str, int], list[int]] = {}
+    for one in sent:
+        calls.setdefault((one.operation, one.line), []).append(one.elements)
+    rows = [Calls(name, line, len(elements), sum(elements)) for (name, line), elements in calls.items()]
+    return tuple(sorted(rows, key=lambda row: (-row.elements, row.line, row.operation)))
 
 
 def drift(ranks: Sequence[RankState]) -> int:

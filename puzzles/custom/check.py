@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lib.game.goal import Record, figures_text
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
 from puzzles.custom.drafts import PLACEHOLDER
@@ -116,7 +117,7 @@ class Check:
         if len(games) == 1:
             yield Finding("other_sizes: none, so what works only at the shown size gets three stars")
         is_data, by_place = can_be_written(self.own), {row.place: row for row in measured}
-        wrong = [row for row in stated if row not in measured]
+        wrong = [row for row in stated if not any(row.agrees_with(one) for one in measured)]
         missing = [row for row in measured if row.place not in {one.place for one in stated}]
         self.rows = measured if missing or wrong else None
         for row in missing:
@@ -161,10 +162,13 @@ class Check:
             if record.by == self.own.reference or not is_here:
                 continue
             verdict = self._graded(self.own.path(file), variant=variant)
-            said = (record.timesteps, record.peak_memory)
-            if isinstance(verdict, str) or (verdict.timesteps, verdict.peak_memory) != said:
+            said = record.figures
+            if (
+                isinstance(verdict, str)
+                or (verdict.timesteps, verdict.peak_memory, said[2] and verdict.traffic) != said
+            ):
                 words = verdict if isinstance(verdict, str) else _figures(verdict.figures) or verdict.message
-                yield Finding(f"records: {record.by} should reach {said[0]:g} and {said[1]:,}: {words}", True)
+                yield Finding(f"records: {record.by} should reach {figures_text(*said)}: {words}", True)
 
     def _graded(self, path: Path, game: Puzzle | None = None, variant: str = "") -> Verdict | str:
         """The verdict on a file, or on a variant in its VARIANTS, as a solution of another game if one is given; a
@@ -187,6 +191,11 @@ class Check:
             return verdict
         absent = f"{shown(path)} has no {self.own.slug}, or only the starter"
         return f"{shown(path)}: {verdict.message}" if verdict.message else absent
+
+
+def _reached(verdict: Verdict, record: Record) -> tuple[float | None, ...]:
+    """The figures of a verdict, of those that the record states."""
+    return verdict.timesteps, verdict.peak_memory, None if record.traffic is None else verdict.traffic
 
 
 def _figures(figures: Mapping[str, Any]) -> str:

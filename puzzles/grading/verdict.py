@@ -83,6 +83,11 @@ class Verdict:
         """Of a schedule: in elements."""
         return self.figures.get("peak_memory")
 
+    @property
+    def traffic(self) -> float | None:
+        """Of a schedule for several ranks: the elements that the busiest rank sends."""
+        return self.figures.get("traffic")
+
     def as_json(self, why: bool = False) -> dict[str, Any]:
         """The fields that the grade command's JSON promises, in its order; `why` adds the explanation's lines.
 

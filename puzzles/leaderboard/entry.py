@@ -39,7 +39,12 @@ class Entry:
     @property
     def point(self) -> tuple[float, ...]:
         """The figures that entries are compared by; less is better in each."""
-        return tuple(self.verdict.figures[name] for name in AXES if name in self.verdict.figures)
+        return tuple(self.verdict.figures[name] for name in self.axes)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of these figures, which are the same in all entries of a puzzle."""
+        return tuple(name for name in AXES if name in self.verdict.figures)
 
     @property
     def digest(self) -> str:
@@ -61,7 +66,13 @@ class Entry:
         return json.dumps(dict(zip(FIELDS, fields)), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-AXES = ("timesteps", "peak_memory", "host_memory")
+AXES = {
+    "timesteps": "timesteps",
+    "peak_memory": "peak memory",
+    "traffic": "traffic",
+    "host_memory": "on the host",
+}
+"""The figures that entries are compared by, where a puzzle has them, and what their columns are called."""
 
 
 def judged(puzzle: Puzzle, name: str, trace: bytes) -> Entry:

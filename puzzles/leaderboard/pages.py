@@ -16,7 +16,7 @@ from puzzles.reports.listed_files import listed_files, remove
 from puzzles.tracks import track_of
 
 from .board import Ranking, Standing
-from .entry import Entry
+from .entry import AXES, Entry
 
 DATA = "board.json"
 """The board as data. It also names all files of the board, so that those of an earlier one can be removed."""
@@ -92,10 +92,7 @@ def _shown(one: Ranking) -> dict[str, Any]:
     track = track_of(one.slug)
     puzzle = track.puzzle(one.slug)
     goal = getattr(puzzle, "goal", None)
-    known = [
-        f"{r.timesteps:g} timesteps, {r.peak_memory:,} elements{r.family and f': {r.family}'}"
-        for r in (goal.open_front if goal else ())
-    ]
+    known = [f"{goal.words(r)}{r.family and f': {r.family}'}" for r in goal.open_front] if goal else []
     return {
         "slug": one.slug,
         "heading": track.heading(puzzle),
@@ -103,7 +100,7 @@ def _shown(one: Ranking) -> dict[str, Any]:
         "front": [_row(place) for place in one.front],
         "beaten": [_row(place) for place in one.beaten],
         "known": known,
-        "has_host": any(len(place.point) > 2 for place in (*one.front, *one.beaten)),
+        "columns": [AXES[name] for name in one.front[0].entries[0].axes],
     }
 
 

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from lib import Report, Trace, peak_lines
+from lib.judging.traffic_text import traffic_lines
 from puzzles.failure import Failure
 from puzzles.tracks.free_play import FreeGame, figures, picture, summary
 
@@ -61,8 +62,8 @@ class FreeResult:
 
     @property
     def why(self) -> Sequence[str]:
-        """What the peak of a correct run consists of, as lines."""
-        return peak_lines(self.report.contents) if self.report is not None else ()
+        """What the peak and the traffic of a correct run consist of, as lines."""
+        return (*peak_lines(self.report.contents), *traffic_lines(self.report.sent)) if self.report is not None else ()
 
     def lines(self) -> Sequence[str]:
         """What a correct run took, in sentences."""

@@ -29,7 +29,7 @@ MAX_NAME = 60
 """Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
 
 COLUMNS = tuple(
-    "submission puzzle status reason stars timesteps peak_memory message notes track figures points max_points "
+    "submission puzzle status reason stars timesteps peak_memory traffic message notes track figures points max_points "
     "days_late shown_size_only found_in".split()
 )
 
@@ -117,7 +117,8 @@ def _written(path: Path, content: Callable[[], str]) -> str:
 
 
 def junit(graded: Sequence[Graded], scoring: Scoring) -> str:
-    """One suite for each file, one case for each puzzle; over target is a failure, not attempted is skipped."""
+    """One suite for each file, one case for each puzzle, with its figures as properties; over target is a failure, not
+    attempted is skipped."""
     from xml.etree import ElementTree  # here, because few reports need it
 
     root = ElementTree.Element("testsuites")
@@ -128,7 +129,7 @@ def junit(graded: Sequence[Graded], scoring: Scoring) -> str:
         suite = ElementTree.SubElement(root, "testsuite", {"name": sanitized(file.path), **counts})
         for v in file.verdicts:
             case = ElementTree.SubElement(suite, "testcase", {"classname": sanitized(file.path), "name": v.puzzle})
-            facts: dict[str, object] = {**scoring.facts(file, v)}
+            facts: dict[str, object] = {**v.figures, **scoring.facts(file, v)}
             facts |= {"shown_size_only": "true"} if v.shown_size_only else {}
             if facts:
                 properties = ElementTree.SubElement(case, "properties")
@@ -151,8 +152,8 @@ def table(graded: Sequence[Graded], scoring: Scoring) -> str:
     for file in graded:
         for v in file.verdicts:
             words: tuple[object, ...] = (
-                *(sanitized(file.path), v.puzzle, v.status, v.reason, v.stars, v.timesteps, v.peak_memory),
-                *(v.message, "; ".join(v.notes), v.track),
+                *(sanitized(file.path), v.puzzle, v.status, v.reason, v.stars),
+                *(v.timesteps, v.peak_memory, v.traffic, v.message, "; ".join(v.notes), v.track),
                 " ".join(f"{name}={value}" for name, value in v.figures.items()),
                 *(scoring.score(file, v), scoring.most(v.puzzle), scoring.days_late(file)),
                 *("yes" if v.shown_size_only else "", sanitized(v.found_in)),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -55,4 +56,13 @@ def name_width(names: Sequence[str]) -> int:
 
 def least_width(console: Console, table: Table) -> int:
     """The columns below which something in a table would be folded or cropped."""
-    return console.measure(table, options=console.options.update(max_width=UNLIMITED_WIDTH)).minimum
+    return _measured(console, table).minimum
+
+
+def full_width(console: Console, table: Table) -> int:
+    """The columns that a table fills if no line in it is wrapped."""
+    return _measured(console, table).maximum
+
+
+def _measured(console: Console, table: Table) -> Measurement:
+    return console.measure(table, options=console.options.update(max_width=UNLIMITED_WIDTH))

@@ -56,7 +56,7 @@ def _html(verdict: Verdict) -> str:
 
 
 def _leaderboard(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """The stars, and of each schedule that passed its steps and its peak."""
+    """The stars, and of each schedule that passed its steps, its peak and its traffic."""
     rows: list[dict[str, Any]] = [{"name": "stars", "value": sum(v.stars for v in verdicts)}]
     for v in verdicts:
         name = f"{v.puzzle} " if len(verdicts) > 1 else ""
@@ -66,5 +66,5 @@ def _leaderboard(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     return rows
 
 
-LEADERBOARD = {"timesteps": "timesteps", "peak_memory": "peak"}
+LEADERBOARD = {"timesteps": "timesteps", "peak_memory": "peak", "traffic": "traffic"}
 """Figures of a leaderboard, and what their columns are called; less is better."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
 from os.path import sep
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -24,7 +22,7 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import IsolationTier
-from puzzles.tracks import ALL, TRACKS, Track, outcomes, track_of
+from puzzles.tracks import ALL, TRACKS, Track, track_of
 from puzzles.tracks.outcomes import counted
 
 from .file_table import NamedRows, name_width
@@ -32,7 +30,6 @@ from .next_command import next_command
 from .paragraphs import print_wrapped
 from .screen import ScreenPart
 from .standings import (
-    COLOURS,
     SHOWN_SIZE,
     folder_of,
     name_in,
@@ -41,6 +38,7 @@ from .standings import (
     standings,
     stars_text,
 )
+from .verdict_table import empty_table, figure_text, points_cells, status_text, verdict_table
 
 MAX_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
@@ -59,7 +57,7 @@ def report(
         console.print(Text(sanitized(files[0].path), style="bold"))
         for track, verdicts in _by_track(files[0].verdicts):
             points = [scoring.facts(files[0], v) for v in verdicts]
-            console.print(_table(console, track, verdicts, points))
+            console.print(verdict_table(console, track, verdicts, points))
         if scoring.is_stated:
             console.print(Text(points_text(files[0], scoring)))
     elif is_class:
@@ -81,7 +79,7 @@ def report(
                 _show_why(console, verdict, _place(graded, verdict, several))
     if why and not any(verdict.why for graded in files for verdict in graded.verdicts):
         console.print()
-        console.print(Text("--why explains the peak of a correct schedule, and there is none here."))
+        console.print(Text("--why explains the peak and the traffic of a correct schedule, and there is none here."))
     if not tier.is_sandbox:
         console.print()
         here = protection(tier)
@@ -100,7 +98,7 @@ def _place(graded: Graded, verdict: Verdict, several: bool) -> str:
 def report_on(console: Console, title: str, verdict: Verdict) -> None:
     """One verdict as a table, with its message and notes."""
     console.print(Text(sanitized(title), style="bold"))
-    console.print(_table(console, track_of(verdict.puzzle), [verdict]))
+    console.print(verdict_table(console, track_of(verdict.puzzle), [verdict]))
     for one in _distinct([verdict]):
         _explain(console, one, "")
 
@@ -113,41 +111,6 @@ def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Ve
             yield track, mine
 
 
-def _table(
-    console: Console, track: Track[Any], verdicts: Sequence[Verdict], points: Sequence[Mapping[str, float]] = ()
-) -> Table:
-    """A row for each verdict, with figures and targets. What only some puzzles measure is in the sentences below."""
-    table = _empty_table(track, any(points))
-    if not track.columns:
-        table.add_column("figures", ratio=1)
-    for v, worth in zip(verdicts, points or repeat(NO_POINTS)):
-        stars = stars_text(console, v.stars) + shown_size_mark(v) if v.attempted else ""
-        measures = track.measures(track.puzzle(v.puzzle), v.figures)[: len(track.columns)]
-        figures = [Text.assemble(figure, (target, "dim")) for figure, target in (m.cell for m in measures)]
-        if not figures:
-            figures = [Text(track.figures_text(track.puzzle(v.puzzle), v.figures), style="" if v.figures else "dim")]
-        cells = (*figures, _status(v)) if track.columns else (_status(v), *figures)
-        table.add_row(Text(v.puzzle, style="" if v.attempted else "dim"), stars, *_points(worth), *cells)
-    return table
-
-
-NO_POINTS: Mapping[str, float] = {}
-
-
-def _points(worth: Mapping[str, float]) -> list[Text]:
-    return [Text.assemble(f"{worth['points']:g}", (f" of {worth['max_points']:g}", "dim"))] if worth else []
-
-
-def _empty_table(track: Track[Any], is_scored: bool) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("puzzle", "stars", *(["points"] if is_scored else [])):
-        table.add_column(heading, no_wrap=True)
-    for heading, _ in track.columns:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    return table
-
-
 def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded], scoring: Scoring) -> NamedRows:
     """Attempts at a track in several files; a file is named once, by its path in the folder that they share."""
     shared = folder_of(files)
@@ -158,15 +121,15 @@ def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded], 
         for v in graded.attempted:
             if v.track != track.name:
                 continue
-            figures = [_figure(v, figure) for _, figure in track.columns]
-            points = _points(scoring.facts(graded, v))
+            figures = [figure_text(v, figure) for _, figure in track.columns]
+            points = points_cells(scoring.facts(graded, v))
             stars = stars_text(console, v.stars) + shown_size_mark(v)
-            rows.append([v.puzzle, stars, *points, *figures, _status(v)])
+            rows.append([v.puzzle, stars, *points, *figures, status_text(v)])
             names.append(name)
             name = ""
 
     def make(shown: Sequence[str] | None) -> Table:
-        table = _empty_table(track, scoring.is_stated)
+        table = empty_table(track, scoring.is_stated)
         if shown is not None:
             table.add_column("file", no_wrap=True, min_width=name_width(shown))
         for number, row in enumerate(rows):
@@ -183,16 +146,6 @@ def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:
     place = {slug: number for number, slug in enumerate(ALL)}
     attempted = [graded for graded in files if graded.attempted]
     return sorted(attempted, key=lambda g: (place[g.attempted[0].puzzle], g.path.count(sep), g.path))
-
-
-def _figure(verdict: Verdict, name: str) -> str:
-    value = verdict.figures.get(name)
-    return "-" if value is None else outcomes.number_text(value)
-
-
-def _status(verdict: Verdict) -> Text:
-    text = verdict.status.replace("_", " ")
-    return Text(f"{text}: {verdict.reason}" if verdict.reason else text, style=COLOURS[verdict.status])
 
 
 def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
@@ -227,7 +180,7 @@ def _show_status(console: Console, verdict: Verdict) -> None:
     track = track_of(verdict.puzzle)
     figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures) if verdict.figures else ""
     stars = f"{GLUE} {stars_text(console, verdict.stars)}{GLUE} {figures}" if verdict.attempted else ""
-    status = _status(verdict)
+    status = status_text(verdict)
     console.print()
     print_wrapped(console, stars, lead=status.plain, lead_style=str(status.style))
 
@@ -255,7 +208,8 @@ def _show_why(console: Console, verdict: Verdict, where: str) -> None:
     """The explanation of a peak: a heading and its rows."""
     console.print()
     console.print(
-        Text(f"{where}{verdict.puzzle}, why the peak is here:", style="bold"), width=min(console.width, MAX_WIDTH)
+        Text(f"{where}{verdict.puzzle}, where memory and traffic go:", style="bold"),
+        width=min(console.width, MAX_WIDTH),
     )
     for line in verdict.why:
         indent = len(line) - len(line.lstrip())

@@ -82,8 +82,8 @@ class Track(OpenTrack[P], ABC):
     """One-word reasons of failures that its runs may report, besides those of every track. Any code may use
     `lib.layout`."""
     columns: Sequence[tuple[str, str]] = ()
-    """Columns of tables of results: heading and figure, in the order of `measures`. Without them `figures_text` fills
-    one column."""
+    """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
+    `figures_text` fills one column."""
     form: str = ""
     """What a player writes, in words."""
     noun: str = "function"
@@ -245,7 +245,8 @@ class Track(OpenTrack[P], ABC):
 
     def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:
         """A sentence on how far the figures of a pass are below their targets."""
-        rest = [(measure.target - (measure.value or 0), measure.words) for measure in self.measures(puzzle, figures)]
+        counting = [one for one in self.measures(puzzle, figures) if one.met or not one.for_star]
+        rest = [(measure.target - (measure.value or 0), measure.words) for measure in counting]
         under = [amount(round(left, 6), words) for left, words in rest if left > 0]
         if not under:
             return f"You meet {'the target' if len(rest) == 1 else 'every target'} exactly."

@@ -26,6 +26,11 @@ class ReferenceRow(NamedTuple):
     python: str
     """What a puzzle in Python has instead, and where."""
 
+    def agrees_with(self, measured: ReferenceRow) -> bool:
+        """True if each field that it has is as it was measured; a row of an older file has fewer fields."""
+        same = (self.table, self.place) == (measured.table, measured.place)
+        return same and all(measured.fields.get(name) == content for name, content in self.fields.items())
+
 
 class OpenTrack(Generic[P]):
     """The part of `Track` that is about puzzles of teachers. By default a track takes none."""

@@ -25,9 +25,9 @@ class Score(NamedTuple):
     advice: str = ""
     """A sentence on how to meet the missed targets, where the run itself shows one."""
     why: tuple[str, ...] = ()
-    """Lines that explain a figure: what a schedule's peak consists of. Shown on request."""
+    """Lines that explain figures: what a schedule's peak consists of, and its calls. Shown on request."""
     why_matters: bool = False
-    """True if that figure misses a target; then they are always shown."""
+    """True if such a figure misses a target; then they are always shown."""
     family: str = ""
     """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
     remark: str = ""
@@ -93,34 +93,38 @@ class Measure(NamedTuple):
     target: float
     met: bool = False
     below: str = ""
+    figure: str = ""
+    """The figure's name, by which a column of a table finds it."""
+    for_star: bool = False
+    """True if a pass may miss the target, which decides the third star."""
 
     @classmethod
-    def at_most(cls, words: str, value: float | None, target: float) -> Measure:
+    def at_most(cls, words: str, value: float | None, target: float, figure: str = "") -> Measure:
         """A figure that meets its target at or below it."""
-        return cls(words, value, target, value is not None and value <= target)
+        return cls(words, value, target, value is not None and value <= target, figure=figure)
 
     @classmethod
-    def below_limit(cls, words: str, value: float | None, limit: float, shown: str) -> Measure:
+    def below_limit(cls, words: str, value: float | None, limit: float, shown: str, figure: str = "") -> Measure:
         """A figure that meets its target only below the limit, which is shown as in '< 34'."""
-        return cls(words, value, limit, value is not None and value < limit, shown)
+        return cls(words, value, limit, value is not None and value < limit, shown, figure)
 
     @property
     def target_text(self) -> str:
-        return self.below or f"{self.target:,}"
+        return (self.below or f"{self.target:,}") + (" for the third star" if self.for_star else "")
 
     @property
     def value_text(self) -> str:
         return "-" if self.value is None else number_text(self.value)
 
     @property
-    def cell(self) -> tuple[str, str]:
-        """The figure and its target for a table: '33.3', ' (< 34)'."""
-        return self.value_text, f" ({self.below})" if self.below else f" of {self.target:,}"
+    def target_cell(self) -> str:
+        """The target beside the figure in a table: '(< 34)', 'of 12,288'."""
+        return f"({self.below})" if self.below else f"of {self.target:,}"
 
     def text(self) -> str:
         """'12,288 of 12,288 bytes moved'; '33.3 timesteps (target < 34)'."""
         if self.below:
-            return f"{self.value_text} {self.words} (target {self.below})"
+            return f"{self.value_text} {self.words} (target {self.target_text})"
         return f"{self.value_text} of {self.target:,} {self.words}"
 
 

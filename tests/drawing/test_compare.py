@@ -40,16 +40,27 @@ def test_a_comparison_names_the_difference() -> None:
     title, told, mine, *rest = texts(picture)
     assert (title, mine) == ("Two pipelines", "yours")
     assert (
-        told == "yours, compared with reference: 33.6 steps more, 1,048,576 elements less, 31.3 points of bubble more"
+        told == "yours, compared with reference: 33.6 steps more, 1,048,576 elements less, sends as many elements, "
+        "31.3 points of bubble more"
     )
     assert "reference" in rest
     assert told in picture.description
 
 
+def test_a_comparison_says_who_sends_more() -> None:
+    picture = draw_compare(gallery.solved("wsdp"), gallery.solved("fsdp"))
+    assert "sends 1,179,648 elements more" in texts(picture)[1]
+    assert texts(picture).count("traffic: elements that each rank sends, all on one scale up to 4,718,592") == 2
+    alone = difference(report("basic"), report("basic"), ("a", "b"))
+    assert "sends" not in alone
+
+
 def test_equal_runs_are_as_good() -> None:
     names = ("a", "b")
     same = difference(report("ddp"), report("ddp"), names)
-    assert same == "a, compared with b: as many steps, as many elements, as many points of bubble"
+    assert (
+        same == "a, compared with b: as many steps, as many elements, sends as many elements, as many points of bubble"
+    )
 
 
 def test_both_are_on_one_time_axis_and_one_scale_of_memory() -> None:

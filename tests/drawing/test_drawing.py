@@ -117,12 +117,13 @@ def test_models_one_model_a_trace_and_an_outcome_are_the_same_run() -> None:
     assert len({svg(draw(way)) for way in ways}) == 1
 
 
-def test_the_title_has_the_four_numbers() -> None:
+def test_the_title_has_the_main_numbers() -> None:
     picture = draw(trace_of(GPIPE), title="GPipe")
     title, numbers, *_ = texts(picture)
     assert title == "GPipe"
     assert numbers == (
-        "timesteps 33.3 · makespan 33.8 · bubble 42.6% · peak memory 4,194,304 (rank 1, t=30.4)"
+        "timesteps 33.3 · makespan 33.8 · bubble 42.6% · peak memory 4,194,304 (rank 1, t=30.4) · "
+        "traffic 1,048,576"
     )  # fmt: skip
 
 
@@ -477,9 +478,9 @@ def test_chalk_sets_the_height_that_a_notebook_shows(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(chalk.core, "SVG_DRAW_HEIGHT", None)
     picture = draw(trace_of(FSDP))
     assert root(picture).get("width") == "1000"
-    chalk.set_svg_height(550)
+    chalk.set_svg_height(650)
     chalk.set_svg_draw_height(600)
-    assert root(picture).get("height") == "550"
+    assert root(picture).get("height") == "650"
     small = draw_value(Weight(0, 2, 0))
     assert root(small).get("height") == str(round(2 * small.height))
 

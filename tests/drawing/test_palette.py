@@ -12,7 +12,7 @@ from math import dist
 
 import pytest
 
-from drawing.palette import CRITICAL, INK, KINDS, STROKE, dark_variant, layer_colour
+from drawing.palette import CALLS, CRITICAL, INK, KINDS, STROKE, dark_variant, layer_colour
 
 RGB = tuple[float, ...]
 VISION: dict[str, tuple[RGB, RGB, RGB]] = {
@@ -47,6 +47,8 @@ def apart(one: str, other: str, vision: str) -> float:
 def test_colours_can_be_told_apart(vision: str, tone: Callable[[str], str]) -> None:
     kinds = [tone(colour) for colour in KINDS.values()]
     assert min(apart(a, b, vision) for a, b in combinations(kinds, 2)) > 15
+    calls = [tone(colour) for colour in CALLS.values()]
+    assert min(apart(a, b, vision) for a, b in combinations(calls, 2)) > 10
     layers = [tone(layer_colour(layer, 8)) for layer in range(8)]
     assert min(apart(a, b, vision) for a, b in pairwise(layers)) > 5
     assert min(apart(a, b, vision) for a, b in zip(layers, layers[3:], strict=False)) > 20

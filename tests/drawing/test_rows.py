@@ -176,9 +176,9 @@ def test_measured_times_have_a_row_for_every_rank() -> None:
 # --- What is drawn ---
 
 
-def test_a_picture_has_one_lane_and_one_strip_of_memory_with_the_count(replicas: Scene) -> None:
+def test_a_picture_has_one_lane_one_strip_of_memory_and_one_bar_with_the_count(replicas: Scene) -> None:
     found = texts(drawing.draw(replicas.trace))
-    assert [text for text in found if text.startswith("rank ")] == ["rank 0 x64"] * 2
+    assert [text for text in found if text.startswith("rank ")] == ["rank 0 x64"] * 3
     assert SHARED in found
     assert "F0" in found
 

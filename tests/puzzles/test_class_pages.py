@@ -144,7 +144,7 @@ def test_a_student_sees_figures_code_advice_the_peak_and_pictures(pages: Path) -
     assert anna.count("<svg") == 4, "a timeline and a front for each of two puzzles"
     assert "19.9" in anna
     assert "Best known" in anna
-    assert "Why the peak is where it is" in cleo
+    assert "Where memory and traffic go" in cleo
     assert "<details open>" in cleo, "it misses the memory target"
     assert "What to try" in cleo
     assert "holds most at t=" in cleo

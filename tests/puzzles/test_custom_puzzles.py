@@ -57,7 +57,7 @@ def change(file: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("track", "targets"),
     [
-        ("schedule", "time = 5, memory = 1_800_000"),  # of 5.1 steps and 1,835,008 elements
+        ("schedule", "time = 5, memory = 1_800_000, traffic = 500_000"),  # of 5.1 steps and 1,835,008 elements
         pytest.param("engine", "sent = 6_144, peak = 9_216, weights = 0", marks=pytest.mark.slow),
         pytest.param("layout", "bytes = 0, memory = 9_280", marks=pytest.mark.slow),
     ],
@@ -247,7 +247,7 @@ def test_check_names_what_is_wrong(week: Path) -> None:
         "'# ----- end of your code -----' is missing",
         "hints: write at least 2",
         "reference: over target",
-        "should reach 4 and 1: timesteps 5.1",
+        "should reach 4 timesteps and 1 elements: timesteps 5.1",
     ):
         assert words in checked.output, words
     change(file, "async def relay_schedule(", "async def relay(")

@@ -73,7 +73,10 @@ async def relay(model: Model) -> Model:
     ("elsewhere", "said"),
     [
         (ALL_ON_RANK_0, "with 3 layers, 4 batches, 4 ranks, one rank does all the work"),
-        (ALL_ON_RANK_0.rstrip() + FOR_SHOW, "the reference takes 7.9 and 2,621,440, so share the work out"),
+        (
+            ALL_ON_RANK_0.rstrip() + FOR_SHOW,
+            "the reference takes 7.9 and 2,621,440, and sends 1,179,648, so",
+        ),
     ],
 )
 def test_a_general_solution_in_which_rank_0_does_all_elsewhere_is_noted(elsewhere: str, said: str, file: Path) -> None:
@@ -101,11 +104,11 @@ def test_stale_figures_are_named_and_corrected_and_the_rest_of_the_file_stays(fi
     )
     stale = check(file.parent)
     assert stale.exit_code == 1
-    assert "records: it says 5 timesteps and 1,835,008 elements" in stale.output
+    assert "records: it says 5 timesteps, 1,835,008 elements and 524,288 elements sent" in stale.output
     assert "the reference takes 5.1 timesteps" in stale.output
     assert (
-        "it says 8 timesteps and 2,621,440 elements with 3 layers, 4 batches, 4 ranks, and the reference takes 7.9 "
-        "timesteps and 2,621,440 elements; --write corrects that"
+        "it says 8 timesteps, 2,621,440 elements and 1,179,648 elements sent with 3 layers, 4 batches, 4 ranks, and "
+        "the reference takes 7.9 timesteps, 2,621,440 elements and 1,179,648 elements sent; --write corrects that"
     ) in stale.output
     written = check(file.parent, "--write")
     assert written.exit_code == 0, written.output
@@ -114,6 +117,17 @@ def test_stale_figures_are_named_and_corrected_and_the_rest_of_the_file_stays(fi
     assert file.read_text().startswith(head)
     assert file.read_text().count("# Mine.") == 1
     assert tomllib.loads(file.read_text()) == tomllib.loads(text)
+
+
+def test_a_row_that_was_written_before_traffic_was_measured_still_holds(file: Path) -> None:
+    text = re.sub(r"(?m)^traffic = .*\n", "", file.read_text())
+    file.write_text(text)
+    checked = check(file.parent, "--write")
+    assert checked.exit_code == 0, checked.output
+    assert file.read_text() == text
+    file.write_text(text.replace("peak_memory = 2_621_440", "peak_memory = 2_621_440\ntraffic = 3"))
+    stale = check(file.parent)
+    assert "it says 7.9 timesteps, 2,621,440 elements and 3 elements sent with 3 layers" in stale.output
 
 
 def test_a_size_that_is_no_more_and_one_that_is_new(file: Path) -> None:
@@ -182,8 +196,10 @@ def test_a_variant_of_a_file_is_checked_as_a_record(file: Path) -> None:
         file.write_text(written.replace("# Measured", f"{row.format(variant)}# Measured"))
         checked = check(file.parent)
         assert checked.exit_code == 1
-        assert f"records: solutions/ways.py: {variant} should reach 5.1 and 1,835,008" in checked.output
-        assert why in checked.output.partition("1,835,008: ")[2]
+        assert (
+            f"records: solutions/ways.py: {variant} should reach 5.1 timesteps and 1,835,008 elements" in checked.output
+        )
+        assert why in checked.output.partition("1,835,008 elements: ")[2]
 
 
 def test_rows_in_another_form_are_left_alone_and_the_text_to_write_is_shown(file: Path) -> None:
@@ -218,8 +234,9 @@ def test_python_is_told_what_to_write(file: Path) -> None:
         " in_practice='', sources=())\n"
     )
     found = check(file.parent, "--write")
-    assert "add Record(5.1, 1_835_008, 'solutions/relay.py', 'data parallelism') in the goal's records" in found.output
-    assert "add ReferenceAt(Size(layers=3, batches=4, ranks=4), 7.9, 2_621_440) in reference_at" in found.output
+    assert "add Record(5.1, 1_835_008, 'solutions/relay.py', 'data parallelism', traffic=524_288) in" in found.output
+    added = "add ReferenceAt(Size(layers=3, batches=4, ranks=4), 7.9, 2_621_440, traffic=1_179_648) in reference_at"
+    assert added in found.output
     assert "Wrote" not in found.output
 
 

@@ -89,7 +89,7 @@ def test_one_file_may_hold_all_solutions(tmp_path: Path):
 
 def test_what_is_absent_is_not_attempted():
     verdict = verdict_on("ddp", solution("basic"))
-    assert verdict == Verdict("ddp", "schedule", "not_attempted", {"time": 5, "memory": 1_800_000})
+    assert verdict == Verdict("ddp", "schedule", "not_attempted", {"time": 5, "memory": 1_800_000, "traffic": 700_000})
 
 
 def test_over_the_memory_target_is_correct_and_worth_one_star():

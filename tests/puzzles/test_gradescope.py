@@ -84,6 +84,7 @@ def test_results_have_the_documented_form_with_html_pictures_and_a_leaderboard(s
         {"name": "stars", "value": 3},
         {"name": "ddp timesteps", "value": 5.1, "order": "asc"},
         {"name": "ddp peak", "value": 1_835_008, "order": "asc"},
+        {"name": "ddp traffic", "value": 786_432, "order": "asc"},
     ]
 
 

@@ -159,7 +159,7 @@ def test_the_index_survives_long_names(tmp_path: Path) -> None:
 
 def test_the_board_survives_40_tied_players() -> None:
     row = {"figures": ["5", "6"], "stars": 2, "kind": "", "names": [(f"Player {i}", "x.html") for i in range(40)]}
-    one = {"slug": "ddp", "heading": "", "limits": "", "front": [row], "beaten": [], "known": [], "has_host": False}
+    one = {"slug": "ddp", "heading": "", "limits": "", "front": [row], "beaten": [], "known": [], "columns": ["time"]}
     page = environment().get_template("board.html").render(title="Board", rankings=[one])
     assert page.count("<a href") == 40
     first, _, rest = page.partition("<summary>and 32 more</summary>")

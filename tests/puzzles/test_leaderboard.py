@@ -68,7 +68,10 @@ def test_fronts_ties_and_beaten_entries(entries: Path) -> None:
     assert [[entry.name for entry in place.entries] for place in ranking.beaten] == [["Ann"]], (
         "not Ben's own slower one"
     )
-    assert [place.point for place in (*ranking.front, *ranking.beaten)] == [(5.1, 1_441_792), (5.1, 1_835_008)]
+    assert [place.point for place in (*ranking.front, *ranking.beaten)] == [
+        (5.1, 1_441_792, 786_432),
+        (5.1, 1_835_008, 786_432),
+    ]
 
 
 def test_the_order_of_entries_changes_nothing(entries: Path) -> None:
@@ -88,7 +91,8 @@ def test_a_board_has_a_viewer_for_each_run_and_is_the_same_bytes_each_time(entri
         boards.append({path.relative_to(tmp_path / name).as_posix(): path.read_bytes() for path in files})
     assert boards[0] == boards[1]
     page = boards[0]["index.html"].decode()
-    assert "5.1 timesteps, 1,441,792 elements: data parallelism" in page, "the best known, with its family"
+    best = "5.1 timesteps, 1,441,792 elements and 786,432 elements sent: data parallelism"
+    assert best in page, "the best known, with its family"
     links = re.findall(r'href="([^"]+)"', page)
     assert len(links) == 3
     assert {*links} < {*boards[0]}
@@ -249,7 +253,7 @@ def test_an_entry_becomes_a_record_of_an_own_puzzle_and_decides_the_third_star(o
         assert (verdict.status, verdict.stars) == ("passed", 2), "the record is better now"
         (row,) = rows_of(own / "records")
         filed = read_entry(own / "records" / str(row["file"]))
-        assert (row["timesteps"], row["peak_memory"]) == filed.point
+        assert (row["timesteps"], row["peak_memory"], row["traffic"]) == filed.point
     again = puzzles("record", entry, "--puzzles", own)
     assert again.exit_code == 1
     assert "a known record is as good" in again.output
@@ -261,7 +265,7 @@ def test_the_reference_of_an_own_puzzle_is_no_new_record(own: Path, tmp_path: Pa
     (entry,) = (tmp_path / "relay").iterdir()
     known = puzzles("record", entry, "--puzzles", own)
     assert known.exit_code == 1
-    assert "a known record is as good: 5.1 timesteps, 1,835,008 elements (solutions/relay.py)" in known.output
+    assert "a known record is as good: 5.1 timesteps and 1,835,008 elements (solutions/relay.py)" in known.output
     file = own / "relay.toml"
     file.write_text(file.read_text().replace(REFERENCE, ""))
     unknown = puzzles("record", entry, "--puzzles", own)
@@ -278,7 +282,7 @@ def test_a_record_of_a_shipped_puzzle_is_filed_with_the_others(
     refused = puzzles("record", ann)
     assert refused.exit_code == 1
     known = "solutions/records/ddp_update_before_next_backward.py"
-    assert f"5.1 timesteps, 1,441,792 elements ({known}, data parallelism)" in refused.output
+    assert f"5.1 timesteps, 1,441,792 elements and 786,432 elements sent ({known}, data parallelism)" in refused.output
     assert not FOUND.exists() or ann.name not in {path.name for path in FOUND.iterdir()}
     entry = read_entry(ann)
     bare = Entry(_without_records(entry.puzzle), entry.name, entry.trace, entry.verdict)

@@ -99,7 +99,7 @@ def test_no_message_names_a_bound_and_a_record_that_beats_it() -> None:
         trace = Trace(goal.size, ((),) * goal.size.ranks, goal.setting)
         for _ in range(20):
             found = Recognition(("a pipeline",), "", (), PIPELINE, dealt_out(goal.size, choice))
-            text = " ".join(above_possible(trace, found, 0.0, 0, goal.records))
+            text = " ".join(above_possible(trace, found, {"timesteps": 0.0, "peak_memory": 0}, goal.records))
             for whose, number, unit in re.findall(needs, text):
                 seen[f"{unit}s of {whose}"] += 1
                 for record in goal.records:
@@ -122,7 +122,7 @@ def test_a_faster_pipeline_of_other_stages_replaces_their_bound() -> None:
 def sentences(trace: Trace) -> list[str]:
     report, found = referee(trace), recognize(trace)
     assert found is not None
-    return list(above_possible(trace, found, report.timesteps, report.peak.memory))
+    return list(above_possible(trace, found, {"timesteps": report.timesteps, "peak_memory": report.peak.memory}))
 
 
 def test_a_pipeline_is_compared_with_its_own_bound_first() -> None:

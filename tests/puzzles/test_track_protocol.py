@@ -163,8 +163,7 @@ class Answers(Track[AnswerPuzzle]):
             yield RunRequest(f"n = {n}", {"argument": n}, lambda row, n=n: score(puzzle, row, n))  # type: ignore[misc]
 
     def measures(self, puzzle: AnswerPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
-        value = figures.get("returned")
-        return [Measure("returned", value, puzzle.wanted, value is not None and value <= puzzle.wanted)]
+        return [Measure.at_most("returned", figures.get("returned"), puzzle.wanted, "returned")]
 
     def called(self, puzzle: AnswerPuzzle) -> str:
         return "the question"

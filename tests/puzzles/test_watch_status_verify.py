@@ -341,12 +341,13 @@ def test_a_pass_says_in_a_few_lines_what_was_built_and_what_is_next():
     Path("ddp.py").write_text(solution("ddp"))
     page = words(puzzles("grade", "ddp.py").stdout)
     assert "ddp: You have built data parallelism (Li et al. 2020). Data parallelism: replicate the model" in page
-    assert "5.1 timesteps and 1,441,792 elements. Match that for the third star. 'puzzles compare ddp.py ddp'" in page
+    best = "5.1 timesteps, 1,441,792 elements and 786,432 elements sent"
+    assert f"{best}. Match that for the third star. 'puzzles compare ddp.py ddp'" in page
     assert "Next: DataParallel, " in page
     for explained in ("below target", "any schedule needs", "The reference makes", "In practice", "note:"):
         assert explained not in page
     page = words(puzzles("grade", "ddp.py", "--why").stdout)
-    assert "You are 0.9 timesteps and 64,992 elements below target. Best known" in page
+    assert "You are 0.9 timesteps, 64,992 elements and 13,568 elements sent below target. Best known" in page
     assert "Time: any schedule needs at least 4.3 steps" in page
     assert "this one takes 0.8 more" in page
     assert "The reference makes the same calls. In practice: " in page.replace("calls. ddp: ", "calls. ")
@@ -381,7 +382,7 @@ def test_why_a_pass_compares_calls_with_the_reference():
     page = words(puzzles("grade", "other.py", "--why").stdout)
     assert "with every weight gathered once" in page
     assert "The reference calls allgather 48 times (you: 24), counted over all ranks." in page
-    assert "The reference takes 19.9 timesteps and 2,752,512 elements." in page
+    assert "The reference takes 19.9 timesteps, 2,752,512 elements and 4,718,592 elements sent." in page
 
 
 def test_compare_shows_the_differing_lines_and_both_runs():

@@ -51,8 +51,9 @@ def written(name: str, text: str) -> str:
 
 
 def rows(text: str) -> list[int]:
-    """The elements at the beginning of the rows of an explanation."""
-    return [int(figure.replace(",", "")) for figure in re.findall(r"^ +([\d,]+)  ", text, re.MULTILINE)]
+    """The elements at the beginning of the rows of an explanation, without those on traffic."""
+    of_peak = re.sub(r"^[^\n]* sends [\d,]+ elements, and all ranks.*?(?=^\S|\Z)", "", text, flags=re.M | re.S)
+    return [int(figure.replace(",", "")) for figure in re.findall(r"^ +([\d,]+)  ", of_peak, re.MULTILINE)]
 
 
 def peak(text: str) -> int:
@@ -102,7 +103,7 @@ def test_json_has_it_when_asked() -> None:
 @pytest.mark.parametrize("source", ["async def ddp(model):\n    await model.receive()\n", "x = 1\n"])
 def test_where_nothing_is_correct_there_is_nothing_to_explain(source: str) -> None:
     shown = grade(written("ddp.py", source), "--puzzle", "ddp", "--why")
-    assert "--why explains the peak of a correct schedule, and there is none here" in shown
+    assert "--why explains the peak and the traffic of a correct schedule, and there is none here" in shown
 
 
 @pytest.mark.slow
@@ -125,7 +126,7 @@ def test_the_page_explains_every_schedule_and_opens_what_matters() -> None:
     grade(written("b.py", GREEDY), "--puzzle", "ddp", "-o", "b.html")
     passed, over = (Path(name).read_text(encoding="utf-8") for name in ("a.html", "b.html"))
     for page, tag in ((passed, "<details>"), (over, "<details open>")):
-        (text,) = re.findall(rf"{tag}<summary>Why the peak is where it is</summary><pre>(.*?)</pre>", page, re.DOTALL)
+        (text,) = re.findall(rf"{tag}<summary>Where memory and traffic go</summary><pre>(.*?)</pre>", page, re.DOTALL)
         assert sum(rows(text)) == peak(text)
 
 

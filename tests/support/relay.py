@@ -16,11 +16,13 @@ timesteps = 5.1
 peak_memory = 1_835_008
 by = "solutions/{slug}.py"
 family = "data parallelism"
+traffic = 524_288
 
 [[reference_at]]
 size = {{ layers = 3, batches = 4, ranks = 4 }}
 timesteps = 7.9
 peak_memory = 2_621_440
+traffic = 1_179_648
 """
 
 

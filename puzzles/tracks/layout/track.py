@@ -94,8 +94,8 @@ class Layouts(Track["LayoutPuzzle"]):
 
     def measures(self, puzzle: LayoutPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
-            Measure.at_most("bytes moved", figures.get("bytes"), puzzle.target),
-            Measure.at_most("bytes on each device", figures.get("memory"), puzzle.memory_cap),
+            Measure.at_most("bytes moved", figures.get("bytes"), puzzle.target, "bytes"),
+            Measure.at_most("bytes on each device", figures.get("memory"), puzzle.memory_cap, "memory"),
         ]
 
     def kept(self, row: Row) -> str:

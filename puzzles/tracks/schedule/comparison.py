@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from lib import Report, Trace, referee, run, trace_from_json
+from lib.game.goal import figures_text
 from lib.recognition import recognize
 from lib.trace.ops import TIMED
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
@@ -17,6 +18,7 @@ from puzzles.catalog.schedule_papers import with_papers
 
 from .pictures import is_plausible
 from .possible import above_possible
+from .standing import figures_of
 
 
 def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
@@ -25,8 +27,7 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
     trace = trace_from_json(kept)
     found = recognize(trace)
     if found is not None:
-        point = figures["timesteps"], int(figures["peak_memory"])
-        yield from above_possible(trace, found, *point, puzzle.goal.records)
+        yield from above_possible(trace, found, figures, puzzle.goal.records)
     known = _reference(puzzle.slug)
     if known is None:
         return
@@ -37,13 +38,14 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
         for name in sorted(mine | theirs)
         if mine[name] != theirs[name]
     ]
-    same = (report.timesteps, report.peak.memory) == (figures.get("timesteps"), figures.get("peak_memory"))
+    sent = report.traffic if "traffic" in figures else None
+    same = (report.timesteps, report.peak.memory, sent) == figures_of(figures)
     if differing:
         yield f"The reference calls {', '.join(differing)}, counted over all ranks."
     elif same:
         yield "The reference makes the same calls."
     if not same:
-        yield f"The reference takes {report.costs.took(report.timesteps)} and {report.peak.memory:,} elements."
+        yield f"The reference takes {figures_text(report.timesteps, report.peak.memory, sent, puzzle.goal.time_words)}."
 
 
 def recognized(puzzle: SchedulePuzzle, kept: str) -> str:

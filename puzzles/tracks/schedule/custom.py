@@ -21,12 +21,15 @@ MODEL_CALLS = tuple(name for name in dir(Model) if not name.startswith("_"))
 RULED_CALLS = tuple(name for name in MODEL_CALLS if name in FORMS)
 """The calls that can be forbidden: those that leave a trace."""
 
+COUNTED = {"memory": "peak_memory", "host": "host_memory", "traffic": "traffic"}
+"""The targets in elements, and the figures that they are for."""
+
 
 def tightest(figures: Mapping[str, float]) -> dict[str, int]:
     """The lowest targets that these figures meet."""
-    memory = {"memory": figures["peak_memory"]} | ({"host": h} if (h := figures.get("host_memory")) else {})
+    counted = {name: figures[figure] for name, figure in COUNTED.items() if figures.get(figure)}
     return {"time": max(int(figures["timesteps"]), 1)} | {
-        name: max(int(value) // MEMORY_PRECISION * MEMORY_PRECISION, 1) for name, value in memory.items()
+        name: max(int(value) // MEMORY_PRECISION * MEMORY_PRECISION, 1) for name, value in counted.items()
     }
 
 

@@ -158,7 +158,9 @@ def summary(trace: Trace, report: Report) -> Sequence[str]:
         for tier, most in report.peaks.items()
         if most.memory
     ]
-    possible = above_possible(trace, found, report.timesteps, peak.memory) if found else ()
+    possible = (
+        above_possible(trace, found, {"timesteps": report.timesteps, "peak_memory": peak.memory}) if found else ()
+    )
     return [*lines, *possible, *(f"Note: {sanitized(note.text)}" for note in report.notes)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lib import Record, Trace
 from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound
@@ -14,7 +14,7 @@ NO_BOUND = Bound(0, "")
 
 
 def above_possible(
-    trace: Trace, found: Recognition, timesteps: float, memory: int, records: Sequence[Record] = ()
+    trace: Trace, found: Recognition, figures: Mapping[str, float], records: Sequence[Record] = ()
 ) -> Iterator[str]:
     """Sentences that compare a schedule's figures with the bounds of its size, and a pipeline's with the bound of its
     stages, unless one of the `records` is a faster pipeline: then that has other stages."""
@@ -25,11 +25,12 @@ def above_possible(
     bounds = [(own, "a pipeline with these stages")] if own.least > least.least and not beaten else []
     bounds += [(least, "any schedule")] if least.least else []
     if bounds:
-        yield f"Time: {'; '.join(_above(timesteps, bound, setting.costs.time_unit, where) for bound, where in bounds)}."
+        timesteps, unit = figures["timesteps"], setting.costs.time_unit
+        yield f"Time: {'; '.join(_above(timesteps, bound, unit, where) for bound, where in bounds)}."
     if beaten:
         yield "The fastest pipeline known at this size has other stages: with these, no schedule is as fast."
     if floor.least:
-        yield f"Memory: {_above(memory, floor, 'elements', 'any schedule')}."
+        yield f"Memory: {_above(figures['peak_memory'], floor, 'elements', 'any schedule')}."
 
 
 def _above(figure: float, bound: Bound, unit: str, where: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from lib import Record
+from lib.game.goal import figures_text
 from puzzles.catalog.fields import NO_LIMIT
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.reference_figures import ReferenceAt
@@ -28,9 +28,10 @@ def measured(
     """The row on the reference in `file`, from its figures in a game. At the shown size it is a record: the first that
     a better schedule has to beat."""
     timesteps, memory = float(figures["timesteps"]), int(figures["peak_memory"])
+    traffic = int(figures["traffic"]) if "traffic" in figures else None
     if game.goal.size == puzzle.goal.size:
-        return _record_row(Record(timesteps, memory, by=file, family=family))
-    return _elsewhere_row(ReferenceAt(game.goal.size, timesteps, memory))
+        return _record_row(Record(timesteps, memory, file, family, traffic))
+    return _elsewhere_row(ReferenceAt(game.goal.size, timesteps, memory, traffic))
 
 
 def stated(puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
@@ -40,23 +41,22 @@ def stated(puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
 
 
 def _record_row(record: Record) -> ReferenceRow:
-    python = f"Record({record.timesteps}, {record.peak_memory:_}, {record.by!r}, {record.family!r})"
-    words = f"{_figures(record)} ({record.family or 'of no family'})"
-    return ReferenceRow(
-        "records", _known(record._asdict()), "at the shown size", words, f"{python} in the goal's records"
-    )
+    python = f"Record({record.timesteps}, {record.peak_memory:_}, {record.by!r}, {record.family!r}{_traffic(record)})"
+    words = f"{figures_text(*record.figures)} ({record.family or 'of no family'})"
+    return ReferenceRow("records", _fields(record), "at the shown size", words, f"{python} in the goal's records")
 
 
 def _elsewhere_row(row: ReferenceAt) -> ReferenceRow:
-    python = f"ReferenceAt({row.size!r}, {row.timesteps}, {row.peak_memory:_}) in reference_at"
-    fields = _known({**row._asdict(), "size": row.size._asdict()})
-    return ReferenceRow("reference_at", fields, f"with {size_text(row.size)}", _figures(row), python)
+    python = f"ReferenceAt({row.size!r}, {row.timesteps}, {row.peak_memory:_}{_traffic(row)}) in reference_at"
+    fields = {**_fields(row), "size": row.size._asdict()}
+    words = figures_text(row.timesteps, row.peak_memory, row.traffic)
+    return ReferenceRow("reference_at", fields, f"with {size_text(row.size)}", words, python)
 
 
-def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not measured."""
-    return {name: content for name, content in fields.items() if content is not None}
+def _fields(row: Record | ReferenceAt) -> dict[str, object]:
+    """The fields of a row; on one rank there is no traffic."""
+    return {name: content for name, content in row._asdict().items() if content is not None}
 
 
-def _figures(row: Record | ReferenceAt) -> str:
-    return f"{row.timesteps:g} timesteps and {row.peak_memory:,} elements"
+def _traffic(row: Record | ReferenceAt) -> str:
+    return "" if row.traffic is None else f", traffic={row.traffic:_}"

@@ -10,6 +10,7 @@ from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, trace_fro
 from lib.game.setting import CLASSIC_SETTING
 from lib.game.setting_notation import setting_to_json
 from lib.judging.family import ONE_RANK
+from lib.judging.traffic_text import traffic_lines
 from lib.trace.gc_pause import no_collection
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
@@ -104,10 +105,10 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     notes = (*(sanitized(note.text) for note in report.notes if note not in report.unrepeatable), *_star_notes(report))
     missed = tuple(_missed(report, puzzle)) if shown else ()
     advice = _advice(report, puzzle) if missed else ""
-    why = tuple(peak_lines(report.contents))
-    over_memory = bool(missed) and not report.meets_memory
+    why = (*peak_lines(report.contents), *traffic_lines(report.sent))
+    why_matters = shown and report.status == "over_target" and (not report.meets_memory or sends_too_much(report))
     remark = "" if shown else _remark(report, puzzle, size)
-    return Score(figures, missed, report.stars, notes, advice, why, over_memory, report.family, remark)
+    return Score(figures, missed, report.stars, notes, advice, why, why_matters, report.family, remark)
 
 
 def _refused_call(trace: Trace | Failure, puzzle: SchedulePuzzle) -> Failure | None:
@@ -185,6 +186,11 @@ def traffic_sentences(report: Report) -> str:
         f"{where} sends most: `{first.operation}`, {first.count} times, {first.elements:,} elements "
         f"({first.elements / report.traffic:.0%})."
     )
+
+
+def sends_too_much(report: Report) -> bool:
+    """True if a schedule sends too much, and no cause is known: then all its calls are shown."""
+    return not (report.meets_traffic or report.causes)
 
 
 def _advice(report: Report, puzzle: SchedulePuzzle) -> str:

@@ -22,6 +22,7 @@ from puzzles.tracks.workbench import COLOURS
 from .calls import reminder
 from .fingerprint import fingerprint
 from .score import parse_trace, request_at, trace_in
+from .targets import limits, limits_json, measures, targets
 
 if TYPE_CHECKING:
     from puzzles.tracks.schedule.free_game import FreeGame
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 FIGURES = ("timesteps", "makespan", "peak_memory")
 """In JSON these are at the top level, as they were before there were other tracks."""
+
+OTHER_FIGURES = ("lasting_peak", "traffic", "drift", "host_memory")
+"""These follow them where a run has them."""
 
 
 class Schedules(Track[SchedulePuzzle]):
@@ -44,7 +48,7 @@ class Schedules(Track[SchedulePuzzle]):
     idea = "who computes and sends what, and when?"
     form = "one coroutine that every rank runs"
     stage = "puzzles.sandbox.worker.stages.schedule"
-    columns = (("timesteps", "timesteps"), ("peak memory", "peak_memory"))
+    columns = (("time", "timesteps"), ("peak memory", "peak_memory"), ("traffic", "traffic"))
     star_imports_solve = True
     has_pictures = True
     runs_without_tensors = True
@@ -94,37 +98,26 @@ class Schedules(Track[SchedulePuzzle]):
         return found
 
     def known_as_good(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], family: str) -> str:
-        for known in puzzle.goal.records_to_beat(family):
-            if known.timesteps <= figures["timesteps"] and known.peak_memory <= figures["peak_memory"]:
-                said = ", ".join(filter(None, [known.by, known.family]))
-                took = puzzle.goal.costs.took(known.timesteps)
-                return f"{took}, {known.peak_memory:,} elements{f' ({said})' if said else ''}"
-        return ""
+        from .standing import known_as_good
+
+        return known_as_good(puzzle, figures, family)
 
     def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
-        return {"timesteps": figures["timesteps"], "peak_memory": figures["peak_memory"], "family": family}
+        return {name: figures[name] for name in ("timesteps", "peak_memory", "traffic") if name in figures} | {
+            "family": family
+        }
 
     # --- Grading ---
 
     def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, float]:
-        goal = puzzle.goal
-        return {"time": goal.time, "memory": goal.memory} | ({} if goal.host is None else {"host": goal.host})
+        return targets(puzzle.goal)
 
     def requests(self, puzzle: SchedulePuzzle) -> Iterator[RunRequest]:
         for size in (puzzle.goal.size, *puzzle.other_sizes):
             yield request_at(puzzle, size, graded=True)
 
     def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
-        goal, steps, memory = puzzle.goal, figures.get("timesteps"), figures.get("peak_memory")
-        lasting = f" ({figures['lasting_peak']:,} if training went on)" if "lasting_peak" in figures else ""
-        measures = [
-            Measure.below_limit(goal.costs.time_words, steps, goal.time_limit, goal.time_text),
-            Measure.below_limit(f"elements{lasting}", memory, goal.memory_limit, goal.memory_text),
-        ]
-        if goal.host_limit is not None:
-            words = "elements on the host"
-            measures.append(Measure.below_limit(words, figures.get("host_memory"), goal.host_limit, goal.host_text))
-        return measures
+        return list(measures(puzzle.goal, figures))
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
         """All ranks on the running loop; also a run that failed has its trace, as far as it went."""
@@ -138,13 +131,11 @@ class Schedules(Track[SchedulePuzzle]):
         return LocalRun(row, error, f"rank {model.rank}, t={model.time:g}")
 
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
-        others = {name: figures[name] for name in ("lasting_peak", "host_memory") if name in figures}
+        others = {name: figures[name] for name in OTHER_FIGURES if name in figures}
         return {**{name: figures.get(name) for name in FIGURES}, **others}
 
     def limits_json(self, puzzle: SchedulePuzzle) -> dict[str, dict[str, float]]:
-        goal = puzzle.goal
-        limits = {"timesteps": goal.time_limit, "peak_memory": goal.memory_limit, "host_memory": goal.host_limit}
-        return {name: {"below": limit} for name, limit in limits.items() if limit is not None}
+        return limits_json(puzzle.goal)
 
     # --- Kept runs ---
 
@@ -179,10 +170,7 @@ class Schedules(Track[SchedulePuzzle]):
         return f"{PUZZLES.number(puzzle.slug)}. {puzzle.title}"
 
     def limits(self, puzzle: SchedulePuzzle) -> str:
-        goal = puzzle.goal
-        host = f", {goal.host_text} on the host" if goal.host_text else ""
-        time = f"{goal.time_text} {goal.costs.time_words}"
-        return f"{size_text(goal.size)}; targets: {time}, {goal.memory_text} elements{host}"
+        return limits(puzzle.goal)
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
@@ -224,15 +212,21 @@ class Schedules(Track[SchedulePuzzle]):
         return aligned([(f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"), *rows]) if rows else ()
 
     def overview(self, slugs: Sequence[str]) -> Overview:
-        numbers = [Column(heading, "right", no_wrap=True) for heading in ("L", "B", "R", "time", "memory")]
+        headings = ("L", "B", "R", "time", "memory", "traffic")
+        numbers = [Column(heading, "right", no_wrap=True) for heading in headings]
         columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
         rows = [
-            (str(PUZZLES.number(p.slug)), p.slug, p.title, *map(str, p.goal.size), p.goal.time_text, p.goal.memory_text)
+            (
+                *(str(PUZZLES.number(p.slug)), p.slug, p.title, *map(str, p.goal.size)),
+                *(p.goal.time_text, p.goal.memory_text, p.goal.traffic_text or "-"),
+            )
             for p in map(self.puzzle, slugs)
         ]
-        times = " or ".join(sorted({puzzle.goal.costs.time_words for puzzle in map(self.puzzle, slugs)}))
+        for_star = any(self.puzzle(slug).goal.decides == "star" for slug in slugs)
+        times = " or ".join(sorted({self.puzzle(slug).goal.time_words for slug in slugs}))
         notes = [
-            f"L, B, R: layers, batches, ranks. Targets: {times}, and peak memory in elements.",
+            f"L, B, R: layers, batches, ranks. Targets: {times}, peak memory, elements sent."
+            + (" Traffic decides the third star only." if for_star else "")
         ]
         return Overview(columns, rows, notes)
 
