@@ -8,6 +8,7 @@ from drawing.runs.compare import draw_compare
 from drawing.runs.pareto import Attempt, draw_pareto
 from drawing.runs.plans import draw_plans
 from drawing.runs.predicted_vs_measured import draw_replay
+from drawing.runs.scene import EndedRun
 from drawing.runs.text import TEXT_WIDTH, text
 from drawing.runs.timeline import Timeline, draw
 from drawing.values.group import draw_group, draw_network, draw_value
@@ -18,6 +19,7 @@ __all__ = [
     "ENDINGS",
     "TEXT_WIDTH",
     "Attempt",
+    "EndedRun",
     "Picture",
     "Timeline",
     "draw",

@@ -11,7 +11,7 @@ from chalk.types import Diagram
 
 from drawing.picture import svg
 from drawing.runs.captions import name_of
-from drawing.runs.scene import RunLike, Scene, scene_of, trace_from
+from drawing.runs.scene import RunLike, Scene, scene_from
 from drawing.runs.text import text_of
 from drawing.runs.timeline import Timeline, draw_scene
 from lib import Goal, PuzzleError
@@ -49,7 +49,7 @@ def save(
     if isinstance(picture, BaseDiagram | str):
         text = form_of(picture, ending)
     else:
-        scene = scene_of(trace_from(cast(RunLike, picture)), goal, colour)  # chalk's diagrams are all BaseDiagrams
+        scene = scene_from(cast(RunLike, picture), goal, colour)  # chalk's diagrams are all BaseDiagrams
         text = in_form(scene, title, ending) if ending in OF_A_RUN else svg(draw_scene(scene, title, critical))
     data = text.encode() if ending in (".svg", *OF_A_RUN) else converted(text, ending)
     try:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from drawing.number_text import tenths_text, time_text
-from lib import COLLECTIVES, IncompleteError, Report, group_of, in_group
+from lib import COLLECTIVES, DeadlockError, IncompleteError, Report, group_of, in_group
 
 from .glyphs import batches_text, glyph_of
 from .marks import Gap, LaneMarks, Mark
@@ -74,7 +74,8 @@ def describe_gap(gap: Gap, who: str, scene: Scene) -> str:
 def reason(gap: Gap, scene: Scene) -> str:
     """The cause of a gap: the event that ended it, and what its rank did before that."""
     if gap.before is None:
-        return "has nothing left to do" if scene.report.error is None else "nothing more happened"
+        stuck = "is stuck" if isinstance(scene.report.error, DeadlockError) else "nothing more happened"
+        return "has nothing left to do" if scene.report.error is None else stuck
     if gap.awaited is not None:
         return f"awaits its {doing(gap.awaited)}, which runs from t={time_text(gap.awaited.start)}"
     cause = waited_for(gap, scene)
@@ -89,7 +90,8 @@ def reason(gap: Gap, scene: Scene) -> str:
 def short_reason(gap: Gap, scene: Scene) -> str:
     """The same, short enough to fit into the gap."""
     if gap.before is None:
-        return "done" if scene.report.error is None else "nothing more"
+        stuck = "stuck" if isinstance(scene.report.error, DeadlockError) else "nothing more"
+        return "done" if scene.report.error is None else stuck
     if gap.awaited is not None:
         return f"awaits {glyph_of(gap.awaited.op.name).name}"
     cause = waited_for(gap, scene)
@@ -140,7 +142,20 @@ def error_text(report: Report) -> str:
     """The referee's error, as a sentence; empty if there is none."""
     if report.error is None:
         return ""
+    if isinstance(report.error, DeadlockError):
+        return report.error.problem[:1].upper() + report.error.problem[1:]
     return f"{'Not finished' if isinstance(report.error, IncompleteError) else 'Not correct'}: {report.error}"
+
+
+def error_clauses(report: Report) -> list[str]:
+    """The same as several lines: of a deadlock one for each group of ranks that are stuck, with their call and line."""
+    text = error_text(report)
+    return text.split("; ") if isinstance(report.error, DeadlockError) else [text] if text else []
+
+
+def titled(name: str, report: Report) -> str:
+    """The title of a picture, which says that the run ended in a deadlock."""
+    return f"Deadlock: {name}" if isinstance(report.error, DeadlockError) else name
 
 
 def describe_run(scene: Scene) -> str:

@@ -13,7 +13,7 @@ from .axis import Scale
 from .captions import describe_run, error_text, name_of
 from .legend import draw_legend
 from .memory import draw_memory, highest
-from .scene import RunLike, scene_of, trace_from
+from .scene import RunLike, scene_from
 from .timeline import draw_header, summary_lines
 from .timeline_rows import draw_lanes
 from .traffic import draw_traffic, highest_traffic
@@ -37,7 +37,7 @@ def draw_compare(
         RuleError: the models do not belong to one run.
         PuzzleError: there is no such `colour`.
     """
-    scenes = [scene_of(trace_from(run), goal, colour) for run in (mine, reference)]
+    scenes = [scene_from(run, goal, colour) for run in (mine, reference)]
     end = max(scene.end for scene in scenes)
     scales = [Scale.of(scene, end=end) for scene in scenes]
     most, most_sent = max(map(highest, scenes)), max(map(highest_traffic, scenes))

@@ -6,12 +6,14 @@ Nothing is judged here: memory, waits and the critical path come from the refere
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lib import (
     TIMED,
+    DeadlockError,
     Goal,
+    IncompleteError,
     Model,
     Op,
     Outcome,
@@ -114,7 +116,15 @@ class Scene:
         return max((span.memory for lane in self.lanes for span in lane.memory), default=0)
 
 
-RunLike = Trace | Outcome | Model | Sequence[Model]
+@dataclass(frozen=True)
+class EndedRun:
+    """A trace and the refusal that ended its run, which the trace does not hold: a deadlock, for example."""
+
+    trace: Trace
+    error: PuzzleError
+
+
+RunLike = Trace | Outcome | EndedRun | Model | Sequence[Model]
 """A run in any form: its trace, its outcome, one model, or all of them."""
 
 
@@ -124,7 +134,7 @@ def trace_from(run: RunLike) -> Trace:
     Raises:
         PuzzleError: this is not a run, or it has no ranks.
     """
-    if isinstance(run, Outcome):
+    if isinstance(run, Outcome | EndedRun):
         return run.trace
     if isinstance(run, Model):
         return trace_of([run])
@@ -135,6 +145,15 @@ def trace_from(run: RunLike) -> Trace:
     if not isinstance(run, Sequence):
         raise PuzzleError(f"draw takes the models of a run, or its trace; got {type(run).__name__}")
     return trace_of(run)
+
+
+def scene_from(run: RunLike, goal: Goal | None = None, colour: str = "layer") -> Scene:
+    """The scene of a run, as `scene_of` its trace. What ended the run is its error, where the trace just ends."""
+    scene = scene_of(trace_from(run), goal, colour)
+    error = run.error if isinstance(run, Outcome | EndedRun) else None
+    if not isinstance(error, DeadlockError) or not isinstance(scene.report.error, IncompleteError | None):
+        return scene
+    return replace(scene, report=replace(scene.report, error=error))
 
 
 def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> Scene:

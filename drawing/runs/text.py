@@ -8,12 +8,12 @@ from textwrap import wrap
 from drawing.number_text import tenths_text
 from lib import COMPUTING, Goal, PuzzleError
 
-from .captions import SHARED, error_text, name_of, summary
+from .captions import SHARED, error_clauses, name_of, summary, titled
 from .colouring import Colouring
 from .glyphs import batches_text, glyph_of
 from .marks import Band, LaneMarks, Mark
 from .rows import MarkRow
-from .scene import RunLike, Scene, scene_of, trace_from
+from .scene import RunLike, Scene, scene_from
 
 TEXT_WIDTH, MIN_WIDTH = 100, 40
 LETTERS = {
@@ -46,7 +46,7 @@ def text(
     Raises:
         PuzzleError: the width is too small for a picture, or there is no such `colour`.
     """
-    return text_of(scene_of(trace_from(run), goal, colour), title, width)
+    return text_of(scene_from(run, goal, colour), title, width)
 
 
 def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
@@ -60,9 +60,9 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     step = max(1, int(columns / scene.end)) if 0 < scene.end <= columns else columns / max(scene.end, 1.0)
     more = sum(len(row.ranks) for row in hidden)
     most = scene.most
-    name = title or name_of(scene)
+    name = titled(title or name_of(scene), scene.report)
     known = "" if scene.known in name else scene.known
-    head_lines = [name, known, summary(scene.report), error_text(scene.report)]
+    head_lines = [name, known, summary(scene.report), *error_clauses(scene.report)]
     rows = [
         *(line for words in head_lines for line in wrap(words, width)),
         scene.time_unit.ljust(head) + axis(scene.end, step, columns),

@@ -14,10 +14,10 @@ from drawing.picture import Picture
 from lib import Goal, Report
 
 from .axis import Scale
-from .captions import describe_run, error_text, name_of, summary
+from .captions import describe_run, error_clauses, name_of, summary, titled
 from .legend import draw_legend
 from .memory import draw_memory
-from .scene import RunLike, Scene, scene_of, trace_from
+from .scene import RunLike, Scene, scene_from
 from .text import text_of
 from .timeline_rows import draw_lanes
 from .traffic import draw_traffic
@@ -58,7 +58,7 @@ def draw(
         RuleError: the models do not belong to one run.
         PuzzleError: there is no such `colour`.
     """
-    scene = scene_of(trace_from(models_or_trace), goal, colour)
+    scene = scene_from(models_or_trace, goal, colour)
     report = scene.report
     print(f"Timesteps: {time_text(report.timesteps)}")
     print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {time_text(report.peak.time)}")
@@ -70,12 +70,12 @@ def draw_scene(
 ) -> Timeline:
     """The timeline of a scene: header, lanes, memory, traffic, legend."""
     scale = Scale.of(scene)
-    name = clip(title, 80) or name_of(scene)
+    name = titled(clip(title, 80) or name_of(scene), scene.report)
     sections = [
         draw_header(
             name,
             [*known_lines(scene, name, scale.width), *summary_lines(scene.report, scale.width)],
-            [error_text(scene.report) if judged else ""],
+            error_clauses(scene.report) if judged else [],
             scale.width,
         ),
         draw_lanes(scene, scale, critical),

@@ -20,6 +20,9 @@ class WaitingRank(NamedTuple):
     why: str = ""
 
 
+IN_GROUP = " in the group "
+"""Part of a call that names one."""
+
 FIXES = {
     "collective": "a collective completes only when every rank calls it, in the same order",
     "post": "a mailbox holds one unread message; let the other rank receive before you send to it again",
@@ -30,10 +33,11 @@ FIXES = {
 """By kind of waiting: the fix that a message ends with."""
 
 
-def deadlock_text(waits: Sequence[WaitingRank], absent: Mapping[int, str]) -> str:
+def deadlock_text(waits: Sequence[WaitingRank], absent: Mapping[int, str], has_groups: bool = False) -> str:
     """'nobody can move: rank 0 waits in receive() on line 12 for rank 1; rank 1 has returned; each ...'
 
-    `absent` describes the ranks that do not wait here: "has returned". Ranks alike are named together.
+    `absent` describes the ranks that do not wait here: "has returned". Ranks alike are named together. In a game with
+    `has_groups` a collective may have forgotten its group.
     """
     groups: dict[tuple[str, int, str, tuple[int, ...], str], list[int]] = {}
     for wait in waits:
@@ -46,8 +50,34 @@ def deadlock_text(waits: Sequence[WaitingRank], absent: Mapping[int, str]) -> st
     for rank, state in sorted(absent.items()):
         by_state.setdefault(state, []).append(rank)
     clauses += [f"{named('rank', ranks)} {_in_number(state, len(ranks))}" for state, ranks in by_state.items()]
+    if circle := _circle(waits):
+        clauses.append("they wait in a circle: " + ", ".join(f"rank {a} for rank {b}" for a, b in circle))
     fixes = [FIXES[kind] for kind in dict.fromkeys(wait.kind for wait in waits)]
+    if has_groups and FIXES["collective"] in fixes:
+        fixes[fixes.index(FIXES["collective"])] += _without_group(waits)
     return "nobody can move: " + "; ".join(clauses + fixes)
+
+
+def _without_group(waits: Sequence[WaitingRank]) -> str:
+    """', or name a group: ...' on the first collective that has none; empty if there is none."""
+    wait = next((wait for wait in waits if wait.kind == "collective" and IN_GROUP not in wait.call), None)
+    if wait is None:
+        return ""
+    return f", or name a group: {wait.call} on line {wait.line} has none, so it waits for every rank"
+
+
+def _circle(waits: Sequence[WaitingRank]) -> list[tuple[int, int]]:
+    """Ranks of which each waits for the next and the last for the first, as pairs; empty if there is no such circle.
+    Who waits for several ranks or for any, as in a collective, is in none."""
+    waits_for = {wait.rank: wait.of[0] for wait in waits if len(wait.of) == 1}
+    for start in waits_for:
+        walked = [start]
+        while (following := waits_for.get(walked[-1])) is not None and following not in walked:
+            walked.append(following)
+        if following is not None:
+            ring = walked[walked.index(following) :]
+            return list(zip(ring, [*ring[1:], ring[0]]))
+    return []
 
 
 def _for(kind: str, of: tuple[int, ...]) -> str:

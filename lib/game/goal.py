@@ -102,7 +102,7 @@ class Goal:
 
     @property
     def time_words(self) -> str:
-        """What a step of the clock is called: 'timesteps' or 'us'."""
+        """What a step of the clock is called."""
         return self.costs.time_words
 
     def words(self, record: Record) -> str:

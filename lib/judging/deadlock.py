@@ -14,7 +14,7 @@ from lib.trace.ops import group_of
 from .rank_state import RankState
 
 
-def refuse_deadlock(stuck: Sequence[RankState], walk: Walk[RankState]) -> NoReturn:
+def refuse_deadlock(stuck: Sequence[RankState], walk: Walk[RankState], has_groups: bool) -> NoReturn:
     """Refuses a trace of which some ranks are stuck.
 
     Raises:
@@ -29,7 +29,7 @@ def refuse_deadlock(stuck: Sequence[RankState], walk: Walk[RankState]) -> NoRetu
         raise why.at(place, line) from None
     waits = [_waiting(rank, walk) for rank in stuck]
     ended = {rank.rank: "has returned" for rank in walk.cursors if rank.ended}
-    raise DeadlockError(deadlock_text(waits, ended), place, line)
+    raise DeadlockError(deadlock_text(waits, ended, has_groups), place, line)
 
 
 def _waiting(rank: RankState, walk: Walk[RankState]) -> WaitingRank:

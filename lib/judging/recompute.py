@@ -100,7 +100,7 @@ class Recomputation(OverlappedCalls):
             raise TraceError(f"the trace is of {self.game.played_ranks} ranks and holds {len(self.ranks)}")
         self.mesh = mesh_of(self.game)
         if stuck := self.walk():
-            refuse_deadlock(stuck, self)
+            refuse_deadlock(stuck, self, bool(self.mesh.axes))
         self.refuse_unawaited()
         self._refuse_unread()
         if self.game.task == "infer":

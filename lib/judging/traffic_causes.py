@@ -73,7 +73,7 @@ def _reduced(line: _Line) -> Iterator[Cause]:
     def reads(op: Op) -> list[Op]:
         return [reader for number in op.outputs for reader in line.readers[number]]
 
-    cut = [op for op in line.ops if reads(op) and all(reader.name == "shard" for reader in reads(op))]
+    cut = [op for op in line.ops if reads(op) and all(_keeps_a_shard(line.rank, reader) for reader in reads(op))]
     if cut:
         sent = line.sent(cut)
         yield Cause(
@@ -89,6 +89,13 @@ def _reduced(line: _Line) -> Iterator[Cause]:
         what = f"the {noun(values[0])}{'s' if len(values) > 1 else ''} {layers_text(values)}"
         text = f"{line.name} all-reduces {_shortened(what)}, which nobody reads: leave it out ({sent:,})."
         yield Cause(text, sent, takes_time=True)
+
+
+def _keeps_a_shard(rank: RankState, reader: Op) -> bool:
+    """True for what reads no more than a shard of a gradient: a cut, or the update of a sharded weight."""
+    if reader.name != "update":
+        return reader.name == "shard"
+    return any(isinstance(value, Weight) and len(value.shards) < value.total for value in rank.used(reader))
 
 
 def _gathered(line: _Line) -> Iterator[Cause]:

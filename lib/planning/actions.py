@@ -27,10 +27,11 @@ an earlier action: `wait` for the end of this call
 
 
 class Program(NamedTuple):
-    """The order of the cells, the units in a stage, and how replicas share."""
+    """The order of the cells, the units of the stages, and how replicas share."""
 
     table: Timetable
-    units: int
+    units: tuple[int, ...]
+    """Of each stage."""
     replicas: int = 1
     zero: int = 0
     """The stage of ZeRO; 0 without replicas."""
@@ -40,7 +41,8 @@ class Program(NamedTuple):
 
     def layers(self, stage: int) -> range:
         """The units of a stage, which are the layers of the run."""
-        return range(stage * self.units, (stage + 1) * self.units)
+        start = sum(self.units[:stage])
+        return range(start, start + self.units[stage])
 
     def layers_of(self, place: int) -> list[int]:
         """The layers of a rank."""
@@ -48,10 +50,11 @@ class Program(NamedTuple):
 
     def uses(self, place: int) -> Iterator[int]:
         """The layers whose weights a rank needs, in order."""
+        of_stage = {stage: self.layers(stage) for stage in self.table.stages_of(place)}
         for slot in self.table.rows[place]:
             for cell in slot:
                 if cell.op != "W":
-                    layers = self.layers(cell.stage)
+                    layers = of_stage[cell.stage]
                     yield from layers if cell.op == "F" else reversed(layers)
 
 
@@ -66,8 +69,9 @@ OPERATIONS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "back
 class _Rank:
     def __init__(self, program: Program, place: int) -> None:
         self.program, self.place, self.zero = program, place, program.zero
+        self.layers = {stage: program.layers(stage) for stage in program.table.stages_of(place)}
         self.mine = program.layers_of(place)
-        self.last = program.table.stages * program.units - 1
+        self.last = sum(program.units) - 1
         self.gathered: int | None = None
         self.coming: int | None = None
         """The layer whose weight is being gathered."""
@@ -98,7 +102,7 @@ class _Rank:
         yield from self.finish()
 
     def compute(self, stage: int, op: str, batch: int) -> Iterator[Action]:
-        operation, layers = OPERATIONS[op], self.program.layers(stage)
+        operation, layers = OPERATIONS[op], self.layers[stage]
         if op == "F" and stage == 0:
             yield "input", (0, batch)
         for layer in layers if op == "F" else reversed(layers):

@@ -43,9 +43,12 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
         return (fixed[name],) if name in fixed else tuple(usual)
 
     wide = [n for n in divisors(job.gpu.machine) if model.heads % n == 0]
-    deep = sorted({n for layers in (model.layers, model.layers + 2) for n in divisors(layers) if n <= MAX_STAGES})
+    even = {n for layers in (model.layers, model.layers + 2) for n in divisors(layers)}
+    powers = {2**k for k in range(1, 7)} if not even & {4, 8, 16} else set()
+    deep = sorted(n for n in even | powers if n <= min(MAX_STAGES, model.layers))
     long = [n for n in divisors(job.gpus) if n <= 32] if job.sequence > LONG else [1]
     experts = divisors(model.experts) if model.experts else [1]
+    layers = fixed.get("layers", ())
     unusual = ("selective" if job.flash else "", "ops" if job.kernels == "megatron" else "")
     recomputed = [name for name in RECOMPUTED if name not in unusual]
     outer = product(
@@ -60,9 +63,14 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
         if fixed.get("dp", dp) != dp or ("every" not in fixed and every > 1 and recompute != "full"):
             continue
         for schedule, chunks in _orders(job, pp, fixed):
-            first = Split(dp, tp, pp, cp, ep, sp, 1, schedule, chunks, microbatch, recompute, every=every)
+            first = Split(
+                dp, tp, pp, cp, ep, sp, 1, schedule, chunks, microbatch, recompute, every=every, layers=layers
+            )
             if next(problems(job, first), None) is not None:
                 continue
+            uneven = len(set(first.stage_layers(job))) > 1
+            if uneven and chunks > 1 and not {"chunks", "schedule", "layers"} & set(fixed):
+                continue  # they are many: a caller who names chunks or a schedule gets them
             if "pp" not in fixed and cells(job, first) > MAX_CELLS:
                 continue
             for zero, offload in product(of("zero", (0, 1, 2, 3)), of("offload", OFFLOADED[:1])):
@@ -112,7 +120,8 @@ def lower_bound(job: Job, split: Split) -> Bound:
     is busy all the time. Memory: the weights and the states, and the activations in flight.
     """
     priced, m, p, v = prices(job, split), split.batches(job), split.pp, split.chunks
-    units, mine, alone = priced.units, priced.units * v, priced.replicas == 1
+    units, alone = min(priced.units), priced.replicas == 1
+    mine = units * v
     forward = units * priced.forward
     backward = units * (priced.back_input + priced.back_weight) + (
         forward if split.recompute == "full" and split.every == 1 else 0
@@ -124,6 +133,8 @@ def lower_bound(job: Job, split: Split) -> Bound:
     if split.schedule == "zb_v":  # the head is on the first rank, which does not wait
         head, ramp = 0, max(head, ramp)
     compute = m * v * (forward + backward) + head + ramp + max(last, mine * priced.update)
+    each = priced.forward + priced.back_input + priced.back_weight
+    compute = max(compute, -(-sum(priced.units) // p) * m * each)  # the rank with most of uneven stages
     passes = {2: priced.reduce * units, 3: priced.reduce * units + 2 * priced.gather * (units - 1)}
     lane = 0 if alone else m * v * passes.get(split.zero, 0)
     in_flight = chunks_in_flight(split, m)

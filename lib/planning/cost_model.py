@@ -42,8 +42,8 @@ class Prices:
     `first` and `last` of the ranks with the embedding and with the head besides, `workspace` of each.
     """
 
-    units: int
-    """Of each chunk."""
+    units: tuple[int, ...]
+    """Of each stage."""
     layers: int
     """Of each unit."""
     replicas: int
@@ -77,23 +77,17 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     forward and backward, with ZeRO 2 backward; with less only the last microbatch's backward, which is counted in the
     update, since it happens once a step. Bytes are of fused or of eager code."""
     model, gpu, tp = job.model, job.gpu, split.tp
-    of_chunk = split.slots(job) // split.stages
-    units = (
-        of_chunk
-        if split.zero == 3
-        else max(n for n in range(1, of_chunk + 1) if of_chunk % n == 0 and (n == 1 or n * split.stages <= MAX_BUCKETS))
-    )
-    layers = of_chunk // units
+    units, layers = units_of(job, split)
     replicas = split.sharing
     dense, routed = model.dense_weights / model.layers, model.routed_weights / model.layers
     layer = (dense + routed / split.ep) / tp
     ends = model.vocabulary_weights / tp
     alone = split.pp == 1
-    parameters = round(layers * layer + (2 * ends / units if alone else 0))
+    parameters = round(layers * layer + (2 * ends / units[0] if alone else 0))
     shard = Fraction(round(dense + routed), round(dense + routed / split.ep)) if split.zero else Fraction(1)
     times = layer_times(job, shared(split))
     tokens = tokens_of(job, split)
-    counted = split.slots(job) > model.layers  # the embedding and the head are among the layers
+    counted = sum(split.stage_layers(job)) > model.layers  # the embedding and the head are among the layers
     members = members_of_replicas(job, split, replicas)
     between = seconds_between(job, split)
     link = gpu.link(members, replicas)
@@ -191,6 +185,16 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
             fold="dp" if replicas > 1 else "",
         ),
     )
+
+
+def units_of(job: Job, split: Split) -> tuple[tuple[int, ...], int]:
+    """The units of each stage, and the layers of a unit. Stages of different sizes have units of one layer."""
+    stages = split.stage_layers(job)
+    each = stages[0]
+    if split.zero == 3 or len(set(stages)) > 1:
+        return stages, 1
+    units = max(n for n in range(1, each + 1) if each % n == 0 and (n == 1 or n * len(stages) <= MAX_BUCKETS))
+    return (units,) * len(stages), each // units
 
 
 def members_of_replicas(job: Job, split: Split, count: int) -> int:

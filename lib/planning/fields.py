@@ -22,6 +22,7 @@ class SplitFields(TypedDict, total=False):
     offload: str
     shards: int
     every: int
+    layers: tuple[int, ...]
 
 
 class TransformerFields(TypedDict, total=False):

@@ -98,7 +98,7 @@ def plan(job: Job, split: Split) -> Plan:
     require_fit(job, split)
     priced, program = prices(job, split), program_of(job, split)
     batches = split.batches(job) * priced.replicas
-    size = (split.stages * priced.units, batches, split.pp * priced.replicas)
+    size = (sum(priced.units), batches, split.pp * priced.replicas)
     outcome = played(planned(program), size, priced.setting)
     found = measured(outcome.trace, job, split, program)
     sent = sent_in_step(job, split, priced, found)
@@ -137,7 +137,9 @@ def timetable(schedule: str, ranks: int, batches: int, chunks: int) -> Timetable
 def sent_in_step(job: Job, split: Split, priced: Prices, found: Measured) -> Mapping[str, int]:
     """Bytes of a GPU, by axis: those of the pipeline's run, and for each layer and microbatch those of a layer's."""
     times = layer_times(job, shared(split))
-    layers = split.batches(job) * split.chunks * priced.units * priced.layers
+    program = program_of(job, split)
+    units = max(len(program.layers_of(place)) for place in range(split.pp))
+    layers = split.batches(job) * units * priced.layers
     again = 1 / split.every if split.recompute == "full" else 0
     within = {axis: round(layers * (times.sent[axis] + again * times.sent_forward[axis])) for axis in times.sent}
     of_run = found.sent

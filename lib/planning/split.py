@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from lib.errors import RuleError
@@ -11,6 +12,7 @@ from lib.schedules import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1,
 from lib.schedules.timetable import Timetable
 
 from .job import Job
+from .transformers import Transformer
 
 ORDERS: Mapping[str, Callable[..., Timetable]] = MappingProxyType(
     {
@@ -42,7 +44,7 @@ class Split:
     layers tokens are cut along tp (Korthikanti et al. 2022). `chunks` of a stage, `microbatch` sequences at a time;
     `zero`: the stage of ZeRO, 0 to 3. `shards`: the replicas that share the shards of ZeRO (0: all do): with fewer, as
     in HSDP, each group of so many has all shards, and the groups reduce gradients between them. `every`: full
-    recomputation of only every so many layers."""
+    recomputation of only every so many layers. `layers`: of each stage, where not the planner deals them."""
 
     dp: int = 1
     tp: int = 1
@@ -58,6 +60,7 @@ class Split:
     offload: str = "none"
     shards: int = 0
     every: int = 1
+    layers: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         axes = [f"dp {self.dp}", *(f"{axis} {getattr(self, axis)}" for axis in ("pp", "cp", "ep", "tp"))]
@@ -88,11 +91,28 @@ class Split:
         """Microbatches that each replica has in a step."""
         return job.batch // (self.dp * self.microbatch)
 
-    def slots(self, job: Job) -> int:
-        """Layers that the stages share out: where the model's do not divide, the embedding and the head count as one
-        each (Llama 3 405B: 126 layers on 16 stages)."""
-        layers = job.model.layers
-        return layers if layers % self.stages == 0 else layers + 2
+    def stage_layers(self, job: Job) -> tuple[int, ...]:
+        """The layers of each stage: `layers`, or equal numbers, or, where only that divides, with the embedding and the
+        head as one each (Llama 3 405B: 126 layers on 16 stages), or else a balanced cut."""
+        layers, stages = job.model.layers, self.stages
+        if self.layers:
+            return self.layers
+        for counted in (layers, layers + 2):
+            if counted % stages == 0:
+                return (counted // stages,) * stages
+        return balanced(job.model, stages)
+
+
+@cache
+def balanced(model: Transformer, stages: int) -> tuple[int, ...]:
+    """A cut whose largest stage takes least time, and whose squares are least: each layer goes to the stage that has
+    least so far, of equal ones to the last, since the first holds most microbatches. The last also has the head."""
+    head = model.vocabulary_weights / (model.active_weights / model.layers)
+    counts = [1] * stages
+    for _ in range(model.layers - stages):
+        loads = [count + (head if stage == stages - 1 else 0) for stage, count in enumerate(counts)]
+        counts[max(range(stages), key=lambda stage: (-loads[stage], stage))] += 1
+    return tuple(counts)
 
 
 def problems(job: Job, split: Split) -> Iterator[str]:
@@ -137,9 +157,13 @@ def problems(job: Job, split: Split) -> Iterator[str]:
     for problem in _of_chunks(split):
         yield problem
         return
-    if model.layers % split.stages and (model.layers + 2) % split.stages:
-        yield f"{model.layers} layers cannot be cut into {split.stages} equal stages; " + _fit(
-            "pp x chunks", model.layers, split.stages, model.layers + 2
+    if model.layers < split.stages:
+        yield f"{model.layers} layers cannot fill {split.stages} stages; pp x chunks may be at most {model.layers}"
+        return
+    if split.layers and not _cut(split, model.layers):
+        yield (
+            f"layers must be {split.stages} whole numbers, one for each stage, which add up to {model.layers}; got "
+            f"{split.layers!r:.60}"
         )
         return
     if job.batch % (split.dp * split.microbatch):
@@ -162,6 +186,13 @@ def _of_chunks(split: Split) -> Iterator[str]:
     elif split.schedule.startswith("zb") and split.recompute == "full" and split.every == 1:
         least = "; take recompute none, selective or ops, or every 2"
         yield f"{split.schedule} splits backward, and full recomputation needs it in one piece{least}"
+
+
+def _cut(split: Split, layers: int) -> bool:
+    """Whether the layers of the stages are layers of the model."""
+    given = split.layers
+    whole = type(given) is tuple and all(type(count) is int and count > 0 for count in given)
+    return whole and len(given) == split.stages and sum(given) == layers
 
 
 def _of_choices(split: Split) -> Iterator[str]:

@@ -16,7 +16,7 @@ def time_parts(plan: Plan) -> Mapping[str, float]:
     ep; `contention` is what collectives slow computation by; `waiting` is the bubble, and waiting for replicas."""
     job, split = plan.job, plan.split
     priced, times = prices(job, split), layer_times(job, shared(split))
-    units = split.batches(job) * split.chunks * priced.units
+    units = split.batches(job) * sum(priced.units) / split.pp
     layers = units * priced.layers
     once = compute_seconds(job, replace(split, recompute="none") if split.recompute == "ops" else split)
     with_ops = sum(compute_seconds(job, split)) - sum(once)
@@ -30,6 +30,6 @@ def time_parts(plan: Plan) -> Mapping[str, float]:
         "communication": layers * within,
         "contention": units * played / TICKS - layers * (sum(once) + again + within),
         "head": split.batches(job) * priced.loss / TICKS / split.pp,
-        "update": split.chunks * priced.units * priced.update / TICKS,
+        "update": sum(priced.units) / split.pp * priced.update / TICKS,
     }
     return {**parts, "waiting": plan.seconds - sum(parts.values())}

@@ -29,7 +29,7 @@ from lib.values.algebra import missing_text, named
 from lib.values.arguments import refuse_kinds
 from lib.values.base import Batched, Value, join_shards, require_kind, shard
 from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad, sum_grads
-from lib.values.label_text import batches_text, shards_text
+from lib.values.label_text import batches_text, shard_to_update, shards_text
 from lib.values.replica_shards import ReplicaShards, covers, replica_shards_of
 from lib.values.replicas import Copy, averages_of, shared
 
@@ -95,7 +95,7 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
     if not covers(grad, weight.shards, weight.total, weight.own):
         raise RuleError(
             f"the gradient is {shards_text(grad)}, but the weight is {shards_text(weight)}; "
-            "update a weight with a gradient that covers all of its shards"
+            f"{shard_to_update(grad, weight, opt_state)}"
         )
     if not covers(opt_state, weight.shards, weight.total, weight.own):
         raise RuleError(

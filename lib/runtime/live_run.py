@@ -237,7 +237,8 @@ class LiveRun:
                 require_same_call([call for _, call in sorted(under_way.arrived().items())])
         except MismatchError as mismatch:
             return mismatch
-        return DeadlockError(deadlock_text([wait.described(self._meetings) for wait in waits], absent))
+        described = [wait.described(self._meetings) for wait in waits]
+        return DeadlockError(deadlock_text(described, absent, bool(self.mesh.axes)))
 
     def _absences(self) -> dict[int, str]:
         """The ranks that do not wait, each with the reason as a message has it."""

@@ -54,6 +54,15 @@ def shards_text(value: HasShards) -> str:
     return text if own is None else f"{text} ({own})"
 
 
+def shard_to_update(grad: HasShards, weight: HasShards, state: HasShards) -> str:
+    """What to do where a gradient does not cover a weight: update the shard that it and the state are of, if they are
+    of one."""
+    if weight.total == 1 and len(grad.shards) == 1 and (grad.shards, grad.total) == (state.shards, state.total):
+        (shard,) = grad.shards
+        return f"update shard {shard} of the weight: `weights[layer].shard({shard}, {grad.total})`"
+    return "update a weight with a gradient that covers all of its shards"
+
+
 def share_text(value: HasParts) -> str:
     """', part 0 of 4 of a sum, share 1 of 4 of the tokens': what there is of an activation, if not all."""
     parts = f", {parts_text(value)}" if len(value.parts) < value.of else ""

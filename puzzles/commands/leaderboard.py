@@ -16,20 +16,29 @@ from puzzles.reports.next_command import next_command
 @click.option("-o", "output", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path), default="board",
               show_default=True, help="The folder of the board; 'site/board' for the site.")  # fmt: skip
 @click.option("--title", default="Leaderboard", show_default=True, help="The board's title.")
+@click.option("--dates", metavar="git|FILE",
+              help="When each entry was found: by git's history, or by a CSV file (file, date).")  # fmt: skip
 @click.option("--check", is_flag=True, help="Write nothing; fail if the board is not what it should be.")
 @click.option("--workflow", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
               help="Also write a workflow with which GitHub checks entries and publishes the board.")  # fmt: skip
 @click.pass_context
-def leaderboard(ctx: click.Context, folder: Path, output: Path, title: str, check: bool, workflow: Path | None) -> None:
+def leaderboard(
+    ctx: click.Context, folder: Path, output: Path, title: str, dates: str | None, check: bool, workflow: Path | None
+) -> None:
     """Judge every entry in TRACES again, and write a leaderboard.
 
     Entries are files of 'puzzles submit', or traces of 'puzzles grade --traces'. The same entries always make the
     same board. Exits with 1 if a file is refused or, with --check, if the board differs.
     """
     from puzzles.leaderboard.board import collected, rankings
+    from puzzles.leaderboard.dates import dates_of
+    from puzzles.leaderboard.entry import EntryError
     from puzzles.leaderboard.pages import differences, files_of, write
 
-    entries, refused = collected(folder)
+    try:
+        entries, refused = collected(folder, dates_of(folder, dates) if dates else None)
+    except EntryError as why:
+        raise click.UsageError(f"--dates: {why}") from None
     made = files_of(rankings(entries), title)
     for one in refused:
         click.echo(f"Left out {one.path}: {one.why}", err=True)
@@ -46,7 +55,7 @@ def leaderboard(ctx: click.Context, folder: Path, output: Path, title: str, chec
             write(made, output)
             if workflow is not None:
                 workflow.parent.mkdir(parents=True, exist_ok=True)
-                workflow.write_text(_workflow(title), encoding="utf-8", newline="\n")
+                workflow.write_text(_workflow(title, dates), encoding="utf-8", newline="\n")
                 if not source():
                     click.echo(
                         f"{workflow} installs {requirement()} from the top folder of its repository; put that file "
@@ -60,8 +69,10 @@ def leaderboard(ctx: click.Context, folder: Path, output: Path, title: str, chec
     ctx.exit(1 if refused or different else 0)
 
 
-def _workflow(title: str) -> str:
+def _workflow(title: str, dates: str | None) -> str:
     text = (files("puzzles.leaderboard") / "workflow.yml").read_text(encoding="utf-8")
-    command = next_command("leaderboard", "entries", "-o", "board", "--title", title)
+    command = next_command(
+        "leaderboard", "entries", "-o", "board", "--title", title, *(["--dates", dates] if dates else [])
+    )
     package = requirement() if source() else f"./{requirement()}"
     return text.replace("PACKAGE", package).replace("COMMAND", command)

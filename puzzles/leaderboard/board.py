@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,10 +11,11 @@ from puzzles.failure import sanitized
 from puzzles.tracks import ALL
 
 from .entry import Entry, EntryError, read_entry
+from .player_names import players
 
 
 class Standing(NamedTuple):
-    """Entries with the same figures, by name."""
+    """Entries with the same figures, first those that were found first, then by name."""
 
     entries: tuple[Entry, ...]
 
@@ -24,7 +26,7 @@ class Standing(NamedTuple):
 
 class Ranking(NamedTuple):
     """The entries of one puzzle: the front, fastest first, and the beaten ones; of each player those that none of
-    their own beats."""
+    their own beats, and one for each point. Names that look alike are one player's."""
 
     slug: str
     front: tuple[Standing, ...]
@@ -38,15 +40,16 @@ class Refused(NamedTuple):
     why: str
 
 
-def collected(folder: Path) -> tuple[list[Entry], list[Refused]]:
-    """The entries of all JSON files below a folder, in the order of their paths, and the files that are none."""
+def collected(folder: Path, dates: Mapping[str, str] | None = None) -> tuple[list[Entry], list[Refused]]:
+    """The entries of all JSON files below a folder, in the order of their paths, and the files that are none. `dates`
+    on which they were found, by path."""
     entries, refused = [], []
     for path in sorted(folder.rglob("*.json")):
         name = path.relative_to(folder).as_posix()
         try:
             if path.is_symlink():
                 raise EntryError("it is a link; put the file itself here")
-            entries.append(read_entry(path))
+            entries.append(replace(read_entry(path), found=(dates or {}).get(name, "")))
         except EntryError as why:
             refused.append(Refused(sanitized(name), sanitized(str(why))[:500]))
     return entries, refused
@@ -61,8 +64,11 @@ def rankings(entries: Iterable[Entry]) -> list[Ranking]:
 
 
 def _ranking(slug: str, entries: Sequence[Entry]) -> Ranking:
-    once = {(entry.name, entry.point): entry for entry in sorted(entries, key=_order, reverse=True)}
-    own_best = [e for e in once.values() if not any(o.name == e.name and o.dominates(e) for o in once.values())]
+    player = players(entry.name for entry in entries)
+    once = {(player[entry.name], entry.point): entry for entry in sorted(entries, key=_order, reverse=True)}
+    own_best = [
+        e for e in once.values() if not any(player[o.name] == player[e.name] and o.dominates(e) for o in once.values())
+    ]
     front = [e for e in own_best if not any(other.dominates(e) for other in own_best)]
     return Ranking(slug, _places(front), _places([e for e in own_best if e not in front]))
 
@@ -75,4 +81,4 @@ def _places(entries: Iterable[Entry]) -> tuple[Standing, ...]:
 
 
 def _order(entry: Entry) -> tuple[object, ...]:
-    return entry.point, entry.name.lower(), entry.name, entry.digest
+    return entry.point, entry.found or "9999", entry.name.lower(), entry.name, entry.digest

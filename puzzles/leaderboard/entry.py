@@ -35,6 +35,8 @@ class Entry:
     trace: str
     """In one form, so that equal runs are equal texts."""
     verdict: Verdict
+    found: str = ""
+    """The day on which it was found, as 2026-11-20; empty if that is not known."""
 
     @property
     def point(self) -> tuple[float, ...]:

@@ -80,7 +80,13 @@ def _viewer(entry: Entry) -> str:
 def _data(one: Ranking) -> dict[str, Any]:
     def rows(places: Sequence[Standing]) -> list[dict[str, Any]]:
         return [
-            {"name": entry.name, "stars": entry.verdict.stars, **entry.verdict.figures, "run": _page(entry)}
+            {
+                "name": entry.name,
+                "stars": entry.verdict.stars,
+                **entry.verdict.figures,
+                "run": _page(entry),
+                **({"found": entry.found} if entry.found else {}),
+            }
             for place in places
             for entry in place.entries
         ]
@@ -100,6 +106,7 @@ def _shown(one: Ranking) -> dict[str, Any]:
         "front": [_row(place) for place in one.front],
         "beaten": [_row(place) for place in one.beaten],
         "known": known,
+        "has_dates": any(entry.found for place in (*one.front, *one.beaten) for entry in place.entries),
         "columns": [AXES[name] for name in one.front[0].entries[0].axes],
     }
 
@@ -108,6 +115,7 @@ def _row(place: Standing) -> dict[str, Any]:
     return {
         "figures": [f"{value:,}" if isinstance(value, int) else f"{value:g}" for value in place.point],
         "stars": max(entry.verdict.stars for entry in place.entries),
+        "found": place.entries[0].found,
         "kind": known.text if (known := recognize(_run(place.entries[0]))) else "",
         "names": [(entry.name, _page(entry)) for entry in place.entries],
     }

@@ -164,7 +164,7 @@ def drawings() -> None:
 
 def grading() -> None:
     """The second half of a minute or two: a class of a thousand is graded."""
-    from tests.bench.grader import class_of, eight, grade, slow_class_of
+    from tests.bench.grader import class_of, course_of_300, eight, grade, slow_class_of
 
     few = min((grade(*eight()) for _ in range(5)), key=lambda found: found.seconds)
     show("puzzles grade, the eight solutions, isolated", few.seconds, "s", 1)
@@ -173,6 +173,10 @@ def grading() -> None:
     show(f"  with their records ({known.runs} runs), core seconds a run", known.of_a_run, "s", 0.05)
     several = class_of(24)
     show(f"a class of 24 ({several.runs} runs), core seconds a run", several.of_a_run, "s", 0.05)
+    whole, index = course_of_300()
+    show("a course of 300, with pages and a gradebook", whole.seconds, "s", 120)
+    show("  memory of the grader", whole.memory / 1024, "MiB", 200)
+    show("  its index", index / 1000, "kB", 100)
     small, large = (slow_class_of(files).memory for files in (50, 1000))
     show(f"memory of the grader for a class of 1,000: {large >> 10} MiB; a file's", (large - small) / 950, "KiB", 4)
 

@@ -339,3 +339,18 @@ def test_stop_costs_no_start(game: Game) -> None:
     game.find(".stop-run").click()
     assert game.script("return document.documentElement.dataset.python") == "ready"
     game.until_status("stopped")
+
+
+def test_code_that_ends_or_fills_python_is_told_what_it_did(game: Game) -> None:
+    """And none of it is a loop that does not end. Each time another Python takes over."""
+    game.open("wsdp")
+    for body, said in (
+        ("import numpy", "no numpy in the browser"),
+        ("def deep(): deep()\ndeep()", "calls itself endlessly"),
+        ("import posix\nposix._exit(3)", "ended Python itself"),
+        ("x = [0] * (2**31 - 1)", "no memory left"),
+    ):
+        game.type(f"{body}\n\n\nasync def wsdp(model):\n    pass\n")
+        game.until(lambda said=said: said in game.text(".verdict .message"))
+    game.type(solution("wsdp"))
+    game.until_status("passed")

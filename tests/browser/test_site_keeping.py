@@ -142,14 +142,17 @@ def test_a_timetable_by_hand_is_kept(game: Game) -> None:
     game.find("#byhand").click()
     missing = lambda: game.script("return document.querySelector('.byhand').dataset.missing")  # noqa: E731
     game.until(lambda: missing() == "32")
-    cell = game.find("[data-cell='0F0']")
-    game.script("arguments[0].focus()", cell)
-    cell.send_keys("e")
-    game.until(lambda: missing() == "31")
+    for name, left in (("2F0", "31"), ("0F0", "30"), ("2F1", "29")):
+        cell = game.find(f"[data-cell='{name}']")
+        game.script("arguments[0].focus()", cell)
+        cell.send_keys("e")
+        game.until(lambda left=left: missing() == left)
+    rows = game.script("return document.querySelector('.byhand textarea').value").split("\n")
+    assert [row.strip() for row in rows] == ["0F0", "", "2F0 2F1", ""], "E puts each stage on its own rank"
     game.visit("gpipe")
     game.until(lambda: game.status)
     game.find("#byhand").click()
-    game.until(lambda: missing() == "31")
+    game.until(lambda: missing() == "29")
     store(game, json.dumps({"drafts": {"gpipe": [["9X9"], [], [], []]}}))
     game.visit("gpipe")
     game.until(lambda: game.status)

@@ -12,6 +12,7 @@ from lib.engine.collectives import bytes_sent
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.data.memory_trials import bytes_per_device
 from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.path import PATH
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.tracks.engine.perform import perform
 from tests.support import CLASSICS
@@ -106,15 +107,29 @@ FACTS = [
     ),
     (f"every four steps | {sent('local_sgd')}", PUZZLES["local_sgd"].goal.size == (2, 4, 4)),
     ("everything but most activations | nothing | 0 B", sent("checkpoint") == sent("offload") == "0 B"),
-    ("one of 4 layers on 8, one of 2 layers on 4", True),
     ("(3D)", True),
     (
         f"A between stages | {max(rank.bytes_sent for rank in schedule('pipeline_fsdp').ranks):,} B",
         CLASSIC_OF["pipeline_fsdp"].size[:] == (4, 4, 16),
     ),
-    ("an attention over 32 tokens, a pipeline of 4 layers, a schedule of 4 layers on 16 ranks", True),
-    ("32 tokens for 4 experts, a layer of 64 x 64", True),
-    ("eight layers of 16 x 16, and an MLP on a 2 x 2 mesh", True),
+    ("| attention, 32 tokens |", True),
+    ("| 4 layers |", True),
+    ("| 4 layers, 16 ranks |", PUZZLES["pipeline_fsdp"].goal.size == (4, 4, 16)),
+    ("| 4 layers, 8 ranks |", (PUZZLES["three_d"].goal.size.layers, PUZZLES["three_d"].goal.size.ranks) == (4, 8)),
+    ("| 2 layers, 4 ranks |", (PUZZLES["local_sgd"].goal.size.layers, PUZZLES["local_sgd"].goal.size.ranks) == (2, 4)),
+    ("| 32 tokens, 4 experts |", True),
+    ("| a layer of 64 x 64 |", True),
+    ("| 8 layers of 16 x 16 |", True),
+    ("| an MLP on a 2 x 2 mesh |", True),
+    ("| 1/N, and the all-reduce | all weights", True),
+    ("| 2(N-1)/N W | `ddp`", measured("DataParallel", "sent") == f"{2 * (N - 1) * W // N:,}"),
+    ("| 1/N of the state, and one full layer | 3(N-1)/N W |", measured("FSDP", "sent") == f"{3 * (N - 1) * W // N:,}"),
+    ("| idle for (N-1)/(B+N-1) | 1/N of the layers", bubble(4, 4) == "43%"),
+    (
+        "| 1/N, and a collective within each layer | 1/N of each weight | 4(N-1)/N A |",
+        measured("TensorParallel", "sent") == f"{4 * (N - 1) * A // N:,}",
+    ),
+    ("| 1/N of the tokens | keys and values, N-1 hops |", True),
     ("S = 8,192 B, N = 4", (S, N) == (8192, 4)),
     *((f"{words} | {sent:,} B", True) for words, sent in SENT.items()),
     ("ZeRO-1 and ZeRO-2 put the update between the two", True),
@@ -174,7 +189,7 @@ FACTS = [
     ),
 ]
 
-REFERENCES = r"\[\w+\]\([\w./]+\)|(?:^| )\d\. "
+REFERENCES = r"\[\w+\]\([\w./]+\)|`\w+`|(?:^| )\d+\. "
 """Digits that are not figures: links, names of puzzles, numbered lists."""
 
 
@@ -198,3 +213,17 @@ def test_every_chapter_has_a_row() -> None:
     rows = [row for row in PAGE.read_text(encoding="utf-8").splitlines() if row.startswith("| ")]
     for chapter in CHAPTERS:
         assert any(f"/{chapter.package.rpartition('.')[2]}/" in row for row in rows), chapter.title
+
+
+def test_the_ten_steps_are_those_of_the_core_path() -> None:
+    rows = re.findall(r"^\| (\d+)\. ([^|]+) \|.*\| ([^|]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [int(number) for number, _, _ in rows] == list(range(1, len(PATH) + 1))
+    assert [(title, tuple(re.findall(r"`(\w+)`", slugs))) for _, title, slugs in rows] == [*PATH]
+
+
+def test_every_variant_names_the_model_of_its_figure() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    rows = [line for line in page[page.index("| split |") :].split("\n\n")[0].splitlines() if line.startswith("|")]
+    assert len(rows) > 15
+    assert {row.count("|") for row in rows} == {7}
+    assert all(row.split("|")[5].strip() for row in rows)

@@ -277,7 +277,19 @@ def test_a_value_on_a_tier_is_of_no_use_before_it_is_fetched() -> None:
 def test_what_costs_count_otherwise_is_said() -> None:
     (note,) = replay(trace_of("zb_h1"), small=True).notes
     assert "'parts' count 8,192 elements for an activation gradient and 131,072" in note
+    (note,) = replay(trace_of("expert_parallel"), small=True).notes
+    assert note == (
+        "The costs 'experts' count 1,048,576 elements for a layer's weight. Its tensor has 512 x 512 numbers, and so "
+        "is what is predicted here."
+    )
     assert replay(trace_of("ddp_overlap"), small=True).notes == ()
+
+
+def test_a_layer_that_is_no_whole_number_of_matrices_is_refused() -> None:
+    costs = changed(COSTS["classic"], name="odd", parameters=512 * 512 + 512)
+    trace = run(GAMES["ddp_overlap"].schedule, *GAMES["ddp_overlap"].size, setting=Setting(costs)).trace
+    with pytest.raises(TraceError, match=r"'odd' give a layer 262,656 parameters, no whole number of matrices"):
+        replay(trace, small=True)
 
 
 def test_an_extended_replay_survives_json() -> None:

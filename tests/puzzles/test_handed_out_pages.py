@@ -158,8 +158,23 @@ def test_the_index_survives_long_names(tmp_path: Path) -> None:
 
 
 def test_the_board_survives_40_tied_players() -> None:
-    row = {"figures": ["5", "6"], "stars": 2, "kind": "", "names": [(f"Player {i}", "x.html") for i in range(40)]}
-    one = {"slug": "ddp", "heading": "", "limits": "", "front": [row], "beaten": [], "known": [], "columns": ["time"]}
+    row = {
+        "figures": ["5", "6"],
+        "stars": 2,
+        "kind": "",
+        "found": "",
+        "names": [(f"Player {i}", "x.html") for i in range(40)],
+    }
+    one = {
+        "slug": "ddp",
+        "heading": "",
+        "limits": "",
+        "front": [row],
+        "beaten": [],
+        "known": [],
+        "columns": ["time"],
+        "has_dates": False,
+    }
     page = environment().get_template("board.html").render(title="Board", rankings=[one])
     assert page.count("<a href") == 40
     first, _, rest = page.partition("<summary>and 32 more</summary>")

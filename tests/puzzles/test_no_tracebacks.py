@@ -34,6 +34,8 @@ WORKING: dict[str, str] = {
 """Arguments with which each command runs."""
 
 FORMS = {
+    "due=TIME,...": "due=2026-11-20,per-day={}%",
+    "WHEN,SLUG=WHEN,...": "basic={}",
     "SLUG=N,...": "basic={}", "L,B,R": "{},4,1", "AXIS=N,...": "dp={}", "model.layers=40": "model.layers={}",
     "time=10s": "time={}",
 }  # fmt: skip

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from puzzles.commands.grade import FORMATS
 from puzzles.commands.main import main
+from puzzles.commands.shared.outputs import FORMATS
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
@@ -21,7 +21,7 @@ BASIC = (SOLUTIONS / "basic.py").read_text(encoding="utf-8")
 FORMS = {
     "text": (),
     **{name: (name,) for name in ("--json", "--why", "--strict")},
-    **{name: (f"--{name}", f"out.{name}") for name in (*FORMATS, "traces")},
+    **{name: (f"--{name.replace('_', '-')}", f"out.{name}") for name in (*FORMATS, "traces")},
     "pages": ("--html", "pages"),
 }
 """What `puzzles grade` can show or write."""

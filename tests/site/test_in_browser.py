@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.failure import of_crash
 from puzzles.site.in_browser import api, player
+from puzzles.site.in_browser.not_here import REPLACED, in_words, replaced
 from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing
 from tests.test_imports import ROOT
 
@@ -56,8 +58,14 @@ async def test_a_solution_is_judged_drawn_and_verified() -> None:
         ("def ddp(model):\n    x = (", 2, ["valid Python"]),
         ("x = 1", 0, ["no ddp", "async def ddp(model)"]),
         ("def ddp(model):\n    await model.receive()", 1, ["async def ddp"]),
-        ("import nowhere_at_all", 1, ["nowhere_at_all"]),
         ("1 / 0", 1, ["ZeroDivisionError"]),
+        ("import numpy_for_the_browser as np", 1, ["no numpy_for_the_browser in the browser", "standard library"]),
+        ("async def ddp(model):\n    import nowhere.at_all", 2, ["no nowhere in the browser"]),
+        ("input('which?')", 1, ["write the value into the code"]),
+        ("import time\n\nasync def ddp(model):\n    time.sleep(100)", 4, ["clock of the game", "remove it"]),
+        ("import os\nos._exit(1)", 2, ["let the function return"]),
+        ("import os\n\nasync def ddp(model):\n    os.abort()", 4, ["let the function return"]),
+        ("async def ddp(model):\n    await ddp(model)", 2, ["calls itself endlessly"]),
         ("async def ddp(model):\n    print('hello')\n    model.forward(0, 1, 2)", 3, ["rank 0, t=0", "inp"]),
         ("from lib.schedules import ddp", 0, ["lib.schedules"]),
         ("async def ddp(model):\n    await model.receive()", 2, ["nobody can move"]),
@@ -149,3 +157,23 @@ def test_the_list_has_every_puzzle_and_says_which_are_played() -> None:
         assert one["statement"].startswith("<p>")
         assert one["hints"]
         assert not one["played"] or one["picture"].startswith("<svg")
+
+
+def test_what_is_replaced_during_a_run_is_there_again_after_it() -> None:
+    before = [getattr(module, name) for module, name, _ in REPLACED]
+    with pytest.raises(RuntimeError, match="write the value"), replaced():
+        input()
+    assert [getattr(module, name) for module, name, _ in REPLACED] == before
+
+
+@pytest.mark.parametrize(
+    "error",
+    [BlockingIOError("no"), RuntimeError("can't start new thread"), ModuleNotFoundError("No module named 'x.y'")],
+)
+def test_no_message_of_the_page_names_an_option_of_the_command_line(error: Exception) -> None:
+    said = in_words(of_crash(error, "your_code.py", "rank 0, t=0"))
+    assert said is not None
+    assert "--" not in said.sentence
+    assert "browser" in said.sentence
+    assert said.sentence.startswith("rank 0, t=0: ")
+    assert in_words(None) is None

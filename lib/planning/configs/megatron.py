@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -43,7 +44,10 @@ def write(job: Job, split: Split) -> str:
         flags.append(f"--expert-model-parallel-size {split.ep}")
     if split.schedule == "interleaved":
         flags.append(f"--num-virtual-stages-per-pipeline-rank {split.chunks}")
-    if split.slots(job) > job.model.layers:
+    stages = split.stage_layers(job)
+    if len(set(stages)) > 1:
+        flags.append(f'--pipeline-model-parallel-layout "{layout_text(stages)}"')
+    elif sum(stages) > job.model.layers:
         flags += ["--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"]
     if split.zero == 1:
         flags.append("--use-distributed-optimizer")
@@ -59,13 +63,19 @@ def write(job: Job, split: Split) -> str:
     return "\n".join([f"# {VERSION}; {job.model.name} on {job.gpus} GPUs", *flags]) + "\n"
 
 
+def layout_text(stages: tuple[int, ...]) -> str:
+    """Stages of different sizes: `Et*3|t*4|t*2L` is the embedding and 3 layers, 4 layers, and 2 layers and the loss."""
+    parts = [f"t*{count}" for count in stages]
+    return "E" + "|".join(parts) + "L"
+
+
 def _recomputation(job: Job, split: Split) -> list[str]:
     if split.recompute == "none":
         return []
     if split.recompute == "selective":
         return ["--recompute-granularity selective"]
-    of_stage = split.slots(job) // split.stages
-    if split.every > 1 and of_stage % split.every:
+    of_stage = max(split.stage_layers(job))
+    if split.every > 1 and (of_stage % split.every or len(set(split.stage_layers(job))) > 1):
         raise RuleError(
             f"Megatron-LM recomputes the same number of layers in each stage, and every {split.every} does not divide "
             f"the {of_stage} layers of a stage; take another --every"
@@ -90,6 +100,9 @@ def read(text: str) -> Config:
         of_chunk = whole("--num-layers-per-virtual-pipeline-stage", flags["num-layers-per-virtual-pipeline-stage"])
         layers = _layers(flags, "--num-layers-per-virtual-pipeline-stage")
         stages = layers // (of_chunk * split["pp"])
+    if "pipeline-model-parallel-layout" in flags:
+        split["layers"] = _layout(flags["pipeline-model-parallel-layout"])
+        stages = len(split["layers"]) // split["pp"]
     if stages > 1:
         split |= {"schedule": "interleaved", "chunks": stages}
     strategy = flags.get("data-parallel-sharding-strategy", "no_shard") if "use-megatron-fsdp" in flags else ""
@@ -117,6 +130,14 @@ def _read_recomputation(flags: dict[str, str], stages: int) -> dict[str, Any]:
     if count < 1 or of_stage % count:
         raise RuleError(f"--recompute-num-layers {count} is not a part of the {of_stage} layers of a stage")
     return {"recompute": "full", "every": of_stage // count}
+
+
+def _layout(text: str) -> tuple[int, ...]:
+    """The layers of each stage of a layout in the form that is written here."""
+    found = re.fullmatch(r"E(t\*\d+(?:\|t\*\d+)*)L", text)
+    if found is None:
+        raise RuleError(f"--pipeline-model-parallel-layout is read in the form 'Et*3|t*4|t*2L'; got {text[:60]!r}")
+    return tuple(int(part[2:]) for part in found[1].split("|"))
 
 
 def _layers(flags: dict[str, str], why: str) -> int:

@@ -39,7 +39,10 @@ def write(job: Job, split: Split) -> str:
     groups = split.dp * split.cp // split.sharing if split.zero else split.dp
     if split.dp % groups or (split.cp > 1 and not split.zero):
         raise RuleError(f"torchtitan shards weights along cp too: take ZeRO, and shards that cp {split.cp} divides")
-    counted = int(split.slots(job) > job.model.layers)
+    stages = split.stage_layers(job)
+    if len(set(stages)) > 1:
+        raise RuleError(f"torchtitan has no setting here for stages of different sizes, {stages}; take another pp")
+    counted = int(sum(stages) > job.model.layers)
     checkpoint = "selective" if split.recompute == "ops" or split.every > 1 else split.recompute
     lines = [
         f"# {VERSION}; {job.model.name} on {job.gpus} GPUs",
@@ -61,7 +64,7 @@ def write(job: Job, split: Split) -> str:
         lines += [
             f'pipeline_parallel_schedule = "{SCHEDULES[split.schedule]}"',
             f"pipeline_parallel_microbatch_size = {split.microbatch}",
-            f"pipeline_parallel_layers_per_stage = {split.slots(job) // split.stages}",
+            f"pipeline_parallel_layers_per_stage = {stages[0]}",
             f"pipeline_parallel_first_stage_less_layers = {counted}",
             f"pipeline_parallel_last_stage_less_layers = {counted}",
         ]

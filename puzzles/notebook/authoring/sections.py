@@ -15,7 +15,7 @@ from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.path_words import place
-from puzzles.tracks.schedule.calls import reminder
+from puzzles.tracks.schedule.calls import reminder, value_calls
 from puzzles.version import VERSION
 
 from .overview_svg import overview_markdown
@@ -97,7 +97,7 @@ def without_head(text: str) -> str:
 
 def _task(puzzle: SchedulePuzzle) -> str:
     goal = puzzle.goal
-    calls = "\n".join(f"- `{call}`: {meaning}" for call, meaning in reminder(puzzle))
+    calls = "\n".join(f"- `{call}`: {meaning}" for call, meaning in [*reminder(puzzle), *value_calls(puzzle)])
     return f"""\
 ## {track_of(puzzle.slug).heading(puzzle)}
 

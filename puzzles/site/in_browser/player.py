@@ -20,6 +20,7 @@ from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome
 
 from .calls import Calls, add_custom_puzzles, answered
+from .not_here import in_words, replaced
 from .run_record import RunRecord
 
 add_custom_puzzles()
@@ -44,13 +45,14 @@ class Printed(StringIO):
 async def run(slug: str, text: str) -> dict[str, Any]:
     """The record of all runs of the code for a puzzle, for the judge."""
     puzzle, printed = PUZZLES[slug], Printed()
-    with redirect_stdout(printed):
+    with redirect_stdout(printed), replaced():
         definition = loaded(slug, text)
         if isinstance(definition, Failure):
-            record = RunRecord(problem=definition)
+            record = RunRecord(problem=in_words(definition))
         else:
             track, outcomes = track_of(slug), list[RunOutcome]()
             await judge_here(puzzle, definition, SECONDS, outcomes.append)
+            outcomes = [one._replace(failure=in_words(one.failure)) for one in outcomes]
             known = known_of(track, slug, definition)
             record = RunRecord(known.problem, known.sketch, known.line, RunRecord.runs_of(track, outcomes))
             if file_of(definition) not in ("", FILE):

@@ -134,7 +134,7 @@ export class PuzzlePage {
     } catch (why) {
       if (this.closed) return;
       if (why instanceof Stopped) showStopped(this.verdict, why.message);
-      else if (why instanceof Crashed) showCrashed(this.verdict);
+      else if (why instanceof Crashed) showCrashed(this.verdict, why.message);
       else tell(`This page has a mistake: ${why.message}`);
     }
   }

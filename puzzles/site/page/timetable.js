@@ -163,11 +163,19 @@ export class Timetable {
     this.find(cell)?.focus();
   }
 
+  // The rank that has the cell's stage already, else the one of its number, counted in a circle, else the first that may have it.
+  ownRank(cell) {
+    const { refusals } = this.held, isFit = (rank) => !refusals[rank].at(-1), [stage] = parts(cell);
+    const has = this.rows.findIndex((row) => row.some((one) => parts(one)[0] === stage && one !== cell));
+    if (has >= 0) return has;
+    const own = Number(stage) % this.rows.length, fit = refusals.findIndex((_, rank) => isFit(rank));
+    return isFit(own) || fit < 0 ? own : fit;
+  }
+
   async last(cell) {
     await this.pick(cell);
     if (!this.held?.refusals) return;
-    const { refusals } = this.held, rank = refusals.findIndex((row) => row.length && !row.at(-1));
-    this.aim(rank < 0 ? this.held.rank : rank, Infinity);
+    this.aim(this.ownRank(cell), Infinity);
     await this.drop();
     this.release();
   }

@@ -54,7 +54,14 @@ function showInstead(place, status, headline, message, next) {
 export const showStopped = (place, why) => showInstead(place, "stopped", "Stopped",
   `The run was ended: ${why}. Look for a loop that does not end.`, "Change your code, or press Run, to run it again.");
 
-export const showCrashed = (place) => showInstead(place, "stopped", "Python ended",
-  "This code ended Python itself, by exiting the process or by using up all memory.", "Change your code, or press Run, to run it again.");
+// What ended Python itself, by the text of the error.
+const CRASHES = [
+  [/call stack|recursion/i, "A function of this code calls itself too deeply. Let it end, or use a loop."],
+  [/memory|allocation|array buffer/i, "This code used up all memory. Make fewer or smaller objects."],
+  [/exit/i, "This code ended Python itself. Let the function return instead."],
+];
+
+export const showCrashed = (place, why) => showInstead(place, "stopped", "Python ended",
+  CRASHES.find(([pattern]) => pattern.test(why))?.[1] ?? `This code ended Python itself (${why}).`, "Change your code, or press Run, to run it again.");
 
 export const showUnrun = (place) => showInstead(place, "unrun", "Not run yet", "", "Read the code, then press Run to see its verdict and its picture.");

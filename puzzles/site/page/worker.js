@@ -12,11 +12,15 @@ async function load({ module, given: { wasm, stdlib, game, lock } }) {
   globalThis.fetch = async (address) => new Response(String(address).endsWith(".zip") ? stdlib : null);
   const python = await loadPyodide({ createPyodideModule, indexURL: "https://python.invalid/", lockFileContents: lock });
   python.FS.writeFile("/game.zip", new Uint8Array(game));
+  python._api.on_fatal = crashed; // then no call is ever answered
   python.runPython('import sys; sys.path.insert(0, "/game.zip")');
   return python.pyimport(module).answer;
 }
 
-let loading, before;
+let loading, before, current;
+
+const crashed = (why) => report({ id: current, text: JSON.stringify({ error: String(why).trim().split("\n").at(-1), crashed: true }) });
+
 onmessage = ({ data }) => {
   if (!loading) {
     loading = before = load(data);
@@ -26,11 +30,12 @@ onmessage = ({ data }) => {
   const { id, name, given } = data;
   before = before.catch(() => {}).then(async () => {
     const answer = await loading;
+    current = id;
     report({ begun: id });
     try {
       report({ id, text: await answer(name, given) });
     } catch (why) {
-      report({ id, text: JSON.stringify({ error: String(why).trim().split("\n").at(-1), crashed: true }) });
+      crashed(why);
     }
   });
 };

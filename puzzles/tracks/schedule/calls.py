@@ -16,6 +16,9 @@ EXTENDED = ("group", "tag", "step", "tier", "to")
 MEANINGLESS = ("self", ("update", "shard"))
 """Parameters that no player writes."""
 
+SHARD = ("value.shard(i, n)", "Shard i of n of a weight, optimizer state or weight gradient. Takes no time.")
+"""A call of a value, which players need where a puzzle cuts one."""
+
 STEPS = re.compile(r"\b[0-9.]+ steps?\b")
 """A price of the classic games in a docstring."""
 
@@ -25,6 +28,11 @@ def reminder(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
     about this game: the first paragraph, and the sentences on the parameters, the layer and the task of the puzzle,
     and on overlap where there is any."""
     return [(_call(name, puzzle), " ".join(_meaning(name, puzzle))) for name in puzzle.calls]
+
+
+def value_calls(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
+    """The call that cuts a value into shards, where the puzzle's starter or hints use it."""
+    return [SHARD] if any(".shard(" in text for text in (puzzle.starter, *puzzle.hints)) else []
 
 
 def _call(name: str, puzzle: SchedulePuzzle) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from lib import Trace, referee
+from lib import DeadlockError, Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunRequest
@@ -55,10 +55,12 @@ class _Drawing:
         if trace is not None and not any(trace.ranks) and failure is None:
             raise click.ClickException(f"{self.puzzle.slug} did nothing, so there is nothing to draw")
         if trace is not None and any(trace.ranks):
-            self._write_timeline(trace)
+            stuck = failure is not None and failure.reason == "deadlock"
+            ended = self.drawing.EndedRun(trace, DeadlockError(failure.sentence)) if failure and stuck else trace
+            self._write_timeline(ended)
         return report_failure(self.puzzle.slug, failure, self.bench)
 
-    def _write_timeline(self, trace: Trace) -> None:
+    def _write_timeline(self, trace: Any) -> None:
         options, title, goal = self.options, self.puzzle.title, self.puzzle.goal
         if options.text:
             click.echo(self.drawing.text(trace, title, options.width, goal, options.colour), nl=False)

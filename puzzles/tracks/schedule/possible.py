@@ -25,8 +25,8 @@ def above_possible(
     bounds = [(own, "a pipeline with these stages")] if own.least > least.least and not beaten else []
     bounds += [(least, "any schedule")] if least.least else []
     if bounds:
-        timesteps, unit = figures["timesteps"], setting.costs.time_unit
-        yield f"Time: {'; '.join(_above(timesteps, bound, unit, where) for bound, where in bounds)}."
+        timesteps = figures["timesteps"]
+        yield f"Time: {'; '.join(_above(timesteps, bound, setting.costs.time_unit, where) for bound, where in bounds)}."
     if beaten:
         yield "The fastest pipeline known at this size has other stages: with these, no schedule is as fast."
     if floor.least:

@@ -17,6 +17,8 @@ from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import Row, RunRequest, Score
 
+from .advice import advice, traffic_sentences
+
 CLASSIC = setting_to_json(CLASSIC_SETTING)
 
 MAX_OPERATIONS = 2000
@@ -26,9 +28,6 @@ UNRULED = frozenset(
     "load_weights get_activation set_final_weight set_output await store delete given shard combine add".split()
 )
 """Operations that begin and end a run, or that are no calls of the model; no puzzle forbids them by omission."""
-
-MAX_CAUSES = 2
-"""Sentences on what a schedule sends."""
 
 MAX_SENTENCE = 2000
 """Characters of a message on a broken trace."""
@@ -73,8 +72,8 @@ def judged_report(trace: Trace, puzzle: SchedulePuzzle, size: Size) -> Report | 
     """The referee's report. A trace that breaks even the referee is a failure of the trace."""
     longest = max(map(len, trace.ranks), default=0)
     if longest > MAX_OPERATIONS:  # checked before judging, which would take too long
-        advice = f"a schedule of this size needs far fewer than {MAX_OPERATIONS:,}"
-        return Failure("rule", f"a rank recorded {longest:,} operations; {advice}")
+        few = f"a schedule of this size needs far fewer than {MAX_OPERATIONS:,}"
+        return Failure("rule", f"a rank recorded {longest:,} operations; {few}")
     try:
         return referee(trace, replace(puzzle.goal, size=size))
     except (Exception, RecursionError) as why:
@@ -104,11 +103,11 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     shown = size == puzzle.goal.size
     notes = (*(sanitized(note.text) for note in report.notes if note not in report.unrepeatable), *_star_notes(report))
     missed = tuple(_missed(report, puzzle)) if shown else ()
-    advice = _advice(report, puzzle) if missed else ""
+    told = advice(trace, report, puzzle) if missed and isinstance(trace, Trace) else ""
     why = (*peak_lines(report.contents), *traffic_lines(report.sent))
     why_matters = shown and report.status == "over_target" and (not report.meets_memory or sends_too_much(report))
     remark = "" if shown else _remark(report, puzzle, size)
-    return Score(figures, missed, report.stars, notes, advice, why, why_matters, report.family, remark)
+    return Score(figures, missed, report.stars, notes, told, why, why_matters, report.family, remark)
 
 
 def _refused_call(trace: Trace | Failure, puzzle: SchedulePuzzle) -> Failure | None:
@@ -174,37 +173,6 @@ def _lasting(report: Report) -> str:
     return f"it needs {needed:,} elements at a time, but {lasting:,} if training goes on{loading},"
 
 
-def traffic_sentences(report: Report) -> str:
-    """Why a schedule sends too much, or takes too long because of what it sends: at most two sentences."""
-    if report.causes:
-        return " ".join(cause.text for cause in report.causes[:MAX_CAUSES])
-    if report.meets_traffic:
-        return ""
-    first = report.traffic_by_call[0]
-    where = f"Line {first.line}" if first.line else "One call"
-    return (
-        f"{where} sends most: `{first.operation}`, {first.count} times, {first.elements:,} elements "
-        f"({first.elements / report.traffic:.0%})."
-    )
-
-
 def sends_too_much(report: Report) -> bool:
     """True if a schedule sends too much, and no cause is known: then all its calls are shown."""
     return not (report.meets_traffic or report.causes)
-
-
-def _advice(report: Report, puzzle: SchedulePuzzle) -> str:
-    if causes := traffic_sentences(report):
-        return causes
-    if report.meets_time and report.meets_memory and not report.is_steady:
-        return puzzle.reload_advice
-    if report.meets_time and report.meets_memory and not report.meets_drift:
-        return "Average the weights more often."
-    if report.meets_time and report.meets_memory:
-        return "Park fewer values, and delete a parked one when it has come back."
-    if report.meets_memory:
-        return "Look for gaps in the picture, where a rank waits. What could it do meanwhile?"
-    return (
-        f"Rank {report.peak.rank} holds most at t={report.peak.time:g}. What is stored then that no operation "
-        "reads again? 'del' it as early as possible."
-    )

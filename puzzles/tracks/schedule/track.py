@@ -19,7 +19,7 @@ from puzzles.tracks.open_track import ReferenceRow
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
 from puzzles.tracks.workbench import COLOURS
 
-from .calls import reminder
+from .calls import reminder, value_calls
 from .fingerprint import fingerprint
 from .score import parse_trace, request_at, trace_in
 from .targets import limits, limits_json, measures, targets
@@ -202,7 +202,10 @@ class Schedules(Track[SchedulePuzzle]):
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
         others = "; ".join(map(size_text, puzzle.other_sizes))
         third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
-        return [Section("Calls", reminder(puzzle)), Section("The third star", [("***", third)])]
+        return [
+            Section("Calls", [*reminder(puzzle), *value_calls(puzzle)]),
+            Section("The third star", [("***", third)]),
+        ]
 
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []

@@ -32,6 +32,7 @@ MEGATRON = [
     Split(dp=2, pp=8, tp=4, schedule="interleaved", chunks=5, zero=0, recompute="selective"),
     Split(dp=2, tp=2, cp=2, zero=2, sp=False, offload="states"),
     Split(dp=2, pp=4, recompute="full", every=5),
+    Split(dp=2, pp=4, layers=(19, 21, 21, 19)),
 ]
 TITAN = [
     PLAN_A,
@@ -171,6 +172,7 @@ def test_python_of_fsdp2_makes_the_same_split(split: Split, monkeypatch: pytest.
         ("megatron", Split(dp=2, pp=4, schedule="zb_h1"), ("Megatron-LM", "schedule zb_h1", "1f1b or interleaved")),
         ("megatron", Split(dp=16, zero=3, shards=8), ("Megatron-LM", "shards 8")),
         ("megatron", Split(dp=2, pp=4, recompute="full", every=3), ("every 3", "20 layers of a stage")),
+        ("torchtitan", Split(dp=2, pp=4, layers=(19, 21, 21, 19)), ("torchtitan", "stages of different sizes", "21")),
         ("torchtitan", Split(dp=8, zero=1), ("torchtitan", "zero 1", "0 or 2 or 3")),
         ("torchtitan", Split(dp=8, tp=2, sp=False, zero=3), ("torchtitan", "sp False")),
         ("torchtitan", Split(dp=8, offload="activations", zero=3), ("torchtitan", "offload activations")),
@@ -198,6 +200,7 @@ def test_8_bits_are_exported_for_megatron_only(name: str) -> None:
         ("--seq-length 8 --recompute-granularity some", ("recompute-granularity", "some")),
         ("--use-megatron-fsdp --data-parallel-sharding-strategy all", ("sharding-strategy all", "optim_grads_params")),
         ("--recompute-granularity full --recompute-method block", ("needs --num-layers",)),
+        ("--pipeline-model-parallel-layout 'tt|L'", ("Et*3|t*4|t*2L", "tt|L")),
         ("--bf16 'x", ("cannot be read",)),
         ("hello", ("neither TOML of torchtitan nor flags",)),
         ("training = 3", ("training must be a table", "3")),

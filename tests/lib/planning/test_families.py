@@ -70,7 +70,7 @@ def test_hsdp_gathers_within_a_machine_and_reduces_between_machines() -> None:
     assert (mine.links["dp"], mine.links["groups"], all_shards.links["dp"]) == ("nvlink", "network", "network")
     priced, of_all = prices(JOB, split), prices(JOB, replace(split, shards=0))
     assert priced.gather < of_all.gather
-    shard = priced.parameters * priced.units / 8
+    shard = priced.parameters * priced.units[0] / 8
     batches = split.batches(JOB)
     assert mine.sent["groups"] == pytest.approx(batches * 2 * shard * JOB.gradient / 2, rel=1e-6)  # 2 groups: 2 (n-1)/n
     assert mine.memory["states"] == pytest.approx(2 * all_shards.memory["states"], rel=1e-6)

@@ -22,7 +22,7 @@ from lib.planning.layer_cost import TICKS as LAYER_TICKS
 from lib.planning.layer_cost import exact, layer_times
 from lib.planning.memory import KINDS
 from lib.planning.plans import program_of
-from lib.planning.split import CHUNKED, ORDERS, problems
+from lib.planning.split import CHUNKED, ORDERS, balanced, problems
 from lib.planning.steady import estimated
 from lib.planning.timing import estimate
 from tests.support.truth import MODELS
@@ -67,6 +67,11 @@ KINDS_OF_SPLIT = [
     (Split(dp=2, pp=2, recompute="full", every=2, schedule="zb_v", chunks=2), 4),
     (Split(dp=2, pp=2, offload="activations"), 4),
     (Split(dp=2, zero=3, offload="activations"), 2),
+    (Split(dp=2, pp=3), 4),
+    (Split(dp=2, pp=3, zero=3), 4),
+    (Split(dp=2, pp=3, zero=2, schedule="zb_v", chunks=2), 6),
+    (Split(dp=2, pp=3, schedule="interleaved", chunks=2), 6),
+    (Split(dp=2, pp=2, layers=(3, 5)), 4),
 ]
 
 
@@ -87,7 +92,7 @@ def chosen(seed: int) -> Iterator[tuple[Job, Split]]:
     choice = random.Random(seed).choice
     while True:
         split = Split(
-            choice((1, 2, 4)), choice((1, 2)), choice((1, 2, 4)), choice((1, 1, 2)), choice((1, 2)),
+            choice((1, 2, 4)), choice((1, 2)), choice((1, 2, 3, 4)), choice((1, 1, 2)), choice((1, 2)),
             choice((True, False)), choice((0, 1, 2, 3)), choice(list(ORDERS)), choice((1, 2, 4)), choice((1, 2)),
             choice(("none", "selective", "ops", "full")), choice(("none", "states", "activations")),
             choice((0, 0, 2)), choice((1, 1, 2)),
@@ -258,6 +263,39 @@ def test_activations_are_those_of_korthikanti(known: Any) -> None:
     assert plain == known.sbh * (10 + 24 / known.t + 5 * known.a * known.s / (known.h * known.t))
 
 
+# --- Stages of different sizes ---
+
+
+def test_a_balanced_cut_has_the_least_largest_stage() -> None:
+    """DeepSeek-V3 has 61 layers, and a head of about 1.4 layers: no cut is better than the one that is found."""
+    model = transformer("deepseek-v3")
+    head = model.vocabulary_weights / (model.active_weights / model.layers)
+    for stages in (4, 8, 16, 32):
+        cut = balanced(model, stages)
+        assert (sum(cut), len(cut)) == (61, stages)
+        largest = max([*cut[:-1], cut[-1] + head])
+        smaller = max(n for n in [*range(1, 62), *(k + head for k in range(61))] if n < largest)
+        last = int(smaller - head)
+        assert last < 1 or (stages - 1) * int(smaller) + last < 61, "a smaller largest stage is possible"
+
+
+def test_a_step_of_uneven_stages_takes_as_long_as_its_largest_stage() -> None:
+    """With many microbatches the largest stage is always busy, the others wait for it."""
+    even, uneven = Split(dp=1, pp=2), Split(dp=1, pp=2, layers=(2, 6))
+    job = job_of(even, 32, replace(DENSE, vocab=1))
+    times = [plan(job, split) for split in (even, uneven)]
+    assert times[1].seconds / times[0].seconds == pytest.approx(6 / 4, rel=0.03)
+    assert [rank.layers for rank in times[1].ranks] == [2, 6]
+
+
+@pytest.mark.slow
+def test_deepseek_v3_is_cut_into_16_stages() -> None:
+    job = Job(transformer("deepseek-v3"), gpu("h800"), 2048, 15360, 4096, fp8=True)
+    found = plan(job, Split(dp=128, pp=16, ep=8, recompute="full"))
+    assert [rank.layers for rank in found.ranks] == list(Split(pp=16).stage_layers(job))
+    assert found.fits
+
+
 # --- Search ---
 
 
@@ -268,7 +306,7 @@ def test_activations_are_those_of_korthikanti(known: Any) -> None:
     ids=str,
 )
 def test_a_search_finds_what_playing_every_split_finds(fixed: dict[str, Any]) -> None:
-    job = Job(transformer("llama-3-8b", layers=4), replace(H100, memory=40 * 2**30), 4, 8, 4096)
+    job = Job(transformer("llama-3-8b", layers=4), replace(H100, memory=30 * 2**30), 4, 8, 4096)
     every = [plan(job, split) for split in splits(job, fixed)]
     fits = sorted((one for one in every if one.fits), key=lambda one: one.seconds)
     assert 4 < len(fits) < len(every)
@@ -283,7 +321,7 @@ def test_a_search_finds_what_playing_every_split_finds(fixed: dict[str, Any]) ->
 
 
 def test_a_front_has_at_most_so_many_plans_as_asked_for_and_both_ends_if_there_is_room() -> None:
-    job = Job(transformer("llama-3-8b", layers=4), replace(H100, memory=40 * 2**30), 4, 8, 4096)
+    job = Job(transformer("llama-3-8b", layers=4), replace(H100, memory=30 * 2**30), 4, 8, 4096)
 
     def front(count: int) -> list[Split]:
         return [one.split for one in search(job, best=1, front=count, microbatch=1, zero=1, tp=1).front]
@@ -307,7 +345,7 @@ def test_a_plan_counts_every_byte_of_each_axis() -> None:
     layers = 4 * DENSE.layers // 2
     each = 2 * (1 + 1 + 1 + 1 + 1)  # of two parts: gather, scatter, twice gather, scatter
     assert found.sent["tp"] == layers * each * border
-    whole = priced.parameters * priced.units
+    whole = priced.parameters * priced.units[0]
     assert found.sent["dp"] == 3 * whole * 4 // 4 + 3 * whole * 2 // 4
     assert found.links == {
         "tp": "nvlink", "cp": "nvlink", "ep": "nvlink", "pp": "nvlink", "dp": "network", "groups": "nvlink",
@@ -380,6 +418,8 @@ BAD_SPLITS = [
     ({"shards": 3, "zero": 3}, ("shards 3", "512 replicas", "shards may be 1, 2, 4")),
     ({"shards": 2, "zero": 0}, ("shards 2", "with ZeRO 0 nothing is in shards")),
     ({"shards": -1}, ("shards must be a whole number from 0 on", "-1")),
+    ({"layers": (1, 2)}, ("layers must be 1 whole numbers", "add up to 80", "(1, 2)")),
+    ({"pp": 128, "dp": 4}, ("80 layers cannot fill 128 stages", "at most 80")),
     ({"every": 0}, ("every must be a whole number from 1 on", "0")),
     ({"every": 2, "recompute": "none"}, ("every 2", "take recompute full, not none")),
 ]

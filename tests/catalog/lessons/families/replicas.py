@@ -1,4 +1,4 @@
-"""A family of skips: data parallel ranks, which share each layer in one of seven ways, by collectives or messages."""
+"""A family of skips: data parallel ranks, which share each layer in one of eight ways, by collectives or messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def replicas(
     """`ways` has a letter for each layer, or one for all. In collectives: d shards nothing (DDP), 1 the optimizer state
     (ZeRO-1), 2 the gradient of each microbatch too, 3 the weights too (FSDP). In messages: rank layer % `owners` has
     the optimizer state and is sent the gradients. It sends the others the weight for each use (s), or, as they hold
-    the weight, the updated one (h); or all load the weight again for each use, the owner too (a).
+    the weight, the updated one (h); or all load the weight again for each use, the owner too (a). In both: the gradient
+    is all-reduced, and the owner sends the updated weight (o).
 
     `at_once`: a rank takes all of its microbatches together. `prefetch`: where communication overlaps, a weight is
     gathered or sent while the layer before it computes. `early`: layers are updated during the last backward.
@@ -190,7 +191,7 @@ class _Replica:
     async def share(self, layer: int, new: WeightGrad, last: bool) -> None:
         """Sums a gradient over the ranks, perhaps with those of all microbatches."""
         way = self.ways[layer]
-        if way in "d1" or (self.sum_first and way in IN_MESSAGES):
+        if way in "d1o" or (self.sum_first and way in IN_MESSAGES):
             self.add(layer, new)
             if not last:
                 return
@@ -201,7 +202,7 @@ class _Replica:
             await self.sum(layer, new)
 
     async def sum(self, layer: int, new: WeightGrad) -> None:
-        scatters = self.ways[layer] != "d" and not self.cuts
+        scatters = self.ways[layer] in "123" and not self.cuts
         call = (self.model.scatterreduce if scatters else self.model.allreduce)(new, layer, group=self.axis)
         del new
         self.pending.append((layer, call))
@@ -212,7 +213,8 @@ class _Replica:
         while len(self.pending) > left:
             layer, call = self.pending.pop(0)
             total = await call
-            self.add(layer, total.shard(*self.cut) if self.cuts and self.ways[layer] != "d" else total)
+            if self.ways[layer] != "o" or self.owns(layer):
+                self.add(layer, total.shard(*self.cut) if self.cuts and self.ways[layer] in "123" else total)
 
     async def give(self, layer: int, new: WeightGrad) -> None:
         """Sums a gradient at the layer's owner."""
@@ -243,7 +245,7 @@ class _Replica:
         for layer in layers:
             await self.update_own(layer)
         for start in range(0, len(layers), self.owners):
-            held = [layer for layer in layers[start : start + self.owners] if self.ways[layer] == "h"]
+            held = [layer for layer in layers[start : start + self.owners] if self.ways[layer] in "ho"]
             for layer in sorted(held, key=self.owns, reverse=True):
                 await self.pass_on(layer)
 

@@ -15,6 +15,7 @@ SKIPS: Skips = {
     "zero1": {
         "ddp": (replicas("d"), {"memory"}),
         "all-reduce and keep a shard": (replicas("1", reduce=CUT), {"time", "traffic"}),
+        "all-reduce, owners send new weights": (replicas("o"), {"traffic"}),
         "fsdp": (replicas("3"), {"traffic"}),
         "fsdp that gathers every weight twice": (grid(replicas=4, zero=3), {"time", "traffic"}),
         "no gather at the end": (altered("zero1", ((GATHER, ""),)), {"steady"}),
