@@ -22,8 +22,8 @@ MAX_NUMBER, MAX_TRIED = 10**9, 2**20
 class Job:
     """A step trains `model` on `gpus` GPUs with `batch` sequences of `sequence` tokens.
 
-    `kernels`: Megatron's or PyTorch's (see KERNELS). `flash`: attention never stores the matrix of all pairs, and computes
-    the causal half of it (Dao et al. 2022).
+    `kernels`: Megatron's or PyTorch's (see KERNELS). `flash`: attention never stores the matrix of all pairs, and
+    computes the causal half of it (Dao et al. 2022).
     `fp8`: matrix products of the layers in 8 bits. `overlap`: gradients are reduced beside computation.
     Bytes of each parameter: `weight` and `gradient` as they are kept, `state` of the optimizer (Adam: two moments and
     the weight in 32 bits)."""
