@@ -14,12 +14,14 @@ from .timing import Estimate, estimate
 def estimated(job: Job, split: Split, eager: bool = False) -> Estimate:
     """The estimate of a split. With many microbatches it is continued from fewer: once a pipeline is full, each p more
     take as long as the p before them, and hold no more. That is not so where all forwards come first, where gathers
-    of weights are beside a pipeline, and where the input half of a backward takes longer for what it computes again."""
+    of weights are beside a pipeline, where the input half of a backward takes longer for what it computes again, and
+    where stages are of different sizes."""
     m, p = split.batches(job), split.pp
     full = (4 if split.chunks > 1 else 2) * max(p, 2) + m % p
     halves = split.schedule.startswith("zb") and (split.recompute == "ops" or split.every > 1)
     steady = split.schedule not in ("gpipe", "breadth_first") and (split.zero < 3 or p == 1) and not halves
-    if m <= full + p or not steady:
+    uneven = len(set(split.stage_layers(job))) > 1  # while the largest stage fills the others' queues, steps differ
+    if m <= full + p or not steady or uneven:
         return estimate(job, split, program_of(job, split), eager)
     few, more = (
         estimate(fewer, split, program_of(fewer, split), eager)
