@@ -95,7 +95,8 @@ def _keeps_a_shard(rank: RankState, reader: Op) -> bool:
     """True for what reads no more than a shard of a gradient: a cut, or the update of a sharded weight."""
     if reader.name != "update":
         return reader.name == "shard"
-    return any(isinstance(value, Weight) and len(value.shards) < value.total for value in rank.used(reader))
+    grad, weight = rank.used(reader)[:2]
+    return isinstance(grad, WeightGrad) and isinstance(weight, Weight) and grad.total < weight.total
 
 
 def _gathered(line: _Line) -> Iterator[Cause]:

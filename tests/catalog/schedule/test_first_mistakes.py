@@ -17,6 +17,7 @@ from tests.support.mistakes import Mistake, altered
 UPDATED = "weights[layer], opt_states[layer] = model.update("
 SCATTER = "        grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)\n"
 REDUCE = "        grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)\n"
+AWAITED = "        grad_weights[layer] = await"
 SEND_BACK = "    if not first:\n        await model.pass_to(model.rank - 1, grad_activations[stage[0]])\n"
 FORGETS = "del activations[layer], grad_activations[layer + 1]\n"
 SUM = "grad_weights[layer] + grad if layer in grad_weights else grad"
@@ -55,8 +56,7 @@ FIRST = [
     Mistake("ddp", "every rank takes every batch", (("[model.rank])", "range(model.BATCHES))"),),
             ("allreduce(layer=0)", "each bring every batch", "reduce it once")),
     Mistake("ddp", "one rank takes part",
-            (("        grad_weights[layer] = await",
-              "        if not model.rank:\n            grad_weights[layer] = await"),),
+            ((AWAITED, f"        if not model.rank:\n    {AWAITED}"),),
             ("rank 1", "update(layer=0)", "covers only batch 1 of 4")),
     Mistake("zero1", "a full weight is updated", (("        weights[layer] = weights[layer].shard(model.rank, "
             "model.RANKS)\n", ""),),
