@@ -29,11 +29,11 @@ class Sent(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """The calls of one operation on one line: how many, and the elements that they send together."""
+    """The calls of one operation on one line: their number, and the elements that they send together."""
 
     operation: str
     line: int
-    count: int
+    number: int
     elements: int
 
 

@@ -19,9 +19,9 @@ def traffic_lines(sent: Traffic) -> Iterator[str]:
     who = "Each rank" if are_equal else f"Rank {sent.rank}, the busiest,"
     yield f"{who} sends {sent.busiest:,} elements, and all ranks {sent.total:,}:"
     shown, rest = sent.by_call[:MAX_ROWS], sent.by_call[MAX_ROWS:]
-    rows = [(one.elements, f"{one.operation}, {_calls(one.count)}{_line(one.line)}") for one in shown]
+    rows = [(one.elements, f"{one.operation}, {_calls(one.number)}{_line(one.line)}") for one in shown]
     if rest:
-        rows.append((sum(one.elements for one in rest), f"{_calls(sum(one.count for one in rest))} on other lines"))
+        rows.append((sum(one.elements for one in rest), f"{_calls(sum(one.number for one in rest))} on other lines"))
     width = max(len(f"{elements:,}") for elements, _ in rows)
     for elements, words in rows:
         yield f"  {elements:>{width},}  {elements / sent.busiest:4.0%}  {words}"

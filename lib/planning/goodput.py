@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, isfinite, sqrt
+from math import exp, expm1, isfinite, sqrt
 from typing import NamedTuple
 
 from lib.errors import RuleError
@@ -49,8 +49,8 @@ def goodput(job: Job, mtbf_hours: float, bandwidth: float, restart: float = 300.
         )
     ratio = written / (2 * mean)
     interval = sqrt(2 * written * mean) * (1 + sqrt(ratio) / 3 + ratio / 9) - written
-    lost = mean * exp(restart / mean) * (exp((interval + written) / mean) - 1)
-    return Goodput(mean, written, interval, interval / lost)
+    share = interval / (mean * expm1((interval + written) / mean)) if interval else 1.0
+    return Goodput(mean, written, interval, share * exp(-restart / mean))
 
 
 def training_seconds(job: Job, seconds: float, tokens: float, share: float = 1.0) -> float:

@@ -224,7 +224,5 @@ def _table(first: str, *columns: str, title: str | None = None) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, title=title, title_justify="left")
     table.add_column(first, style="bold", no_wrap=True)
     for column in columns:
-        table.add_column(
-            column, justify="left" if column in ("schedule", "recompute", "split", "") else "right", no_wrap=True
-        )
+        table.add_column(column, justify="left" if column in TEXTS else "right", no_wrap=True)
     return table

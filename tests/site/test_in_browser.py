@@ -41,7 +41,7 @@ async def refusal(name: str, *given: Any) -> str:
 async def test_a_solution_is_judged_drawn_and_verified() -> None:
     verdict = await judged("zb_h1", solution("zb_h1"))
     assert (verdict["status"], verdict["stars"], verdict["praise"]) == ("passed", 3, PUZZLES["zb_h1"].praise)
-    assert [measure["text"] for measure in verdict["measures"]] == ["27", "1,466,368"]
+    assert [measure["text"] for measure in verdict["measures"]] == ["27", "1,466,368", "1,114,112"]
     view = await ask("view", "microbatch")
     assert view["run"]["colour"] == "microbatch"
     assert set(view) == {"title", "label", "summary", "text", "run"}

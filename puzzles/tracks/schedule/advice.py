@@ -39,7 +39,7 @@ def traffic_sentences(report: Report) -> str:
     first = report.traffic_by_call[0]
     where = f"Line {first.line}" if first.line else "One call"
     return (
-        f"{where} sends most: `{first.operation}`, {first.count} times, {first.elements:,} elements "
+        f"{where} sends most: `{first.operation}`, {first.number} times, {first.elements:,} elements "
         f"({first.elements / report.traffic:.0%})."
     )
 

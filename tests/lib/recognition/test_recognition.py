@@ -48,6 +48,7 @@ REPEATED = "a pipeline whose stages repeat the forward of others"
 IN_TURN = "gradient accumulation, one microbatch at a time"
 STANDARD = "standard training: every microbatch forward, then every microbatch backward"
 OVERLAPPED = ", with gradients summed during backward"
+PARKED = f"{STANDARD}{RECOMPUTED}, prefetch and activations offloaded to the host"
 INFERENCE = "inference on one rank, with "
 TENSOR, SEQUENCE = "tensor parallelism", "tensor and sequence parallelism"
 
@@ -117,6 +118,16 @@ KNOWN = {
     "records.checkpoint_binomial: three_slots": STANDARD + RECOMPUTED,
     "records.checkpoint_binomial: two_slots": STANDARD + RECOMPUTED,
     "records.checkpoint_binomial: one_slot": STANDARD + RECOMPUTED,
+    "fsdp_bound": f"{ZERO_3}, with prefetch and gradients summed during backward",
+    "axis_inside": f"{TENSOR} x data parallelism",
+    "tp_limit": f"{TENSOR} x data parallelism",
+    "records.tp_limit_input_again": f"{TENSOR} x data parallelism",
+    "hierarchy": "data parallelism of another kind",
+    "records.hierarchy_input_again": "data parallelism of another kind",
+    "bucket_size": f"data parallelism{OVERLAPPED} and buckets",
+    "records.bucket_size_growing": f"data parallelism{OVERLAPPED} and buckets",
+    "park_or_recompute": PARKED,
+    "records.park_or_recompute_waits_once": PARKED,
     "records.ddp_overlap_update_early: one_layer_early": f"data parallelism{OVERLAPPED} and buckets",
     "records.ddp_overlap_update_early: two_layers_early": f"data parallelism{OVERLAPPED} and buckets",
     "records.ddp_overlap_update_early: two_calls_early": f"data parallelism{OVERLAPPED} and buckets",
