@@ -24,13 +24,14 @@ def story(verdict: Verdict) -> list[str]:
 
 
 def details(verdict: Verdict) -> list[str]:
-    """Everything else on a solution that has passed: margins, records, bounds, calls, practice. Notes are the
-    verdict's own."""
+    """Everything that `story` does not say of a solution that has passed: margins, records, bounds, calls, practice.
+    Notes are the verdict's own."""
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
     compared = " ".join(track.comparison(puzzle, verdict.figures, verdict.trace))
     practice = f"In practice: {_first_sentences(puzzle.in_practice)}" if puzzle.in_practice else ""
-    return [*filter(None, [achieved(verdict), compared, practice])]
+    known = achieved(verdict).replace(third_star(verdict), "").strip()
+    return [*filter(None, [" ".join(known.split()), compared, practice])]
 
 
 def third_star(verdict: Verdict) -> str:
