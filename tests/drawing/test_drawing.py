@@ -462,6 +462,7 @@ def test_a_network_shows_all_that_a_model_holds() -> None:
 # --- Pictures in notebooks and files ---
 
 
+@pytest.mark.slow
 def test_a_picture_is_a_chalk_diagram_that_chalk_can_use(tmp_path: Path) -> None:
     picture = draw(trace_of(FSDP))
     value = draw_value(Weight(0, 2, 0))

@@ -68,6 +68,7 @@ def assert_the_best_under(graph: Graph, plans: list[GraphPlan], cap: int, memory
         assert f"the smallest possible peak is {least:,}, when '" in str(refused.value)
 
 
+@pytest.mark.slow
 @examples(60)
 @given(small_graphs(), st.data())
 def test_the_cheapest_under_a_peak_is_what_trying_everything_finds(graph, data):
@@ -146,6 +147,7 @@ def test_the_network_of_the_documentation_under_a_peak():
     assert moved == [(12_288, None), (32_768, None), (90_112, None)]
 
 
+@pytest.mark.slow
 def test_a_step_of_the_network_moves_as_little_as_cp_sat_finds():
     """`PeakModel.least` takes a minute for these figures. The cheapest plan shares copies between operators."""
     step = training(feed_forward(), "adam")
@@ -233,6 +235,7 @@ def test_a_search_that_ends_early_says_what_is_proven(monkeypatch):
         plan(feed_forward(), peak=20_000)
 
 
+@pytest.mark.slow
 def test_where_no_cheap_plan_is_found_any_plan_within_the_cap_is_better_than_none(monkeypatch):
     """Five operators read one tensor. Where not all of their copies can be counted, the plan of the least peak fits."""
     graph = Graph(mesh=mesh(a=2, b=2))

@@ -49,6 +49,7 @@ def student(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_hidden_tests_cost_points_and_the_shown_ones_do_not_tell(student: Path) -> None:
     words = ("--puzzle", "basic", "--puzzle", "ddp", "--points", "basic=10,ddp=10", "--shown-size", 0.6)
     plain = results(student, *words)
@@ -163,6 +164,7 @@ def test_prairielearn_s_entry_point_runs_as_documented(student: Path) -> None:
     assert (found["score"], len(found["tests"])) == (0.875, 2)
 
 
+@pytest.mark.slow
 def test_github_classroom_s_step_runs_as_documented(student: Path) -> None:
     student.rename(student.parent / "student")
     (block,) = re.findall(r"^```yaml\n(- name: Grade.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

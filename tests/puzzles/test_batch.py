@@ -112,6 +112,7 @@ def test_a_class_has_one_table_with_stars(graded_class: Path):
     assert "6 solutions of 2 puzzles in 5 files: 2 passed." in page
 
 
+@pytest.mark.slow
 def test_every_executor_gives_the_same_results(two_students: Path):
     paths = sorted(map(str, two_students.iterdir()))
     one_by_one = [job().grade(path, None) for path in paths]

@@ -42,6 +42,7 @@ def test_the_pictures_in_the_pages_of_a_class_have_them_too() -> None:
     assert page.read_text().count(OPERATIONS["backward"]) > 4 * 8
 
 
+@pytest.mark.slow
 def test_what_is_solved_imported_or_planned_is_drawn_in_them() -> None:
     puzzles(*SOLVE, "-o", "solved.svg", "-o", "solved.csv", "--colour", "operation")
     assert Path("solved.svg").read_text().count(OPERATIONS["forward"]) > 2 * 4

@@ -127,6 +127,7 @@ def expected(one: course.Known) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_every_report_has_the_points_that_the_class_is_known_to_have(
     graded: tuple[Path, list[course.Known]],
 ) -> None:

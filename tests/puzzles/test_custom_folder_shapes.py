@@ -84,6 +84,7 @@ def test_a_folder_of_any_shape_can_be_played(gone: tuple[str, ...], week: Path) 
                 assert "whoever made it can" in failed.message
 
 
+@pytest.mark.slow
 def test_in_a_class_one_puzzle_fails_alone(week: Path) -> None:
     Path("class").mkdir()
     for name in ("ann", "ben"):

@@ -119,6 +119,7 @@ def test_stale_figures_are_named_and_corrected_and_the_rest_of_the_file_stays(fi
     assert tomllib.loads(file.read_text()) == tomllib.loads(text)
 
 
+@pytest.mark.slow
 def test_a_row_that_was_written_before_traffic_was_measured_still_holds(file: Path) -> None:
     text = re.sub(r"(?m)^traffic = .*\n", "", file.read_text())
     file.write_text(text)
@@ -130,6 +131,7 @@ def test_a_row_that_was_written_before_traffic_was_measured_still_holds(file: Pa
     assert "it says 7.9 timesteps, 2,621,440 elements and 3 elements sent with 3 layers" in stale.output
 
 
+@pytest.mark.slow
 def test_a_size_that_is_no_more_and_one_that_is_new(file: Path) -> None:
     text = file.read_text()
     file.write_text(
@@ -180,6 +182,7 @@ def test_records_of_others_stay_where_they_are(file: Path) -> None:
     assert [row["by"] for row in tomllib.loads(file.read_text())["records"]] == ['Ben \\ "', "solutions/relay.py"]
 
 
+@pytest.mark.slow
 def test_a_variant_of_a_file_is_checked_as_a_record(file: Path) -> None:
     """What the other variants fail with shows that their constants were set."""
     solutions = file.parent / "solutions"

@@ -54,6 +54,7 @@ def test_the_figures_are_those_of_a_run_of_all_ranks() -> None:
     assert "folded along dp" in text
 
 
+@pytest.mark.slow
 def test_it_is_drawn() -> None:
     assert "Wrote run.svg" in shown("run", *FOLDED, "-o", "run.svg")
     puzzles("draw", *FOLDED, "-o", "drawn.svg")

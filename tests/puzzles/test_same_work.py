@@ -95,6 +95,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[course.Kno
     return (folder / "same.html").read_text(), known
 
 
+@pytest.mark.slow
 def test_a_class_has_a_page_of_same_work(page: tuple[str, list[course.Known]]) -> None:
     text, known = page
     sections = [re.findall(r"<li>(.*?)(?=<li>|</ul>)", one.replace("\n", "")) for one in text.split("<section>")[1:]]

@@ -80,6 +80,7 @@ def test_students_in_place_of_puzzles_are_not_run(week: Path) -> None:
     assert not Path("stolen").exists()
 
 
+@pytest.mark.slow
 def test_a_class_without_its_folder_of_puzzles(week: Path) -> None:
     needs = "Puzzles of a teacher need --puzzles FOLDER."
     assert f"Nothing attempted in 2 files. {needs}" in said("grade", "class", "--trust", code=1)

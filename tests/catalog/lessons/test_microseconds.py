@@ -262,4 +262,4 @@ def test_the_width_decides_which_of_the_two_is_nearly_enough(hidden: int, letter
 def test_a_pass_that_keeps_its_weights_gathers_each_once() -> None:
     kept, again = judged(passes(1, keep=True), PUZZLES["fsdp_bound"].goal), measured("fsdp_bound")
     assert sum(row.number for row in kept.traffic_by_call if row.operation == "allgather") == 4
-    assert sum(row.count for row in again.traffic_by_call if row.operation == "allgather") == 7
+    assert sum(row.number for row in again.traffic_by_call if row.operation == "allgather") == 7
