@@ -160,7 +160,7 @@ def problems(job: Job, split: Split) -> Iterator[str]:
     if model.layers < split.stages:
         yield f"{model.layers} layers cannot fill {split.stages} stages; pp x chunks may be at most {model.layers}"
         return
-    if split.layers and not _cut(split, model.layers):
+    if split.layers != () and not _cut(split, model.layers):
         yield (
             f"layers must be {split.stages} whole numbers, one for each stage, which add up to {model.layers}; got "
             f"{split.layers!r:.60}"

@@ -55,9 +55,9 @@ def main() -> None:
         click.echo(f"Warning: {problem}", err=True)
 
 
-PLAY = (next_, watch, path, list_, show, start, grade, draw, run)
+PLAY = (next_, watch, list_, show, start, grade, draw)
 OTHERS = {
-    "to play": (hint, compare, status, reset, notebook, costs),
+    "to play": (path, run, hint, compare, status, reset, notebook, costs),
     "share": (share, verify, submit, record),
     "for a class": (new, check, gradescope, leaderboard, doctor),
     "on a cluster": (solve, plan, export, import_, torch),

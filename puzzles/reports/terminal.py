@@ -275,6 +275,7 @@ def _summary(files: Sequence[Graded]) -> Iterator[str]:
         yield f"Nothing attempted in {counted(len(files), 'file')}.{_teachers()}"
     else:
         solutions, puzzles = counted(len(attempted), "solution"), counted(len({v.puzzle for v in attempted}), "puzzle")
-        yield f"{solutions} of {puzzles} in {counted(len(files), 'file')}: {passed} passed."
+        place = "submission" if any(verdict.found_in for verdict in attempted) else "file"
+        yield f"{solutions} of {puzzles} in {counted(len(files), place)}: {passed} passed."
         if len(files) > MAX_EXPLAINED:
             yield "Messages are left out for so many files; -o out/, -o table.csv and --json have them."

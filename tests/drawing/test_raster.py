@@ -44,7 +44,7 @@ def ink_of_label(picture: Image.Image, source: str) -> float:
 @needs_cairo
 def test_cairo_draws_labels_with_halos_and_the_whole_picture(gpipe: str) -> None:
     picture = pixels(raster.by_cairo(gpipe, ".png"))
-    assert picture.size == tuple(raster.SCALE * length for length in raster.size_of(gpipe)) == (2000, 1160)
+    assert picture.size == tuple(raster.SCALE * length for length in raster.size_of(gpipe)) == (2000, 1444)
     assert ink_of_label(picture, gpipe) > 0.1
     assert ImageStat.Stat(picture).stddev[0] > 20, "it is not empty"
 

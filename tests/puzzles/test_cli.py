@@ -305,7 +305,7 @@ def test_a_folder_of_solutions():
     assert all(len(file["results"]) == 8 for file in answer["files"])
     page = puzzles("grade", ".").stdout
     assert "not attempted" not in page
-    assert "3 solutions of 2 puzzles in 3 files: 2 passed." in page
+    assert "3 solutions of 2 puzzles in 2 submissions: 2 passed." in page
     assert "./anna/second.py, fsdp: line 2: rank 0, t=0, receive(): nobody can move" in words(page)
 
 

@@ -253,5 +253,5 @@ def test_watch_uses_asterisks_and_no_colour_where_there_is_neither(environment: 
     }
     Path("mine.py").write_text(solution("basic"))
     lines = screen(["grade", "mine.py"], 80, 60, plain)
-    assert re.search(r"basic +\| \*\*- +\| +16\.5 \(< 18\)", "\n".join(lines))
+    assert re.search(r"basic +\|\*\*- +\|16\.5 \(< 18\)", "\n".join(lines))
     assert not any("?" in line for line in lines)

@@ -273,7 +273,7 @@ def test_answers_are_hidden_from_solutions(installed: Environment, folder: Path,
 
 @pytest.mark.parametrize("name", ["solutions.basic", "training_puzzles.solutions.basic", "puzzles.catalog.engine"])
 def test_answers_cannot_be_imported_by_solutions(installed: Environment, folder: Path, name: str) -> None:
-    (folder / "mine.py").write_text(f"import {name}\n{SOLVED}")
+    (folder / "mine.py").write_text(f"import {name} as answers\nanswers\n{SOLVED}")
     (verdict,) = grade(installed, "mine.py", cwd=folder)
     assert "ModuleNotFoundError" in str(verdict["message"])
 

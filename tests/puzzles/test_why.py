@@ -88,7 +88,7 @@ def test_a_class_is_explained_on_request_with_each_file_named() -> None:
     for name, text in (("a.py", DDP), ("b.py", GREEDY)):
         written(name, text)
     asked = grade("a.py", "b.py", "--puzzle", "ddp", "--why")
-    assert re.findall(r"(\w\.py), ddp, why", asked) == ["a.py", "b.py"]
+    assert re.findall(r"(\w\.py), ddp, where memory and traffic go", asked) == ["a.py", "b.py"]
     assert "The peak," not in grade("a.py", "b.py", "--puzzle", "ddp")
 
 

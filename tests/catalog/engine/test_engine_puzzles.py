@@ -206,6 +206,7 @@ def test_a_file_may_hold_schedules_classes_and_layouts(tmp_path: Path) -> None:
         "status": "passed",
         "reason": None,
         "stars": 3,
+        "shown_size_only": False,
         "track": "engine",
         "figures": FIGURES["TensorParallel"],
         "target": dict(ENGINE_PUZZLES["TensorParallel"].targets),
