@@ -49,7 +49,8 @@ def test_the_first_visit_keeps_to_its_budget(game: Game) -> None:
     assert 5_000_000 < sent < MOST_BYTES
     assert game.complaints() == []
     game.until(lambda: game.script("return navigator.serviceWorker.controller !== null"))
-    assert {name: count for name, count in game.server.answered.items() if count > 1} == {}
+    twice = {name for name, count in game.server.answered.items() if count > 1}
+    assert twice <= {"icon.svg"}, "a browser asks for the icon of its tab as often as it likes"
     hosts = game.script("return performance.getEntriesByType('resource').map((entry) => new URL(entry.name).origin)")
     assert {*hosts} == {game.server.address.rstrip("/")}
 
@@ -99,7 +100,7 @@ def test_a_classic_and_a_modern_puzzle_are_solved(game: Game) -> None:
         game.type(solution(slug))
         game.until_status("passed")
         assert game.stars >= 2
-        game.until(lambda: "This is" in game.text(".story"))
+        game.until(lambda: "You have built" in game.text(".story"))
         assert game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
     assert "27" in game.text(".verdict")
     assert "★★" in game.text("#stars")

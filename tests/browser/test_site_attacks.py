@@ -345,7 +345,7 @@ def test_code_that_ends_or_fills_python_is_told_what_it_did(game: Game) -> None:
     """And none of it is a loop that does not end. Each time another Python takes over."""
     game.open("wsdp")
     for body, said in (
-        ("import numpy", "no numpy in the browser"),
+        ("import numpy\nnumpy", "no numpy in the browser"),
         ("def deep(): deep()\ndeep()", "calls itself endlessly"),
         ("import posix\nposix._exit(3)", "ended Python itself"),
         ("x = [0] * (2**31 - 1)", "no memory left"),
