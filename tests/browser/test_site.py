@@ -100,7 +100,8 @@ def test_a_classic_and_a_modern_puzzle_are_solved(game: Game) -> None:
         game.type(solution(slug))
         game.until_status("passed")
         assert game.stars >= 2
-        game.until(lambda: "You have built" in game.text(".story"))
+        game.until(lambda: "You have built" in game.text(".next"))
+        game.until(lambda: "any schedule needs" in game.text(".story"))
         assert game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
     assert "27" in game.text(".verdict")
     assert "★★" in game.text("#stars")
