@@ -100,14 +100,9 @@ class Goal:
         """The records that no other beats, whatever their family: the best trades at this size."""
         return tuple(one for one in self.records if not any(other.dominates(*one.figures) for other in self.records))
 
-    @property
-    def time_words(self) -> str:
-        """What a step of the clock is called."""
-        return self.costs.time_words
-
     def words(self, record: Record) -> str:
         """The figures of a record in words."""
-        return figures_text(*record.figures, self.time_words)
+        return figures_text(*record.figures, self.costs.time_words)
 
     @property
     def time_limit(self) -> float:

@@ -88,11 +88,6 @@ def _members(recomputation: Recomputation, rank: RankState, op: Op) -> Sequence[
     return members_of(recomputation.game, group_of(op))
 
 
-def busiest_rank(recomputation: Recomputation) -> RankState:
-    """The rank that sends most, the first of several."""
-    return max(recomputation.ranks, key=lambda rank: sum(one.elements for one in _sent(recomputation, rank)))
-
-
 def _sent(recomputation: Recomputation, rank: RankState) -> list[Sent]:
     """What a rank sends to other ranks."""
     return [one for one in sent_by(recomputation, rank) if one.operation not in COPYING]

@@ -15,7 +15,7 @@ from .peak_text import layers_text, noun
 from .rank_state import RankState
 from .recompute import Recomputation
 from .repeatable import loaded_twice
-from .traffic import busiest_rank, elements_of
+from .traffic import elements_of
 
 BOOKKEEPING = frozenset(("store", "delete", "await"))
 """Operations that read no numbers."""
@@ -31,7 +31,7 @@ class Cause(NamedTuple):
 
 def traffic_causes(recomputation: Recomputation) -> tuple[Cause, ...]:
     """The causes on the rank that sends most, most elements first."""
-    rank = busiest_rank(recomputation)
+    rank = max(recomputation.ranks, key=lambda rank: rank.elements)
     readers: dict[int, list[Op]] = defaultdict(list)
     for op in rank.done:
         if op.name not in BOOKKEEPING:

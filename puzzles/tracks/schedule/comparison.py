@@ -45,7 +45,8 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
     elif same:
         yield "The reference makes the same calls."
     if not same:
-        yield f"The reference takes {figures_text(report.timesteps, report.peak.memory, sent, puzzle.goal.time_words)}."
+        taken = figures_text(report.timesteps, report.peak.memory, sent, report.costs.time_words)
+        yield f"The reference takes {taken}."
 
 
 def recognized(puzzle: SchedulePuzzle, kept: str) -> str:

@@ -32,7 +32,8 @@ def measures(goal: Goal, figures: Mapping[str, float]) -> Iterator[Measure]:
     counts_steady = goal.steady and lasting is not None
     limit, shown = goal.memory_limit, goal.memory_text
     in_steady = Measure.below_limit("elements if training goes on", lasting, limit, shown, "peak_memory")
-    yield Measure.below_limit(goal.time_words, figures.get("timesteps"), goal.time_limit, goal.time_text, "timesteps")
+    time, unit = figures.get("timesteps"), goal.costs.time_words
+    yield Measure.below_limit(unit, time, goal.time_limit, goal.time_text, "timesteps")
     if counts_steady and not for_star:
         yield in_steady
     else:
@@ -53,7 +54,7 @@ def measures(goal: Goal, figures: Mapping[str, float]) -> Iterator[Measure]:
 def limits(goal: Goal) -> str:
     """Size and targets in a line: '4 layers, 4 batches, 4 ranks; targets: < 13 timesteps, < 2.4M elements, < 1.6M
     sent'."""
-    words = [f"{goal.time_text} {goal.time_words}", f"{goal.memory_text} elements"]
+    words = [f"{goal.time_text} {goal.costs.time_words}", f"{goal.memory_text} elements"]
     words += [f"{goal.host_text} on the host"] if goal.host_text else []
     if goal.traffic_text:
         words.append(f"{goal.traffic_text} sent" + (" for the third star" if goal.decides == "star" else ""))

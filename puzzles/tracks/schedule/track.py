@@ -226,7 +226,7 @@ class Schedules(Track[SchedulePuzzle]):
             for p in map(self.puzzle, slugs)
         ]
         for_star = any(self.puzzle(slug).goal.decides == "star" for slug in slugs)
-        times = " or ".join(sorted({self.puzzle(slug).goal.time_words for slug in slugs}))
+        times = " or ".join(sorted({self.puzzle(slug).goal.costs.time_words for slug in slugs}))
         notes = [
             f"L, B, R: layers, batches, ranks. Targets: {times}, peak memory, elements sent."
             + (" Traffic decides the third star only." if for_star else "")
