@@ -15,8 +15,10 @@ ROUNDS = 3
 
 
 def fingerprint(trace: str) -> str:
-    """The digest of a trace as JSON. What a rank names is numbered in the order of its appearance there. A rank is named
-    by what it does and whom it meets, and ranks count in any order."""
+    """The digest of a trace as JSON. What a rank names is numbered in the order in which it appears there.
+
+    A rank is named by what it does and whom it meets, and ranks count in any order.
+    """
     given: dict[str, Any] = json.loads(trace)
     ranks = [_numbered(ops) for ops in given.pop("operations")]
     names = [""] * len(ranks)
