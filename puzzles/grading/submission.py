@@ -129,4 +129,6 @@ def _require_text_encoding(source: bytes) -> None:
             encoding = declared[1].decode()
             with suppress(LookupError):  # `detect_encoding` refuses names that are unknown
                 if codecs.lookup(encoding).name not in ENCODINGS:
-                    raise UnreadableError(f"this file declares the encoding {encoding}; save it as UTF-8, or as Latin-1")
+                    raise UnreadableError(
+                        f"this file declares the encoding {encoding}; save it as UTF-8, or as Latin-1"
+                    )

@@ -185,7 +185,9 @@ def _become(uid: int) -> None:
 @cache
 def _needs_to_read() -> bool:
     """True if not everybody may enter a folder above Python, its packages or the game."""
-    folders = {folder for path in (os.__file__, sys.prefix, __file__) for folder in Path(os.path.realpath(path)).parents}
+    folders = {
+        folder for path in (os.__file__, sys.prefix, __file__) for folder in Path(os.path.realpath(path)).parents
+    }
     return not all(os.stat(folder).st_mode & 0o001 for folder in folders)
 
 
