@@ -206,7 +206,7 @@ class Recomputation(OverlappedCalls):
             batches = made[0].batches  # type: ignore[attr-defined]  # what PER_BATCH means
             items = len(batches)
         price = self._prices.get(name)
-        length = operations.ticks(self.game, name, items, used, made) if price is None else price * items
+        length = operations.ticks(self.game, name, items, used, made, rank.rank) if price is None else price * items
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(named("batch", sorted(batches)))
         confirm(rank, op, made, rank.clock, length, batches)

@@ -19,6 +19,7 @@ section 5), GPipe (Huang et al. 2019, section 2).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, NoReturn, Protocol
 
 from lib.errors import IncompleteError, RuleError
@@ -193,7 +194,7 @@ def require_cuttable(game: Game, value: Value) -> None:
         raise RuleError(f"this is the {value}; activations are cut only where a layer can use a part of one")
 
 
-def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: Sequence[Value]) -> int:
+def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Sequence[Any], rank: int) -> int:
     """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time.
 
     Raises:
@@ -205,9 +206,13 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: S
     costs = game.setting.costs
     if operation in COPYING:
         return memory_tiers.ticks(costs, operation, made, used)
-    if game.layer != "dense" and operation in COMPUTING and type(used[-1]) is Weight:
-        return costs.duration(operation, items, len(used[-1].shards), used[-1].total)
-    return costs.duration(operation, items)
+    cut = game.layer != "dense" and operation in COMPUTING and type(used[-1]) is Weight
+    held, total = (len(used[-1].shards), used[-1].total) if cut else (1, 1)
+    if costs.unequal is not None:
+        batches = made[0].batches if operation in PER_BATCH else ()
+        layer = min(used[0].layer, game.layers - 1)  # a loss is the last layer's
+        return costs.unequal.ticks(operation, layer, batches, rank, Fraction(held, total))
+    return costs.duration(operation, items, held, total)
 
 
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------

@@ -69,7 +69,8 @@ class RankOperations(LaneOperations):
             if type(made) is not tuple:
                 made = (made,)
             batches: frozenset[int] = made[0].batches if name in operations.PER_BATCH else NO_BATCHES
-            ticks = operations.ticks(game, name, len(batches) or 1, used, made) if name in TIMED else None
+            timed = name in TIMED
+            ticks = operations.ticks(game, name, len(batches) or 1, used, made, recorder.rank) if timed else None
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
