@@ -6,14 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from lib.errors import RuleError
 
 from . import cost_checks
-
-if TYPE_CHECKING:
-    from .costs import Costs
 
 BLOCK, EMBEDDING, HEAD = "block", "embedding", "head"
 """The kinds that are more than a name: a layer as the costs have it, which needs no record; the first layer, which
@@ -65,10 +62,30 @@ def checked_slow(given: object) -> Mapping[int, Fraction]:
     return MappingProxyType(slow)
 
 
+class Usual(Protocol):
+    """The costs of a game, as far as unequal layers, ranks and microbatches differ from them."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def weight(self) -> int: ...
+    @property
+    def activation(self) -> int: ...
+    @property
+    def activation_grad(self) -> int: ...
+    @property
+    def kinds(self) -> Mapping[str, Kind]: ...
+    @property
+    def slow(self) -> Mapping[int, Fraction]: ...
+    def product(self, operation: str, weight: int | None = None) -> Fraction: ...
+
+
 class Unequal:
     """The sizes and prices of a game whose layers, ranks or microbatches are not all alike."""
 
-    def __init__(self, costs: Costs, kinds: Sequence[str], lengths: Sequence[Fraction]) -> None:
+    def __init__(self, costs: Usual, kinds: Sequence[str], lengths: Sequence[Fraction]) -> None:
         self._costs, self.lengths = costs, tuple(lengths)
         self.kinds = tuple(_kinds(costs, kinds))
         self._names = tuple(kinds)
@@ -130,7 +147,7 @@ class Unequal:
         return sum(ceil(ceil(price * length) * slow) for length in lengths)
 
 
-def _kinds(costs: Costs, names: Sequence[str]) -> Iterable[Kind]:
+def _kinds(costs: Usual, names: Sequence[str]) -> Iterable[Kind]:
     """The kind of each layer, if each takes what the one before it makes."""
     before, makes = "", 0
     for layer, name in enumerate(names):

@@ -96,7 +96,9 @@ class Setting:
         if unequal and self.layer != "dense":
             raise RuleError(f"Setting: {' and '.join(unequal)} are for dense layers; these are {self.layer!r}")
         if self.fold and (self.lengths or self.costs.slow):
-            raise RuleError("Setting: a folded run plays one replica for all; without lengths and slow ranks they are equal")
+            raise RuleError(
+                "Setting: a folded run plays one replica for all; without lengths and slow ranks they are equal"
+            )
 
     @property
     def replicas(self) -> int:
@@ -161,7 +163,10 @@ class Game:
             RuleError: it cannot be folded so, or the setting is of another number of layers or microbatches.
         """
         counts: tuple[tuple[str, Sequence[object], str, int], ...]
-        counts = (("kinds", setting.kinds, "layers", size.layers), ("lengths", setting.lengths, "microbatches", size.batches))
+        counts = (
+            ("kinds", setting.kinds, "layers", size.layers),
+            ("lengths", setting.lengths, "microbatches", size.batches),
+        )
         for name, given, what, count in counts:
             if given and len(given) != count:
                 raise RuleError(f"Setting: {name} is of {len(given)} {what}, and this game has {count}")

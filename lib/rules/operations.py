@@ -19,11 +19,9 @@ section 5), GPipe (Huang et al. 2019, section 2).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fractions import Fraction
 from typing import Any, NoReturn, Protocol
 
 from lib.errors import IncompleteError, RuleError
-from lib.game.costs import COMPUTING, COPYING
 from lib.game.setting import CLASSIC_SETTING, Game
 from lib.values import algebra
 from lib.values.algebra import missing_text, named
@@ -192,27 +190,6 @@ def require_cuttable(game: Game, value: Value) -> None:
     """Refuses to cut an activation where a layer takes whole ones only."""
     if isinstance(value, Batched) and game.layer == "dense":
         raise RuleError(f"this is the {value}; activations are cut only where a layer can use a part of one")
-
-
-def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Sequence[Any], rank: int) -> int:
-    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time.
-
-    Raises:
-        RuleError: the operation has no price.
-    """
-    price = game.prices.get(operation)
-    if price is not None:
-        return price * items
-    costs = game.setting.costs
-    if operation in COPYING:
-        return memory_tiers.ticks(costs, operation, made, used)
-    cut = game.layer != "dense" and operation in COMPUTING and type(used[-1]) is Weight
-    held, total = (len(used[-1].shards), used[-1].total) if cut else (1, 1)
-    if costs.unequal is not None:
-        batches = made[0].batches if operation in PER_BATCH else ()
-        layer = min(used[0].layer, game.layers - 1)  # a loss is the last layer's
-        return costs.unequal.ticks(operation, layer, batches, rank, Fraction(held, total))
-    return costs.duration(operation, items, held, total)
 
 
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------

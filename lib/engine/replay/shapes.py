@@ -58,7 +58,7 @@ class Shapes:
 
     def width(self, layer: int) -> int | None:
         """The width of a layer's input, or past the last layer of the output, if it is not hidden."""
-        if not self.kinds or not (layer == 0 and self.kinds[0] == EMBEDDING or self.is_logits(layer)):
+        if not self.kinds or not ((layer == 0 and self.kinds[0] == EMBEDDING) or self.is_logits(layer)):
             return None
         return 1 if layer == 0 else self.rows(layer - 1)
 
