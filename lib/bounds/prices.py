@@ -89,7 +89,7 @@ class Prices:
         return sum((self.forward(layer) + self.at_once(layer) for layer in range(self.size.layers)), Fraction(0))
 
     def stage(self, product: Fraction, summed: bool = True) -> int:
-        """One layer of the longest microbatch, by all ranks together if the layers can be cut; then parts are summed."""
+        """One layer of the longest microbatch, by all ranks together if layers can be cut; then parts are summed."""
         product = product * max(self.lengths) / self.speeds[0]
         if not self.is_cut:
             return ceil(product)

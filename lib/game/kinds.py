@@ -87,7 +87,7 @@ class Unequal:
 
     def __init__(self, costs: Usual, kinds: Sequence[str], lengths: Sequence[Fraction]) -> None:
         self._costs, self.lengths = costs, tuple(lengths)
-        self.kinds = tuple(_kinds(costs, kinds))
+        self.kinds = _kinds(costs, kinds)
         self._names = tuple(kinds)
         for batch_length in self.lengths:
             if (batch_length * costs.length).denominator > 1:
@@ -147,8 +147,9 @@ class Unequal:
         return sum(ceil(ceil(price * length) * slow) for length in lengths)
 
 
-def _kinds(costs: Usual, names: Sequence[str]) -> Iterable[Kind]:
+def _kinds(costs: Usual, names: Sequence[str]) -> tuple[Kind, ...]:
     """The kind of each layer, if each takes what the one before it makes."""
+    found: list[Kind] = []
     before, makes = "", 0
     for layer, name in enumerate(names):
         if name != BLOCK and name not in costs.kinds:
@@ -161,10 +162,12 @@ def _kinds(costs: Usual, names: Sequence[str]) -> Iterable[Kind]:
         takes = costs.activation if kind.inp is None else kind.inp
         if layer and takes != makes:
             raise RuleError(
-                f"Setting: layer {layer} ({name}) takes {takes:,} elements, layer {layer - 1} ({before}) makes {makes:,}"
+                f"Setting: layer {layer} ({name}) takes {takes:,} elements, layer {layer - 1} ({before}) makes "
+                f"{makes:,}"
             )
-        for special, only, where in ((EMBEDDING, 0, "first"), (HEAD, len(names) - 1, "last")):
-            if name == special and layer != only:
-                raise RuleError(f"Setting: layer {layer} is of the kind {name!r}, which only the {where} layer can be")
         makes, before = costs.activation if kind.out is None else kind.out, name
-        yield kind
+        found.append(kind)
+    for special, only, where in ((EMBEDDING, 0, "first"), (HEAD, len(names) - 1, "last")):
+        for layer in (layer for layer, name in enumerate(names) if name == special and layer != only):
+            raise RuleError(f"Setting: layer {layer} is of the kind {special!r}, which only the {where} layer can be")
+    return tuple(found)

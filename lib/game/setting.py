@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -39,8 +39,8 @@ class Size(NamedTuple):
 class Setting:
     """What a game fixes besides its size, as `Setting("parts", mesh={"dp": 2, "pp": 4})`. `costs` is a record of costs
     or the name of a known one, `mesh` the length of each axis by name; `steps` counts training steps, `layer` is one
-    of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all. `kinds` has the kind of
-    each dense layer, which the costs describe, and `lengths` the share of a whole one that each microbatch has.
+    of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all. `kinds` has the kind
+    of each dense layer, which the costs describe, and `lengths` the share of a whole one that each microbatch has.
 
     Raises:
         RuleError: naming the field that cannot be.
@@ -96,9 +96,7 @@ class Setting:
         if unequal and self.layer != "dense":
             raise RuleError(f"Setting: {' and '.join(unequal)} are for dense layers; these are {self.layer!r}")
         if self.fold and (self.lengths or self.costs.slow):
-            raise RuleError(
-                "Setting: a folded run plays one replica for all; without lengths and slow ranks they are equal"
-            )
+            raise RuleError("Setting: a folded run plays one replica for all, so it has no lengths and no slow ranks")
 
     @property
     def replicas(self) -> int:
@@ -162,14 +160,10 @@ class Game:
         Raises:
             RuleError: it cannot be folded so, or the setting is of another number of layers or microbatches.
         """
-        counts: tuple[tuple[str, Sequence[object], str, int], ...]
-        counts = (
-            ("kinds", setting.kinds, "layers", size.layers),
-            ("lengths", setting.lengths, "microbatches", size.batches),
-        )
-        for name, given, what, count in counts:
-            if given and len(given) != count:
-                raise RuleError(f"Setting: {name} is of {len(given)} {what}, and this game has {count}")
+        for name, what in (("kinds", "layers"), ("lengths", "batches")):
+            given, count = len(getattr(setting, name)), getattr(size, what)
+            if given not in (0, count):
+                raise RuleError(f"Setting: {name} is of {given} {what}, and this game has {count}")
         if setting.costs.slow and max(setting.costs.slow) >= size.ranks:
             slow, last = max(setting.costs.slow), size.ranks - 1
             raise RuleError(f"Costs: slow names rank {slow}, and there are only ranks 0 to {last}")

@@ -12,7 +12,7 @@ from lib.errors import TraceError
 
 
 class Rows(NamedTuple):
-    """Rows of a "weight", an optimizer "state" or a weight's "grad", which has `of` in all: a tensor of (rows, hidden)."""
+    """Rows of a "weight", an optimizer "state" or a weight's "grad", of so many (`of`): a tensor of (rows, hidden)."""
 
     kind: str
     places: tuple[int, ...]

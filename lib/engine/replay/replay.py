@@ -145,7 +145,7 @@ def _notes(trace: Trace) -> Iterator[str]:
             f"has {trace.costs.hidden} x {trace.costs.hidden} numbers, and so is what is predicted here."
         )
     if kinds := odd_kinds(trace.setting):
-        yield f"Layers of {', '.join(kinds)} have a weight of their own size; their tensors are as large as any layer's."
+        yield f"Weights of the kind {', '.join(kinds)} have a size of their own; their tensors are those of any layer."
 
 
 def _played(trace: Trace, workload: Workload, on: str) -> tuple[list[Any], list[list[Found]], tuple[Reading, ...]]:
