@@ -4,7 +4,7 @@ from lib.layout import Graph, TensorLayout, redistribute, propagate, plan, compl
 """
 
 from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.layouts.mesh import mesh, mesh_split, replicate, shard, split
+from lib.layout.layouts.mesh import P, mesh, mesh_split, replicate, shard, split
 from lib.layout.layouts.pieces import Pieces, cut, join
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
 from lib.layout.planning.breadth_first import propagate
@@ -40,6 +40,7 @@ __all__ = [
     "LayoutError",
     "Links",
     "Operator",
+    "P",
     "Pieces",
     "Redistribution",
     "Step",

@@ -29,10 +29,12 @@ def plan(
     links: Links | None = None,
     peak: int | None = None,
     every_split: bool = False,
+    layouts: Mapping[str, Any] | None = None,
 ) -> GraphPlan:
     """The plan that moves the fewest bytes: redistribution on all edges plus the operators' own collectives.
 
-    Configured operators keep their strategies. Every other operator may have any of its `candidates`, every source any
+    `layouts` fixes the layouts of inputs, weights and results, as `Graph.pin` does: {"x": P("data", None)}. Configured
+    operators keep their strategies. Every other operator may have any of its `candidates`, every source any
     even layout or one that a consumer needs. Each device may hold `memory_cap` bytes (as `GraphPlan.memory` counts
     them) and `tensor_caps[name]` bytes of a single tensor. Without `scatter`, partial sums are always all-reduced.
     Operators that take a tensor in the same layout share one move of it. If there are too many sets of such moves to
@@ -52,6 +54,8 @@ def plan(
             the operator), or the graph is too entangled for an exact plan.
     """
     require_graph(graph)
+    if layouts is not None:
+        graph = graph.pinned(layouts)
     if every_split:
         if links is not None:
             raise LayoutError("links belong to the axes of a mesh, which every_split divides; leave out one of the two")
