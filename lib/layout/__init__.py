@@ -11,7 +11,8 @@ from lib.layout.planning.breadth_first import propagate
 from lib.layout.planning.completion import Completion, Conflict, complete
 from lib.layout.planning.decisions import Candidate, Decision, compared
 from lib.layout.planning.exact import plan
-from lib.layout.planning.plan import Edge, GraphPlan
+from lib.layout.planning.placed_graph import Edge
+from lib.layout.planning.plan import GraphPlan
 from lib.layout.program.candidates import candidates
 from lib.layout.program.distributed import DistributedOperator, distribute, strategy_text
 from lib.layout.program.from_jax import from_jax
