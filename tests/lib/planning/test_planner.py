@@ -54,7 +54,10 @@ def compare(job: Job, split: Split) -> None:
 KINDS_OF_SPLIT = [
     *((Split(zero=zero, dp=4, pp=2), 4) for zero in (0, 1, 2, 3)),
     *((Split(zero=zero, dp=2, tp=2), 2) for zero in (0, 3)),
-    *((Split(pp=2, dp=2, schedule=name, chunks=2 if name in CHUNKED or name == "zb_v" else 1), 4) for name in SCHEDULES),
+    *(
+        (Split(pp=2, dp=2, schedule=name, chunks=2 if name in CHUNKED or name == "zb_v" else 1), 4)
+        for name in SCHEDULES
+    ),
     (Split(pp=4, dp=2, schedule="interleaved", chunks=2, zero=3, recompute="full"), 8),
     (Split(tp=4, sp=False, dp=2), 2),
     (Split(cp=2, dp=2, tp=2), 2),
