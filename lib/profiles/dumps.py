@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from typing import Any
 
 from lib.errors import RuleError
 from lib.schedules import Cell
 
-from .sources import mapping, whole_number
+from .sources import is_time, mapping, whole_number
 from .spans import RankProfile, RankStep, Span, clipped
 
 OPERATION = {"fwd": "F", "bwd": "B", "wgrad": "W"}
@@ -82,6 +81,6 @@ def _times(value: Any, where: str) -> list[float]:
 
 
 def _time(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or abs(value) > 1e12:
+    if not is_time(value):
         raise RuleError(f"{where} has {clipped(repr(value))}, which is no time in ms")
     return float(value)

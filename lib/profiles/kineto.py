@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError
@@ -19,7 +18,7 @@ from lib.schedules import Cell
 from lib.schedules.cells import Slot
 
 from .names import NameRule, slot_named
-from .sources import listed, mapping, whole_number
+from .sources import is_time, listed, mapping, whole_number
 from .spans import JoinedCall, RankProfile, RankStep, Span, clipped, union, without
 
 LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
@@ -136,7 +135,7 @@ def _event(event: Mapping[str, Any], where: str) -> TraceEvent:
     if not isinstance(name, str):
         raise RuleError(f"{where} has a name that is no text: {clipped(repr(name))}")
     for field, value in (("ts", start), ("dur", length)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or abs(value) > 1e18:
+        if not is_time(value):
             raise RuleError(f"{where}, '{clipped(name)}', has a {field} that is no time: {clipped(repr(value))}")
     if length < 0:
         raise RuleError(f"{where}, '{clipped(name)}', lasts less than no time: {length:g} µs")
@@ -208,18 +207,15 @@ def _on_gpu(named: Sequence[Annotated], events: Mapping[str, Sequence[TraceEvent
     for slot, event in named:
         mine = kernels[bisect_left(at, event.start) : bisect_right(at, event.end)]
         times = [(one.start, one.end) for _, process, one in mine if process == event.process]
-        if times:
-            start, end = min(times)[0], max(end for _, end in times)
-            busy = sum(end - start for start, end in union(times))
-        else:
-            start = end = found[-1].end if found else event.start
-            busy = 0.0
-        found.append(Span(slot, event.start, start, end, busy))
-    first = next((span.start for span in found if span.length), None)
-    return [
-        span if span.length or first is None or n else span._replace(start=first, end=first)
-        for n, span in enumerate(found)
-    ]
+        start, end = (min(times)[0], max(end for _, end in times)) if times else (0.0, 0.0)
+        found.append(Span(slot, event.start, start, end, sum(end - start for start, end in union(times))))
+    # A cell without work waits for its receive, as do the kernels after it: a stream keeps the order of the program.
+    following = max((span.end for span in found), default=0.0)
+    for n in reversed(range(len(found))):
+        if not found[n].length:
+            found[n] = found[n]._replace(start=following, end=following)
+        following = found[n].start
+    return found
 
 
 def _between_messages(ops: Sequence[TraceEvent]) -> list[Span]:

@@ -112,6 +112,11 @@ def whole_number(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < 10**9 else None
 
 
+def is_time(value: Any) -> bool:
+    """True for a finite number of a size that times have."""
+    return type(value) in (int, float) and -1e18 < value < 1e18
+
+
 def mapping(value: Any) -> Mapping[str, Any]:
     """A JSON object; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
