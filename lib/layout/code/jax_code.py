@@ -89,9 +89,12 @@ class _PartOfAxisError(Exception):
 def _code(plan: GraphPlan, mesh: DeviceMatrix) -> str:
     number = {name: f"t{i}" for i, name in enumerate(plan.graph.shapes)}
     results = plan.graph.results or tuple(name for name in plan.operators if not plan.graph.consumers(name))
-    lines = [
-        HEAD.format(title=f"{plan.bytes:,} bytes move.", shape=mesh.shape, names=mesh.names, count=len(mesh.shape))
-    ]
+    taken = [plan.redistribution(edge).named_steps for edge in plan.edges if not edge.moved_for]
+    steps = [step for one in (*taken, *(op.reduction for op in plan.operators.values())) for step in _named(one)]
+    moved = sum(step.total for step in steps) * plan.graph.itemsize
+    instead = f", where the plan's exchanges take {plan.bytes:,}" if moved != plan.bytes else ""
+    title = f"{moved:,} bytes move{instead}."
+    lines = [HEAD.format(title=title, shape=mesh.shape, names=mesh.names, count=len(mesh.shape))]
     lines += ["SPECS = {", *(f"    {name!r}: {spec(plan.layout(name), mesh)}," for name in number), "}"]
     lines += [f"SOURCES = {list(plan.graph.sources)!r}", f"RESULTS = {list(results)!r}", "", ""]
     lines.append(f"def on_device({', '.join(number[name] for name in plan.graph.sources)}):")
