@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from types import MappingProxyType
 
 from lib import Trace
+from lib.schedules import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
 from lib.schedules.timetable import Timetable
 
 from .actions import Program
@@ -19,7 +21,12 @@ from .measure import Measured, measured
 from .memory import RankMemory
 from .playing import played
 from .schedule import planned
-from .split import CHUNKED, ORDERS, Split, require_fit
+from .split import CHUNKED, SCHEDULES, Split, require_fit
+
+ORDERS: Mapping[str, Callable[..., Timetable]] = MappingProxyType(
+    dict(zip(SCHEDULES, (one_f_one_b, gpipe, interleaved, breadth_first, zb_h1, zb_v), strict=True))
+)
+"""What makes the order of each schedule."""
 
 VERDICTS = ("fits", "depends on the code", "does not fit")
 """Of a range of memory: all of it fits, its lower end does, or none of it."""
