@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .shared.params import usage_errors
 from .shared.plan_files import text_of
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ def profile(
     dumps. Names the pipeline's schedule, what causes its bubble, what no order can beat, and a better order if there is
     one. PyTorch is not needed.
     """
-    from lib import PuzzleError
     from lib.profiles import read_rules, sources_of, study
     from lib.profiles.hooks import HOOKS
     from lib.profiles.notation import as_record
@@ -79,7 +79,7 @@ def profile(
             raise click.UsageError(
                 f"cannot write {output}: a name ends with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
             )
-    try:
+    with usage_errors():
         rules = read_rules(text_of(names_file), names_file) if names_file else ()
         found = study(sources_of([*paths]), rules, only, step)
         text = report(found, shlex.join(map(str, paths)))
@@ -90,8 +90,6 @@ def profile(
         for output in outputs:
             write(found, text, output, order)
             click.echo(f"Wrote {output}.", err=as_json)
-    except PuzzleError as why:
-        raise click.UsageError(str(why)) from None
 
 
 def write(found: Study | Shares, text: str, output: str, order: str) -> None:
