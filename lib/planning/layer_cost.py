@@ -138,6 +138,7 @@ def link_of(job: Job, split: Split, axis: str) -> str:
     return job.gpu.link(job.gpu.members(stride, count), count)
 
 
+@cache
 def exact(number: float) -> Fraction:
     """A fraction near a number, as costs have them."""
     return Fraction(number).limit_denominator(10**12)

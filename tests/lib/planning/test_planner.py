@@ -14,7 +14,7 @@ from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.game.setting_notation import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
 from lib.planning.all_splits import lower_bound, splits
-from lib.planning.cost_model import TICKS, prices
+from lib.planning.cost_model import TICKS, prices, setting_of
 from lib.planning.gpus import call_seconds
 from lib.planning.job import KERNELS
 from lib.planning.layer_compute import activation_bytes, compute_seconds
@@ -133,8 +133,8 @@ def test_many_microbatches_are_continued_from_fewer(schedule: str) -> None:
 def flat(job: Job, split: Split) -> int:
     """Ticks of a step in one run of all ranks along dp, pp and tp, of which none is folded or nested: another program,
     GPipe with two blocks for each layer, an all-reduce after each block, and ZeRO 1 at the end."""
-    priced, tp, m = prices(job, split), split.tp, split.batches(job)
-    known = priced.setting.costs
+    tp, m = split.tp, split.batches(job)
+    known = setting_of(job, split).costs
     names = ("forward", "backward_input", "backward_weight")
     blocks = {name: round(time * tp / 2 * TICKS) for name, time in zip(names, compute_seconds(job, split))}
     halves = {name: known.calls[name] / 2 for name in ("scatterreduce", "allgather")}  # two blocks make one call each
