@@ -132,7 +132,10 @@ KNOWN = {
     "fsdp_bound": f"{ZERO_3}, with prefetch and gradients summed during backward",
     "axis_inside": f"{TENSOR} x data parallelism",
     "tp_limit": f"{TENSOR} x data parallelism",
-    "records.tp_limit_input_again": f"{TENSOR} x data parallelism",
+    "records.tp_limit_states_in_shards": f"{TENSOR} x {ZERO_1_OR_2}",
+    "records.axis_inside_states_in_shards": f"like {TENSOR} x ZeRO-1, but layer 0 is kept whole, and only its state in "
+    "shards",
+    "records.three_d_states_by_layer": "1F1B x tensor parallelism x data parallelism of another kind",
     "hierarchy": "data parallelism of another kind",
     "records.hierarchy_input_again": "data parallelism of another kind",
     "bucket_size": f"data parallelism{OVERLAPPED} and buckets",
