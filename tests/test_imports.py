@@ -162,9 +162,9 @@ def test_layouts_need_nothing_but_numpy() -> None:
             always = {target.partition(".")[0] for target, at_load in imports(name) if at_load}
             assert always - set(sys.stdlib_module_names) <= {"lib", "numpy"}, name
             later = {target.partition(".")[0] for target, at_load in imports(name) if not at_load}
-            # a function of jax is imported where jax is installed, and nothing else needs it
-            needs_jax = {"jax"} if name == "lib.layout.program.imported_graph" else set()
-            assert later - set(sys.stdlib_module_names) <= {"lib", "numpy"} | needs_jax, name
+            # two extras, each in one place: a function of jax is imported, and an integer program is solved
+            extras = {"lib.layout.program.imported_graph": {"jax"}, "lib.layout.planning.integer_program": {"scipy"}}
+            assert later - set(sys.stdlib_module_names) <= {"lib", "numpy"} | extras.get(name, set()), name
 
 
 def loaded_by(code: str) -> set[str]:

@@ -65,6 +65,12 @@ class Split:
         """Stages of the pipeline, of which each rank has `chunks`."""
         return self.pp * self.chunks
 
+    def stages_of(self, rank: int) -> tuple[int, ...]:
+        """The stages of a rank of the pipeline: one after each round, or in a V."""
+        if self.schedule == "zb_v":
+            return rank, 2 * self.pp - 1 - rank
+        return tuple(range(rank, self.stages, self.pp))
+
     @property
     def recompute_text(self) -> str:
         """What is computed again, for a table: 'full / 2' is every second layer."""
