@@ -30,7 +30,7 @@ COLOUR = "microbatch"
 
 
 class Views(NamedTuple):
-    """A run as scenes by their headings, in ms, and the number of the mark of each cell that has a finding."""
+    """A run as scenes by their headings, in ms, and the schedule whose operations are their marks."""
 
     scenes: dict[str, Scene]
     schedule: Scheduled
@@ -95,30 +95,41 @@ def draw_profile(found: Study, title: str = "", colour: str = COLOUR, dark: bool
     return draw_runs(views(found, colour).scenes, title or with_papers(found.name), notes, bar_of(found), dark)
 
 
-def profile_page(found: Study, title: str = "", colour: str = COLOUR) -> str:
-    """The same as a web page, in which every finding leads to its cell.
+class PageParts(NamedTuple):
+    """What a page of a profiled pipeline shows: its runs, lines of text with the mark that each leads to, and the parts
+    of the step in percent."""
+
+    title: str
+    views: list[PageView]
+    lines: list[tuple[str, int | None]]
+    bar: dict[str, float]
+
+
+def page_parts(found: Study, title: str = "", colour: str = COLOUR) -> PageParts:
+    """The parts of a page, on which every finding leads to its cell.
 
     Raises:
         PuzzleError: it is too large to draw.
     """
     scenes, schedule = views(found, colour)
-    first = next(iter(scenes.values()))
-    places = found.chosen.step.ranks
-    numbers = {}
-    for n, mark in enumerate(first.marks):
-        for cell, ats in schedule.pipeline.cells[mark.rank].items():
-            if mark.place in ats:
-                numbers[cell.stage, cell.op, cell.batch] = n
-    batches = schedule.pipeline.batches
-    lines: list[tuple[str, int | None]] = [(ladder_text(found), None)]
+    numbers = {(mark.rank, mark.place): n for n, mark in enumerate(next(iter(scenes.values())).marks)}
     told = [*findings_text(found)]
-    for line, one in zip(told, found.findings):
-        assert places[found.chosen.step.order.places[one.cell][0]] == one.rank
-        lines.append((line, numbers[one.cell.stage, one.cell.op, batches[one.cell.batch]]))
-    lines += [(line, None) for line in (*told[len(found.findings) :], *prospect_text(found))]
-    return web_pages(
-        [PageView(heading, scene) for heading, scene in scenes.items()],
-        title or with_papers(found.name),
-        lines,
-        bar_of(found),
-    )
+    marks: list[int | None] = []
+    for one in found.findings:
+        rank, _ = found.chosen.step.order.places[one.cell]
+        cell = one.cell._replace(batch=schedule.pipeline.batches[one.cell.batch])
+        marks.append(numbers[rank, schedule.pipeline.cells[rank][cell][0]])
+    lines = [ladder_text(found), *told, *prospect_text(found)]
+    marks = [None, *marks, *[None] * len(lines)]
+    shown = [PageView(heading, scene) for heading, scene in scenes.items()]
+    return PageParts(title or with_papers(found.name), shown, [*zip(lines, marks)], bar_of(found))
+
+
+def profile_page(found: Study, title: str = "", colour: str = COLOUR) -> str:
+    """The same as a web page.
+
+    Raises:
+        PuzzleError: it is too large to draw.
+    """
+    parts = page_parts(found, title, colour)
+    return web_pages(parts.views, parts.title, parts.lines, parts.bar)
