@@ -132,7 +132,7 @@ def row_text(marks: Sequence[Mark], scene: Scene, step: float, idle: str) -> str
 def wording(mark: Mark, room: int, colouring: Colouring) -> str:
     """As much of 'F0b1' as fits, or of 'F1', where the microbatch comes first; a number is not cut."""
     letter, batches = letter_of(mark.op.name), batches_text(mark.op.batches)
-    layer = "" if mark.op.layer is None or mark.op.name in LETTERS else str(mark.op.layer)
+    layer = "" if mark.op.layer is None or mark.op.name in LETTERS else mark.layer_text
     of_batch = colouring.shows_batches and mark.op.name in COMPUTING and batches
     for words in (letter + batches[1:],) if of_batch else (letter + layer + batches, letter + layer):
         if len(words) <= room:

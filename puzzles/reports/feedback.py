@@ -80,7 +80,11 @@ def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
         return "You have passed every puzzle there is. Well played!"
     track = track_of(slug)
     done = _finished(after, solved_slugs(entries, passed)) if after in passed else ""
-    return f"{done}Next: {track.mention(track.puzzle(slug))}: '{next_command('show', slug)}'."
+    try:
+        mention = track.mention(track.puzzle(slug))
+    except ModuleNotFoundError:  # in a browser: layouts need numpy, which is not loaded there
+        mention = slug
+    return f"{done}Next: {mention}: '{next_command('show', slug)}'."
 
 
 def _finished(slug: str, solved: set[str]) -> str:
@@ -88,7 +92,7 @@ def _finished(slug: str, solved: set[str]) -> str:
     chapter, track = chapter_of(slug), track_of(slug)
     units = (
         (track.slugs, f"every puzzle of the track '{track.title}'"),
-        (CORE if slug in CORE else (), "the whole core path; 'puzzles plan' splits real models over real clusters"),
+        (CORE if slug in CORE else (), "the whole core path; 'puzzles plan' searches all splits of a model"),
         (chapter.slugs, f"every puzzle of the chapter '{chapter.title}'"),
     )
     return next((f"That is {words}. Well played! " for slugs, words in units if slugs and solved.issuperset(slugs)), "")

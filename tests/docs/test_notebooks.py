@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import json
 import re
 import sys
@@ -114,7 +116,8 @@ def set_up(place: Path, monkeypatch: pytest.MonkeyPatch, installed: bool = False
     monkeypatch.setattr("sys.path", [])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: "a spec" if installed else None)
     monkeypatch.setitem(sys.modules, "training_puzzles", ModuleType("training_puzzles"))
-    exec(code, {"get_ipython": lambda: shell})
+    cell = compile(code, "setup", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    asyncio.run(eval(cell, {"get_ipython": lambda: shell}))
     return asked
 
 
@@ -130,6 +133,24 @@ def test_the_setup_installs_the_wheel_next_to_the_notebook(tmp_path: Path, monke
     wheel.touch()
     (tmp_path / "training_puzzles-0.0.1-py3-none-any.whl").touch()
     assert set_up(tmp_path, monkeypatch) == [("pip", f"install --quiet '{wheel}'")]
+
+
+def test_in_jupyterlite_the_setup_installs_the_wheel_without_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / f"training_puzzles-{VERSION}-py3-none-any.whl"
+    wheel.touch()
+    installed: list[str] = []
+
+    async def install(name: str) -> None:
+        installed.append(name)
+
+    piplite = ModuleType("piplite")
+    piplite.install = install  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "piplite", piplite)
+    monkeypatch.setattr("sys.platform", "emscripten")
+    assert set_up(tmp_path, monkeypatch) == []
+    assert installed == [f"emfs:{wheel}"]
 
 
 def test_the_setup_installs_the_tested_version_once_it_is_published(
@@ -281,17 +302,20 @@ def require_played(book: Any, chapter: Chapter, solved: bool) -> None:
         assert ("<svg" in shown.data["text/html"]) == solved
 
 
+@pytest.mark.slow
 def test_nothing_is_written_to_stderr(executed: tuple[bool, list[Any]]) -> None:
     for notebook in executed[1]:
         said = [out for cell in notebook.cells for out in cell.get("outputs", ()) if out.get("name") == "stderr"]
         assert said == []
 
 
+@pytest.mark.slow
 def test_each_is_under_a_megabyte(executed: tuple[bool, list[Any]]) -> None:
     for notebook in executed[1]:
         assert len(nbformat.writes(notebook).encode()) < MEGABYTE
 
 
+@pytest.mark.slow
 def test_the_tour_shows_what_its_words_promise(executed: tuple[bool, list[Any]]) -> None:
     tour = executed[1][0]
     printed = "".join(out.text for c in tour.cells for out in c.get("outputs", ()) if out.output_type == "stream")

@@ -1,0 +1,167 @@
+"""The executor of processes: each runs the same program and is one device; all get the results and errors of all.
+
+A program is SPMD, as in MPI itself: every process makes the same calls of a run, and no process is special.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from threading import get_ident
+from typing import Any
+
+from lib.engine.metering.meter import Meter, Reading, current
+from lib.engine.transports.base import end_greenlet
+from lib.engine.transports.processes.carrier import Carrier
+from lib.engine.transports.processes.control import ControlChannel, PeerFailedError
+from lib.engine.transports.processes.port import ProcessPort
+from lib.errors import PuzzleError, RuleError
+
+from .base import unread_text
+from .copies import argument_for
+from .device import Device
+from .process_errors import marked, pickled, print_once_on
+from .process_stream import ProcessStream
+
+CLOSED = "closed"
+"""The state in which a device ends the call that closes a run. It is a call like any other, so that a process that
+makes a different call at the same time does not wait forever."""
+
+
+class ProcessExecutor:
+    """The device of this process, and the outcomes of all devices."""
+
+    def __init__(
+        self,
+        cls: type,
+        size: int,
+        args: Sequence[Any],
+        kwargs: Any,
+        metered: bool,
+        patience: float,
+        byte_time: Mapping[str, int],
+        carrier: Carrier,
+        shares_results: bool = True,
+    ) -> None:
+        if shares_results:
+            sys.excepthook = print_once_on(carrier)
+        self.cls = cls
+        self.size = size
+        self.metered = metered
+        self.control = ControlChannel(patience, carrier)
+        self.port = ProcessPort(self.control, Meter(byte_time) if metered else None, carrier)
+        self.device = Device(cls, self.port)
+        self._readings: list[Any] = []
+        self.own_error: BaseException | None = None
+        """The exception of this device in the last call."""
+        self.own_result: Any = None
+        """The result of this device in the last call. Only where it `shares_results` do the others have it, too."""
+        self.shares_results = shares_results
+        self.loop: Any = None
+        self._run("__init__", lambda: self.device.make(args, kwargs))
+
+    def _run(self, method: str, work: Callable[[], Any]) -> list[Any]:
+        """Runs this device's part of a call, and returns the results of all."""
+        return self._results(self.control.finish_call(self._outcome(*self._run_here(method, work))))
+
+    def _run_here(self, method: str, work: Callable[[], Any]) -> tuple[str, Any]:
+        """Runs this device's work. It ends as "returned" with its result, "failed" with its error, or "stopped"."""
+        state, result = "stopped", None
+        try:
+            with self.port.library.watched(self.cls, self.metered):
+                current.run_here()
+                self.port.thread = get_ident()
+                current.meter = self.port.meter
+                state, result = "returned", work()
+        except PeerFailedError:
+            pass
+        except BaseException as why:
+            if not isinstance(why, PuzzleError):
+                why.add_note(f"raised on device {self.port.device} of {self.size}, in {method}")
+            return "failed", why
+        finally:
+            current.meter = None
+        return (state, result) if self.port.failure is None else ("failed", self.port.failure)
+
+    def _outcome(self, state: str, result: Any) -> tuple[str, Any]:
+        """The report to all devices: the state, the result or the pickled error, and the meter's reading."""
+        self.own_error = result if state == "failed" else None
+        self.own_result = result if state == "returned" else None
+        meter = self.port.meter
+        reading = meter.reading() if meter is not None else None
+        return state, (
+            pickled(result) if self.own_error is not None else result if self.shares_results else None,
+            reading,
+        )
+
+    def _results(self, outcomes: Sequence[tuple[str, Any]]) -> list[Any]:
+        """The results by device.
+
+        Raises:
+            Exception: the error of the first device that failed; if that is this device, its own exception.
+            RuleError: some devices close the run while others call it.
+        """
+        for device, (state, report) in enumerate(outcomes):
+            if state == "failed":
+                self._raise_error_of(device, report[0])
+        closed = [state == CLOSED for state, _ in outcomes]
+        if not any(closed):
+            self._readings = [report[1] for _, report in outcomes]
+        elif not all(closed):
+            raise marked(
+                RuleError(
+                    f"device {closed.index(False)} calls this run, and device {closed.index(True)} closes it; "
+                    "every process must make the same calls of a run"
+                )
+            )
+        return [report[0] for _, report in outcomes]
+
+    def _raise_error_of(self, device: int, packed: bytes) -> None:
+        is_own = device == self.port.device and self.own_error is not None
+        error: Any = self.own_error if is_own else pickle.loads(packed)
+        raise marked(error, device, self.control.gave_up)
+
+    def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
+        box = [argument_for(arguments[self.port.device], lent, self.port)]
+        return self._run(method, lambda: self.device.call(method, box))
+
+    def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
+        """Every process reads all inputs. This device's loop runs from one input to the next while an output is
+        needed; the outputs of the others arrive as control messages."""
+        control = self.control
+        stream = ProcessStream(self.device, control, self.port, inputs)
+        self.loop = stream.loop
+        state, result = "returned", None
+        while state == "returned" and not stream.loop.dead:
+            state, result = self._run_here("inference_loop", stream.advance)
+            yield from stream.sink.take() if state == "returned" else ()
+        stream.end()
+        control.announce_end(self._outcome(state, result if state == "failed" else list(self.port.messages.sent)))
+        while not control.all_have_ended():
+            control.wait(lambda: control.all_have_ended() or stream.is_ready(), "ended")
+            yield from stream.sink.take()
+        self.port.stream = None
+        stream.is_ready()
+        self._results(control.take_outcomes())
+        yield from stream.sink.take(all_of_them=True)
+
+    def readings(self) -> tuple[Reading, ...]:
+        return tuple(self._readings)
+
+    def close(self, failed: bool) -> None:
+        if failed:
+            self.port.free()
+            return
+        left = self.port.stream is not None
+        if left:
+            end_greenlet(self.loop)
+            if not self.control.has_ended:
+                self.control.announce_end(("left", None))
+            self.control.wait(self.control.all_have_ended, "ended")
+            self.port.stream = None
+        else:
+            self._results(self.control.finish_call((CLOSED, (None, None))))
+        unread = self.port.close()
+        if unread and not left:
+            raise marked(RuleError(unread_text(unread)))
