@@ -57,6 +57,17 @@ def amount(text: str) -> int | float:
     return int(number) if number == int(number) else number
 
 
+class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
+    """Layers of each stage, separated by commas."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, str) and re.fullmatch(r"\d{1,6}(,\d{1,6})*", value):
+            return tuple(map(int, value.split(",")))
+        self.fail(f"'{value}' is no list of whole numbers; write 10,10,11,9", param, ctx)
+
+
 @click.command()
 @click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b.")
 @click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU, or a preset file.")
@@ -73,6 +84,8 @@ def amount(text: str) -> int | float:
 @click.option("--shards", type=int, help="Replicas that share shards (HSDP): 8 is a machine; 0 is all.")
 @click.option("--schedule", help="1f1b, gpipe, interleaved, breadth_first, zb_h1 or zb_v.")
 @click.option("--chunks", type=int, help="Chunks of a stage.")
+@click.option("--layers", type=Layers(), metavar="10,10,11,9", help="Layers of each stage, instead of a balanced cut.")
+@click.option("--warmup", type=int, help="Forwards of an interleaved pipeline's first rank before a backward.")
 @click.option("--microbatch", type=int, help="Sequences of a microbatch.")
 @click.option("--recompute", help="What backward computes again: none, selective (attention's core), ops or full.")
 @click.option("--every", type=int, help="Recompute only every so many layers; with --recompute full.")
@@ -85,7 +98,7 @@ def amount(text: str) -> int | float:
 @click.option(
     "--set", "numbers", metavar="model.layers=40", multiple=True, help="Replace a number of the model or GPU."
 )
-@click.option("--best", type=click.IntRange(1, 20), default=5, show_default=True, help="How many of the fastest.")
+@click.option("--best", type=click.IntRange(1, 20), default=3, show_default=True, help="How many of the fastest.")
 @click.option("--ranks", is_flag=True, help="Memory of each rank of the fastest, and what lives at its peak.")
 @click.option(
     "--largest", metavar="WHAT", help="The largest batch, sequence or model that fits with the fastest split."

@@ -49,6 +49,16 @@ def test_it_shows_each_rank_the_peak_and_the_largest_batch() -> None:
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
+def test_layers_of_each_stage_and_warm_up_are_chosen() -> None:
+    code, shown = invoked(f"{SMALL} --layers 3,1 --best 1 --ranks")
+    assert code == 0, shown
+    rows = [line.split()[:2] for line in shown.splitlines() if line.split()[:2] in (["0", "3"], ["1", "1"])]
+    assert rows == [["0", "3"], ["1", "1"]]
+    code, shown = invoked(f"{SMALL} --pp 2 --schedule interleaved --chunks 2 --warmup 3 --best 1")
+    assert code == 0, shown
+    assert "interleaved x2 w3" in shown
+
+
 def test_where_a_fixed_split_does_not_fit_the_changes_that_help_most_are_named() -> None:
     code, shown = invoked("--model llama-3-70b --gpus 8 --batch 8 --dp 8 --zero 0 --recompute none")
     problem = " ".join(shown.split())
@@ -126,6 +136,8 @@ def test_where_the_time_goes_adds_up_to_the_step() -> None:
         (f"{SMALL} --gpu a1000", ("no gpu 'a1000'", "'a100'")),
         (f"{SMALL} --tp 3", ("tp 3", "there are 4", "may be 1, 2 or 4")),
         (f"{SMALL} --pp 3", ("pp 3", "may be")),
+        (f"{SMALL} --pp 2 --layers 12,x", ("'12,x' is no list", "10,10,11,9")),
+        (f"{SMALL} --layers 2,3", ("layers must be 2 whole numbers", "add up to 4", "(2, 3)")),
         (f"{SMALL} --schedule dualpipe", ("dualpipe", "zb_v")),
         (f"{SMALL} --set gpu.memory=3GiB", ("no split", "the least found is", "GiB")),
         (f"{SMALL} --set gpu.wifi=1", ("wifi",)),
