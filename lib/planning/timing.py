@@ -39,8 +39,8 @@ def estimate(job: Job, split: Split, program: Program, eager: bool = False) -> E
 # --- Steps: the actions of a rank, those between two calls or messages joined ---
 
 Step = tuple[str, Any, Any]
-"""`joined`: the names of actions; `wait` and `call`: the call; `receive` and `send`: the number of the message. What is
-received is "kept" where it is the input of a layer of the rank, and else has the bytes of the "border"."""
+"""`joined`: the names of actions; `wait` and `call`: the call; `receive` and `send`: the number of the message. Where
+an activation is made or received, "kept" says that it is the input of a layer of the rank, and otherwise "border"."""
 
 
 @lru_cache(maxsize=128)
