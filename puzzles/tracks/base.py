@@ -1,8 +1,6 @@
 """Base class of a track: its puzzles, the runs that it asks for and their scores, its words, pictures and replays.
 
-The judge, the reports, the notebook and the commands know a track by this class only, so that a package from outside
-can add one: see `puzzles.tracks.register`.
-"""
+All others know a track by this class only, so a package from outside can add one: see `puzzles.tracks.register`."""
 
 from __future__ import annotations
 
@@ -44,7 +42,6 @@ class Track(OpenTrack[P], ABC):
     """One-word reasons of failures that its runs may report, besides those of every track. Any code may use
     `lib.layout`."""
     why_title: str = "where memory and traffic go"
-    """What the lines that explain a run show."""
     columns: Sequence[tuple[str, str]] = ()
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
     `figures_text` fills one column."""
