@@ -11,7 +11,7 @@ import click
 
 from .shared.colour_option import colour_option, require_picture
 from .shared.params import terminal
-from .shared.plan_files import calibrated, gpu_named, text_of, write_text
+from .shared.plan_files import calibrated, gpu_named, model_named, text_of, write_text
 
 if TYPE_CHECKING:
     from lib.planning import Job, Plan
@@ -69,7 +69,7 @@ class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
 
 
 @click.command()
-@click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b.")
+@click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b, or a preset file.")
 @click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU, or a preset file.")
 @click.option("--gpus", type=Amount(), help="How many GPUs.")
 @click.option("--batch", type=Amount(), help="Sequences of a step  [default: about 4 million tokens]")
@@ -105,7 +105,7 @@ class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
 )
 @click.option("--config", metavar="FILE", help="Plan what torchtitan's TOML or Megatron's flags say.")
 @click.option(
-    "--export", "target", metavar="NAME", help="Write the fastest for megatron, torchtitan, deepspeed or fsdp2."
+    "--export", "target", metavar="NAME", help="Write the fastest that megatron, torchtitan, deepspeed or fsdp2 can do."
 )
 @click.option("--calibrate", metavar="RUN.json", help="Rates of a GPU from a measured step, as a preset for --gpu.")
 @click.option("--mtbf", type=Amount(), help="Hours between failures of one GPU: the share of time that trains.")
@@ -134,7 +134,6 @@ def plan(
     from drawing import require_ending
     from lib import PuzzleError
     from lib.planning import search
-    from lib.planning.configs import export_config
     from puzzles.reports.plans import report_config, report_largest, report_plans, report_training
 
     require_picture(colour, None if target else output)
@@ -173,10 +172,31 @@ def plan(
         if (mtbf or train) and not as_json:
             report_training(terminal(), plans[0], mtbf, checkpoint, train)
         if target:
-            write_text(export_config(plans[0].job, plans[0].split, target), output)
+            number, text = exported(plans, target)
+            write_text(text, output)
+            if number > 1:
+                click.echo(f"plan {number} is the fastest of these that {target} can be configured with", err=True)
         draw(plans, pareto, None if target else output, colour or "layer")
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
+
+
+def exported(plans: list[Plan], target: str) -> tuple[int, str]:
+    """The number of the first plan that a program can do, and its config.
+
+    Raises:
+        PuzzleError: it can do none of them; the text says why not the first.
+    """
+    from lib import PuzzleError
+    from lib.planning.configs import export_config
+
+    refusals = []
+    for number, one in enumerate(plans, 1):
+        try:
+            return number, export_config(one.job, one.split, target)
+        except PuzzleError as why:
+            refusals.append(why)
+    raise refusals[0]
 
 
 def plan_of_config(
@@ -210,7 +230,7 @@ def job_of(
         PuzzleError: a name or a number is not known.
         click.UsageError: an option contradicts another, or cannot be read.
     """
-    from lib.planning import Job, transformer
+    from lib.planning import Job
 
     changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}}
     for text in numbers:
@@ -222,7 +242,7 @@ def job_of(
             changed[found[1]][found[2]] = amount(found[3]) if truth is None else truth
         except ValueError:
             raise click.UsageError(f"--set takes model.NAME=NUMBER or gpu.NAME=NUMBER; got '{text}'") from None
-    trained = transformer(model, **changed["model"])
+    trained = model_named(model, changed["model"])
     length = sequence or trained.sequence
     if batch is not None and tokens is not None:
         raise click.UsageError("--batch and --tokens both say how much a step trains; give one")
