@@ -164,9 +164,6 @@ class Game:
             given, count = len(getattr(setting, name)), getattr(size, what)
             if given not in (0, count):
                 raise RuleError(f"Setting: {name} is of {given} {what}, and this game has {count}")
-        if setting.costs.slow and max(setting.costs.slow) >= size.ranks:
-            slow, last = max(setting.costs.slow), size.ranks - 1
-            raise RuleError(f"Costs: slow names rank {slow}, and there are only ranks 0 to {last}")
         fold = None
         if setting.fold:
             fold = fold_of(setting.mesh, setting.fold, size.batches, size.ranks, setting.costs.islands)

@@ -8,10 +8,13 @@ from __future__ import annotations
 from .paper import Paper
 
 BELADY = Paper(
-    "L. A. Belady",
-    1966,
-    "A study of replacement algorithms for a virtual-storage computer",
-    "IBM Systems Journal 5",
+    "L. A. Belady", 1966, "A study of replacement algorithms for a virtual-storage computer", "IBM Systems Journal 5"
+)
+LPT = Paper(
+    "Ronald L. Graham",
+    1969,
+    "Bounds on Multiprocessing Timing Anomalies",
+    "SIAM Journal on Applied Mathematics 17(2), 416-429",
 )
 BACKPROPAGATION = Paper(
     "David E. Rumelhart, Geoffrey E. Hinton, Ronald J. Williams",
@@ -308,18 +311,14 @@ CONTROLLABLE_MEMORY = Paper(
     "Pipeline Parallelism with Controllable Memory",
     "NeurIPS 2024, arXiv 2405.15362",
 )
-LLAMA_3 = Paper(
-    "Abhimanyu Dubey et al.",
+VOCABULARY_PARALLELISM = Paper(
+    "Man Tsung Yeung, Penghui Qi, Min Lin, Xinyi Wan",
     2024,
-    "The Llama 3 Herd of Models",
-    "arXiv 2407.21783",
+    "Balancing Pipeline Parallelism with Vocabulary Parallelism",
+    "MLSys 2025, arXiv 2411.05288",
 )
-DEEPSEEK_V3 = Paper(
-    "DeepSeek-AI",
-    2024,
-    "DeepSeek-V3 Technical Report",
-    "arXiv 2412.19437",
-)
+LLAMA_3 = Paper("Abhimanyu Dubey et al.", 2024, "The Llama 3 Herd of Models", "arXiv 2407.21783")
+DEEPSEEK_V3 = Paper("DeepSeek-AI", 2024, "DeepSeek-V3 Technical Report", "arXiv 2412.19437")
 GLOBAL_BALANCE = Paper(
     "Zihan Qiu, Zeyu Huang, Bo Zheng et al.",
     2025,

@@ -165,6 +165,18 @@ REFERENCE_FIGURES: Mapping[str, Mapping[tuple[int, int, int], tuple[float, int, 
         (6, 1, 1): (15551.0, 264_241_152, 0),
         (10, 1, 1): (27517.0, 339_738_624, 0),
     },
+    "straggler": {
+        (2, 12, 4): (31.0, 1_966_080, 786_432),
+        (4, 12, 6): (38.0, 3_801_088, 1_747_624),
+    },
+    "uneven_stages": {
+        (10, 4, 4): (54.0, 3_940_352, 557_056),
+        (10, 12, 4): (126.0, 4_325_376, 1_671_168),
+    },
+    "v_half": {
+        (8, 8, 4): (59.0, 2_523_136, 2_228_224),
+        (16, 16, 8): (119.0, 3_063_808, 4_456_448),
+    },
 }
 """Of the shipped puzzles, by puzzle and size: timesteps, peak memory and traffic in elements."""
 

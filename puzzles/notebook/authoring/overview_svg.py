@@ -135,6 +135,14 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
         ),
         "hierarchy": PuzzlePlacement(whole, each, "gradients are summed in two levels", everybody=True),
         "bucket_size": PuzzlePlacement(whole, each, "gradients are summed in buckets", everybody=True),
+        "straggler": PuzzlePlacement(whole, lambda rank: "", "who has which batches?", everybody=True),
+        "uneven_stages": PuzzlePlacement(lambda rank, layer: None, in_turn, "who has which layers?", chain=down),
+        "v_half": PuzzlePlacement(
+            lambda rank, layer: (0, 1) if layer in (rank, layers - 1 - rank) else None,
+            in_turn,
+            "down and up the V, and back",
+            chain=down,
+        ),
         "park_or_recompute": PuzzlePlacement(whole, first("batch 0"), "activations to the host and back"),
         "pipeline_fsdp": PuzzlePlacement(
             shard,
