@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 ORDER = """
 lib.errors lib.extras lib.masked_arrays lib.game lib.values lib.rules lib.trace lib.communication lib.judging
 lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver
-lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.metering lib.engine.transports
+lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.player_code lib.engine.metering
+lib.engine.libraries lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
 lib.engine.executors lib.engine.launcher lib.engine lib.engine.replay
 lib.layout.errors lib.layout.layouts lib.layout.redistribution.exchange lib.layout.redistribution.sum_exchange

@@ -33,6 +33,17 @@ def require_sendable(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     Raises:
         RuleError: Python objects, named fields, metadata on the dtype, or an empty array with a long axis.
     """
+    if isinstance(dtype, np.dtype):
+        _require_native(dtype)
+    if 0 in shape and prod(n for n in shape if n) * dtype.itemsize > MAX_EMPTY_BYTES:
+        raise RuleError(
+            f"an array of {dtype} {tuple(shape)} is empty, so only its shape would be sent, which no meter counts; "
+            "send numbers as the elements of an array"
+        )
+
+
+def _require_native(dtype: np.dtype[Any]) -> None:
+    """Refuses dtypes of numpy that are not of plain numbers."""
     if dtype.hasobject:
         raise RuleError(f"arrays of Python objects cannot be sent; got dtype {dtype}, so convert it with astype first")
     if dtype.names:
@@ -43,11 +54,6 @@ def require_sendable(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         raise RuleError("a dtype with metadata cannot be sent; convert the array with astype to one without")
     if dtype.char not in NATIVE or not dtype.isnative:
         raise RuleError(f"an array of dtype {dtype} cannot be sent; convert it with astype to a number of this machine")
-    if 0 in shape and prod(n for n in shape if n) * dtype.itemsize > MAX_EMPTY_BYTES:
-        raise RuleError(
-            f"an array of {dtype} {shape} is empty, so only its shape would be sent, which no meter counts; "
-            "send numbers as the elements of an array"
-        )
 
 
 def plain_array(given: Any) -> Array:

@@ -15,10 +15,17 @@ from . import collectives
 from .arguments import checked_group, checked_partner, require_sendable
 from .collectives import Array, Devices
 
+TORCH = "torch."
+
+
+def dtype_code(dtype: Any) -> str:
+    """The short form of a dtype of numpy ('<f4'), or the name of a dtype of torch ('torch.float32')."""
+    return dtype.str if isinstance(dtype, np.dtype) else str(dtype)
+
 
 class CollectiveCall(NamedTuple):
-    """One device's side of a collective: the descriptions of all devices of a group must be equal. `dtype` is
-    numpy's short form ('<f4'); `sent` is the bytes that each device sends, as a meter counts them."""
+    """One device's side of a collective: the descriptions of all devices of a group must be equal. `dtype` is a
+    `dtype_code`; `sent` is the bytes that each device sends, as a meter counts them."""
 
     name: str
     op: str
@@ -30,7 +37,9 @@ class CollectiveCall(NamedTuple):
 
     def __str__(self) -> str:
         """As shown in messages: "all_reduce(float32 (2, 3), op='sum')"."""
-        what = [f"{np.dtype(self.dtype)} {self.shape}"] if self.dtype else []
+        known = self.dtype.startswith(TORCH) or not self.dtype
+        dtype = self.dtype.removeprefix(TORCH) if known else np.dtype(self.dtype)
+        what = [f"{dtype} {self.shape}"] if self.dtype else []
         what += [f"op={self.op!r}"] if self.op else []
         what += [f"axis={self.axis}"] if self.name in collectives.ALONG_AN_AXIS else []
         return f"{self.name}({', '.join(what)})"
@@ -60,7 +69,7 @@ def collective_call(
     if name in collectives.ALONG_AN_AXIS:
         axis = _checked_axis(name, shape, axis, len(group))
     sent = collectives.bytes_sent(name, prod(shape) * dtype.itemsize, len(group))
-    return _shared(CollectiveCall(name, op, axis, shape, dtype.str, group, sent))
+    return _shared(CollectiveCall(name, op, axis, tuple(shape), dtype_code(dtype), group, sent))
 
 
 @lru_cache(maxsize=4096)

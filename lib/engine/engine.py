@@ -1,4 +1,4 @@
-"""ShardedEngine, the base class of a distributed model: one device's blocking calls on plain numpy arrays.
+"""ShardedEngine, the base class of a distributed model: one device's blocking calls on arrays of numpy or torch.
 
 The interface is that of a process in MPI or torch.distributed. Blocking calls in one thread are enough, because the
 in-process transport switches greenlets where a device waits.
@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
-from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from lib.engine.metering.arrays import as_metered
 from lib.engine.transports.base import CallableInt, Port, call_place
 from lib.engine.transports.inprocess import single_port
 from lib.errors import PuzzleError, RuleError
 
-from .arguments import checked_group, device_numbers, plain_array, require_sendable, whole_number
+from .arguments import checked_group, device_numbers, require_sendable, whole_number
 from .call import CollectiveCall, collective_call, message_bytes, message_source
 from .collectives import Array
 from .memory_tiers import FileStore, MemoryTier
@@ -72,6 +70,17 @@ class ShardedEngine(ABC):
         """The number of devices, the world size; may also be called."""
         return self._port.size
 
+    @property
+    def xp(self) -> Any:
+        """The array namespace of this device's arrays (the array API standard): numpy, or on torch
+        `array_api_compat.torch`. A class that uses `self.xp` and methods that both have runs on both."""
+        return self._port.library.xp
+
+    @property
+    def device(self) -> Any:
+        """Where this device's arrays are: "cpu", or a torch.device such as cuda:0; for `self.xp.zeros(device=...)`."""
+        return self._port.library.device
+
     # --- Point to point -------------------------------------------------------------------------------
 
     def send(self, dest_id: int, arr: ArrayLike) -> None:
@@ -79,10 +88,10 @@ class ShardedEngine(ABC):
         its shape, 8 for each dimension."""
         port = self._port
         try:
-            array = arr if type(arr) is ndarray else plain_array(arr)
+            array: Any = arr if type(arr) is port.library.plain_type else port.library.plain(arr)
             dtype = array.dtype
             dest_id = dest_id if type(dest_id) is int else whole_number(dest_id, "a device")
-            if dtype.metadata:  # as in `_collective`
+            if getattr(dtype, "metadata", None):  # as in `_collective`
                 require_sendable(array.shape, dtype)
             nbytes = message_bytes(dest_id, array.shape, dtype, port.device, port.size)
         except PuzzleError as why:
@@ -106,7 +115,7 @@ class ShardedEngine(ABC):
             return array
         meter.calls["receive"] += 1
         meter.record_stored()
-        return as_metered(array, meter)
+        return port.library.charged(array, meter)
 
     def symmetric(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
         """A buffer of zeros that other devices can put into, with the same shape and dtype on all devices. All devices
@@ -157,10 +166,10 @@ class ShardedEngine(ABC):
     def _collective(self, name: str, arr: ArrayLike, op: str, axis: int, group: Group) -> Array:
         port = self._port
         try:
-            array = arr if type(arr) is ndarray else plain_array(arr)
+            array: Any = arr if type(arr) is port.library.plain_type else port.library.plain(arr)
             members = None if group is None else device_numbers(group)
             axis = axis if type(axis) is int else whole_number(axis, "an axis")
-            if array.dtype.metadata:  # it equals the bare dtype, so the cache cannot tell them apart
+            if getattr(array.dtype, "metadata", None):  # it equals the bare dtype, so the cache cannot tell them apart
                 require_sendable(array.shape, array.dtype)
             call = collective_call(name, str(op), axis, array.shape, array.dtype, members, port.device, port.size)
         except PuzzleError as why:
@@ -171,7 +180,7 @@ class ShardedEngine(ABC):
             return result
         meter.calls[name] += 1
         meter.sent += call.sent
-        return as_metered(port.collective(call, array), meter)
+        return port.library.charged(port.collective(call, array), meter)
 
     # --- Slower memories ------------------------------------------------------------------------------
 

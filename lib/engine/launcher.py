@@ -9,6 +9,7 @@ from typing import Any, Self
 from lib.engine.executors.base import Executor
 from lib.engine.executors.copies import NO_ARGUMENT
 from lib.engine.executors.inprocess import InProcessExecutor
+from lib.engine.executors.processes import ProcessExecutor
 from lib.engine.metering.meter import Reading
 from lib.errors import RuleError
 from lib.masked_arrays import refuse_masked
@@ -158,9 +159,10 @@ def launch(
     if on is None:
         on = "mpi" if started_by_mpiexec() and num_devices > 1 else "inprocess"
     if on == "mpi":
-        from lib.engine.executors.mpi import MpiExecutor  # only here, because mpi4py is optional
+        from lib.engine.transports.mpi.carrier import MpiCarrier  # only here, because mpi4py is optional
 
-        return Run(MpiExecutor(cls, num_devices, args, kwargs, metered, patience, byte_time))
+        carrier = MpiCarrier(num_devices)
+        return Run(ProcessExecutor(cls, num_devices, args, kwargs, metered, patience, byte_time, carrier))
     if on != "inprocess":
         raise RuleError(f"there is no transport {on!r}; there are {', '.join(TRANSPORTS)}")
     return Run(InProcessExecutor(cls, num_devices, args, kwargs, metered, late_puts, byte_time))

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy import zeros
 from numpy.typing import ArrayLike
 
-from lib.engine.metering.arrays import as_metered
 from lib.engine.transports.base import Port, Put, call_place
 from lib.errors import RuleError
 
-from .arguments import checked_partner, plain_array, require_sendable
-from .call import CollectiveCall, put_bytes
+from .arguments import checked_partner, require_sendable
+from .call import CollectiveCall, dtype_code, put_bytes
 from .collectives import Array
 
 
@@ -32,44 +29,46 @@ class SymmetricBuffers:
     def allocate(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         """A buffer of zeros. All devices synchronize, so that a difference in shape or dtype is refused here, before a
         put can go to the wrong place."""
-        buffer, port = zeros(shape, dtype), self.port
+        port = self.port
+        buffer = port.library.zeros(shape, dtype)
         try:
             require_sendable(buffer.shape, buffer.dtype)
         except RuleError as why:
             raise why.at(call_place(port, "symmetric")) from None
         self.buffers.append(buffer)  # before synchronizing: the first device to continue may put into this one
         everyone = tuple(range(port.size))
-        port.collective(CollectiveCall("symmetric", "", 0, buffer.shape, buffer.dtype.str, everyone), buffer)
-        return buffer if port.meter is None else as_metered(buffer, port.meter)
+        port.collective(
+            CollectiveCall("symmetric", "", 0, tuple(buffer.shape), dtype_code(buffer.dtype), everyone), buffer
+        )
+        return buffer if port.meter is None else port.library.charged(buffer, port.meter)
 
     def put(self, source: ArrayLike, place: ArrayLike, target: int) -> None:
         """Sends `source` to the position on device `target` that corresponds to `place`."""
         port = self.port
+        library = port.library
         try:
-            src, dst = plain_array(source), plain_array(place)
+            src, dst = library.plain(source), library.plain(place)
             target = checked_partner(target, port.device, port.size)
             buffer, offset = self._find(dst)
             require_sendable(src.shape, src.dtype)
             if dst.shape != src.shape or dst.dtype != src.dtype:
                 raise RuleError(
-                    f"it puts {src.dtype} {src.shape} into {dst.dtype} {dst.shape}; "
+                    f"it puts {src.dtype} {tuple(src.shape)} into {dst.dtype} {tuple(dst.shape)}; "
                     "both must have the same shape and dtype"
                 )
         except RuleError as why:
             raise why.at(call_place(port, "send_async", target)) from None
         if port.meter is not None:
             port.meter.communicate("send_async", put_bytes(src.shape, src.dtype), 2)
-        put = Put(buffer, offset, dst.strides, src.copy())
+        put = Put(buffer, offset, library.strides(dst), library.copy(src))
         if not port.try_put(target, put):
             self.puts.append((target, put))
 
     def _find(self, dst: Array) -> tuple[int, int]:
         """The number of the buffer that `dst` is a view of, and the byte at which it starts there."""
-        address = _address(dst)
         for number, buffer in enumerate(self.buffers):
-            offset = address - _address(buffer)
-            shares = np.may_share_memory(dst, buffer) if dst.size else _is_view(dst, buffer)
-            if 0 <= offset <= buffer.nbytes and shares:
+            offset = self.port.library.offset_in(buffer, dst)
+            if offset is not None:
                 return number, offset
         raise RuleError("dst is not a view of a symmetric buffer; get one from self.symmetric(shape, dtype)")
 
@@ -82,20 +81,5 @@ class SymmetricBuffers:
 
     def write(self, put: Put) -> None:
         """Writes a put that has arrived into this device's buffer."""
-        if not put.content.size:
-            return
-        flat = self.buffers[put.buffer].reshape(-1).view(np.uint8)
-        place: Array = np.ndarray(put.content.shape, put.content.dtype, flat.data, put.offset, put.strides)
-        place[...] = put.content
-
-
-def _is_view(array: Any, buffer: Array) -> bool:
-    """True also for an empty view, which shares no memory."""
-    while array is not None and array is not buffer:
-        array = getattr(array, "base", None)
-    return array is buffer
-
-
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+        buffer = self.buffers[put.buffer]
+        self.port.library.place_in(buffer, put.offset, put.strides, put.content)[...] = put.content

@@ -9,12 +9,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from numpy import array as new_array
-from numpy import ndarray
-
 from lib.engine.collectives import Array
-from lib.engine.metering.arrays import LentBlock, as_metered, lend, plain_view
-from lib.engine.metering.meter import Meter
+from lib.engine.metering.arrays import LentBlock
+from lib.engine.transports.base import Port
 
 
 class NoArgument:
@@ -28,18 +25,15 @@ NO_ARGUMENT = NoArgument()
 class LentParameters:
     """Read-only parameters for one call; any that the device keeps are charged to it."""
 
-    def __init__(self, tree: Any, meter: Meter | None) -> None:
+    def __init__(self, tree: Any, port: Port) -> None:
         self.blocks: list[weakref.ref[LentBlock]] = []
-        self.tree = map_arrays(tree, lambda array: self._lend(array, meter))
+        self.tree = map_arrays(tree, lambda array: self._lend(array, port), port)
 
-    def _lend(self, array: Array, meter: Meter | None) -> Array:
-        if meter is None:
-            view = array.view()
-            view.flags.writeable = False
-            return view
-        view, block = lend(array, meter)
-        self.blocks.append(weakref.ref(block))
-        return view
+    def _lend(self, array: Array, port: Port) -> Array:
+        lent, block = port.library.lend(array, port.meter)
+        if block is not None:
+            self.blocks.append(weakref.ref(block))
+        return lent
 
     def settle(self) -> None:
         """Charges the arrays that the device still refers to."""
@@ -50,30 +44,28 @@ class LentParameters:
                 block.charge()
 
 
-def argument_for(x: Any, lent: bool, meter: Meter | None) -> Any:
-    """An argument with copies of its arrays, charged to `meter`; or lent parameters."""
-    if lent:
-        return LentParameters(x, meter)
-    return map_arrays(x, lambda array: copy_in(array, meter))
+def argument_for(x: Any, lent: bool, port: Port) -> Any:
+    """An argument with copies of its arrays, charged to the meter of `port`; or lent parameters."""
+    return LentParameters(x, port) if lent else map_arrays(x, lambda array: copy_in(array, port), port)
 
 
-def copy_in(array: Array, meter: Meter | None) -> Array:
+def copy_in(array: Array, port: Port) -> Array:
     """A copy that belongs to a device."""
-    copied = new_array(array)
-    return copied if meter is None else as_metered(copied, meter)
+    copied = port.library.adopted(array)
+    return copied if port.meter is None else port.library.charged(copied, port.meter)
 
 
-def copy_out(array: Array) -> Array:
-    """A plain copy of a device's array."""
-    return new_array(plain_view(array))
+def copies_out(tree: Any, port: Port) -> Any:
+    """A result with copies of its arrays, which belong to no device."""
+    return map_arrays(tree, port.library.copy_out, port)
 
 
-def map_arrays(tree: Any, function: Callable[[Array], Any]) -> Any:
+def map_arrays(tree: Any, function: Callable[[Array], Any], port: Port) -> Any:
     """Applies `function` to each array in nested dictionaries, lists and tuples (a pytree map)."""
-    if isinstance(tree, ndarray):
+    if isinstance(tree, port.library.array_types):
         return function(tree)
     if isinstance(tree, dict):
-        return {key: map_arrays(value, function) for key, value in tree.items()}
+        return {key: map_arrays(value, function, port) for key, value in tree.items()}
     if type(tree) in (list, tuple):
-        return type(tree)(map_arrays(value, function) for value in tree)
+        return type(tree)(map_arrays(value, function, port) for value in tree)
     return tree

@@ -8,7 +8,7 @@ from typing import Any
 from lib.engine.transports.base import Port
 from lib.masked_arrays import refuse_masked
 
-from .copies import NO_ARGUMENT, LentParameters, copy_out, map_arrays
+from .copies import NO_ARGUMENT, LentParameters, copies_out
 from .streams import InputStream, OutputStream
 
 
@@ -38,7 +38,7 @@ class Device:
         refuse_masked(self.held, f"device {self.port.device} of {self.port.size}, the result of {method}")
         if lent is not None:
             lent.settle()
-        return map_arrays(self.held, copy_out)
+        return copies_out(self.held, self.port)
 
     def loop(self, source: InputStream, asks: Callable[[], object], sink: OutputStream) -> None:
         self.player.inference_loop(source.reader(self.port, asks), sink)

@@ -53,7 +53,7 @@ class InProcessExecutor:
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
         results: list[Any] = [None] * self.size
         # Each argument is in a box that its device empties, so that no reference here keeps an input alive.
-        given = [[argument_for(x, lent, port.meter)] for x, port in zip(arguments, self.scheduler.ports)]
+        given = [[argument_for(x, lent, port)] for x, port in zip(arguments, self.scheduler.ports)]
 
         def work(port: InProcessPort) -> None:
             results[port.device] = self.devices[port.device].call(method, given[port.device])

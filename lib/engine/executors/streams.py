@@ -10,7 +10,7 @@ from lib.engine.transports.base import Port, call_place
 from lib.errors import RuleError
 from lib.masked_arrays import refuse_masked
 
-from .copies import argument_for, copy_out, map_arrays
+from .copies import argument_for, copies_out
 
 MAX_UNREAD = 1024
 """Inputs that are kept for devices that have not begun to read, or read more slowly than others."""
@@ -55,7 +55,7 @@ class InputStream:
             number += 1
             refuse_masked(item, f"input {number - 1} of the stream")
             mine = self._item_of(port, item, number) if isinstance(item, list | tuple) else item
-            yield argument_for(mine, False, port.meter)
+            yield argument_for(mine, False, port)
             del mine
 
     def _item_of(self, port: Port, items: Sequence[Any], number: int) -> Any:
@@ -156,4 +156,4 @@ class OutputStream:
 
     def write(self, item: Any) -> None:
         refuse_masked(item, call_place(self.port, "write"))
-        self.keep(map_arrays(item, copy_out))
+        self.keep(copies_out(item, self.port))

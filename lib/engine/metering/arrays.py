@@ -14,9 +14,10 @@ from typing import Any
 from numpy import ndarray
 
 from lib.engine.collectives import Array
+from lib.engine.player_code import running_line
 
 from . import flops
-from .meter import Meter, current, running_line
+from .meter import Meter, current
 
 
 class ChargedBlock:

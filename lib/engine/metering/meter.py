@@ -6,7 +6,6 @@ every run.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lib.engine.collectives import COLLECTIVES, bytes_sent
+from lib.engine.player_code import running_line
 
 
 def unused_memory() -> dict[str, int]:
@@ -124,20 +124,6 @@ class Meter:
         return Reading(
             self.sent, calls, self.flops, self.live, self.peak, self.stored, self.clock, *slower, self.peak_line
         )
-
-
-MACHINERY = ("lib", "drawing", "puzzles", "numpy")
-"""Packages whose lines are not a player's."""
-
-
-def running_line() -> int:
-    """The line that runs in the innermost frame of the player's code; 0 if there is none."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in MACHINERY:
-            return frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
-    return 0
 
 
 class Current(threading.local):

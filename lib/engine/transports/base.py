@@ -1,7 +1,7 @@
 """The transport interface: the operations of one device's end of the connection between devices.
 
-Two transports implement it: `inprocess`, with greenlets, and `mpi`. Both check calls before they carry anything,
-because an MPI may return garbage when devices disagree.
+Two transports implement it: `inprocess`, with greenlets, and `processes`, over MPI or torch.distributed. Both check
+calls before they carry anything, because an MPI may return garbage when devices disagree.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
+from greenlet import GreenletExit
+
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
+from lib.engine.libraries.base import ArrayLibrary
 from lib.engine.metering.meter import Meter
 from lib.errors import DeadlockError, MismatchError, RuleError
 
@@ -47,6 +50,7 @@ class Port(Protocol):
 
     device: CallableInt
     size: CallableInt
+    library: ArrayLibrary
     meter: Meter | None
     apply_put: Callable[[Put], None]
     """Writes a put that has arrived into this device's symmetric buffers."""
@@ -94,3 +98,12 @@ def require_own_thread(thread: int | None, port: Port) -> None:
 def call_place(port: Port, name: str, partner: object = "") -> str:
     """The call as named in a message: "device 0 of 4, send(1)". A partner that is not a number is left out."""
     return f"device {port.device} of {port.size}, {name}({partner if isinstance(partner, int) else ''})"
+
+
+def end_greenlet(task: Any) -> None:
+    """Ends a greenlet that has started. A player's code may catch even GreenletExit, but only a limited number of
+    times."""
+    for _ in range(100):
+        if task is None or task.dead or not task:
+            return
+        task.throw(GreenletExit)

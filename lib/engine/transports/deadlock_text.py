@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable
 from itertools import groupby
-from types import FrameType
 
 from lib.engine.call import CollectiveCall
 
 RETURNED = "has returned"
 """The state of a device whose call has ended."""
-
-MACHINERY = ("lib", "drawing", "puzzles", "numpy")
-"""Packages whose frames are not a player's."""
 
 
 class PendingReceive(int):
@@ -53,22 +47,3 @@ def waiting_text(call: object, size: int, line: str) -> str:
     """The state of one of `size` devices: a collective, with its group unless that is all, or a receive."""
     group = f" in group {call.group}" if isinstance(call, CollectiveCall) and len(call.group) < size else ""
     return f"waits in {call}{group}{line}"
-
-
-def player_line(frame: FrameType | None) -> str:
-    """', line 12 of mine.py' for the innermost frame of the player's code; '' if there is none."""
-    while frame is not None:
-        if is_of_player(frame):
-            return f", line {frame.f_lineno} of {os.path.basename(frame.f_code.co_filename)}"
-        frame = frame.f_back
-    return ""
-
-
-def is_of_player(frame: FrameType) -> bool:
-    """True if a frame is not of the engine or a library."""
-    return frame.f_globals.get("__name__", "").partition(".")[0] not in MACHINERY
-
-
-def current_player_line() -> str:
-    """The same for the running code."""
-    return player_line(sys._getframe(1))

@@ -16,11 +16,13 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import Array
+from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import Meter, current
+from lib.engine.player_code import player_line
 from lib.errors import DeadlockError, MismatchError
 
-from .base import ENDED, CallableInt, Put, require_own_thread
-from .deadlock_text import RETURNED, PendingReceive, deadlock_text, player_line, waiting_text
+from .base import ENDED, CallableInt, Put, end_greenlet, require_own_thread
+from .deadlock_text import RETURNED, PendingReceive, deadlock_text, waiting_text
 
 
 class GreenletScheduler:
@@ -144,6 +146,8 @@ class GreenletScheduler:
 
 class InProcessPort:
     """One device's end of the in-process transport."""
+
+    library = NUMPY
 
     def __init__(self, scheduler: GreenletScheduler, device: int, size: int, meter: Meter | None) -> None:
         self.scheduler = scheduler
@@ -316,12 +320,3 @@ def _deliver(call: CollectiveCall, brought: Sequence[Any]) -> list[list[Put]]:
 def single_port() -> InProcessPort:
     """The port of the only device: of a ShardedEngine that was not launched. Its collectives return immediately."""
     return GreenletScheduler(1).ports[0]
-
-
-def end_greenlet(task: Any) -> None:
-    """Ends a greenlet that has started. A player's code may catch even GreenletExit, but only a limited number of
-    times."""
-    for _ in range(100):
-        if task is None or task.dead or not task:
-            return
-        task.throw(GreenletExit)

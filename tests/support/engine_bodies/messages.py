@@ -159,7 +159,7 @@ def large_puts_leave_nothing_behind(on: str) -> None:
 def abandoned(on: str) -> int:
     if on == "inprocess":
         return 0
-    from lib.engine.transports.mpi import messages
+    from lib.engine.transports.processes import messages
 
     return len(messages._abandoned)
 

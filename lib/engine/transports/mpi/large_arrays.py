@@ -17,7 +17,10 @@ from lib.engine import collectives
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 
-from .messages import as_bytes
+
+def as_bytes(array: Array) -> Array:
+    """The elements of a contiguous array, as bytes."""
+    return array.reshape(-1).view("u1")
 
 
 def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Array:

@@ -13,9 +13,10 @@ from greenlet import GreenletExit
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.executors.copies import argument_for
+from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import Meter, current
+from lib.engine.player_code import player_line
 from lib.engine.transports.base import CallableInt, Put, require_own_thread
-from lib.engine.transports.deadlock_text import player_line
 
 from .device_channel import DeviceChannel, WireError
 from .device_meter import DeviceMeter
@@ -24,6 +25,7 @@ from .device_meter import DeviceMeter
 class DevicePort:
     """Implements `lib.engine.transports.base.Port`."""
 
+    library = NUMPY
     disk_store = dict
     """What holds the arrays of the device's disk; no file can be written."""
 
@@ -65,7 +67,7 @@ class DevicePort:
 
     def inputs(self) -> Iterator[Any]:
         while item := self._ask("input"):
-            yield argument_for(item.pop(), False, self.meter)
+            yield argument_for(item.pop(), False, self)
 
     def output(self, item: Any) -> None:
         self._ask("output", item)

@@ -110,7 +110,7 @@ class DeviceProcess:
     def do_call(self, method: str, argument: Sequence[Any], lent: bool) -> list[Any]:
         """Calls a method; `argument` is empty if it takes none. Its result, and the meter."""
         self.method = method
-        box = [argument_for(argument[0], lent, self.meter) if argument else NO_ARGUMENT]
+        box = [argument_for(argument[0], lent, self.port) if argument else NO_ARGUMENT]
         with self._metered():
             result = self.device.call(method, box)
         require_few_numbers(self.device.player, self.given.device, self.before)

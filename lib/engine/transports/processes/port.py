@@ -1,9 +1,9 @@
-"""The MPI transport: every call is first agreed on in a small message, so that no process blocks in a mismatch.
+"""One device in a process of its own: every call is first agreed on in a small message.
 
-In a meeting each member sends the others its call and, if it is small, its array: a small collective needs nothing
-else. Large arrays follow once all calls agree; from then on MPI cannot get stuck. Parts are reduced here and not by
-MPI, in device order, so that results equal those of `collectives` bit for bit. A device that waits polls and reads its
-control messages (see `control`); it never sleeps and never blocks.
+So no process blocks in a mismatch. In a meeting each member sends the others its call and, if it is small, its array: a
+small collective needs nothing else. Large arrays follow once all calls agree; from then on no process can get stuck.
+MPI only moves parts, which are reduced here in device order, so that results equal those of `collectives` bit for bit.
+A device that waits reads its control messages (see `control`); it never sleeps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
-from numpy import ascontiguousarray, ndarray  # by name: a metered run counts what players make
+from numpy import ndarray  # by name: a metered run counts what players make
 
 from lib.engine.call import CollectiveCall, results_of
 from lib.engine.collectives import COLLECTIVES, Array
@@ -22,23 +22,24 @@ from lib.engine.metering.meter import Meter
 from lib.engine.transports.base import ENDED, ENDING, CallableInt, Put, require_own_thread
 from lib.errors import PuzzleError
 
+from .carrier import Carrier
 from .control import ControlChannel, PeerFailedError
-from .large_arrays import LARGE_COLLECTIVES
-from .messages import MAX_SMALL_BYTES, MessageChannel
+from .messages import MessageChannel
 from .rendezvous import Rendezvous
-from .run_tags import RunTags, group_communicator
 
 
-class MpiPort:
-    """One process's end of the MPI transport."""
+class ProcessPort:
+    """One process's end of a transport."""
 
-    def __init__(self, control: ControlChannel, meter: Meter | None, tags: RunTags) -> None:
+    def __init__(self, control: ControlChannel, meter: Meter | None, carrier: Carrier) -> None:
         self.control = control
-        self.rendezvous = Rendezvous(tags.data, tags.first + 1, control)
-        self.messages = MessageChannel(tags.data, tags.first + 2)
-        self.puts = MessageChannel(tags.data, tags.first + 4)
-        self.device = CallableInt(tags.data.rank)
-        self.size = CallableInt(tags.data.size)
+        self.carrier = carrier
+        self.library = carrier.library
+        self.rendezvous = Rendezvous(carrier.data, carrier.first + 1, control)
+        self.messages = MessageChannel(carrier, carrier.first + 2)
+        self.puts = MessageChannel(carrier, carrier.first + 4)
+        self.device = CallableInt(carrier.data.rank)
+        self.size = CallableInt(carrier.data.size)
         self.meter = meter
         self.thread = get_ident()
         """The thread that runs the device, or ENDED."""
@@ -57,12 +58,11 @@ class MpiPort:
             self._meet(call, None)
             return None
         index = call.group.index(self.device)
-        if arr.nbytes <= MAX_SMALL_BYTES:
+        if arr.nbytes <= self.carrier.max_small:
             arrays = [ndarray(call.shape, call.dtype, content) for content in self._meet(call, arr.tobytes())]
             return results_of(call, arrays, only=(index,))[0]
         self._meet(call, None)
-        contiguous = ascontiguousarray(arr).reshape(arr.shape)
-        return LARGE_COLLECTIVES[call.name](group_communicator(call.group), call, contiguous, index)
+        return self.carrier.collective(call, arr, index)
 
     def _meet(self, call: CollectiveCall, content: Any) -> list[Any]:
         """Synchronizes the group; returns the contents of all members, in the group's order."""
@@ -102,7 +102,7 @@ class MpiPort:
         if self.thread != get_ident():
             self._require_running()
         clock = self.meter.clock if self.meter is not None else 0
-        self.messages.send(to, arr.copy(), clock, until_received=self.stream is not None)
+        self.messages.send(to, self.library.copy(arr), clock, until_received=self.stream is not None)
 
     def receive(self, source: int) -> Array:
         if self.thread != get_ident():

@@ -1,5 +1,7 @@
-"""An inference loop on MPI: this device's loop runs in a greenlet while an output is needed, and reports to all others
-what it writes and reads."""
+"""An inference loop on processes: this device's loop runs in a greenlet while an output is needed.
+
+It reports to all others what it writes and reads.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from lib.engine.transports.mpi.control import ControlChannel, PeerFailedError
-from lib.engine.transports.mpi.port import MpiPort
+from lib.engine.transports.processes.control import ControlChannel, PeerFailedError
+from lib.engine.transports.processes.port import ProcessPort
 
 from .device import Device
 from .streams import UNKNOWN, InputStream, OutputStream, OutputStreams
@@ -24,10 +26,10 @@ AHEAD_SECONDS = 1.0
 """How long a device waits for its messages to be received before it reads on: the receiver may need more first."""
 
 
-class MpiStream:
+class ProcessStream:
     """The loop of this process's device, and the outputs of all."""
 
-    def __init__(self, device: Device, control: ControlChannel, port: MpiPort, inputs: Iterable[Any]) -> None:
+    def __init__(self, device: Device, control: ControlChannel, port: ProcessPort, inputs: Iterable[Any]) -> None:
         self.control, self.port = control, port
         self.sink = OutputStreams(port.size, UNKNOWN)
         self.mine = self.sink.devices[port.device]

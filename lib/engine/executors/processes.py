@@ -1,4 +1,4 @@
-"""The MPI executor: every process runs the same program and is one device; all get the results and errors of all.
+"""The executor of processes: each runs the same program and is one device; all get the results and errors of all.
 
 A program is SPMD, as in MPI itself: every process makes the same calls of a run, and no process is special.
 """
@@ -12,32 +12,24 @@ from threading import get_ident
 from typing import Any
 
 from lib.engine.metering.meter import Meter, Reading, current
-from lib.engine.metering.numpy_patch import patched_numpy
-from lib.engine.transports.inprocess import end_greenlet
+from lib.engine.transports.base import end_greenlet
+from lib.engine.transports.processes.carrier import Carrier
+from lib.engine.transports.processes.control import ControlChannel, PeerFailedError
+from lib.engine.transports.processes.port import ProcessPort
 from lib.errors import PuzzleError, RuleError
-from lib.extras import install_command
-
-try:
-    from mpi4py import MPI
-except ImportError as why:
-    raise RuleError(f"this needs mpi4py and an MPI: {install_command('mpi')}") from why
-
-from lib.engine.transports.mpi.control import ControlChannel, PeerFailedError
-from lib.engine.transports.mpi.port import MpiPort
-from lib.engine.transports.mpi.run_tags import next_run
 
 from .base import unread_text
 from .copies import argument_for
 from .device import Device
-from .mpi_errors import marked, pickled, print_once
-from .mpi_stream import MpiStream
+from .process_errors import marked, pickled, print_once_on
+from .process_stream import ProcessStream
 
 CLOSED = "closed"
 """The state in which a device ends the call that closes a run. It is a call like any other, so that a process that
 makes a different call at the same time does not wait forever."""
 
 
-class MpiExecutor:
+class ProcessExecutor:
     """The device of this process, and the outcomes of all devices."""
 
     def __init__(
@@ -49,19 +41,14 @@ class MpiExecutor:
         metered: bool,
         patience: float,
         byte_time: Mapping[str, int],
+        carrier: Carrier,
     ) -> None:
-        if size != MPI.COMM_WORLD.size:
-            raise RuleError(
-                f"there are {MPI.COMM_WORLD.size} processes for {size} devices; start the program with "
-                f"'mpiexec -n {size} python ...'"
-            )
-        sys.excepthook = print_once
+        sys.excepthook = print_once_on(carrier)
         self.cls = cls
         self.size = size
         self.metered = metered
-        tags = next_run()
-        self.control = ControlChannel(patience, tags)
-        self.port = MpiPort(self.control, Meter(byte_time) if metered else None, tags)
+        self.control = ControlChannel(patience, carrier)
+        self.port = ProcessPort(self.control, Meter(byte_time) if metered else None, carrier)
         self.device = Device(cls, self.port)
         self._readings: list[Any] = []
         self.own_error: BaseException | None = None
@@ -77,7 +64,7 @@ class MpiExecutor:
         """Runs this device's work. It ends as "returned" with its result, "failed" with its error, or "stopped"."""
         state, result = "stopped", None
         try:
-            with patched_numpy(self.cls, self.metered):
+            with self.port.library.watched(self.cls, self.metered):
                 current.run_here()
                 self.port.thread = get_ident()
                 current.meter = self.port.meter
@@ -127,14 +114,14 @@ class MpiExecutor:
         raise marked(error, device, self.control.gave_up)
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
-        box = [argument_for(arguments[self.port.device], lent, self.port.meter)]
+        box = [argument_for(arguments[self.port.device], lent, self.port)]
         return self._run(method, lambda: self.device.call(method, box))
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
         """Every process reads all inputs. This device's loop runs from one input to the next while an output is
         needed; the outputs of the others arrive as control messages."""
         control = self.control
-        stream = MpiStream(self.device, control, self.port, inputs)
+        stream = ProcessStream(self.device, control, self.port, inputs)
         self.loop = stream.loop
         state, result = "returned", None
         while state == "returned" and not stream.loop.dead:

@@ -1,16 +1,16 @@
-"""Sends an exception from one MPI process to all others, and prints it once."""
+"""Sends an exception from one process to all others, and prints it once."""
 
 from __future__ import annotations
 
 import pickle
 import sys
 import traceback
+from collections.abc import Callable
 from traceback import StackSummary
 from typing import Any
 
-from mpi4py import MPI
-
-from lib.engine.transports.deadlock_text import is_of_player
+from lib.engine.player_code import is_of_player
+from lib.engine.transports.processes.carrier import Carrier
 from lib.errors import PuzzleError
 
 _must_abort = [False]
@@ -47,15 +47,19 @@ def marked(error: Any, device: int = 0, gave_up: bool = False) -> Any:
     return error
 
 
-def print_once(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Prints an error that ends the program (a `sys.excepthook`). If all devices have it, only its own device prints
-    it.
+def print_once_on(carrier: Carrier) -> Callable[[type[BaseException], BaseException, Any], None]:
+    """A `sys.excepthook`, which prints an error that ends the program. If all devices have it, only its own device
+    prints it.
 
     If the others have to be aborted, the first process to do so prints it, because no other may get the chance.
     """
-    device = getattr(error, "_device", None)
-    if device in (None, MPI.COMM_WORLD.rank) or _must_abort[0]:
-        traceback.print_exception(kind, error, trace)
-        sys.stderr.flush()
-    if device is None or _must_abort[0]:
-        MPI.COMM_WORLD.Abort(1)  # the others do not know about the error, or do not read their messages
+
+    def print_once(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        device = getattr(error, "_device", None)
+        if device in (None, carrier.data.rank) or _must_abort[0]:
+            traceback.print_exception(kind, error, trace)
+            sys.stderr.flush()
+        if device is None or _must_abort[0]:
+            carrier.abort()  # the others do not know about the error, or do not read their messages
+
+    return print_once

@@ -1,6 +1,6 @@
 """Messages from one device to another, which a sender hands over without waiting for the receiver.
 
-A message is a pickled header, which holds the elements of a small array. The bytes of a large array follow the header.
+A message is a pickled header, which holds the elements of a small array. A large array follows the header.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from functools import partial
 from pickle import dumps
 from typing import Any
 
-from mpi4py import MPI
-from numpy import empty, ndarray  # by name: a metered run counts what players make with np.empty
+from numpy import ndarray  # by name: a metered run counts what players make
 
+from lib.engine.call import dtype_code
 from lib.engine.collectives import Array
 
-MAX_SMALL_BYTES = 1 << 12
-"""An array of at most so many bytes is sent in a header."""
+from .carrier import Carrier
 
 Wait = Callable[[Callable[[], Any], str], None]
 """Waits until a test is true, in a call that a message would name; may end in an error."""
@@ -53,13 +52,13 @@ class Sending:
 
 
 class MessageChannel:
-    """All messages of one device, to and from the others of `comm`; they use `tag` and the next one."""
+    """All messages of one device, to and from the others; they use `tag` and the next one."""
 
-    def __init__(self, comm: Any, tag: int) -> None:
-        self.comm, self.tag = comm, tag
-        self.sent = [0] * comm.size
+    def __init__(self, carrier: Carrier, tag: int) -> None:
+        self.carrier, self.comm, self.tag = carrier, carrier.data, tag
+        self.sent = [0] * self.comm.size
         """Messages to each device."""
-        self.received = [0] * comm.size
+        self.received = [0] * self.comm.size
         """Messages from each device."""
         self._headers, self._bodies = Sending(), Sending()
         self._next: dict[int, tuple[Any, Array, Any]] = {}
@@ -69,12 +68,13 @@ class MessageChannel:
     def send(self, to: int, arr: Array, note: Any, until_received: bool = False) -> None:
         """Sends a note with an array in C order that nobody changes afterwards. `until_received`: it counts in
         `unreceived` until then."""
-        content = arr.tobytes() if arr.nbytes <= MAX_SMALL_BYTES else None
-        header = dumps((note, arr.shape, arr.dtype.str, content))
-        start = self.comm.Issend if until_received else self.comm.Isend
-        self._headers.add(start([header, MPI.BYTE], to, self.tag))
+        content = arr.tobytes() if arr.nbytes <= self.carrier.max_small else None
+        row = dumps((note, tuple(arr.shape), dtype_code(arr.dtype), content))
+        start = self.comm.Issend if until_received or content is None else self.comm.Isend
+        header = start(row, to, self.tag)
+        self._headers.add(header)
         if content is None:
-            self._bodies.add(self.comm.Isend([as_bytes(arr), MPI.BYTE], to, self.tag + 1))
+            self._bodies.add(self.carrier.send_body(arr, to, self.tag + 1, header))
         self.sent[to] += 1
 
     def unreceived(self) -> int:
@@ -96,8 +96,7 @@ class MessageChannel:
     ) -> tuple[Any, Array, Any]:
         if content is not None:
             return note, ndarray(shape, dtype, content).copy(), None
-        array = empty(shape, dtype)
-        return note, array, self.comm.Irecv([as_bytes(array), MPI.BYTE], source, self.tag + 1)
+        return note, *self.carrier.receive_body(shape, dtype, source, self.tag + 1)
 
     def receive(self, source: int, wait: Wait = poll) -> tuple[Any, Array]:
         """The note and the array of the next message from `source`, for which `wait` waits. Without `wait`, the message
@@ -120,8 +119,3 @@ class MessageChannel:
 
 _abandoned: list[Any] = []
 """Requests that nobody completes. MPI may use their memory as long as the process lives."""
-
-
-def as_bytes(array: Array) -> Array:
-    """The elements of a contiguous array, as bytes."""
-    return array.reshape(-1).view("u1")

@@ -12,8 +12,6 @@ from __future__ import annotations
 from pickle import dumps
 from typing import Any
 
-from mpi4py import MPI
-
 from lib.engine.call import CollectiveCall, require_same_call
 
 from .control import ControlChannel
@@ -40,7 +38,7 @@ class Rendezvous:
         latest, contents = clock, {device: content}
         missing = [member for member in call.group if member != device]
         for member in missing:
-            self._sending.add(self.comm.Isend([row, MPI.BYTE], member, self.tag))
+            self._sending.add(self.comm.Isend(row, member, self.tag))
 
         def all_are_here() -> bool:
             nonlocal latest

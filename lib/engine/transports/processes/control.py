@@ -1,28 +1,24 @@
-"""MPI control channel: completion, failure propagation, deadlock detection.
+"""The control channel between processes: completion, failure propagation, deadlock detection.
 
 A device that waits polls, and regularly reads its control messages. If one device has failed, all stop waiting. After
 some seconds without progress, a device asks all others what they are doing (a two-round probe, as in distributed
 termination detection). If all answer in two consecutive rounds that they wait, and none has made progress in between,
-that is a deadlock. A blocking MPI call could not do any of this.
+that is a deadlock. A blocking call could not do any of this.
 """
 
 from __future__ import annotations
 
-import os
+import pickle
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from mpi4py import MPI
+from lib.engine.player_code import current_player_line
+from lib.engine.transports.deadlock_text import RETURNED, deadlock_text, waiting_text
+from lib.errors import DeadlockError, RuleError
 
-from lib.engine.transports.deadlock_text import RETURNED, current_player_line, deadlock_text, waiting_text
-from lib.errors import DeadlockError
-
-from .run_tags import RunTags
-
-POLLS_PER_CHECK = 64
-"""Polls between two checks of the control messages."""
+from .carrier import Carrier
 
 ANSWER_SECONDS = 0.25
 """Seconds within which a waiting device answers a question."""
@@ -40,9 +36,10 @@ class ControlChannel:
     """This process's end of a communicator for control messages only: "ended" and "stream" report to all, "ask" and
     "answer" look for a deadlock."""
 
-    def __init__(self, patience: float, tags: RunTags) -> None:
-        self.world = tags.control
-        self.tag = tags.first
+    def __init__(self, patience: float, carrier: Carrier) -> None:
+        self.carrier = carrier
+        self.world = carrier.control
+        self.tag = carrier.first
         self.device = self.world.rank
         self.others = [i for i in range(self.world.size) if i != self.device]
         self.patience = patience
@@ -76,8 +73,8 @@ class ControlChannel:
         since = 0.0
         while not test():
             polls += 1
-            os.sched_yield()  # there may be more devices than cores
-            if not polls % POLLS_PER_CHECK:
+            self.carrier.idle()
+            if not polls % self.carrier.polls_per_check:
                 since = since or perf_counter()
                 self._waits_in = what
                 self.poll_control(what)
@@ -91,10 +88,8 @@ class ControlChannel:
         Raises:
             PeerFailedError: another device has failed.
         """
-        status = MPI.Status()
-        while self.world.Iprobe(MPI.ANY_SOURCE, self.tag, status):
-            source = status.Get_source()
-            kind, *content = self.world.recv(source=source, tag=self.tag)
+        while (come := self.world.improbe(tag=self.tag)) is not None:
+            source, kind, *content = come.recv()
             if kind == "ended":
                 call_number, outcome = content
                 self.ended.setdefault(call_number, {})[source] = outcome
@@ -105,7 +100,9 @@ class ControlChannel:
                 self._send(source, ("answer", content[0], self._state_text(what), self.progress))
             elif kind == "answer" and content[0] == self._question:
                 self._answers[source] = (content[1], content[2])
-        now = self.ended.get(self.call_number, {})
+        now = self.ended.setdefault(self.call_number, {})
+        for device in self.carrier.lost:
+            now.setdefault(device, ("failed", (pickle.dumps(_lost(device, self.world.size)), None)))
         if not self.has_ended and any(outcome[0] == "failed" for outcome in now.values()):
             raise PeerFailedError
 
@@ -193,4 +190,8 @@ class ControlChannel:
 
     def _send(self, other: int, message: tuple[Any, ...]) -> None:
         self._sending = [request for request in self._sending if not request.Test()]
-        self._sending.append(self.world.isend(message, other, self.tag))
+        self._sending.append(self.world.isend((self.device, *message), other, self.tag))
+
+
+def _lost(device: int, size: int) -> RuleError:
+    return RuleError(f"device {device} of {size} has ended its process in the middle of a run, without an error")

@@ -1,0 +1,47 @@
+"""The interface of what carries bytes and arrays between processes: `MpiCarrier` or `TorchCarrier`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Protocol
+
+from lib.engine.call import CollectiveCall
+from lib.engine.collectives import Array
+from lib.engine.libraries.base import ArrayLibrary
+
+
+class Carrier(Protocol):
+    """One process's connection to the others, for one run. `control` and `data` have the methods of a communicator of
+    mpi4py that are used here, and this run's messages there have the tags from `first` on."""
+
+    control: Any
+    data: Any
+    first: int
+    library: ArrayLibrary
+    """Of the arrays that it moves."""
+    max_small: int
+    """Bytes of the largest array that is part of a header or a row; -1: none is."""
+    polls_per_check: int
+    """Polls between two checks of the control messages."""
+    lost: Collection[int]
+    """Devices whose processes have ended."""
+
+    def idle(self) -> None:
+        """Called between two polls: lets others run, or waits until something may have arrived."""
+        ...
+
+    def collective(self, call: CollectiveCall, arr: Array, index: int) -> Array:
+        """The result of the member at `index` of a collective on which all members have agreed."""
+        ...
+
+    def send_body(self, arr: Array, to: int, tag: int, header: Any) -> Any:
+        """Starts to send a large array, whose header is on its way; returns a request."""
+        ...
+
+    def receive_body(self, shape: tuple[int, ...], dtype: str, source: int, tag: int) -> tuple[Array, Any]:
+        """Starts to receive a large array; returns it with a request."""
+        ...
+
+    def abort(self) -> None:
+        """Ends all processes."""
+        ...
