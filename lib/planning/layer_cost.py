@@ -29,8 +29,8 @@ HALVES = ("forward", "backward_input", "backward_weight")
 
 
 class LayerTimes(NamedTuple):
-    """Seconds of a layer for one microbatch, and by axis (tp, cp, ep) the bytes that a rank sends in it, and the seconds
-    that are `added` to what it computes."""
+    """Seconds of a layer for one microbatch, and by axis (tp, cp, ep) the bytes that a rank sends in it, and the
+    seconds that are `added` to what it computes."""
 
     forward: float
     backward_input: float

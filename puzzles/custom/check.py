@@ -46,7 +46,7 @@ class Check:
     limits: Limits
     client: Client
     tier: IsolationTier
-    targets: Mapping[str, int] | None = None
+    targets: Mapping[str, float] | None = None
     rows: Sequence[ReferenceRow] | None = None
 
     def findings(self) -> Iterator[Finding]:

@@ -30,8 +30,8 @@ WITHOUT_TIMETABLE = {
     "of forwards and backwards does not say.",
     "pipeline_fsdp": "This puzzle has no timetable by hand: it is about when weights are gathered and gradients are "
     "scattered, which a timetable of forwards and backwards does not say.",
-    "uneven_stages": "This puzzle has no timetable by hand: its stages have different numbers of layers, and the cut is "
-    "the puzzle.",
+    "uneven_stages": "This puzzle has no timetable by hand: its stages have different numbers of layers, and a cell "
+    "is one layer of each rank there.",
 }
 """Why a puzzle on pipelines has none, in a sentence."""
 

@@ -81,6 +81,8 @@ class Track(OpenTrack[P], ABC):
     reasons: Sequence[str] = ("layout",)
     """One-word reasons of failures that its runs may report, besides those of every track. Any code may use
     `lib.layout`."""
+    why_title: str = "where memory and traffic go"
+    """What the lines that explain a run show."""
     columns: Sequence[tuple[str, str]] = ()
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
     `figures_text` fills one column."""

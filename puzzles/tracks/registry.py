@@ -14,6 +14,7 @@ from puzzles.catalog.puzzle import Puzzle
 from .base import PuzzleGroup, Track
 from .engine.track import Engine
 from .layout.track import Layouts
+from .plan.track import Plans
 from .schedule.track import Schedules
 
 MIN_PART, MAX_NEAR = 3, 3
@@ -95,7 +96,7 @@ def registered(track: Track[Any]) -> Iterator[None]:
         unregister(track)
 
 
-for _one in (Schedules(), Engine(), Layouts()):
+for _one in (Schedules(), Engine(), Layouts(), Plans()):
     register(_one)
 
 SHIPPED = frozenset(ALL)

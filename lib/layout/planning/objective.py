@@ -13,6 +13,7 @@ from lib.layout.redistribution.exchange import least_table
 from lib.layout.redistribution.links import Links
 
 from .elimination import Table
+from .placed_graph import PlacedGraph
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,13 @@ class Objective:
             return least_table(given, wanted) * itemsize
         times = [[self.links.time_between(a, b, itemsize) for b in wanted] for a in given]
         return np.array(times, dtype=np.float64)
+
+    def of_plan(self, plan: PlacedGraph) -> int:
+        """What a plan costs."""
+        if self.links is not None:
+            return plan.time(self.links, self.flops)
+        computed = (op.flops * plan.graph.devices // self.flops for op in plan.operators.values()) if self.flops else ()
+        return plan.bytes + sum(computed)
 
 
 BYTES = Objective()

@@ -54,6 +54,8 @@ class PlacedGraph:
     """True if backward is split like forward because the planner could not consider all other ways."""
     at_least: int | None = None
     """What every plan under the same caps moves or takes, if it is not known that this one is the cheapest."""
+    gap: float = 0.0
+    """How far that is below what this plan costs: at most this part of it could be saved."""
     decisions: Mapping[str, Decision] = field(default_factory=dict, compare=False)
     """By operator: how the breadth-first rule settled it. Empty for other plans."""
 

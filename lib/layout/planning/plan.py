@@ -96,7 +96,10 @@ class GraphPlan(PlacedGraph):
             names = ", ".join(f"'{name}'" for name in self.not_shared)
             lines.append(f"there may be cheaper plans: not every way to share moves of {names} was considered")
         if self.at_least is not None:
-            lines.append(f"there may be cheaper plans: not all were considered, but none is below {self.at_least:,}")
+            saved = f", so that at most {self.gap:.1%} could be saved" if self.gap else ""
+            lines.append(
+                f"there may be cheaper plans: not all were considered, but none is below {self.at_least:,}{saved}"
+            )
         if self.redundancy > 1.005:
             lines.append(
                 f"{self.flops:,} flops on each device: together {self.redundancy:.2f} times those of one device"

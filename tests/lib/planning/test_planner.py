@@ -22,7 +22,8 @@ from lib.planning.layer_cost import TICKS as LAYER_TICKS
 from lib.planning.layer_cost import exact, layer_times
 from lib.planning.memory import KINDS
 from lib.planning.plans import program_of
-from lib.planning.split import CHUNKED, SCHEDULES, balanced, problems
+from lib.planning.split import CHUNKED, balanced, problems
+from lib.planning.split import SCHEDULES as ORDERS
 from lib.planning.steady import estimated
 from lib.planning.timing import estimate
 from tests.support.truth import MODELS
@@ -54,10 +55,7 @@ def compare(job: Job, split: Split) -> None:
 KINDS_OF_SPLIT = [
     *((Split(zero=zero, dp=4, pp=2), 4) for zero in (0, 1, 2, 3)),
     *((Split(zero=zero, dp=2, tp=2), 2) for zero in (0, 3)),
-    *(
-        (Split(pp=2, dp=2, schedule=name, chunks=2 if name in CHUNKED or name == "zb_v" else 1), 4)
-        for name in SCHEDULES
-    ),
+    *((Split(pp=2, dp=2, schedule=name, chunks=2 if name in CHUNKED or name == "zb_v" else 1), 4) for name in ORDERS),
     (Split(pp=4, dp=2, schedule="interleaved", chunks=2, zero=3, recompute="full"), 8),
     (Split(tp=4, sp=False, dp=2), 2),
     (Split(cp=2, dp=2, tp=2), 2),
@@ -96,7 +94,7 @@ def chosen(seed: int) -> Iterator[tuple[Job, Split]]:
     while True:
         split = Split(
             choice((1, 2, 4)), choice((1, 2)), choice((1, 2, 3, 4)), choice((1, 1, 2)), choice((1, 2)),
-            choice((True, False)), choice((0, 1, 2, 3)), choice(SCHEDULES), choice((1, 2, 4)), choice((1, 2)),
+            choice((True, False)), choice((0, 1, 2, 3)), choice(ORDERS), choice((1, 2, 4)), choice((1, 2)),
             choice(("none", "selective", "ops", "full")), choice(("none", "states", "activations")),
             choice((0, 0, 2)), choice((1, 1, 2)),
         )  # fmt: skip
@@ -121,7 +119,7 @@ def test_estimates_of_many_splits_are_continued_from_fewer_and_bounded() -> None
         assert bound.bytes <= found.peak, split
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ORDERS)
 def test_many_microbatches_are_continued_from_fewer(schedule: str) -> None:
     for p, zero in ((2, 1), (4, 2), (4, 3)):
         split = Split(dp=8, pp=p, zero=zero, schedule=schedule, chunks=2 if schedule in (*CHUNKED, "zb_v") else 1)

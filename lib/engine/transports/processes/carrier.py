@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
-from lib.engine.libraries.base import ArrayLibrary
+from lib.engine.libraries.numpy_library import ArrayLibrary
 
 
 class Carrier(Protocol):
