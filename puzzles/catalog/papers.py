@@ -308,10 +308,7 @@ VOCABULARY_PARALLELISM = Paper(
     "MLSys 2025, arXiv 2411.05288",
 )
 MIXTRAL = Paper(
-    "Albert Q. Jiang, Alexandre Sablayrolles, Antoine Roux et al.",
-    2024,
-    "Mixtral of Experts",
-    "arXiv 2401.04088",
+    "Albert Q. Jiang, Alexandre Sablayrolles, Antoine Roux et al.", 2024, "Mixtral of Experts", "arXiv 2401.04088"
 )
 MEGATRON_CORE_MOE = Paper("NVIDIA", 2024, "Megatron Core MoE", "README of the package in NVIDIA/Megatron-LM, core r0.9")
 NEMO_PERFORMANCE = Paper("NVIDIA", 2024, "NeMo Framework: performance summary", "documentation of container 24.07")
