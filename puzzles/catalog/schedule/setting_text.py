@@ -38,6 +38,8 @@ def setting_text(setting: Setting) -> str:
         words.append(f"folded along {setting.fold}")
     if setting.steps > 1:
         words.append(f"{setting.steps} steps")
+    if setting.lag:
+        words.append(f"lag {setting.lag}")
     if setting.layer != "dense":
         words.append(f"layer {setting.layer}")
     if setting.task != "train":
@@ -120,6 +122,8 @@ def _kinds(setting: Setting) -> Iterator[Difference]:
     mesh = ", ".join(f"{axis} {length}" for axis, length in setting.mesh)
     yield Difference("mesh", mesh or "none", "none")
     yield Difference("training steps", str(setting.steps), str(CLASSIC_SETTING.steps))
+    lag = f"up to {setting.lag} {'step' if setting.lag == 1 else 'steps'} older than the data"
+    yield Difference("weights that compute", lag if setting.lag else "of the data's step", "of the data's step")
     yield Difference("a layer", LAYER_WORDS[setting.layer], LAYER_WORDS["dense"])
     yield Difference("the task", TASK_WORDS[setting.task], TASK_WORDS["train"])
     yield Difference("kinds of layers", _runs(setting.kinds) or "one", "one")
