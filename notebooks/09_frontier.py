@@ -28,3 +28,6 @@ from puzzles import play
 
 # %% [markdown]
 # {puzzle: v_half}
+
+# %% [markdown]
+# {puzzle: weight_versions}

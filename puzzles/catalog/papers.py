@@ -96,10 +96,7 @@ MEAN_ESTIMATION = Paper(
     "ICML 2017, arXiv 1611.00429",
 )
 TIED_EMBEDDING = Paper(
-    "Ofir Press, Lior Wolf",
-    2017,
-    "Using the Output Embedding to Improve Language Models",
-    "EACL 2017",
+    "Ofir Press, Lior Wolf", 2017, "Using the Output Embedding to Improve Language Models", "EACL 2017"
 )
 SCALING_TRANSLATION = Paper(
     "Myle Ott, Sergey Edunov, David Grangier, Michael Auli",
@@ -126,10 +123,7 @@ GPIPE = Paper(
     "NeurIPS 2019, arXiv 1811.06965",
 )
 PIPEDREAM = Paper(
-    "Deepak Narayanan et al.",
-    2019,
-    "PipeDream: Generalized Pipeline Parallelism for DNN Training",
-    "SOSP 2019",
+    "Deepak Narayanan et al.", 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", "SOSP 2019"
 )
 MEGATRON = Paper(
     "Mohammad Shoeybi, Mostofa Patwary, Raul Puri et al.",
@@ -144,10 +138,7 @@ BLUECONNECT = Paper(
     "MLSys 2019",
 )
 LOCAL_SGD = Paper(
-    "Sebastian U. Stich",
-    2019,
-    "Local SGD Converges Fast and Communicates Little",
-    "ICLR 2019, arXiv 1805.09767",
+    "Sebastian U. Stich", 2019, "Local SGD Converges Fast and Communicates Little", "ICLR 2019, arXiv 1805.09767"
 )
 CAPUCHIN = Paper(
     "Xuan Peng, Xuanhua Shi, Hulin Dai et al.",
@@ -190,6 +181,12 @@ MEGATRON_CLUSTERS = Paper(
     2021,
     "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
     "SC21, arXiv 2104.04473",
+)
+PIPEDREAM_2BW = Paper(
+    "Deepak Narayanan, Amar Phanishayee, Kaiyu Shi, Xie Chen, Matei Zaharia",
+    2021,
+    "Memory-Efficient Pipeline-Parallel DNN Training",
+    "ICML 2021, arXiv 2006.09503",
 )
 GSPMD = Paper(
     "Yuanzhong Xu, HyoukJoong Lee, Dehao Chen et al.",

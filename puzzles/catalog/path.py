@@ -59,6 +59,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "straggler": ("ddp", "grad_accum"),
     "uneven_stages": ("one_f_one_b",),
     "v_half": ("zb_v",),
+    "weight_versions": ("one_f_one_b",),
     "DataParallel": ("ddp",),
     "OneBucket": ("DataParallel",),
     "RingAllReduce": ("DataParallel",),

@@ -30,6 +30,8 @@ WITHOUT_TIMETABLE = {
     "of forwards and backwards does not say.",
     "pipeline_fsdp": "This puzzle has no timetable by hand: it is about when weights are gathered and gradients are "
     "scattered, which a timetable of forwards and backwards does not say.",
+    "weight_versions": "This puzzle has no timetable by hand: it is about several training steps, and a timetable is "
+    "of one.",
     "uneven_stages": "This puzzle has no timetable by hand: its stages have different numbers of layers, and a cell "
     "is one layer of each rank there.",
 }

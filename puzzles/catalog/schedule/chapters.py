@@ -63,7 +63,7 @@ FRONTIER = _chapter(
     "frontier",
     "The frontier",
     "what do the schedules of recent years change: stages, speeds, versions, directions?",
-    "straggler", "uneven_stages", "v_half",
+    "straggler", "uneven_stages", "v_half", "weight_versions",
 )  # fmt: skip
 
 CHAPTERS = (CLASSICS, MEMORY, PIPELINES, OVERLAP, SPLITTING, CLUSTERS, MICROSECONDS, FRONTIER)

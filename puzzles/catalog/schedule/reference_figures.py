@@ -177,6 +177,10 @@ REFERENCE_FIGURES: Mapping[str, Mapping[tuple[int, int, int], tuple[float, int, 
         (8, 8, 4): (59.0, 2_523_136, 2_228_224),
         (16, 16, 8): (119.0, 3_063_808, 4_456_448),
     },
+    "weight_versions": {
+        (4, 8, 4): (105.0, 1_572_864, 4_456_448),
+        (2, 4, 2): (51.0, 1_310_720, 2_097_152),
+    },
 }
 """Of the shipped puzzles, by puzzle and size: timesteps, peak memory and traffic in elements."""
 

@@ -78,7 +78,10 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
         ),
         "checkpoint": PuzzlePlacement(whole, first("batch 0")),
         "offload": PuzzlePlacement(whole, first("batch 0"), "activations to the host and back"),
-        **{slug: PuzzlePlacement(own, in_turn, up_and_down, chain=down) for slug in ("one_f_one_b", "zb_h1", "zb_h2")},
+        **{
+            slug: PuzzlePlacement(own, in_turn, up_and_down, chain=down)
+            for slug in ("one_f_one_b", "zb_h1", "zb_h2", "weight_versions")
+        },
         "interleaved": PuzzlePlacement(
             lambda rank, layer: (0, 1) if layer % ranks == rank else None,
             in_turn,

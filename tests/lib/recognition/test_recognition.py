@@ -131,6 +131,7 @@ KNOWN = {
     "records.uneven_stages_other_counts: less_time": "1F1B",
     "records.uneven_stages_other_counts: less_memory": "1F1B",
     "v_half": "a pipeline in a V",
+    "weight_versions": "a pipeline",
     "park_or_recompute": PARKED,
     "records.park_or_recompute_waits_once": PARKED,
     "records.ddp_overlap_update_early: one_layer_early": f"data parallelism{OVERLAPPED} and buckets",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from lib.schedules.orders import gpipe, interleaved, v_min, zb_h1, zb_v
+from lib.schedules import pipeline
+from lib.schedules.orders import gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
 from tests.catalog.lessons.families.grid import grid
-from tests.catalog.lessons.tables.common import Skips, all_messages
+from tests.catalog.lessons.tables.common import HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips, all_messages
 from tests.support.mistakes import altered
 from tests.support.schedules.splits import uneven
 
@@ -34,5 +35,17 @@ SKIPS: Skips = {
         "zb-v": (grid(8, order=zb_v), {"memory"}),
         "v-min": (grid(8, order=v_min), {"time"}),
         **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
+    },
+    "weight_versions": {
+        "a flush each step": (pipeline(one_f_one_b), {"time"}),
+        "gpipe": (pipeline(gpipe), {"time"}),
+        "every version is kept": (
+            altered("weight_versions", (("weights.pop(step - 1, None)", "weights"),)),
+            {"memory"},
+        ),
+        "owners send": (SEND, {"traffic"}),
+        "owners send, all microbatches together": (SEND_AT_ONCE, {"traffic"}),
+        "whole weights stay, owners send new ones": (HOLD, {"memory", "traffic"}),
+        "whole weights stay, all microbatches together": (HOLD_AT_ONCE, {"memory", "traffic"}),
     },
 }
