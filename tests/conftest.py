@@ -66,14 +66,19 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
 
 
 @pytest.fixture(autouse=True)
-def lent_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _servers: None) -> None:
-    if request.node.get_closest_marker("own_server") is None:
-        LENDER.lends_to_sessions(monkeypatch)
+def lent_server(request: pytest.FixtureRequest) -> Iterator[None]:
+    LENDER.lends = request.node.get_closest_marker("own_server") is None
+    yield
+    LENDER.lends = True
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _servers() -> Iterator[None]:
-    yield
+    """Where nobody says how many processes are to grade, there are none but ours, which has servers already."""
+    with pytest.MonkeyPatch.context() as patch:
+        LENDER.lends_to_sessions(patch)
+        patch.setattr("puzzles.grading.batch.cores", lambda: 1)
+        yield
     LENDER.close()
 
 

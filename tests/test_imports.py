@@ -37,6 +37,7 @@ puzzles.package.training_puzzles
 LAZY = {
     ("lib.values.base", "drawing"): "a value shows itself as a picture in a notebook: _repr_html_ and draw()",
     ("puzzles", "puzzles.notebook.play"): "`from puzzles import play` loads it when it is asked for",
+    ("puzzles", "puzzles.notebook.profile"): "`from puzzles import profile` loads it when it is asked for",
 }
 """Arrows that point back, inside functions only, each with its reason."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from chalk.types import Diagram
 
 from drawing.number_text import time_text
-from drawing.palette import ALARM, EDGE, GRID, INK, KINDS, SOFT, STROKE, TARGET
+from drawing.palette import ALARM, EDGE, GRID, INK, KINDS, PAPER, SOFT, STROKE, TARGET
 from drawing.pen import box, clip, hatch, label, lines, panel, stack, style, tooltip
 from drawing.picture import Picture
 
@@ -52,7 +52,7 @@ def _times(plan: Plan, parts: Mapping[str, float], target: float) -> Diagram:
         drawn += [
             label(LEFT - 8, y, what, 11, INK, "end"),
             tooltip(box(x0, y - BAR / 2, max(x1, x0 + 1), y + BAR / 2, fill), f"{what}: {seconds:.3g} s"),
-            label(x1 + 5, y, f"{seconds:,.3g} s", 10, SOFT, "start"),
+            label(x1 + 5, y, f"{seconds:,.3g} s", 10, SOFT, "start", halo=PAPER),
         ]
         start += seconds
     if target:
@@ -66,7 +66,7 @@ def _memory(plan: Plan) -> Diagram:
     rank = f"rank {plan.fullest.rank}" if len(plan.ranks) > 1 else "each GPU"
     drawn: list[Diagram] = [label(0, 8, f"GiB of the fullest GPU ({rank})", 11, SOFT, "start")]
     drawn += _scale(most, top, floor, lambda value: f"{value:g}")
-    kinds = [(kind, size / GIB, colour) for (kind, size), colour in zip(plan.memory.items(), COLOURS) if size]
+    kinds = [(kind, size / GIB, colour) for (kind, size), colour in zip(plan.memory.items(), COLOURS) if size > 0]
     for number, (kind, size, colour) in enumerate(kinds):
         x0, x1 = _x(start, most), _x(start + size, most)
         drawn.append(tooltip(box(x0, y - BAR, x1, y + BAR, style(colour)), f"{kind}: {size:.1f} GiB"))

@@ -7,7 +7,7 @@ of split: both must give the same tick and the same byte. What is printed is alw
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Generator
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -39,8 +39,8 @@ def estimate(job: Job, split: Split, program: Program, eager: bool = False) -> E
 # --- Steps: the actions of a rank, those between two calls or messages joined ---
 
 Step = tuple[str, Any, Any]
-"""`joined`: the names of actions; `wait` and `call`: the call; `receive` and `send`: the number of the message. Where an
-activation is made or received, "kept" says that it is the input of a layer of the rank, and otherwise "border"."""
+"""`joined`: the names of actions; `wait` and `call`: the call; `receive` and `send`: the number of the message. Where
+an activation is made or received, "kept" says that it is the input of a layer of the rank, and otherwise "border"."""
 
 
 @lru_cache(maxsize=128)

@@ -23,7 +23,7 @@ PATH = (
     PathStep("Split each layer", ("matmul", "tensor_parallel", "megatron_mlp", "sequence_parallel")),
     PathStep("Split the sequence", ("RingAttention",)),
     PathStep("Split the experts", ("SwitchDispatch", "expert_parallel")),
-    PathStep("Combine them on a cluster", ("three_d",)),
+    PathStep("Combine them on a cluster", ("three_d", "llama_8b_16", "llama_70b_64")),
 )
 
 CORE = tuple(slug for step in PATH for slug in step.slugs)
@@ -101,6 +101,16 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "train_layer": ("train_ffn", "megatron_mlp"),
     "zero_or_tensor": ("train_ffn", "zero1"),
     "rematerialization": ("train_ffn", "checkpoint"),
+    "llama_8b_16": ("fsdp", "three_d"),
+    "gpt3_384": ("llama_8b_16",),
+    "mixtral_64": ("llama_8b_16", "expert_parallel"),
+    "llama_70b_256": ("gpt3_384",),
+    "llama_405b_16384": ("gpt3_384", "interleaved"),
+    "llama_8b_long": ("llama_8b_16", "RingAttention"),
+    "llama_70b_40gb": ("gpt3_384", "checkpoint"),
+    "llama_405b_1024": ("llama_70b_40gb", "zb_v"),
+    "llama_70b_64": ("llama_8b_16",),
+    "deepseek_2048": ("mixtral_64", "llama_405b_1024"),
     "AnnotatedMLP": ("megatron_mlp",),
     "AnnotatedMoE": ("AnnotatedMLP", "SwitchDispatch"),
     **dict.fromkeys(("LowRank", "RandomMask", "Subsample", "Quantize", "Rotate"), ("FedAvg",)),

@@ -62,7 +62,7 @@ def show(record: Costs) -> None:
 
 def facts(record: Costs) -> list[str]:
     """The sizes and prices of a record, each a line."""
-    unit = "Microseconds" if record.time_unit == "us" else "Steps"
+    unit = {"us": "Microseconds", "ms": "Milliseconds"}.get(record.time_unit, "Steps")
     prices = (
         (unit, record.ticks),
         (f"{unit} for each call besides", record.calls),

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from .shared.plan_files import text_of
-
-if TYPE_CHECKING:
-    from lib.profiles import Shares, Study
-
-ENDINGS = (".html", ".svg", ".png", ".pdf", ".csv", ".json", ".txt")
 WIDTH = 100
 
 
@@ -63,66 +56,27 @@ def profile(
     one. PyTorch is not needed.
     """
     from lib import PuzzleError
-    from lib.profiles import read_rules, sources_of, study
     from lib.profiles.hooks import HOOKS
-    from lib.profiles.notation import as_record
     from puzzles.catalog.text_lines import wrapped
-    from puzzles.reports.profiles import text_of as report
+    from puzzles.notebook.profile import profile as profiled
+    from puzzles.notebook.profile import require_known
 
     if hooks:
         click.echo(HOOKS[hooks], nl=False)
         return
     if not paths:
         raise click.UsageError("name the folder of a run, as in: puzzles profile traces/")
-    for output in outputs:
-        if Path(output).suffix.lower() not in ENDINGS:
-            raise click.UsageError(
-                f"cannot write {output}: a name ends with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
-            )
     try:
-        rules = read_rules(text_of(names_file), names_file) if names_file else ()
-        found = study(sources_of([*paths]), rules, only, step)
-        text = report(found, shlex.join(map(str, paths)))
-        if as_json:
-            click.echo(json.dumps(as_record(found), indent=1))
-        else:
-            click.echo("\n".join(line if line.startswith(" ") else wrapped(line, WIDTH) for line in text.splitlines()))
         for output in outputs:
-            write(found, text, output, order)
+            require_known(output)
+        found = profiled(*paths, names=names_file, ranks=only, step=step)
+        if as_json:
+            click.echo(json.dumps(found.record, indent=1))
+        else:
+            lines = found.text.splitlines()
+            click.echo("\n".join(line if line.startswith(" ") else wrapped(line, WIDTH) for line in lines))
+        for output in outputs:
+            found.save(output, order)
             click.echo(f"Wrote {output}.", err=as_json)
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
-
-
-def write(found: Study | Shares, text: str, output: str, order: str) -> None:
-    """Writes a file.
-
-    Raises:
-        PuzzleError: there is nothing of this kind to write, or the file cannot be written.
-    """
-    from lib import PuzzleError
-    from lib.profiles import Shares
-    from lib.profiles.notation import as_record
-    from lib.torch_csv import write_table
-
-    ending = Path(output).suffix.lower()
-    if isinstance(found, Shares) and ending not in (".json", ".txt"):
-        raise PuzzleError(
-            f"cannot write {output}: these files have no pipeline; .json and .txt hold the shares of ranks"
-        )
-    if ending == ".json":
-        made = json.dumps(as_record(found), indent=1) + "\n"
-    elif ending == ".txt":
-        made = f"{text}\n"
-    elif ending == ".csv":
-        assert not isinstance(found, Shares)
-        better = found.prospect.better
-        if order == "better" and better is None:
-            raise PuzzleError(f"{output} is not written: no better order was found; --order measured writes the run's")
-        made = write_table(better.table if better and order == "better" else found.chosen.step.table)
-    else:
-        raise PuzzleError(f"cannot draw {output} yet")
-    try:
-        Path(output).write_text(made, encoding="utf-8")
-    except OSError as why:
-        raise PuzzleError(f"cannot write {output}: {(why.strerror or str(why)).lower()}") from None

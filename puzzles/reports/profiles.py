@@ -43,7 +43,10 @@ def _of_pipeline(found: Study, paths: str) -> Iterator[str]:
     outside = f", and {step.outside:.1f} ms outside the pipeline" if step.outside else ""
     yield f"Step {step.number} takes {step.length:.1f} ms{outside}. {ladder_text(found)}"
     if not found.is_trusted:
-        yield "More than 3% is not explained, so do not trust this account: cells are missing or named wrongly."
+        yield (
+            "More than 3% is not explained, so do not trust this account: cells are missing or wrongly named, or the "
+            "ranks share a busy machine."
+        )
     gaps = sum(one.gaps for one in chosen.ranks) / len(chosen.ranks) / step.length
     if gaps > 0.01:
         yield f"Within cells, no kernel runs for {gaps:.1%} of the step: launches are too slow there."

@@ -302,17 +302,20 @@ def require_played(book: Any, chapter: Chapter, solved: bool) -> None:
         assert ("<svg" in shown.data["text/html"]) == solved
 
 
+@pytest.mark.slow
 def test_nothing_is_written_to_stderr(executed: tuple[bool, list[Any]]) -> None:
     for notebook in executed[1]:
         said = [out for cell in notebook.cells for out in cell.get("outputs", ()) if out.get("name") == "stderr"]
         assert said == []
 
 
+@pytest.mark.slow
 def test_each_is_under_a_megabyte(executed: tuple[bool, list[Any]]) -> None:
     for notebook in executed[1]:
         assert len(nbformat.writes(notebook).encode()) < MEGABYTE
 
 
+@pytest.mark.slow
 def test_the_tour_shows_what_its_words_promise(executed: tuple[bool, list[Any]]) -> None:
     tour = executed[1][0]
     printed = "".join(out.text for c in tour.cells for out in c.get("outputs", ()) if out.output_type == "stream")

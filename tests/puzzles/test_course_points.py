@@ -107,7 +107,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[course.
         '[late]\ndue = 2026-11-20T18:00:00Z\nper_day = "20%"\nextensions = "late.csv"\n'
     )
     outputs = [word for name in ("t.csv", "j.xml", "pages/") for word in ("-o", folder / name)]
-    result = puzzles("grade", here, "--trust", "--course", folder, "-j", 2, "--json", *outputs)
+    result = puzzles("grade", here, "--trust", "--course", folder, "--json", *outputs)
     (folder / "err").write_text(result.stderr)
     (folder / "out.json").write_text(result.stdout)
     return folder, known
@@ -137,7 +137,7 @@ def test_every_report_has_the_points_that_the_class_is_known_to_have(
         for case in ElementTree.parse(folder / "j.xml").iter("testcase")
     }
     pages = (folder / "pages" / "index.html").read_text()
-    puzzles("grade", folder / "class", "--trust", "--course", folder, "-j", 2, "-o", folder / "r.html")
+    puzzles("grade", folder / "class", "--trust", "--course", folder, "-o", folder / "r.html")
     report = (folder / "r.html").read_text()
     for one in known:
         row, wanted = rows[one.id], expected(one)

@@ -214,7 +214,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[course.Known]
     folder = tmp_path_factory.mktemp("course")
     known = course.with_groups(course.students(len(course.KINDS) - 1), 1)  # without the loop, which takes a second
     words = ("grade", course.write(folder, known), "--trust", "--json", "--roster", folder / "roster.csv")
-    said = puzzles(*words, "--puzzle", "basic", "--puzzle", "ddp", "--limit", "time=1s", "-j", 2)
+    said = puzzles(*words, "--puzzle", "basic", "--puzzle", "ddp")
     found: dict[str, dict[str, str]] = {}
     for row in json.loads(said.stdout)["files"]:
         for student in row["students"]:

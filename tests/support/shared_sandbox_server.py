@@ -34,6 +34,7 @@ class Lender:
 
     def __init__(self) -> None:
         self.owner = os.getpid()
+        self.lends = True
         self.clients: list[Client] = []
         self.free: defaultdict[tuple[str, ...], list[Client]] = defaultdict(list)
 
@@ -42,7 +43,7 @@ class Lender:
 
         def init(found: Session, submission: Any, *rest: Any, **named: Any) -> None:
             begin(found, submission, *rest, **named)
-            if not found._lent and found.tier.forks and self._is_here():
+            if self.lends and not found._lent and found.tier.forks and self._is_here():
                 found._client, found._lent = self._take(found._client), True
 
         def leave(found: Session, *why: Any) -> None:

@@ -224,4 +224,4 @@ function frames(count, copy) {
   return made;
 }
 
-return { theme, close, frames };
+return { theme, close, frames, choose };

@@ -3,12 +3,12 @@
 
 const $ = (id) => root.querySelector(`#${id}`);
 const canvas = $("timeline"), pen = canvas.getContext("2d"), page = document.documentElement;
-const LEFT = page.clientWidth < 500 ? 48 : 62, RIGHT = 14, AXIS = run.bands.length ? 42 : 26, HEAD = 42, UNIT = 20, SECONDS = 12;
+const LEFT = page.clientWidth < 500 ? 48 : 62, RIGHT = 14, AXIS = run.bands.length ? 42 : 26, HEAD = run.memory.most ? 42 : 0, UNIT = 20, SECONDS = 12;
 const INVITATION = "Point at an operation, tap it, or press Tab and the arrow keys, to see what it needs and what needs it.";
 // A `rank` here is a row of the picture: one rank, or several that do the same.
 // It has a row for computation, and a lower one for each stream beside it.
 const LANE_SCALE = 0.45, streams = run.streams.length, rowsHigh = 1 + LANE_SCALE * (streams - 1);
-const compute = Math.max(6, Math.min(46, 700 / run.ranks / rowsHigh)), pitch = compute * rowsHigh, strip = compute * 1.1;
+const compute = Math.max(6, Math.min(46, 700 / run.ranks / rowsHigh)), pitch = compute * rowsHigh, strip = run.memory.most ? compute * 1.1 : 0;
 const lane = pitch * 0.8, beside = streams > 1 ? (lane - compute * 0.8) / (streams - 1) : 0;
 const streamTop = (stream) => (stream ? compute * 0.8 + (stream - 0.88) * beside : 0);
 const streamHeight = (stream) => (stream ? beside * 0.88 : compute * 0.8);
@@ -127,10 +127,10 @@ function drawAxis() {
     if (beside >= 9) run.streams.forEach((name, n) => {
       if (n) write(name, LEFT - 10, top(rank) + streamTop(n) + streamHeight(n) / 2, 9.5, paint("soft"), "right");
     });
-    write(name, LEFT - 10, floorOf(rank) - strip / 2, fits, paint("soft"), "right");
+    if (strip) write(name, LEFT - 10, floorOf(rank) - strip / 2, fits, paint("soft"), "right");
   }
   const most = run.memory.most.toLocaleString("en");
-  write(`memory in elements, all ranks on one scale up to ${most}`, LEFT, floorOf(-1) - 26, 12, paint("soft"), "left");
+  if (strip) write(`memory in elements, all ranks on one scale up to ${most}`, LEFT, floorOf(-1) - 26, 12, paint("soft"), "left");
 }
 
 function line(points) {
@@ -348,6 +348,7 @@ function frame(start, stop, y, high, colour, dash) {
 }
 
 function drawMemory() {
+  if (!strip) return;
   const { most, target, ranks, fills, peak } = run.memory, unit = most ? strip * 0.8 / most : 0;
   ranks.forEach((levels, rank) => {
     const floor = floorOf(rank), edge = [];

@@ -5,8 +5,8 @@ from __future__ import annotations
 from lib.planning import Plan
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure
-from puzzles.tracks.base import OptionError
 from puzzles.tracks.pictures import import_drawing, report_failure
+from puzzles.tracks.shown import OptionError
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
 from .score import plan_of_file

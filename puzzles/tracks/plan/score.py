@@ -34,7 +34,7 @@ GB = 10**9
 
 def request_for(puzzle: PlanPuzzle) -> RunRequest:
     """The only run of a plan: on the puzzle's job."""
-    return RunRequest("the job", {"job": asdict(puzzle.job)}, lambda row: score_split(puzzle, row))
+    return RunRequest("the job", {"job": asdict(puzzle.job), "graded": True}, lambda row: score_split(puzzle, row))
 
 
 def score_split(puzzle: PlanPuzzle, row: Row) -> Score | Failure:

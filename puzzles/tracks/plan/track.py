@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from puzzles.catalog.fields import Fields
 from puzzles.catalog.plan import CHAPTER, PLAN_PUZZLES
-from puzzles.tracks.base import Column, OptionError, Overview, Section, Track
+from puzzles.tracks.base import Track
 from puzzles.tracks.outcomes import Measure, Row, RunRequest
+from puzzles.tracks.shown import Column, OptionError, Overview, Section
 
 if TYPE_CHECKING:
     from lib.planning import Plan

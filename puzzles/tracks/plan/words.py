@@ -41,7 +41,7 @@ def memory_text(plan: Plan) -> str:
     """How much the fullest GPU needs and has, and for what."""
     rank = plan.fullest
     where = f" (rank {rank.rank} of the pipeline)" if len(plan.ranks) > 1 else ""
-    kinds = sorted(((plan.memory[kind], WORDS_OF_KINDS[kind]) for kind in KINDS if plan.memory[kind]), reverse=True)
+    kinds = sorted(((plan.memory[kind], WORDS_OF_KINDS[kind]) for kind in KINDS if plan.memory[kind] > 0), reverse=True)
     return (
         f"the fullest GPU{where} needs {plan.peak / GIB:,.1f} to {plan.high / GIB:,.1f} GiB, and "
         f"{plan.job.gpu.usable / GIB:.1f} are for training: {listed([f'{what} {n / GIB:,.1f}' for n, what in kinds])}"

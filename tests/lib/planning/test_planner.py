@@ -133,7 +133,7 @@ def test_many_microbatches_are_continued_from_fewer(schedule: str) -> None:
 def flat(job: Job, split: Split) -> int:
     """Ticks of a step in one run of all ranks along dp, pp and tp, of which none is folded or nested: another program,
     GPipe with two blocks for each layer, an all-reduce after each block, and ZeRO 1 at the end."""
-    priced, tp, m = prices(job, split), split.tp, split.batches(job)
+    tp, m = split.tp, split.batches(job)
     known = setting_of(job, split).costs
     names = ("forward", "backward_input", "backward_weight")
     blocks = {name: round(time * tp / 2 * TICKS) for name, time in zip(names, compute_seconds(job, split))}

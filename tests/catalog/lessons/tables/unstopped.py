@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from tests.catalog.lessons.families.grid import grid
-from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.tables.common import Skips, two_by_two
 
 UNSTOPPED: Skips = {
-    "wsdp": {"zero1": (replicas("1"), set())},
     "pipeline": {"two pipelines of two stages": (two_by_two(), set())},
     "gpipe": {"two pipelines of two stages": (two_by_two(), set())},
     "pipeline_fsdp": {"full weights of a stage on four replicas": (grid(4, 1, 4, in_messages=True), set())},
