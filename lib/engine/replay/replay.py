@@ -16,7 +16,7 @@ from lib.judging.recompute import Recomputation
 from lib.trace.notation import trace_from_json
 from lib.trace.ops import FORMS, Op, Trace
 
-from .comparison import Found, RankReplay, averages_in, compared, error_of
+from .comparison import Found, RankReplay, averages_in, compared, error_of, versions_in
 from .label_walk import LabelWalk
 from .rank import PERFORM, TIERS, ReplayEngine
 from .shapes import odd_kinds
@@ -113,7 +113,7 @@ def replay(
     except PuzzleError:
         if not force:
             raise
-    workload = Workload(trace.size, trace.setting, small)
+    workload, ranks = Workload(trace.size, trace.setting, small), recomputation.ranks
     try:
         played, found, meters = _played(trace, workload, on)
     except (*MALFORMED, LookupError, StopIteration) as why:
@@ -123,8 +123,8 @@ def replay(
     return Replay(
         on,
         small,
-        error_of(workload, found, averages_in(recomputation.ranks, trace.setting.steps)),
-        tuple(compared(state, workload, *rank) for state, *rank in zip(recomputation.ranks, played, meters)),
+        error_of(workload, found, averages_in(ranks, trace.setting.steps), versions_in(ranks)),
+        tuple(compared(state, workload, *rank) for state, *rank in zip(ranks, played, meters)),
         predicted(trace),
         measured(trace, [rank["seconds"] for rank in played]),
         "outputs" if trace.setting.task == "infer" else "weights",
