@@ -142,7 +142,7 @@ class _Metering(TorchDispatchMode):  # type: ignore[misc]
             if count is not None:
                 meter.compute(count(*args, **(kwargs or {}), out_val=result))
             for tensor in tree_iter(result):
-                if isinstance(tensor, torch.Tensor):
+                if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
                     charged(tensor, meter)
         return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from lib.engine.call import CollectiveCall
@@ -23,6 +23,9 @@ class Carrier(Protocol):
     """Bytes of the largest array that is part of a header or a row; -1: none is."""
     polls_per_check: int
     """Polls between two checks of the control messages."""
+    in_background: Callable[[], object] | None
+    """Called when a collective, on which all have agreed before, has begun; returns when its result is wanted. Only
+    torch can do that."""
     lost: Collection[int]
     """Devices whose processes have ended."""
 

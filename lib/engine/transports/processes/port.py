@@ -52,7 +52,7 @@ class ProcessPort:
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
         if self.thread != get_ident():
             self._require_running()
-        if len(call.group) == 1:
+        if len(call.group) == 1 and self.carrier.max_small >= 0:
             return results_of(call, [arr])[0]
         if call.name not in COLLECTIVES:
             self._meet(call, None)
@@ -61,7 +61,8 @@ class ProcessPort:
         if arr.nbytes <= self.carrier.max_small:
             arrays = [ndarray(call.shape, call.dtype, content) for content in self._meet(call, arr.tobytes())]
             return results_of(call, arrays, only=(index,))[0]
-        self._meet(call, None)
+        if not self.carrier.in_background:
+            self._meet(call, None)
         return self.carrier.collective(call, arr, index)
 
     def _meet(self, call: CollectiveCall, content: Any) -> list[Any]:
