@@ -11,6 +11,7 @@ from drawing.runs.predicted_vs_measured import draw_replay
 from drawing.runs.scene import EndedRun
 from drawing.runs.text import TEXT_WIDTH, text
 from drawing.runs.timeline import Timeline, draw
+from drawing.runs.waterfall import draw_waterfall
 from drawing.values.group import draw_group, draw_network, draw_value
 
 from .picture import Picture, svg
@@ -30,6 +31,7 @@ __all__ = [
     "draw_plans",
     "draw_replay",
     "draw_value",
+    "draw_waterfall",
     "is_picture",
     "require_ending",
     "save",

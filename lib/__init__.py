@@ -16,6 +16,7 @@ from .communication.lanes import LANES, clocks, computing
 from .communication.meetings import in_group
 from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
 from .game.costs import COMPUTING, HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
+from .game.kinds import Kind
 from .game.named_costs import COSTS
 from .game.setting import CLASSIC_SETTING, Setting, Size
 from .rules.collectives import COLLECTIVES
@@ -51,6 +52,7 @@ __all__ = [
     "Event",
     "Goal",
     "IncompleteError",
+    "Kind",
     "MismatchError",
     "Model",
     "Op",

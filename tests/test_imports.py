@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 ORDER = """
 lib.errors lib.extras lib.masked_arrays lib.game lib.values lib.rules lib.trace lib.communication lib.judging
-lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver
+lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver lib.profiles
 lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.player_code lib.engine.metering
 lib.engine.libraries lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
@@ -161,9 +161,9 @@ def test_layouts_need_nothing_but_numpy() -> None:
             always = {target.partition(".")[0] for target, at_load in imports(name) if at_load}
             assert always - set(sys.stdlib_module_names) <= {"lib", "numpy"}, name
             later = {target.partition(".")[0] for target, at_load in imports(name) if not at_load}
-            # a function of jax is imported where jax is installed, and nothing else needs it
-            needs_jax = {"jax"} if name == "lib.layout.program.imported_graph" else set()
-            assert later - set(sys.stdlib_module_names) <= {"lib", "numpy"} | needs_jax, name
+            # two extras, each in one place: a function of jax is imported, and an integer program is solved
+            extras = {"lib.layout.program.imported_graph": {"jax"}, "lib.layout.planning.integer_program": {"scipy"}}
+            assert later - set(sys.stdlib_module_names) <= {"lib", "numpy"} | extras.get(name, set()), name
 
 
 def loaded_by(code: str) -> set[str]:

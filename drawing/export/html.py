@@ -16,6 +16,7 @@ from drawing.runs.marks import LaneMarks, Mark
 from drawing.runs.memory import KIND_NAMES, highest
 from drawing.runs.scene import Scene
 from drawing.runs.text import LETTERS, text_of
+from drawing.runs.traffic import highest_traffic, kind_text, sent_by_kind
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -120,6 +121,10 @@ def legend_items(scene: Scene) -> Iterator[dict[str, Any]]:
         yield {"words": words, "colours": ["microbatch", "operation"]}
     for number, kind in enumerate(palette.KINDS):
         yield {"words": KIND_NAMES[kind], "kind": number}
+    sent = {kind for lane in scene.rows.lanes for kind in sent_by_kind(scene, lane.rank)}
+    for number, kind in enumerate(palette.CALLS, len(palette.KINDS)):
+        if kind in sent:
+            yield {"words": f"sent: {kind_text(kind)}", "kind": number}
     if any(mark.again for mark in scene.rows.marks):
         yield {"words": "hatched forward: computed again (recomputation)"}
     if scene.rows.are_shared:
@@ -167,6 +172,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
         ],
         "critical": [shown(mark) for mark in scene.critical],
         "memory": memory_data(scene),
+        "traffic": traffic_data(scene),
         "legend": list(legend_items(scene)),
         "colour": scene.colour,
         "colourings": {by: colouring_data(scene, by) for by in COLOURS},
@@ -264,6 +270,18 @@ def memory_data(scene: Scene) -> dict[str, Any]:
         "names": [KIND_NAMES[kind] for kind in palette.KINDS],
         "fills": [both(colour) for colour in palette.KINDS.values()],
         "ranks": [list(memory_levels(lane)) for lane in scene.rows.lanes],
+    }
+
+
+def traffic_data(scene: Scene) -> dict[str, Any]:
+    """Per row, the elements that it sends by kind of call."""
+    return {
+        "most": highest_traffic(scene),
+        "target": (scene.goal.traffic_limit or 0) if scene.goal is not None else 0,
+        "names": list(map(kind_text, palette.CALLS)),
+        "fills": [both(colour) for colour in palette.CALLS.values()],
+        "inks": [both(palette.text_on(colour)) for colour in palette.CALLS.values()],
+        "ranks": [[sent_by_kind(scene, lane.rank).get(kind, 0) for kind in palette.CALLS] for lane in scene.rows.lanes],
     }
 
 

@@ -112,7 +112,7 @@ class Colouring:
 
     def layer_text(self, mark: Mark) -> str:
         """The number of the layer where its rank has several."""
-        return str(mark.op.layer) if mark.rank in self.varied else ""
+        return mark.layer_text if mark.rank in self.varied else ""
 
 
 def chunk_bars(computed: Mapping[int, Iterable[int]]) -> dict[tuple[int, int], float]:

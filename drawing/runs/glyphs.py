@@ -241,7 +241,7 @@ def wordings(mark: Mark, glyph: Glyph, frame: Frame, colouring: Colouring) -> It
     if name in COMPUTING and mark.op.batches and colouring.shows_batches:
         yield from batch_wordings(mark, letters, frame, colouring)
     elif name in LETTERED:
-        layer, batches = str(mark.op.layer), batches_text(mark.op.batches)
+        layer, batches = mark.layer_text, batches_text(mark.op.batches)
         if batches and frame.height >= 26:
             yield [(letters + layer, 13), (batches, 11)]
         yield [(f"{letters}{layer} {batches}".rstrip(), 12)]

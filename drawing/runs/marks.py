@@ -34,6 +34,13 @@ class Mark(NamedTuple):
     """A forward whose result is computed once more (recomputation)."""
     step: int | None = None
     """The training step that it belongs to, in a run of several."""
+    kind: str = ""
+    """The letter of its layer's kind, if that is not as in the costs."""
+
+    @property
+    def layer_text(self) -> str:
+        """Its layer, with the letter of its kind: '3', '0E'."""
+        return f"{self.op.layer}{self.kind}"
 
     @property
     def partner(self) -> int | None:
@@ -118,6 +125,8 @@ class LaneMarks(NamedTuple):
     marks: tuple[Mark, ...]
     gaps: tuple[Gap, ...]
     memory: tuple[MemorySpan, ...]
+    slow: str = ""
+    """How many times slower than others it computes: '2', '3/2'."""
 
     def on(self, stream: int) -> list[Mark]:
         """The operations of one stream, in order of time."""

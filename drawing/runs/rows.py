@@ -40,8 +40,9 @@ class MarkRow(NamedTuple):
 
     @property
     def label(self) -> str:
-        """'rank 0', 'rank 0 x64'."""
-        return f"rank {self.lane.rank}{f' x{len(self.ranks)}' if len(self.ranks) > 1 else ''}"
+        """'rank 0', 'rank 0 x64', 'rank 3, 2x slow'."""
+        slow = f", {self.lane.slow}x slow" if self.lane.slow else ""
+        return f"rank {self.lane.rank}{f' x{len(self.ranks)}' if len(self.ranks) > 1 else ''}{slow}"
 
     @property
     def all(self) -> str:

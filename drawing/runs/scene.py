@@ -174,7 +174,9 @@ def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> S
         marks = _marks(rank, trace, numbers[rank], memory, number, steps[rank])
         number += len(marks)
         gaps = idle_between(marks, end, awaited_before(trace.ranks[rank], marks))
-        lanes.append(LaneMarks(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end))))
+        lanes.append(
+            LaneMarks(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end)), _slow(trace, rank))
+        )
     links, ties = tuple(links_between(lanes)), tuple(ties_between(lanes))
     return Scene(trace, report, tuple(lanes), links, ties, end, streams, colour, _known(trace, report))
 
@@ -195,15 +197,23 @@ def _marks(
     awaited = {op.args[0]: steps(op.end) for op in ops if op.name == "await"}
     again = recomputed(ops)
     marks: list[Mark] = []
+    letters = [kind[:1].upper() if kind in trace.costs.kinds else "" for kind in trace.setting.kinds]
     for i, op in enumerate(ops):
         if op.name in TIMED:
             mark = Mark(rank, op, steps(op.start), steps(op.end), next(known, None), i, number + len(marks))
+            if letters and type(op.layer) is int and 0 <= op.layer < len(letters):
+                mark = mark._replace(kind=letters[op.layer])
             if stream[i]:
                 mark = mark._replace(stream=stream[i], called=steps(called[i]), awaited=awaited.get(i))
             if i in again:
                 mark = mark._replace(again=True)
             marks.append(mark._replace(step=step[i]) if i < len(step) else mark)
     return marks
+
+
+def _slow(trace: Trace, rank: int) -> str:
+    factor = trace.costs.slow.get(rank, 1)
+    return "" if factor == 1 else str(factor)
 
 
 def awaited_before(ops: Sequence[Op], marks: Iterable[Mark]) -> dict[int, Mark]:

@@ -27,30 +27,35 @@ def memory_bound(size: Size, setting: Setting) -> Bound:
 
 def _inference(prices: Prices) -> Iterator[Bound]:
     if prices.setting.layer == "dense":
-        costs = prices.costs
-        yield Bound(costs.weight + costs.activation, "a forward uses a weight and an activation")
+        used = [prices.weight(layer) + prices.data(layer, gradient=False) for layer in range(prices.size.layers)]
+        yield Bound(max(used), "a forward uses a weight and an activation")
 
 
 def _training(prices: Prices) -> Iterator[Bound]:
-    costs, (layers, batches, ranks) = prices.costs, prices.size
-    weight, data = costs.weight, costs.activation + costs.activation_grad
+    costs, layers, ranks = prices.costs, range(prices.size.layers), prices.size.ranks
     if not prices.can_train:
         return
-    share = -(-layers * weight // ranks)
+    weights, data = [*map(prices.weight, layers)], [*map(prices.data, layers)]
     yield Bound(
-        share, "at the end the ranks hold all final weights" if ranks > 1 else "at the end there are all weights"
+        -(-sum(weights) // ranks),
+        "at the end the ranks hold all final weights" if ranks > 1 else "at the end there are all weights",
     )
     dense = prices.setting.layer == "dense"
-    needs_weight = dense and (layers > 1 or not prices.has_halves)
     if dense or prices.setting.layer == "block":
-        used = data + (weight if needs_weight else 0)
-        with_weight = "a weight, " if needs_weight else ""
-        yield Bound(used, f"a backward uses {with_weight}an activation and its gradient")
+        needs_weight = [dense and (layer > 0 or not prices.has_halves) for layer in layers]
+        used = [data[layer] + (weights[layer] if needs_weight[layer] else 0) for layer in layers]
+        last = max(layers, key=used.__getitem__)
+        with_weight = "a weight, " if needs_weight[last] else ""
+        yield Bound(used[last], f"a backward uses {with_weight}an activation and its gradient")
     if ranks == 1 and not costs.tiers and dense:
-        in_use = 0 if prices.has_halves else weight
-        last = min(weight + data, batches * data)
-        others = (layers - 1) * weight
         yield Bound(
-            others + in_use + last,
+            sum(weights) + min(_at_last(prices, layer) - weights[layer] for layer in layers),
             "at the last backward one rank has what that uses, and of each layer the gradient or the new weight",
         )
+
+
+def _at_last(prices: Prices, layer: int) -> int:
+    """What the last backward uses, if it is of this layer: of each microbatch, or of the last one and the gradient."""
+    weight, shares = prices.weight(layer), prices.lengths
+    each = [int(prices.data(layer) * share / max(shares)) for share in shares]
+    return (0 if prices.has_halves else weight) + min(weight + min(each), sum(each))

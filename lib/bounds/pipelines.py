@@ -53,9 +53,9 @@ def _reason(prices: Prices, stage: Stage) -> str:
 def _work(prices: Prices, stage: Stage) -> tuple[Fraction, Fraction]:
     """A rank's share of a stage's computing in a step, and of that what other stages wait for."""
     layers, ranks = stage
-    share = Fraction(prices.size.batches, ranks)
-    work = share * sum(prices.forward + prices.backward(layer) for layer in layers)
-    return work, share * sum(prices.forward + prices.at_once(layer) for layer in layers)
+    share = prices.microbatches / prices.together(ranks)
+    work = share * sum(prices.forward(layer) + prices.backward(layer) for layer in layers)
+    return work, share * sum(prices.forward(layer) + prices.at_once(layer) for layer in layers)
 
 
 def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
@@ -63,7 +63,7 @@ def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
     steps, (work, urgent) = prices.setting.steps, _work(prices, stage)
     before = range(min(stage[0]))
     hops = _changes(stages, len(before)) * _message(prices)
-    ramp = hops + len(before) * prices.stage(prices.forward)
+    ramp = hops + sum(prices.stage(prices.forward(layer)) for layer in before)
     home = hops + sum(prices.stage(prices.at_once(layer), summed=layer > 0) for layer in before)
     one = ramp + max(ceil(work), ceil(urgent) + home)
     if prices.setting.task != "train":

@@ -17,8 +17,8 @@ SUMMING = (("allreduce",), ("scatterreduce", "allgather"))
 
 
 class Prices:
-    """Ticks, each the least that is possible. For backward, `layer` 0 needs no gradient of its input, which is the
-    model's."""
+    """Ticks, each the least that is possible: of a whole microbatch on the fastest rank. For backward, `layer` 0 needs
+    no gradient of its input, which is the model's."""
 
     def __init__(self, size: Size, setting: Setting) -> None:
         if len(size) != 3 or not all(type(n) is int and n > 0 for n in size):
@@ -26,46 +26,71 @@ class Prices:
         self.size, self.setting, self.costs = Size(*size), setting, setting.costs
         self.is_cut = setting.layer != "dense" and size.ranks > 1
         """Ranks can share a layer of one microbatch."""
-        self.forward = self._product("forward")
-        self.whole, self.input, self.weight = map(self._product, ("backward", "backward_input", "backward_weight"))
-        self.has_halves = min(self.input, self.weight) < NEVER
-        self.update = self.costs.duration("update") if self.costs.priced("update") else 0
+        layers, slow = range(self.size.layers), self.costs.slow
+        products = {name: [self._product(name, layer) for layer in layers] for name in sorted(COMPUTING)}
+        self._forward, self._whole = products["forward"], products["backward"]
+        self._input, self._weight = products["backward_input"], products["backward_weight"]
+        self.has_halves = any(min(pair) < NEVER for pair in zip(self._input, self._weight))
+        updates = [self._price("update", layer) if self.costs.priced("update") else Fraction(0) for layer in layers]
+        self.speeds = sorted((Fraction(1, slow.get(rank, 1)) for rank in range(self.size.ranks)), reverse=True)
+        """How fast each rank computes, the fastest first; 1 where it is not slow."""
+        self.least_update = min(updates)
+        self.update = ceil(updates[0] / self.speeds[0])
+        """That of layer 0, on the fastest rank."""
+        self.lengths = setting.lengths or (Fraction(1),) * self.size.batches
+        self.microbatches = sum(self.lengths, Fraction(0))
+        """How many whole ones they are together."""
 
-    def _product(self, name: str) -> Fraction:
-        assert name in COMPUTING
-        return self.costs.product(name) if self.costs.priced(name) else NEVER
+    def _product(self, name: str, layer: int) -> Fraction:
+        return self._price(name, layer) if self.costs.priced(name) else NEVER
+
+    def _price(self, name: str, layer: int) -> Fraction:
+        unequal = self.costs.unequal
+        return self.costs.product(name) if unequal is None else unequal.price(name, layer)
+
+    def together(self, ranks: int) -> Fraction:
+        """How much so many ranks do at once, the fastest ones: as much as so many that are not slow."""
+        return sum(self.speeds[:ranks], Fraction(0))
 
     @property
     def can_infer(self) -> bool:
-        return self.forward < NEVER
+        return max(self._forward) < NEVER
 
     @property
     def can_train(self) -> bool:
         """False if some operation that training needs does not exist."""
-        return max(self.forward, min(self.whole, self.input), min(self.whole, self.weight)) < NEVER
+        layers = range(self.size.layers)
+        return self.can_infer and all(
+            max(self.at_once(i), min(self._whole[i], self._weight[i])) < NEVER for i in layers
+        )
+
+    def forward(self, layer: int) -> Fraction:
+        return self._forward[layer]
 
     def backward(self, layer: int) -> Fraction:
         """Both halves of a layer's backward, for one microbatch."""
-        return min(self.whole, self.input + self.weight) if layer else min(self.whole, self.weight)
+        halves = self._weight[layer] + (self._input[layer] if layer else 0)
+        return min(self._whole[layer], halves)
 
     def at_once(self, layer: int) -> Fraction:
         """The part of a layer's backward that the layer before it waits for; of layer 0, that its update waits for."""
-        return min(self.whole, self.input) if layer else min(self.whole, self.weight)
+        return min(self._whole[layer], (self._input if layer else self._weight)[layer])
 
     def steps(self, ticks: Fraction) -> str:
         """'16 steps', '1,032 us'."""
         return f"{float(ticks / self.costs.unit):,.9g} {self.costs.time_unit}"
 
     def step(self) -> Fraction:
-        """All computing of one microbatch."""
-        return sum(map(self.backward, range(self.size.layers)), self.size.layers * self.forward)
+        """All computing of a whole microbatch."""
+        return sum((self.forward(layer) + self.backward(layer) for layer in range(self.size.layers)), Fraction(0))
 
     def urgent(self) -> Fraction:
         """The part of it that the update of layer 0 waits for."""
-        return sum(map(self.at_once, range(self.size.layers)), self.size.layers * self.forward)
+        return sum((self.forward(layer) + self.at_once(layer) for layer in range(self.size.layers)), Fraction(0))
 
     def stage(self, product: Fraction, summed: bool = True) -> int:
-        """One layer of one microbatch, by all ranks together if the layers can be cut; then parts are summed."""
+        """One layer of the longest microbatch, by all ranks together if layers can be cut; then parts are summed."""
+        product = product * max(self.lengths) / self.speeds[0]
         if not self.is_cut:
             return ceil(product)
         more = self._sum() if summed and self.setting.layer == "block" else 0
@@ -81,7 +106,22 @@ class Prices:
     @property
     def activation(self) -> int:
         """The least that goes from one layer of a microbatch to the next."""
-        return min(self.costs.activation, self.costs.activation_grad)
+        unequal, between = self.costs.unequal, range(1, self.size.layers)
+        if unequal is None:
+            return min(self.costs.activation, self.costs.activation_grad)
+        sizes = [size for layer in between for size in (unequal.input(layer), unequal.gradient(layer - 1))]
+        return int(min(sizes, default=0) * min(self.lengths))
+
+    def data(self, layer: int, gradient: bool = True) -> int:
+        """Elements of a layer's input, and of the gradient of its output, for the longest microbatch."""
+        costs, unequal = self.costs, self.costs.unequal
+        if unequal is None:
+            return costs.activation + gradient * costs.activation_grad
+        return int((unequal.input(layer) + gradient * unequal.gradient(layer)) * max(self.lengths))
+
+    def weight(self, layer: int) -> int:
+        """Elements of a layer's weight."""
+        return self.costs.weight if self.costs.unequal is None else self.costs.unequal.weight(layer)
 
     def between(self, *names: str, elements: int = 0) -> int:
         """Some communication between two ranks, one after the other, with which so many elements of one get to the
@@ -105,10 +145,11 @@ class Prices:
         if self.setting.layer == "experts":
             ways += [("dispatch",), ("collect",)]
         ways = [way for way in ways if all(map(self.costs.priced, way))]
-        sent = min(share * self.costs.weight, Fraction(self.activation))
+        sent = min(share * self.weight(0), Fraction(self.activation))
         call = Fraction(min((self.between(*way) for way in ways), default=0))
         found = call + sent * min(map(self._beta, ways), default=Fraction(0))
-        return max(call, min(found, self.at_once(0), self.at_once(1)))
+        again = min(map(self.at_once, range(self.size.layers))) * min(self.lengths) / self.speeds[0]
+        return max(call, min(found, again))
 
     def _beta(self, way: tuple[str, ...]) -> Fraction:
         """The least ticks for each element sent; none where several lanes could share it."""

@@ -43,39 +43,43 @@ def time_bound(size: Size, setting: Setting) -> Bound:
 
 def _inference(prices: Prices) -> Iterator[_Ticks]:
     """The last layer's forwards may all be last events, of which only the start counts."""
-    layers, batches, _ = prices.size
+    layers = prices.size.layers
     if prices.can_infer:
-        work, sharing = batches * (layers - 1) * prices.forward, _sharing(prices)
-        yield _Ticks((layers - 1) * prices.stage(prices.forward), "a microbatch goes through all layers but the last")
+        before, sharing = [prices.forward(layer) for layer in range(layers - 1)], _sharing(prices)
+        work = prices.microbatches * sum(before)
+        yield _Ticks(sum(map(prices.stage, before)), "a microbatch goes through all layers but the last")
         yield _Ticks(
-            ceil(work / sharing), f"{_shared(sharing)} {prices.steps(work)} of forwards, before those of the last layer"
+            ceil(work / prices.together(sharing)),
+            f"{_shared(sharing)} {prices.steps(work)} of forwards, before those of the last layer",
         )
 
 
 def _training(prices: Prices) -> Iterator[_Ticks]:
     if not prices.can_train:
         return
-    layers, batches, ranks = prices.size
+    layers, _, ranks = prices.size
     steps = prices.setting.steps
-    work = batches * prices.step()
+    work = prices.microbatches * prices.step()
     one, why = max(_one_step(prices, work))
     yield _Ticks(one, why)
     if steps > 1 and prices.setting.task == "train":
-        before = max(_one_step(prices, batches * prices.urgent())).ticks + prices.update
+        before = max(_one_step(prices, prices.microbatches * prices.urgent())).ticks + prices.update
         yield _Ticks((steps - 1) * before + one, f"{steps} times: {why}, and layer 0 is updated before the next step")
     if steps > 1:
         chain = _chain(prices)
         yield _Ticks(steps * chain + (steps - 1) * prices.update, f"{steps} times: a microbatch goes forward and back")
         sharing = _sharing(prices)
-        yield _Ticks(ceil(steps * work / sharing), f"{_shared(sharing)} {prices.steps(steps * work)} of computing")
-    updates = max(0, layers * steps - ranks) * prices.update
+        reason = f"{_shared(sharing)} {prices.steps(steps * work)} of computing"
+        yield _Ticks(ceil(steps * work / prices.together(sharing)), reason)
+    updates = max(0, layers * steps - ranks) * prices.least_update
     if updates and ranks > 1:
         yield _Ticks(
-            ceil((steps * work + updates) / ranks),
+            ceil((steps * work + updates) / prices.together(ranks)),
             f"{_shared(ranks)} {prices.steps(steps * work)} of computing and {layers * steps} updates",
         )
     elif updates:
-        yield _Ticks(ceil(steps * work + updates), f"one rank computes for {prices.steps(steps * work)} and updates")
+        reason = f"one rank computes for {prices.steps(steps * work)} and updates"
+        yield _Ticks(ceil((steps * work + updates) / prices.speeds[0]), reason)
 
 
 def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
@@ -84,7 +88,7 @@ def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
     chain, sharing = _chain(prices), _sharing(prices)
     found = [
         _Ticks(chain, "a microbatch goes forward through all layers and back"),
-        _Ticks(ceil(work / sharing), f"{_shared(sharing)} {prices.steps(work)} of computing"),
+        _Ticks(ceil(work / prices.together(sharing)), f"{_shared(sharing)} {prices.steps(work)} of computing"),
     ]
     # Ranks that each have a part of every layer need no exchange for their updates.
     together = min(batches, ranks) > 1 and prices.setting.task == "train" and not prices.is_cut
@@ -93,18 +97,19 @@ def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
         # An update of layer 0 waits for the last work of all ranks. It is on one of them; from the others there is an
         # exchange before it, so they have less time for their work. If ranks share the update, each keeps its share of
         # what it has to send: together they send as much as all ranks but one.
-        least = min((ceil((work + (active - 1) * exchange) / active), active) for active in range(1, ranks + 1))
+        ways = [(active, prices.together(active)) for active in range(1, ranks + 1)]
+        least = min((ceil((work + (speed - prices.speeds[0]) * exchange) / speed), active) for active, speed in ways)
         if least[1] > 1:
             reason = f"{_shared(least[1])} {prices.steps(work)} of computing, and then exchange gradients"
             found.append(_Ticks(least[0], reason))
     if exchange:
         # Rounded up once: one operation may take all microbatches.
-        alone = batches * prices.urgent()
+        alone = prices.microbatches * prices.urgent()
         reason = f"one rank has {prices.steps(alone)} of computing, and an exchange with another takes longer"
         meeting = "a microbatch goes forward and back, and its gradient meets those of the others"
         # Of two ranks that share the update, one has to send half of its gradient at least.
         half = prices.exchange(Fraction(1, 2))
-        found.append(min(_Ticks(ceil(chain + half), meeting), _Ticks(ceil(alone), reason)))
+        found.append(min(_Ticks(ceil(chain + half), meeting), _Ticks(ceil(alone / prices.speeds[0]), reason)))
     return found
 
 
@@ -112,7 +117,8 @@ def _chain(prices: Prices) -> int:
     """One microbatch, forward through all layers and back to the update of layer 0."""
     layers = prices.size.layers
     back = sum(prices.stage(prices.at_once(layer)) for layer in range(1, layers))
-    return layers * prices.stage(prices.forward) + back + prices.stage(prices.at_once(0), summed=False)
+    there = sum(prices.stage(prices.forward(layer)) for layer in range(layers))
+    return there + back + prices.stage(prices.at_once(0), summed=False)
 
 
 def _sharing(prices: Prices) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from typing import NamedTuple
 from lib.errors import RuleError
 
 from . import cost_checks
+from .kinds import Kind, Unequal, checked_slow
 
 TICKS_PER_STEP = 10
 """In the classic costs time is counted in integer tenths of a step, so that sums never drift."""
@@ -83,7 +84,8 @@ class Costs:
     ring (a message or a copy to or from a tier is one hop), `beta`, a Fraction, for each element sent. With `islands`,
     the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several, and
     `alpha_between` and `beta_between` the prices of the operations that they name. `flops_per_tick` prices matrix
-    products by their size instead. Texts give times in `time_unit`, "steps" or "us".
+    products by their size instead. `kinds` of layers have sizes and prices of their own, and a rank may be `slow`: it
+    computes so many times slower. Texts give times in `time_unit`, "steps" or "us".
 
     Raises:
         RuleError: naming the field that cannot be.
@@ -108,12 +110,16 @@ class Costs:
     flops_per_tick: int = 0
     parameters: int | None = None
     time_unit: str = "steps"
+    kinds: Mapping[str, Kind] = field(default_factory=lambda: MappingProxyType({}))
+    slow: Mapping[int, Fraction] = field(default_factory=lambda: MappingProxyType({}))
     weight: int = field(init=False, repr=False, compare=False)
     """Elements of one layer's weight; its optimizer state and its gradient are as large."""
     activation: int = field(init=False, repr=False, compare=False)
     """Elements of one microbatch's activation."""
     by_value: bool = field(init=False, repr=False, compare=False)
     """Communication costs `ticks` for each value, and nothing else."""
+    unequal: Unequal | None = field(init=False, repr=False, compare=False, default=None)
+    """What differs between the layers, ranks or microbatches of a setting, if anything does; `for_game` sets it."""
     _priced: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -160,6 +166,24 @@ class Costs:
                 for operation, price in cost_checks.checked_mapping(getattr(self, name), f"Costs: {name}").items()
             }
             object.__setattr__(self, name, MappingProxyType(exact))
+        object.__setattr__(self, "slow", checked_slow(self.slow))
+        for name, kind in cost_checks.checked_mapping(self.kinds, "Costs: kinds").items():
+            cost_checks.checked_text(name, "Costs: name of a kind")
+            Kind.checked(kind, name, self.ticks)
+
+    def for_game(self, kinds: Sequence[str], lengths: Sequence[Fraction]) -> Costs:
+        """These costs for a game whose layers are of some kinds and whose microbatches have some lengths, which are as
+        many as there are; none: all are alike.
+
+        Raises:
+            RuleError: the layers do not fit together, or a size is no whole number.
+        """
+        if not (kinds or lengths or self.slow or self.unequal):
+            return self
+        own = replace(self)
+        if kinds or lengths or self.slow:
+            object.__setattr__(own, "unequal", Unequal(own, kinds, lengths))
+        return own
 
     @property
     def activation_grad(self) -> int:
@@ -180,15 +204,16 @@ class Costs:
         except KeyError:
             raise self.unpriced(operation) from None
 
-    def product(self, operation: str) -> Fraction:
-        """Ticks of a matrix product (one of COMPUTING) on one batch, before they are rounded up.
+    def product(self, operation: str, weight: int | None = None) -> Fraction:
+        """Ticks of a matrix product (one of COMPUTING) on one batch, before they are rounded up; `weight` has as many
+        elements, if not as many as usual.
 
         Raises:
             RuleError: the operation has no price.
         """
-        if not self.flops_per_tick:
+        if not self.flops_per_tick or operation not in COMPUTING:
             return Fraction(self.duration(operation))
-        flops = 2 * self.weight * self.length * (2 if operation == "backward" else 1)
+        flops = 2 * (weight or self.weight) * self.length * (2 if operation == "backward" else 1)
         return Fraction(flops, self.flops_per_tick)
 
     def transfer(self, operation: str, items: int, elements: int, ranks: Sequence[int]) -> int:

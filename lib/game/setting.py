@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import NamedTuple
 
 from lib.errors import RuleError
 
+from .cost_checks import fraction
 from .costs import CLASSIC, COMPUTING, COPYING, Costs
 from .folding import Fold, fold_of, require_first
+from .kinds import OWN_PRICES
 from .named_costs import costs_named
 
 LAYERS = ("dense", "block", "experts")
@@ -36,7 +39,8 @@ class Size(NamedTuple):
 class Setting:
     """What a game fixes besides its size, as `Setting("parts", mesh={"dp": 2, "pp": 4})`. `costs` is a record of costs
     or the name of a known one, `mesh` the length of each axis by name; `steps` counts training steps, `layer` is one
-    of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all.
+    of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all. `kinds` has the kind
+    of each dense layer, which the costs describe, and `lengths` the share of a whole one that each microbatch has.
 
     Raises:
         RuleError: naming the field that cannot be.
@@ -48,6 +52,8 @@ class Setting:
     layer: str
     task: str
     fold: str
+    kinds: tuple[str, ...]
+    lengths: tuple[Fraction, ...]
 
     def __init__(
         self,
@@ -57,6 +63,8 @@ class Setting:
         layer: str = "dense",
         task: str = "train",
         fold: str = "",
+        kinds: Iterable[str] = (),
+        lengths: Iterable[Fraction | int] = (),
     ) -> None:
         known = costs_named(costs) if isinstance(costs, str) else costs
         try:
@@ -64,9 +72,11 @@ class Setting:
         except TypeError:
             example = {"dp": 2, "tp": 4}
             raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
-        for name, given in zip(FIELDS, (known, axes, steps, layer, task, fold)):
+        named, shares = _kinds(kinds), _lengths(lengths)
+        for name, given in zip(FIELDS, (known, axes, steps, layer, task, fold, named, shares)):
             object.__setattr__(self, name, given)
         self._check()
+        object.__setattr__(self, "costs", self.costs.for_game(named, shares))
 
     def _check(self) -> None:
         if not isinstance(self.costs, Costs):
@@ -82,6 +92,11 @@ class Setting:
                 raise RuleError(f"Setting: {name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
         if self.task == "infer" and self.steps > 1:
             raise RuleError(f"Setting: inference takes one step; got {self.steps}")
+        unequal = [name for name in ("kinds", "lengths") if getattr(self, name)]
+        if unequal and self.layer != "dense":
+            raise RuleError(f"Setting: {' and '.join(unequal)} are for dense layers; these are {self.layer!r}")
+        if self.fold and (self.lengths or self.costs.slow):
+            raise RuleError("Setting: a folded run plays one replica for all, so it has no lengths and no slow ranks")
 
     @property
     def replicas(self) -> int:
@@ -93,7 +108,24 @@ class Setting:
         return [name for name in FIELDS if getattr(self, name) != getattr(other, name)]
 
 
-FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold")
+def _kinds(given: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise RuleError(f"Setting: kinds has the kind of each layer, as ('block', 'head'); got {given!r:.60}")
+    return names
+
+
+def _lengths(given: Iterable[object]) -> tuple[Fraction, ...]:
+    if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
+        raise RuleError(f"Setting: lengths has the length of each microbatch; got {given!r:.60}")
+    shares = tuple(fraction(one, "Setting: the length of a microbatch") for one in given)
+    for one in shares:
+        if not 0 < one <= 1:
+            raise RuleError(f"Setting: the length of a microbatch is more than 0 and at most 1; got {one}")
+    return shares
+
+
+FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold", "kinds", "lengths")
 
 CLASSIC_SETTING = Setting()
 
@@ -116,6 +148,8 @@ class Game:
     def __post_init__(self) -> None:
         costs = self.setting.costs
         sized = COPYING if self.layer == "dense" and not costs.flops_per_tick else COPYING | COMPUTING
+        if costs.unequal is not None:
+            sized = sized | {*OWN_PRICES}
         fixed = {name: ticks for name, ticks in costs.ticks.items() if name not in sized}
         object.__setattr__(self, "prices", fixed)
 
@@ -124,8 +158,15 @@ class Game:
         """The game of a size and a setting.
 
         Raises:
-            RuleError: it cannot be folded so.
+            RuleError: it cannot be folded so, or the setting is of another number of layers or microbatches.
         """
+        for name, what in (("kinds", "layers"), ("lengths", "batches")):
+            given, count = len(getattr(setting, name)), getattr(size, what)
+            if given not in (0, count):
+                raise RuleError(f"Setting: {name} is of {given} {what}, and this game has {count}")
+        if setting.costs.slow and max(setting.costs.slow) >= size.ranks:
+            slow, last = max(setting.costs.slow), size.ranks - 1
+            raise RuleError(f"Costs: slow names rank {slow}, and there are only ranks 0 to {last}")
         fold = None
         if setting.fold:
             fold = fold_of(setting.mesh, setting.fold, size.batches, size.ranks, setting.costs.islands)

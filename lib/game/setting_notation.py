@@ -14,6 +14,7 @@ from lib.errors import RuleError, TraceError
 from .cost_checks import MAX_DIGITS, MAX_NAME, MAX_NUMBER, MAX_PARAMETERS
 from .costs import CLASSIC, Costs, Tier
 from .former_costs import IN_TRACES
+from .kinds import Kind
 from .named_costs import COSTS
 from .setting import CLASSIC_SETTING, FIELDS, Setting
 
@@ -29,8 +30,16 @@ def setting_to_json(setting: Setting) -> dict[str, Any]:
     for name in FIELDS[1:]:
         content = getattr(setting, name)
         if content != getattr(CLASSIC_SETTING, name):
-            written[name] = dict(content) if name == "mesh" else content
+            written[name] = _WRITTEN.get(name, _as_it_is)(content)
     return written
+
+
+def _as_it_is(content: Any) -> Any:
+    return content
+
+
+_WRITTEN: Mapping[str, Callable[[Any], Any]] = {"mesh": dict, "kinds": list, "lengths": lambda all: [*map(str, all)]}
+"""How fields of a setting are written that are no text or number."""
 
 
 def setting_from_json(data: Mapping[str, Any], named: Mapping[str, Costs] = COSTS) -> Setting:
@@ -44,6 +53,9 @@ def setting_from_json(data: Mapping[str, Any], named: Mapping[str, Costs] = COST
     if "mesh" in given:
         lengths = _numbers(given["mesh"], "mesh", minimum=1)
         given["mesh"] = tuple(lengths.items())
+    for name, read in (("kinds", _text), ("lengths", _fraction)):
+        if name in given:
+            given[name] = tuple([read(one, name) for one in _list(given[name], name)])
     try:
         return Setting(costs_from_json(data.get("costs"), named), **given)
     except (RuleError, TypeError) as why:
@@ -66,11 +78,14 @@ def record_to_json(costs: Costs) -> dict[str, Any]:
     return written
 
 
-def _plain(prices: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: str(price) if isinstance(price, Fraction) else list(price) if isinstance(price, tuple) else price
-        for name, price in prices.items()
-    }
+def _plain(prices: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): _plain_price(price) for name, price in prices.items()}
+
+
+def _plain_price(price: Any) -> Any:
+    if isinstance(price, Kind):
+        return [*price[:3], _plain(price.ticks)]
+    return str(price) if isinstance(price, Fraction) else list(price) if isinstance(price, tuple) else price
 
 
 def costs_from_json(given: Any, named: Mapping[str, Costs] = COSTS) -> Costs:
@@ -120,6 +135,30 @@ def _tiers(given: Any, name: str) -> Mapping[str, Tier]:
         return Tier(*[None if price is None else _number(price, name) for price in tier])
 
     return _read_each(given, name, read)
+
+
+def _kinds(given: Any, name: str) -> Mapping[str, Kind]:
+    def read(kind: Any) -> Kind:
+        if not isinstance(kind, list) or len(kind) != len(Kind._fields):
+            raise TraceError(f"a kind is a list of {', '.join(Kind._fields)}; got {kind!r:.60}")
+        weight, inp, out = [_parameters(size, name) for size in kind[:3]]
+        return Kind(weight, inp, out, _numbers(kind[3], name))
+
+    return _read_each(given, name, read)
+
+
+def _slow(given: Any, name: str) -> Mapping[int, Fraction]:
+    factors = _fractions(given, name)
+    for rank in factors:
+        if not re.fullmatch("0|[1-9][0-9]{0,8}", rank):
+            raise TraceError(f"{name} must be by rank; got {rank!r:.60}")
+    return {int(rank): factor for rank, factor in factors.items()}
+
+
+def _list(given: Any, name: str) -> list[Any]:
+    if not isinstance(given, list):
+        raise TraceError(f"{name} must be a list; got {given!r:.60}")
+    return given
 
 
 def _read_each(given: Any, name: str, read: Callable[[Any], Any]) -> Mapping[str, Any]:
@@ -172,5 +211,7 @@ READ: Mapping[str, Callable[[Any, str], Any]] = {
     "flops_per_tick": _number,
     "parameters": _parameters,
     "time_unit": _text,
+    "kinds": _kinds,
+    "slow": _slow,
 }
 """By field of a cost record: what reads it."""

@@ -13,7 +13,7 @@ from lib.communication.mesh import Mesh
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.costs import COPYING, elements_sent
 from lib.game.setting import Game
-from lib.rules import memory_tiers, operations
+from lib.rules import durations, memory_tiers, operations
 from lib.rules.collectives import COLLECTIVES, REQUESTING, Group, requested_batches, require_contribution
 from lib.rules.operations import LOCAL_RULES, PER_BATCH
 from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
@@ -206,7 +206,7 @@ class Recomputation(OverlappedCalls):
             batches = made[0].batches  # type: ignore[attr-defined]  # what PER_BATCH means
             items = len(batches)
         price = self._prices.get(name)
-        length = operations.ticks(self.game, name, items, used, made) if price is None else price * items
+        length = durations.ticks(self.game, name, items, used, made, rank.rank) if price is None else price * items
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(named("batch", sorted(batches)))
         confirm(rank, op, made, rank.clock, length, batches)

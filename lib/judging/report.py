@@ -149,7 +149,8 @@ class Report:
         return 2 if beaten or noted or not (self.meets_traffic and self.is_steady) else 3
 
     def __repr__(self) -> str:
-        return f"<Report: {self.status}, {self.costs.took(self.timesteps)}, peak memory {self.peak.memory:,}>"
+        sent = f", {self.traffic:,} sent" if self.traffic else ""
+        return f"<Report: {self.status}, {self.costs.took(self.timesteps)}, peak memory {self.peak.memory:,}{sent}>"
 
     def verdict(self) -> str:
         """The report in a few lines for people."""
@@ -157,6 +158,7 @@ class Report:
             return f"Not correct. {self.error}"
         lines = [
             f"Correct! {self.costs.took(self.timesteps)}, peak memory {self.peak.memory:,} "
-            f"(rank {self.peak.rank} at t={self.peak.time:g})."
+            f"(rank {self.peak.rank} at t={self.peak.time:g})"
+            f"{f', {self.traffic:,} elements sent' if self.traffic else ''}."
         ]
         return "\n".join(lines + [f"Note: {note.text}" for note in self.notes])

@@ -3,15 +3,17 @@
 from lib.layout import Graph, TensorLayout, redistribute, propagate, plan, complete
 """
 
+from lib.layout.code.frameworks import code_of
 from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.layouts.mesh import mesh, mesh_split, replicate, shard, split
+from lib.layout.layouts.mesh import P, mesh, mesh_split, replicate, shard, split
 from lib.layout.layouts.pieces import Pieces, cut, join
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
 from lib.layout.planning.breadth_first import propagate
 from lib.layout.planning.completion import Completion, Conflict, complete
 from lib.layout.planning.decisions import Candidate, Decision, compared
 from lib.layout.planning.exact import plan
-from lib.layout.planning.plan import Edge, GraphPlan
+from lib.layout.planning.placed_graph import Edge
+from lib.layout.planning.plan import GraphPlan
 from lib.layout.program.candidates import candidates
 from lib.layout.program.distributed import DistributedOperator, distribute, strategy_text
 from lib.layout.program.from_jax import from_jax
@@ -40,12 +42,14 @@ __all__ = [
     "LayoutError",
     "Links",
     "Operator",
+    "P",
     "Pieces",
     "Redistribution",
     "Step",
     "TensorLayout",
     "bound",
     "candidates",
+    "code_of",
     "compared",
     "complete",
     "cut",

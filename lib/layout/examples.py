@@ -109,11 +109,7 @@ def rotary(devices: int = 8, batch: int = 4, length: int = 16, heads: int = 8, e
     graph.reshape("queries", graph.matmul("projected", "x", "wq"), (batch, length, heads, each))
     for name in ("cosines", "sines"):
         graph.input(name, (length, 1, each))
-    graph.slice("first", "queries", 3, 0, each // 2)
-    graph.negative("second", graph.slice("last", "queries", 3, each // 2, each))
-    graph.concat("turned", "second", "first", axis=3)
-    along, across = graph.multiply("along", "queries", "cosines"), graph.multiply("across", "turned", "sines")
-    graph.add("rotated", along, across)
+    add_rotary(graph, "", "queries", each)
     return graph
 
 
@@ -135,6 +131,59 @@ def mixture_of_experts(
     graph.einsum("lowered", "relu", "down", spec="egcf,efd->egcd")
     graph.einsum("combined", "combine", "lowered", spec="gsec,egcd->gsd")
     return graph
+
+
+def grouped_attention(
+    layers: int,
+    mesh: DeviceMatrix,
+    batch: int = 4,
+    length: int = 16,
+    heads: int = 8,
+    groups: int = 2,
+    width: int = 64,
+    hidden: int = 128,
+) -> Graph:
+    """Blocks of grouped-query attention (Ainslie et al. 2023) with rotary embedding, and a gated MLP."""
+    each = width // heads
+    graph = Graph(mesh=mesh)
+    x = graph.input("x", (batch, length, width))
+    for name in ("cosines", "sines"):
+        graph.input(name, (length, 1, each))
+    for layer in range(layers):
+        prefix = f"l{layer}."
+        turned = []
+        for role, count in (("q", heads), ("k", groups), ("v", groups)):
+            name = f"{prefix}{role}"
+            graph.parameter(f"{prefix}w{role}", (width, count * each))
+            cut = graph.reshape(
+                f"{name}_heads", graph.matmul(name, x, f"{prefix}w{role}"), (batch, length, count, each)
+            )
+            turned.append(cut if role == "v" else add_rotary(graph, f"{name}_", cut, each))
+        query, key, value = turned
+        grouped = graph.reshape(f"{prefix}grouped", query, (batch, length, groups, heads // groups, each))
+        scores = graph.einsum(f"{prefix}scores", grouped, key, spec="blkge,bmke->bkglm")
+        mixed = graph.einsum(
+            f"{prefix}mixed", graph.softmax(f"{prefix}softmax", scores), value, spec="bkglm,bmke->blkge"
+        )
+        graph.parameter(f"{prefix}wo", (width, width))
+        flat = graph.reshape(f"{prefix}flat", mixed, (batch, length, width))
+        x = graph.add(f"{prefix}attended", graph.matmul(f"{prefix}out", flat, f"{prefix}wo"), x)
+        for name, shape in (("gate", (width, hidden)), ("up", (width, hidden)), ("down", (hidden, width))):
+            graph.parameter(f"{prefix}{name}", shape)
+        gate = graph.silu(f"{prefix}silu", graph.matmul(f"{prefix}gated", x, f"{prefix}gate"))
+        product = graph.multiply(f"{prefix}product", gate, graph.matmul(f"{prefix}raised", x, f"{prefix}up"))
+        x = graph.add(f"{prefix}lowered", graph.matmul(f"{prefix}mlp", product, f"{prefix}down"), x)
+    return graph
+
+
+def add_rotary(graph: Graph, prefix: str, x: str, each: int) -> str:
+    """Rotates the halves of heads (..., each) against each other, by the inputs `cosines` and `sines`."""
+    axis = len(graph.shapes[x]) - 1
+    first = graph.slice(f"{prefix}first", x, axis, 0, each // 2)
+    second = graph.negative(f"{prefix}second", graph.slice(f"{prefix}last", x, axis, each // 2, each))
+    turned = graph.concat(f"{prefix}turned", second, first, axis=axis)
+    along, across = graph.multiply(f"{prefix}along", x, "cosines"), graph.multiply(f"{prefix}across", turned, "sines")
+    return graph.add(f"{prefix}rotated", along, across)
 
 
 def transformer(

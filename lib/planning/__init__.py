@@ -9,12 +9,27 @@ mine = plan(job, Split(dp=16, pp=4, tp=8))
 Times are seconds, sizes bytes, flops and tokens. The costs are the ledger's: what a plan states is a run.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .gpus import Gpu
 from .job import Job
-from .plans import Plan, plan
+from .prediction import Prediction
 from .presets import gpu, transformer
 from .split import Split
-from .split_search import Search, search
 from .transformers import Transformer
 
-__all__ = ["Gpu", "Job", "Plan", "Search", "Split", "Transformer", "gpu", "plan", "search", "transformer"]
+if TYPE_CHECKING:
+    from .plans import Plan, plan
+    from .split_search import Search, search
+
+__all__ = ["Gpu", "Job", "Plan", "Prediction", "Search", "Split", "Transformer", "gpu", "plan", "search", "transformer"]
+
+PLANNERS = {"Plan": "plans", "plan": "plans", "Search": "split_search", "search": "split_search"}
+"""What plays schedules is loaded when it is asked for: a plan puzzle is graded without it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PLANNERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{PLANNERS[name]}"), name)

@@ -67,11 +67,21 @@ def compute_seconds(job: Job, split: Split) -> tuple[float, float, float]:
     (Dao et al. 2022, algorithm 4), at a rate of its own; 8 bits do not speed it up. Recomputation of single operations
     ("ops") takes half of a forward.
     """
+    linear, core, moved = forward_seconds(job, split)
+    core_back = core_backward(job, split) * core
+    again = OPS_TIME * (linear + core + moved) if split.recompute == "ops" else 0.0
+    return linear + core + moved, linear + core_back + moved + again, linear + moved
+
+
+def forward_seconds(job: Job, split: Split) -> tuple[float, float, float]:
+    """Seconds of a layer's forward on one rank: matrix products, attention's core, and moving activations."""
     model, gpu, tokens = job.model, job.gpu, tokens_of(job, split)
     rate = (gpu.flops8 if job.fp8 else gpu.flops) * gpu.efficiency
     linear = 2 * tokens * model.active_weights / model.layers / split.tp / rate
     core = tokens * model.core_flops(job.sequence) / (2 if job.flash else 1) / split.tp / job.core_rate
-    moved = 2 * _all_bytes(replace(job, fp8=False), split, True) / gpu.bandwidth
-    core_back = FLASH_BACKWARD * 3 * core if job.flash else (3 if split.recompute == "selective" else 2) * core
-    again = OPS_TIME * (linear + core + moved) if split.recompute == "ops" else 0.0
-    return linear + core + moved, linear + core_back + moved + again, linear + moved
+    return linear, core, 2 * _all_bytes(replace(job, fp8=False), split, True) / gpu.bandwidth
+
+
+def core_backward(job: Job, split: Split) -> float:
+    """How many times as long as its forward the backward of attention's core takes."""
+    return FLASH_BACKWARD * 3 if job.flash else 3 if split.recompute == "selective" else 2

@@ -29,7 +29,8 @@ HALVES = ("forward", "backward_input", "backward_weight")
 
 
 class LayerTimes(NamedTuple):
-    """Seconds of a layer for one microbatch, and the bytes that a rank sends in it, by axis (tp, cp, ep)."""
+    """Seconds of a layer for one microbatch, and by axis (tp, cp, ep) the bytes that a rank sends in it, and the
+    seconds that are `added` to what it computes."""
 
     forward: float
     backward_input: float
@@ -37,6 +38,7 @@ class LayerTimes(NamedTuple):
     sent: Mapping[str, float]
     sent_forward: Mapping[str, float]
     """What is sent again when forward is."""
+    added: Mapping[str, float]
 
 
 @cache
@@ -49,12 +51,14 @@ def layer_times(job: Job, split: Split) -> LayerTimes:
         pieces.append(_experts(job, split))
     axes = ("tp", "cp", "ep")
     forward, back_input, back_weight = (sum(piece.seconds[k] for piece in pieces) for k in range(3))
+    computed = {"tp": sum(compute_seconds(job, split))}
     return LayerTimes(
         forward,
         back_input,
         back_weight,
         MappingProxyType({axis: sum(sum(piece.sent) for piece in pieces if piece.axis == axis) for axis in axes}),
         MappingProxyType({axis: sum(piece.sent[0] for piece in pieces if piece.axis == axis) for axis in axes}),
+        MappingProxyType({one.axis: sum(one.seconds) - computed.get(one.axis, 0.0) for one in pieces}),
     )
 
 
@@ -94,8 +98,8 @@ def _ring(job: Job, split: Split) -> Piece:
     """Keys and values of all tokens for each: they go round a ring of cp ranks, and in backward their gradients too
     (Liu et al. 2023, Ring Attention)."""
     stride, cp = split.tp, split.cp
-    each = tokens_of(job, split) * job.model.kv_bytes // split.tp
-    costs = _costs(job, split, "cp", {}, each, 1, 1 / job.gpu.rate(job.gpu.members(stride, cp), cp))
+    each, tokens = job.model.kv_bytes // split.tp, tokens_of(job, split)
+    costs = _costs(job, split, "cp", {}, each, tokens, 1 / job.gpu.rate(job.gpu.members(stride, cp), cp))
     return _measured("cp", _round, (1, cp, cp), Setting(costs), 1)
 
 
@@ -134,6 +138,7 @@ def link_of(job: Job, split: Split, axis: str) -> str:
     return job.gpu.link(job.gpu.members(stride, count), count)
 
 
+@cache
 def exact(number: float) -> Fraction:
     """A fraction near a number, as costs have them."""
     return Fraction(number).limit_denominator(10**12)

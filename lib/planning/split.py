@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 
 from lib.errors import RuleError
-from lib.schedules import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
-from lib.schedules.timetable import Timetable
 
 from .job import Job
 from .transformers import Transformer
 
-ORDERS: Mapping[str, Callable[..., Timetable]] = MappingProxyType(
-    {
-        "1f1b": one_f_one_b,
-        "gpipe": gpipe,
-        "interleaved": interleaved,
-        "breadth_first": breadth_first,
-        "zb_h1": zb_h1,
-        "zb_v": zb_v,
-    }
-)
+SCHEDULES = ("1f1b", "gpipe", "interleaved", "breadth_first", "zb_h1", "zb_v")
 """Orders of a pipeline by name."""
 
 CHUNKED = ("interleaved", "breadth_first")
@@ -77,6 +65,12 @@ class Split:
         """Stages of the pipeline, of which each rank has `chunks`."""
         return self.pp * self.chunks
 
+    def stages_of(self, rank: int) -> tuple[int, ...]:
+        """The stages of a rank of the pipeline: one after each round, or in a V."""
+        if self.schedule == "zb_v":
+            return rank, 2 * self.pp - 1 - rank
+        return tuple(range(rank, self.stages, self.pp))
+
     @property
     def recompute_text(self) -> str:
         """What is computed again, for a table: 'full / 2' is every second layer."""
@@ -123,7 +117,7 @@ def problems(job: Job, split: Split) -> Iterator[str]:
         if type(number) is not int or number < 1:
             yield f"{axis} must be a whole number from 1 on; got {number!r:.40}"
             return
-    for name, known in (("schedule", tuple(ORDERS)), ("recompute", RECOMPUTED), ("offload", OFFLOADED)):
+    for name, known in (("schedule", SCHEDULES), ("recompute", RECOMPUTED), ("offload", OFFLOADED)):
         if getattr(split, name) not in known:
             yield f"there is no {name} {getattr(split, name)!r:.40}; there are {', '.join(known)}"
             return
@@ -157,7 +151,7 @@ def problems(job: Job, split: Split) -> Iterator[str]:
     for problem in _of_chunks(split):
         yield problem
         return
-    if model.layers < split.stages:
+    if model.layers < split.stages and model.layers + 2 != split.stages:  # then the ends have no layer
         yield f"{model.layers} layers cannot fill {split.stages} stages; pp x chunks may be at most {model.layers}"
         return
     if split.layers != () and not _cut(split, model.layers):

@@ -1,35 +1,76 @@
-"""Where the time of a planned step goes, on average over the ranks of a pipeline."""
+"""Where the time of a planned step goes, on average over the ranks of a pipeline: from the ideal step to this one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from .cost_model import TICKS, prices
-from .layer_compute import compute_seconds
+from .layer_compute import compute_seconds, core_backward, forward_seconds
 from .layer_cost import layer_times, shared
 from .plans import Plan
 
+PARTS: Mapping[str, str] = MappingProxyType(
+    {
+        "ideal": "the model's flops at the full rate",
+        "matrix": "matrix products below the full rate",
+        "attention": "the core of attention below the full rate",
+        "elementwise": "reading and writing activations",
+        "recomputation": "recomputation",
+        "tp": "tensor parallel communication",
+        "cp": "context parallel communication",
+        "ep": "expert parallel communication",
+        "contention": "collectives that slow computation",
+        "update": "the optimizer",
+        "dp": "waiting for replicas",
+        "host": "waiting for the host",
+        "bubble": "the pipeline's bubble",
+    }
+)
+"""What the seconds of a step are for, in words; every part but the ideal is a loss."""
+
+LEAST_PART = 0.0005
+"""A part of a step that is smaller is not shown."""
+
 
 def time_parts(plan: Plan) -> Mapping[str, float]:
-    """Seconds of a step by what they are for; they add up to the step. `communication` of a layer is along tp, cp and
-    ep; `contention` is what collectives slow computation by; `waiting` is the bubble, and waiting for replicas."""
+    """Seconds of a step by what they are for, see PARTS; they add up to the step. `ideal` is a step at the rate of the
+    data sheet, so the plan's MFU is its share. Recomputation has its own communication; the bubble has the messages."""
     job, split = plan.job, plan.split
     priced, times = prices(job, split), layer_times(job, shared(split))
     units = split.batches(job) * sum(priced.units) / split.pp
     layers = units * priced.layers
-    once = compute_seconds(job, replace(split, recompute="none") if split.recompute == "ops" else split)
-    with_ops = sum(compute_seconds(job, split)) - sum(once)
+    plain = replace(split, recompute="none") if split.recompute == "ops" else split
+    linear, core, moved = forward_seconds(job, plain)
+    with_ops = sum(compute_seconds(job, split)) - sum(compute_seconds(job, plain))
     again = times.forward / split.every if split.recompute == "full" else with_ops
     played = priced.forward + priced.back_input + priced.back_weight
     played += priced.forward if split.recompute == "full" and split.every == 1 else 0
-    within = sum(times[:3]) - sum(once) - with_ops
+    ideal = plan.seconds * plan.mfu
+    of_model = (job.sequence, job.flash)
+    ideal_core = ideal * job.model.attention_flops(*of_model) / job.model.model_flops(*of_model)
     parts = {
-        "computation": layers * sum(once),
+        "ideal": ideal,
+        "matrix": 3 * layers * linear + split.batches(job) * priced.loss / TICKS / split.pp - (ideal - ideal_core),
+        "attention": layers * core * (1 + core_backward(job, plain)) - ideal_core,
+        "elementwise": 3 * layers * moved,
         "recomputation": layers * again,
-        "communication": layers * within,
-        "contention": units * played / TICKS - layers * (sum(once) + again + within),
-        "head": split.batches(job) * priced.loss / TICKS / split.pp,
+        **{axis: layers * times.added.get(axis, 0.0) for axis in ("tp", "cp", "ep")},
+        "contention": units * played / TICKS - layers * (sum(times[:3]) + again - with_ops),
         "update": sum(priced.units) / split.pp * priced.update / TICKS,
+        **waits(plan),
     }
-    return {**parts, "waiting": plan.seconds - sum(parts.values())}
+    return {**parts, "bubble": plan.seconds - sum(parts.values())}
+
+
+def waits(plan: Plan) -> Mapping[str, float]:
+    """Seconds in which a rank of the pipeline waits for calls, by axis: `dp` for collectives of replicas, `host`."""
+    found = dict.fromkeys(("dp", "host"), 0)
+    of_call = {"fetch": "host", "offload": "host", **dict.fromkeys(("allreduce", "scatterreduce", "allgather"), "dp")}
+    pipeline = plan.trace.ranks
+    for ops in pipeline:
+        for op in ops:
+            if op.name == "await" and (axis := of_call.get(ops[op.args[0]].name)):
+                found[axis] += op.end - op.start
+    return {axis: ticks / len(pipeline) / TICKS for axis, ticks in found.items()}

@@ -111,8 +111,11 @@ class Transformer:
     def model_flops(self, sequence: int, causal: bool) -> float:
         """Flops of a step for each token: forward and twice as much backward, without recomputation. A `causal` core
         computes half of the pairs."""
-        core = self.layers * self.core_flops(sequence) / (2 if causal else 1)
-        return 3 * (2 * (self.active_weights + self.vocabulary_weights) + core)
+        return 6 * (self.active_weights + self.vocabulary_weights) + self.attention_flops(sequence, causal)
+
+    def attention_flops(self, sequence: int, causal: bool) -> float:
+        """The part of the core of attention in it."""
+        return 3 * self.layers * self.core_flops(sequence) / (2 if causal else 1)
 
     # --- Activations ---
 

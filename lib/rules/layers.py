@@ -8,6 +8,7 @@ What is computed with a replica's own weights is marked as that replica's.
 from __future__ import annotations
 
 from lib.errors import RuleError
+from lib.game.kinds import EMBEDDING
 from lib.game.setting import Game
 from lib.values import algebra
 from lib.values.arguments import refuse_kinds
@@ -54,8 +55,11 @@ def loss(game: Game, inp: Value) -> ActivationGrad:
     return ActivationGrad.made(*label, inp.copy)
 
 
-def backward(game: Game, layer: int, inp: Value, grad: Value, weight: Value) -> tuple[WeightGrad, ActivationGrad]:
-    """The layer's weight gradient, and the activation gradient for the layer before it."""
+def backward(
+    game: Game, layer: int, inp: Value, grad: Value, weight: Value
+) -> tuple[WeightGrad, ActivationGrad] | tuple[WeightGrad]:
+    """The layer's weight gradient, and the activation gradient for the layer before it; of an embedding only the
+    first, since token numbers have no gradient."""
     if type(inp) is not Activation or type(grad) is not ActivationGrad or type(weight) is not Weight:
         refuse_kinds(f"backward{THREE}", (inp, Activation), (grad, ActivationGrad), (weight, Weight))
     _usable(game, layer, weight, inp)
@@ -65,6 +69,8 @@ def backward(game: Game, layer: int, inp: Value, grad: Value, weight: Value) -> 
     parts, tokens = (WHOLE, WHOLE) if whole else _shares(game, inp, weight)
     same_model(game, inp, grad, weight)
     copy = None if weight.copy is grad.copy is inp.copy is None else _replica(inp, weight, grad)
+    if _embeds(game, layer):
+        return (_weight_grad(inp, weight, copy),)
     return _weight_grad(inp, weight, copy), _input_grad(inp, parts, tokens, copy)
 
 
@@ -73,6 +79,8 @@ def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Valu
     if type(inp) is not Activation or type(grad) is not ActivationGrad or type(weight) is not Weight:
         refuse_kinds(f"backward_input{THREE}", (inp, Activation), (grad, ActivationGrad), (weight, Weight))
     _usable(game, layer, weight, inp)
+    if _embeds(game, layer):
+        raise RuleError(f"layer {layer} is an embedding, whose input is token numbers; call backward_weight alone")
     _input_of(layer, inp)
     _belong_together(game, "backward_input", layer, inp, grad)
     parts, tokens = _shares(game, inp, weight)
@@ -220,6 +228,11 @@ def _of_all(game: Game, value: Value) -> bool:
     """True if a value is a gradient summed over all replicas of a folded run: its batches are counted in each one."""
     fold = game.fold
     return fold is not None and type(value) is WeightGrad and value.total_batches * fold.replicas == game.batches
+
+
+def _embeds(game: Game, layer: int) -> bool:
+    unequal = game.setting.costs.unequal
+    return unequal is not None and unequal.is_kind(layer, EMBEDDING)
 
 
 # --- What is yielded ---

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from lib.errors import IncompleteError, RuleError
-from lib.game.costs import COMPUTING, COPYING
 from lib.game.setting import CLASSIC_SETTING, Game
 from lib.values import algebra
 from lib.values.algebra import missing_text, named
@@ -191,23 +190,6 @@ def require_cuttable(game: Game, value: Value) -> None:
     """Refuses to cut an activation where a layer takes whole ones only."""
     if isinstance(value, Batched) and game.layer == "dense":
         raise RuleError(f"this is the {value}; activations are cut only where a layer can use a part of one")
-
-
-def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: Sequence[Value]) -> int:
-    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time.
-
-    Raises:
-        RuleError: the operation has no price.
-    """
-    price = game.prices.get(operation)
-    if price is not None:
-        return price * items
-    costs = game.setting.costs
-    if operation in COPYING:
-        return memory_tiers.ticks(costs, operation, made, used)
-    if game.layer != "dense" and operation in COMPUTING and type(used[-1]) is Weight:
-        return costs.duration(operation, items, len(used[-1].shards), used[-1].total)
-    return costs.duration(operation, items)
 
 
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------

@@ -58,11 +58,11 @@ class Computation(RankOperations):
     ) -> tuple[WeightGrad, ActivationGrad]:
         """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch.
 
-        Of a block, shards take as much less time, and the gradient for backward(layer - 1) is a part of a sum.
+        Of a block, shards take as much less time, and the gradient for backward(layer - 1) is a part of a sum. Of an
+        embedding there is None: token numbers have no gradient.
         """
-        made: tuple[WeightGrad, ActivationGrad]
-        made = self._compute("backward", layers.backward, layer, inp, grad, weight)
-        return made
+        made: Any = self._compute("backward", layers.backward, layer, inp, grad, weight)
+        return made if len(made) == 2 else (*made, None)
 
     def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
         """The half of backward that the layer before waits for: the gradient for backward_input(layer - 1).

@@ -9,7 +9,7 @@ from typing import Any
 from lib.communication.meetings import message_ticks
 from lib.errors import PuzzleError, RuleError
 from lib.game.replica_number import stride_of
-from lib.rules import memory_tiers, operations
+from lib.rules import durations, memory_tiers, operations
 from lib.rules.collectives import requested_batches, require_contribution
 from lib.rules.folded_numbers import require_own_batches
 from lib.trace.ops import NO_BATCHES, TIMED, address, call_text, shortest
@@ -69,7 +69,8 @@ class RankOperations(LaneOperations):
             if type(made) is not tuple:
                 made = (made,)
             batches: frozenset[int] = made[0].batches if name in operations.PER_BATCH else NO_BATCHES
-            ticks = operations.ticks(game, name, len(batches) or 1, used, made) if name in TIMED else None
+            timed = name in TIMED
+            ticks = durations.ticks(game, name, len(batches) or 1, used, made, recorder.rank) if timed else None
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None

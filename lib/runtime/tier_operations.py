@@ -7,7 +7,7 @@ from typing import Any
 
 from lib.communication.lanes import PendingValue
 from lib.errors import PuzzleError, RuleError
-from lib.rules import operations
+from lib.rules import durations, operations
 from lib.trace.ops import NO_BATCHES, Op, call_text
 from lib.values.base import Value, copy_of, object_text
 
@@ -60,4 +60,4 @@ class TierOperations(Computation):
         """What a copy makes, and its ticks, if it is allowed and there is room."""
         made = operations.LOCAL_RULES[name](self._game, Op(name, 0, 0, args=args), (value,))
         self._require_room(made)
-        return made, operations.ticks(self._game, name, 1, (value,), made)
+        return made, durations.ticks(self._game, name, 1, (value,), made, self._rank)

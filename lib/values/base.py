@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from lib.errors import RuleError
 from lib.game.costs import CLASSIC, Costs
+from lib.game.kinds import Unequal
 from lib.game.replica_number import stride_of
 
 from . import algebra
@@ -121,7 +122,7 @@ class Sharded(Value):
     """In a folded run, which shards the other replicas have, if not the same."""
 
     def memory(self, costs: Costs = CLASSIC) -> int:
-        size = costs.weight
+        size = costs.weight if costs.unequal is None else costs.unequal.weight(self.layer)
         if self.total == 1:
             return size
         if size % self.total:
@@ -182,8 +183,10 @@ class Batched(Value):
         """The tokens of share `i` of `n`, all of which this value must hold."""
         return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
 
-    def _elements(self, size: int) -> int:
+    def _elements(self, size: int, unequal: Unequal | None) -> int:
         """Elements that this value takes, of `size` for each whole batch."""
+        if unequal is not None:
+            return sum(algebra.uneven_size(one, self.shards, self.total) for one in unequal.of_each(size, self.batches))
         if self.total == 1:
             return size * len(self.batches)
         return len(self.batches) * algebra.uneven_size(size, self.shards, self.total)

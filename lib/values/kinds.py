@@ -129,7 +129,8 @@ class Activation(Batched):
         self._check_batched(0, 1)
 
     def memory(self, costs: Costs = CLASSIC) -> int:
-        return self._elements(costs.activation)
+        unequal = costs.unequal
+        return self._elements(costs.activation if unequal is None else unequal.input(self.layer), unequal)
 
     def __str__(self) -> str:
         what = (
@@ -163,7 +164,8 @@ class ActivationGrad(Batched):
         self._check_batched(-1, 0)
 
     def memory(self, costs: Costs = CLASSIC) -> int:
-        return self._elements(costs.activation_grad)
+        unequal = costs.unequal
+        return self._elements(costs.activation_grad if unequal is None else unequal.gradient(self.layer), unequal)
 
     def __str__(self) -> str:
         use = f"for backward({self.layer})" if self.layer >= 0 else "of the model's input, which nothing needs"

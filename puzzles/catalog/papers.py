@@ -212,18 +212,8 @@ ZERO_OFFLOAD = Paper(
     "ZeRO-Offload: Democratizing Billion-Scale Model Training",
     "USENIX ATC 2021, arXiv 2101.06840",
 )
-BREADTH_FIRST_PIPELINE = Paper(
-    "Joel Lamy-Poirier",
-    2022,
-    "Breadth-First Pipeline Parallelism",
-    "arXiv 2211.05953",
-)
-H100 = Paper(
-    "NVIDIA",
-    2022,
-    "NVIDIA H100 Tensor Core GPU Architecture",
-    "White paper",
-)
+BREADTH_FIRST_PIPELINE = Paper("Joel Lamy-Poirier", 2022, "Breadth-First Pipeline Parallelism", "arXiv 2211.05953")
+H100 = Paper("NVIDIA", 2022, "NVIDIA H100 Tensor Core GPU Architecture", "White paper")
 SEQUENCE_PARALLELISM = Paper(
     "Vijay Korthikanti, Jared Casper, Sangkug Lym et al.",
     2022,
@@ -308,18 +298,22 @@ CONTROLLABLE_MEMORY = Paper(
     "Pipeline Parallelism with Controllable Memory",
     "NeurIPS 2024, arXiv 2405.15362",
 )
-LLAMA_3 = Paper(
-    "Abhimanyu Dubey et al.",
+MIXTRAL = Paper(
+    "Albert Q. Jiang, Alexandre Sablayrolles, Antoine Roux et al.",
     2024,
-    "The Llama 3 Herd of Models",
-    "arXiv 2407.21783",
+    "Mixtral of Experts",
+    "arXiv 2401.04088",
 )
-DEEPSEEK_V3 = Paper(
-    "DeepSeek-AI",
+MEGATRON_CORE_MOE = Paper("NVIDIA", 2024, "Megatron Core MoE", "README of the package in NVIDIA/Megatron-LM, core r0.9")
+NEMO_PERFORMANCE = Paper("NVIDIA", 2024, "NeMo Framework: performance summary", "documentation of container 24.07")
+TORCHTITAN = Paper(
+    "Wanchao Liang, Tianyu Liu, Less Wright et al.",
     2024,
-    "DeepSeek-V3 Technical Report",
-    "arXiv 2412.19437",
+    "TorchTitan: One-stop PyTorch native solution for production ready LLM pre-training",
+    "ICLR 2025, arXiv 2410.06511",
 )
+LLAMA_3 = Paper("Abhimanyu Dubey et al.", 2024, "The Llama 3 Herd of Models", "arXiv 2407.21783")
+DEEPSEEK_V3 = Paper("DeepSeek-AI", 2024, "DeepSeek-V3 Technical Report", "arXiv 2412.19437")
 GLOBAL_BALANCE = Paper(
     "Zihan Qiu, Zeyu Huang, Bo Zheng et al.",
     2025,

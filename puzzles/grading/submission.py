@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from contextlib import suppress
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -19,6 +20,9 @@ MAX_LINE_LENGTH = 200
 
 ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1")
 """By Python's names for them. Others are not for text (zlib), or slow to decode (punycode)."""
+
+DECLARED = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+"""The declaration of an encoding, as in PEP 263."""
 
 DEFINITION = r"(?:(?:async +def +|def +|class +)(\w+)(?= *[(:])|(\w+)(?= *[=:]))"
 DEFINITION_START = re.compile(rf"^{DEFINITION}", re.MULTILINE)
@@ -67,9 +71,8 @@ class Submission:
         if not self._is_json:
             require_few(text)
         self.text = text
+        _require_text_encoding(source)
         encoding, _ = detect_encoding(BytesIO(source).readline)
-        if codecs.lookup(encoding).name not in ENCODINGS:
-            raise UnreadableError(f"this file declares the encoding {encoding}; save it as UTF-8, or as Latin-1")
         self.text = source.decode(encoding)
 
     @property
@@ -116,3 +119,16 @@ class Submission:
             if cell.first_line <= line:
                 return f"cell {cell.number}, line {line - cell.first_line + 1}"
         return ""
+
+
+def _require_text_encoding(source: bytes) -> None:
+    """Refuses other encodings before `detect_encoding`, which decodes with them since Python 3.14."""
+    for line in source.split(b"\n", 2)[:2]:
+        declared = DECLARED.match(line)
+        if declared:
+            encoding = declared[1].decode()
+            with suppress(LookupError):  # `detect_encoding` refuses names that are unknown
+                if codecs.lookup(encoding).name not in ENCODINGS:
+                    raise UnreadableError(
+                        f"this file declares the encoding {encoding}; save it as UTF-8, or as Latin-1"
+                    )

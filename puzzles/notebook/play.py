@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -46,12 +47,22 @@ class PlayTask(asyncio.Task[AnyResult]):
         if self._begun or self.done():
             return
         self.cancel()
-        loop = self.get_loop()
-        asyncio._set_running_loop(None)  # the loop of the notebook is idle until the cell has ended
-        try:
+        with _set_aside(self.get_loop()):
             _play_alone(self._work)
-        finally:
-            asyncio._set_running_loop(loop)
+
+
+@contextmanager
+def _set_aside(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Lets another loop run in this thread, within a task of the running one: that of a notebook is idle until the cell
+    has ended. Since Python 3.14 a thread has one running task."""
+    swap = getattr(asyncio.tasks, "_swap_current_task", lambda loop, task: None)  # before Python 3.12, a loop has one
+    task = swap(loop, None)
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
+        swap(loop, task)
 
 
 def play(

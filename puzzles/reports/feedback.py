@@ -80,7 +80,11 @@ def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
         return "You have passed every puzzle there is. Well played!"
     track = track_of(slug)
     done = _finished(after, solved_slugs(entries, passed)) if after in passed else ""
-    return f"{done}Next: {track.mention(track.puzzle(slug))}: '{next_command('show', slug)}'."
+    try:
+        mention = track.mention(track.puzzle(slug))
+    except ModuleNotFoundError:  # in a browser: layouts need numpy, which is not loaded there
+        mention = slug
+    return f"{done}Next: {mention}: '{next_command('show', slug)}'."
 
 
 def _finished(slug: str, solved: set[str]) -> str:

@@ -16,7 +16,7 @@ from lib.planning.job import GIB, Job
 from lib.planning.largest import largest, memory_advice
 from lib.planning.memory import KINDS
 from lib.planning.plans import VERDICTS
-from lib.planning.time_parts import time_parts
+from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
 
 from .paragraphs import print_wrapped
 
@@ -110,7 +110,8 @@ def parts(plan: Plan) -> Table:
     """Where the time of a step goes."""
     table = _table("time", "s", "share")
     for name, seconds in time_parts(plan).items():
-        table.add_row(name, f"{seconds:.3f}", f"{seconds / plan.seconds:.1%}")
+        if seconds >= LEAST_PART * plan.seconds:
+            table.add_row(PARTS[name], f"{seconds:.3f}", f"{seconds / plan.seconds:.1%}")
     return table
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import json
 import re
 import sys
@@ -114,7 +116,8 @@ def set_up(place: Path, monkeypatch: pytest.MonkeyPatch, installed: bool = False
     monkeypatch.setattr("sys.path", [])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: "a spec" if installed else None)
     monkeypatch.setitem(sys.modules, "training_puzzles", ModuleType("training_puzzles"))
-    exec(code, {"get_ipython": lambda: shell})
+    cell = compile(code, "setup", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    asyncio.run(eval(cell, {"get_ipython": lambda: shell}))
     return asked
 
 
@@ -130,6 +133,24 @@ def test_the_setup_installs_the_wheel_next_to_the_notebook(tmp_path: Path, monke
     wheel.touch()
     (tmp_path / "training_puzzles-0.0.1-py3-none-any.whl").touch()
     assert set_up(tmp_path, monkeypatch) == [("pip", f"install --quiet '{wheel}'")]
+
+
+def test_in_jupyterlite_the_setup_installs_the_wheel_without_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / f"training_puzzles-{VERSION}-py3-none-any.whl"
+    wheel.touch()
+    installed: list[str] = []
+
+    async def install(name: str) -> None:
+        installed.append(name)
+
+    piplite = ModuleType("piplite")
+    piplite.install = install  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "piplite", piplite)
+    monkeypatch.setattr("sys.platform", "emscripten")
+    assert set_up(tmp_path, monkeypatch) == []
+    assert installed == [f"emfs:{wheel}"]
 
 
 def test_the_setup_installs_the_tested_version_once_it_is_published(

@@ -45,11 +45,11 @@ def test_launch_refuses_what_it_cannot_start() -> None:
 
 
 def test_a_run_that_failed_or_was_closed_says_so() -> None:
-    with launch(Script, 2, lambda me, x: 1 // 0) as run:
+    with launch(Script, 2, lambda me, x: 1 / 0) as run:
         with pytest.raises(ZeroDivisionError):
             run.forward(0)
         with pytest.raises(
-            RuleError, match=r"has ended; launch a new one\. It ended because of ZeroDivisionError: integer"
+            RuleError, match=r"has ended; launch a new one\. It ended because of ZeroDivisionError: division"
         ):
             run.forward(0)
     with launch(Script, 2, lambda me, x: x) as run:

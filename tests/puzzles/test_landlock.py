@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from puzzles.grading.grader import grade_file
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.visible_files import INSTALL_ROOT, allowed_paths, hidden_folders
-from puzzles.sandbox.worker import landlock
+from puzzles.sandbox.worker import landlock, os_limits
 from puzzles.tracks import TRACKS
 
 PROCESS = IsolationTier("process", "it was asked for")
@@ -95,3 +96,19 @@ def test_a_kernel_without_landlock_restricts_nothing(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(landlock, "sys", SimpleNamespace(platform="darwin"))
     assert landlock.version() == 0
     assert landlock.restrict_self([], [], []) is False
+
+
+@pytest.mark.parametrize("private", [None, "Python", "packages", "game"])
+def test_root_keeps_the_right_to_read_where_only_root_can(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private: str | None
+) -> None:
+    """A clone below /root is as unreadable to another user as a Python there."""
+    closed = tmp_path / "closed"
+    closed.mkdir(0o700)
+    for name, module, attribute in (
+        ("Python", os, "__file__"),
+        ("packages", sys, "prefix"),
+        ("game", os_limits, "__file__"),
+    ):
+        monkeypatch.setattr(module, attribute, str(closed / "file") if private == name else "/usr/lib/file")
+    assert os_limits._needs_to_read.__wrapped__() == (private is not None)

@@ -104,3 +104,20 @@ def test_a_class_has_a_page_of_same_work(page: tuple[str, list[course.Known]]) -
     assert sorted(map(sorted, sections)) == sorted(wanted), "the reference and the starter are nobody's"
     assert "while layer &lt; model.LAYERS:" in text
     assert "model.loss" not in text.partition("<section>")[2], "the reference has that line"
+
+
+def test_renumbered_ranks_shards_and_microbatches_make_the_same_run() -> None:
+    def trace(order: tuple[int, ...], to: int = 1) -> str:
+        """A chain: each rank but the last of the chain sends to the next; `order[i]` is the rank at place i."""
+        ranks: list[list[dict[str, object]]] = [[] for _ in order]
+        for place, rank in enumerate(order):
+            ops = ranks[rank]
+            ops += [{"op": "load_weights", "shard": rank, "total": len(order), "makes": [0, 1]}]
+            ops += [{"op": "get_activation", "batches": [rank], "makes": [2]}]
+            if place < len(order) - 1:
+                ops += [{"op": "pass_to", "to": order[place + to if place == 0 else place + 1], "uses": [2]}]
+            ops += [{"op": "allreduce", "uses": [2], "group": sorted(order[:2])}] if place < 2 else []
+        return json.dumps({"layers": 1, "operations": ranks})
+
+    assert fingerprint(trace((0, 1, 2, 3))) == fingerprint(trace((3, 1, 0, 2))) == fingerprint(trace((2, 3, 1, 0)))
+    assert fingerprint(trace((0, 1, 2, 3))) != fingerprint(trace((0, 1, 2, 3), to=2)), "whom a rank meets counts"

@@ -13,6 +13,9 @@ const lane = pitch * 0.8, beside = streams > 1 ? (lane - compute * 0.8) / (strea
 const streamTop = (stream) => (stream ? compute * 0.8 + (stream - 0.88) * beside : 0);
 const streamHeight = (stream) => (stream ? beside * 0.88 : compute * 0.8);
 const floorOf = (rank) => AXIS + run.ranks * pitch + HEAD + (rank + 1) * strip;
+const barPitch = Math.min(20, pitch), barTop = (rank) => floorOf(run.ranks - 1) + HEAD + rank * barPitch;
+const bottom = run.traffic.most ? barTop(run.ranks) : floorOf(run.ranks - 1) + 6;
+const fills = [...run.memory.fills, ...run.traffic.fills];
 const whole = Math.max(run.end, 0.1);
 const state = { from: 0, to: whole, chosen: -1, pointed: -1, cursor: whole, playing: false, critical: false, dark: 0, colour: run.colour };
 let width = 800, queued = false;
@@ -92,6 +95,7 @@ function draw() {
   drawMemory();
   drawCursor();
   pen.restore();
+  drawTraffic();
   Object.assign(canvas.dataset, {
     from: state.from, to: state.to, chosen: state.chosen, needs: [...needed].join(), users: [...using].join(),
     cursor: state.cursor, drawn: Number(canvas.dataset.drawn || 0) + 1,
@@ -385,6 +389,32 @@ function drawMemory() {
   pen.strokeText(`peak ${peak[0].toLocaleString("en")}`, px + (left ? -8 : 8), py - 9);
   write(`peak ${peak[0].toLocaleString("en")}`, px + (left ? -8 : 8), py - 9, 12, paint("ink"), left ? "right" : "left", true);
   pen.lineWidth = 1;
+}
+
+// What each rank sends in the whole run, by kind of call. These bars have no time, so they do not zoom.
+function drawTraffic() {
+  const { most, target, names, fills, inks, ranks } = run.traffic, unit = (width - LEFT - RIGHT) / most, high = barPitch * 0.7;
+  if (!most) return;
+  const heading = `traffic: elements that each rank sends, all on one scale up to ${most.toLocaleString("en")}`;
+  write(heading, LEFT, barTop(0) - 14, 12, paint("soft"), "left");
+  const every = Math.max(1, Math.ceil(11 / barPitch));
+  ranks.forEach((sent, rank) => {
+    const y = barTop(rank), name = run.labels[rank];
+    if (rank % every === 0) write(name, LEFT - 10, y + high / 2, Math.min(12, (LEFT - 10) / name.length / 0.56), paint("soft"), "right");
+    let at = LEFT;
+    sent.forEach((elements, kind) => {
+      const words = `${names[kind]} ${elements.toLocaleString("en")}`, long = elements * unit;
+      pen.fillStyle = fills[kind][state.dark];
+      pen.fillRect(at, y, long, high);
+      if (high >= 11 && words.length * 6 + 10 < long) write(words, at + long / 2, y + high / 2, 10, inks[kind][state.dark]);
+      at += long;
+    });
+  });
+  if (!target || target > most) return;
+  pen.strokeStyle = paint("target");
+  pen.setLineDash([5, 3]);
+  line([[LEFT + target * unit, barTop(0) - 4], [LEFT + target * unit, barTop(run.ranks)]]);
+  pen.setLineDash([]);
 }
 
 function drawCursor() {

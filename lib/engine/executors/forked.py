@@ -28,7 +28,7 @@ from .processes import ProcessExecutor
 
 
 class ForkedExecutor:
-    """The processes of a run; `make` makes the executor of a device in its process, and gets a folder that all share."""
+    """The processes of a run. `make` makes the executor of a device in its process; it gets a folder that all share."""
 
     def __init__(self, size: int, metered: bool, make: Callable[[int, str], ProcessExecutor]) -> None:
         if not hasattr(os, "fork"):

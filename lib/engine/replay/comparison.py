@@ -111,7 +111,9 @@ def error_of(workload: Workload, found: Sequence[Sequence[Found]], averages: Seq
     worst = 0.0
     for layer, label, tensor in (one for rank in found for one in rank):
         numbers = label.batches if isinstance(label, Tokens) else (layer or 0,)
-        wanted = np.concatenate([right[number].reshape(-1, tensor.shape[-1])[list(label.places)] for number in numbers])
+        in_a_row = isinstance(label, Tokens) and label.in_a_row
+        held = [(number, range(right[number].shape[-2]) if in_a_row else label.places) for number in numbers]
+        wanted = np.concatenate([right[number].reshape(-1, tensor.shape[-1])[list(places)] for number, places in held])
         worst = max(worst, workload.error(tensor.reshape(wanted.shape), wanted))
-        missing -= {(number, place) for number in numbers for place in label.places}
+        missing -= {(number, place) for number, places in held for place in places}
     return float("inf") if missing else worst

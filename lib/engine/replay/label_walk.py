@@ -14,7 +14,8 @@ from lib.errors import TraceError
 from lib.rules.collectives import COLLECTIVES, Group
 from lib.trace.ops import Op, Trace
 
-from .labels import Content, Label, LayerShape, OnTier, Rows, Tokens, all_batches, as_tokens, cut, held, share, union
+from .labels import Content, Label, OnTier, Rows, Tokens, all_batches, as_rows, as_tokens, cut, held, share, union
+from .shapes import Shapes
 from .unchecked_walk import UncheckedCursor, UncheckedWalk
 
 
@@ -46,9 +47,9 @@ class LabelWalk(UncheckedWalk[RankLabels]):
         TraceError: a tensor cannot be cut as the trace does, a value was made by hand, or a rank waits for ever.
     """
 
-    def __init__(self, trace: Trace, shape: LayerShape) -> None:
+    def __init__(self, trace: Trace, shapes: Shapes) -> None:
         self.ranks = [RankLabels(rank, ops) for rank, ops in enumerate(trace.ranks)]
-        self.shape = shape
+        self.shapes = shapes
         self.tags: list[dict[int, list[int]]] = [{} for _ in trace.ranks]
         """By receiver and sender: the tags of their messages, in the order of sending."""
         super().__init__(self.ranks, trace)
@@ -58,11 +59,17 @@ class LabelWalk(UncheckedWalk[RankLabels]):
             for rank in self.ranks:
                 rank.script = list(range(len(rank.ops)))
 
-    def rows(self, shard: int = 0, total: int = 1) -> tuple[int, ...]:
-        return tuple(share(self.shape.hidden, shard, total))
+    def rows(self, kind: str, op: Op, shard: int = 0, total: int = 1) -> Rows:
+        """A shard of a tensor like the weight of an operation's layer."""
+        of = self.shapes.rows(op.layer or 0)
+        return Rows(kind, tuple(share(of, shard, total)), of)
 
     def tokens(self, shard: int = 0, total: int = 1) -> tuple[int, ...]:
-        return tuple(share(self.shape.length, shard, total))
+        return tuple(share(self.shapes.length, shard, total))
+
+    def of_layer(self, label: Label, layer: int) -> Label:
+        """The same tokens, as wide as the input of a layer."""
+        return label._replace(width=self.shapes.width(layer)) if isinstance(label, Tokens) else label
 
     # --- The walk ---
 
@@ -127,19 +134,21 @@ def _values(call: Call, which: str = "values") -> tuple[Any, ...]:
 
 def _loaded(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
     shard, total, *tier = op.args
-    made = [Rows(kind, walk.rows(shard, total)) for kind in ("weight", "state")]
+    made = [walk.rows(kind, op, shard, total) for kind in ("weight", "state")]
     return [OnTier(one, tier[0]) for one in made] if tier and tier[0] is not None else list(made)
 
 
 def _input(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
     step = op.args[0] if op.args else 0
-    return [Tokens(step, tuple(sorted(op.batches)), walk.tokens())]
+    batches, lengths = tuple(sorted(op.batches)), walk.shapes.lengths
+    places = tuple(range(sum(map(walk.shapes.tokens, batches)))) if lengths else walk.tokens()
+    return [Tokens(step, batches, places, bool(lengths), walk.shapes.width(0))]
 
 
 def _shard(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
     label = held(used[0])
     shard, total = op.args
-    wanted = walk.rows(shard, total) if isinstance(label, Rows) else walk.tokens(shard, total)
+    wanted = tuple(share(label.of, shard, total)) if isinstance(label, Rows) else walk.tokens(shard, total)
     return [label._replace(places=wanted)]
 
 
@@ -149,19 +158,19 @@ def _given(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
 
 def _weight_grad(walk: LabelWalk, op: Op, used: Sequence[Label]) -> Label:
     """Of a layer that can be cut, of the rows of its weight."""
-    return Rows("grad", held(used[2]).places if len(used) > 2 else walk.rows())
+    return as_rows(held(used[2]))._replace(kind="grad") if len(used) > 2 else walk.rows("grad", op)
 
 
 LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[Label]]] = {
     "load_weights": _loaded,
     "get_activation": _input,
-    "fake_grad": lambda walk, op, used: [Rows("grad", walk.rows())],
-    "forward": lambda walk, op, used: used[:1],
+    "fake_grad": lambda walk, op, used: [walk.rows("grad", op)],
+    "forward": lambda walk, op, used: [walk.of_layer(used[0], (op.layer or 0) + 1)],
     "loss": lambda walk, op, used: used[:1],
     "backward": lambda walk, op, used: [_weight_grad(walk, op, used), used[0]],
     "backward_input": lambda walk, op, used: used[:1],
     "backward_weight": lambda walk, op, used: [_weight_grad(walk, op, used)],
-    "update": lambda walk, op, used: [Rows(kind, held(used[1]).places) for kind in ("weight", "state")],
+    "update": lambda walk, op, used: [as_rows(held(used[1]))._replace(kind=kind) for kind in ("weight", "state")],
     "add": lambda walk, op, used: used[:1],
     "combine": lambda walk, op, used: [union([held(label) for label in used])],
     "shard": _shard,

@@ -11,26 +11,24 @@ from lib.engine.collectives import Array
 from lib.errors import TraceError
 
 
-class LayerShape(NamedTuple):
-    """Width of a layer, and tokens in a microbatch."""
-
-    hidden: int
-    length: int
-
-
 class Rows(NamedTuple):
-    """Rows of a "weight", an optimizer "state" or a weight's "grad": a tensor of (rows, hidden)."""
+    """Rows of a "weight", an optimizer "state" or a weight's "grad", of so many (`of`): a tensor of (rows, hidden)."""
 
     kind: str
     places: tuple[int, ...]
+    of: int
 
 
 class Tokens(NamedTuple):
-    """Tokens of a step's microbatches, of an activation or its gradient: a tensor of (batches, tokens, hidden)."""
+    """Tokens of a step's microbatches, of an activation or its gradient: a tensor of (batches, tokens, hidden). Where
+    microbatches have lengths, the tokens of all follow each other: (1, tokens, hidden). A `width` is not hidden, but
+    that of token numbers or logits."""
 
     step: int
     batches: tuple[int, ...]
     places: tuple[int, ...]
+    in_a_row: bool = False
+    width: int | None = None
 
 
 Content = Rows | Tokens
@@ -68,7 +66,9 @@ def axis_of(label: Content) -> int:
 
 
 def shape_of(label: Content, hidden: int) -> tuple[int, ...]:
-    return (*((len(label.batches),) if isinstance(label, Tokens) else ()), len(label.places), hidden)
+    if isinstance(label, Rows):
+        return len(label.places), hidden
+    return 1 if label.in_a_row else len(label.batches), len(label.places), label.width or hidden
 
 
 def share(count: int, i: int, n: int) -> range:
@@ -106,6 +106,17 @@ def as_tokens(label: Label) -> Tokens:
     if isinstance(label, Tokens):
         return label
     raise TraceError("a tensor shaped like a weight has no batches")
+
+
+def as_rows(label: Label) -> Rows:
+    """The label of a tensor shaped like a weight.
+
+    Raises:
+        TraceError: it is of an activation or its gradient, or parked.
+    """
+    if isinstance(label, Rows):
+        return label
+    raise TraceError("an activation has no rows of a weight")
 
 
 def index_of(have: tuple[int, ...], wanted: tuple[int, ...]) -> Any:

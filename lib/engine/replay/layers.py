@@ -13,6 +13,7 @@ import numpy as np
 
 from lib.engine.collectives import Array
 from lib.errors import TraceError
+from lib.game.kinds import EMBEDDING, HEAD
 
 EXPERTS = 8
 """Experts in a layer of experts: expert i takes the i-th share of every microbatch's tokens, so that all have equally
@@ -97,8 +98,58 @@ class ExpertBlocks(Block):
         return tokens.reshape(batches, experts, -1, h), weight.reshape(experts, -1, h)
 
 
+class Embedding(Dense):
+    """relu(W[token]): the rows of V that token numbers choose, as a product with one-hot tokens."""
+
+    def __init__(self, rows: int, hidden: int) -> None:
+        self.rows = rows
+        self.variance = float(hidden)
+
+    def forward(self, inp: Array, weight: Array) -> Array:
+        return relu(self.one_hot(inp, weight) @ weight)
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        raise TraceError("token numbers have no gradient")
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        return np.asanyarray(self.one_hot(inp, grad).reshape(-1, self.rows).T @ grad.reshape(-1, grad.shape[-1]))
+
+    def one_hot(self, tokens: Array, like: Array) -> Array:
+        """(batches, tokens, V) of token numbers (batches, tokens, 1)."""
+        chosen: Array = np.equal(np.arange(self.rows), tokens).astype(like.dtype)
+        return chosen
+
+
+class Head(Dense):
+    """Logits x W' for the V rows of W. The loss is V times the cross entropy with the targets' token numbers, so that
+    gradients are as large as other losses'; in whole numbers half the squared distance to one-hot targets."""
+
+    variance = 2.0
+
+    def forward(self, inp: Array, weight: Array) -> Array:
+        return np.asanyarray(inp @ weight.T)
+
+    def loss(self, out: Array, target: Array) -> Array:
+        right = np.asanyarray(np.arange(out.shape[-1]) == target).astype(out.dtype)
+        if np.issubdtype(out.dtype, np.integer):
+            return np.asanyarray(out - right)
+        scores = np.exp(out - out.max(-1, keepdims=True))
+        return np.asanyarray((scores / scores.sum(-1, keepdims=True) - right) * out.dtype.type(out.shape[-1]))
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        return np.asanyarray((grad @ weight) * (inp > 0))
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        return np.asanyarray(grad.reshape(-1, grad.shape[-1]).T @ inp.reshape(-1, inp.shape[-1]))
+
+
 LAYERS: Mapping[str, Layer] = {"dense": Dense(), "block": Block(), "experts": ExpertBlocks()}
 """The kinds of layers that a setting can have."""
+
+
+def layer_of(name: str, kind: str, rows: int, hidden: int) -> Layer:
+    """A layer of a setting, whose layers are `name`d so, by its kind; its weight is (rows, hidden)."""
+    return Embedding(rows, hidden) if kind == EMBEDDING else Head() if kind == HEAD else LAYERS[name]
 
 
 def relu(x: Array) -> Array:

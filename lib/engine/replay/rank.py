@@ -19,6 +19,7 @@ from lib.trace.ops import TIMED, Op
 from .collectives import TENSOR_COLLECTIVES
 from .label_walk import LabelWalk
 from .labels import Content, OnTier, Tokens, as_tokens, content, held, joined, shape_of, taken
+from .layers import Layer
 from .workload import Workload
 
 TIERS = ("host", "disk")
@@ -110,7 +111,7 @@ class ReplayEngine(ShardedEngine):
         """Takes the memory of what a call will make."""
         for number in op.outputs:
             label = self.labels[number]
-            buffer = np.zeros(shape_of(content(label), self.workload.shape.hidden), self.workload.dtype)
+            buffer = np.zeros(shape_of(content(label), self.workload.shapes.hidden), self.workload.dtype)
             if isinstance(label, OnTier):
                 self.tier(label).put(str(number), buffer)
             else:
@@ -163,24 +164,28 @@ class ReplayEngine(ShardedEngine):
         return [self.of_each_batch(self.workload.input, as_tokens(self.labels[op.outputs[0]]))]
 
     def zero_grad(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        hidden = self.workload.shape.hidden
-        return [np.zeros((hidden, hidden), self.workload.dtype)]
+        return [np.zeros(shape_of(held(self.labels[op.outputs[0]]), self.workload.shapes.hidden), self.workload.dtype)]
 
     def layer_forward(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.workload.layer.forward(*used)]
+        return [self.layer(op).forward(*used)]
+
+    def layer(self, op: Op) -> Layer:
+        """What the layer of an operation computes."""
+        return self.workload.layers[op.layer or 0]
 
     def loss(self, op: Op, used: list[Array]) -> Sequence[Array]:
         targets = self.of_each_batch(self.workload.target, as_tokens(self.labels[op.inputs[0]]))
-        return [self.workload.layer.loss(used[0], targets)]
+        return [self.workload.layers[-1].loss(used[0], targets)]
 
     def layer_backward(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.workload.layer.backward_weight(*used), self.workload.layer.backward_input(*used)]
+        of_weight = self.layer(op).backward_weight(*used)
+        return [of_weight, self.layer(op).backward_input(*used)] if len(op.outputs) > 1 else [of_weight]
 
     def backward_input(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.workload.layer.backward_input(*used)]
+        return [self.layer(op).backward_input(*used)]
 
     def backward_weight(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.workload.layer.backward_weight(*used)]
+        return [self.layer(op).backward_weight(*used)]
 
     def update(self, op: Op, used: list[Array]) -> Sequence[Array]:
         grad, weight, state = used
@@ -204,6 +209,8 @@ class ReplayEngine(ShardedEngine):
         return ()
 
     def of_each_batch(self, draw: Callable[[int, int], Array], label: Tokens) -> Array:
+        if label.in_a_row:
+            return np.array(np.concatenate([draw(batch, label.step) for batch in label.batches])[None])
         return np.array([draw(batch, label.step)[list(label.places)] for batch in label.batches])
 
     # --- What ranks do together ---
@@ -220,7 +227,7 @@ class ReplayEngine(ShardedEngine):
         array = self.next_message(*op.args)
         if len(op.outputs) == 1:
             return [array]
-        shapes = [shape_of(held(self.labels[number]), self.workload.shape.hidden) for number in op.outputs]
+        shapes = [shape_of(held(self.labels[number]), self.workload.shapes.hidden) for number in op.outputs]
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
         return [np.array(flat.reshape(shape)) for flat, shape in zip(np.split(array, ends[:-1]), shapes)]
 

@@ -50,10 +50,12 @@ def _train(workload: Workload, replica: Replica, batches: Iterable[int], steps: 
         grads = [np.zeros_like(weight) for weight in weights]
         for batch in batches:
             inputs = _inputs(workload, weights, batch, step)
-            grad = workload.layer.loss(inputs.pop(), workload.target(batch, step)[None])
+            grad = workload.layers[-1].loss(inputs.pop(), workload.target(batch, step)[None])
             for layer in reversed(range(len(weights))):
-                grads[layer] += workload.layer.backward_weight(inputs[layer], grad, weights[layer])
-                grad = workload.layer.backward_input(inputs[layer], grad, weights[layer])
+                of = workload.layers[layer]
+                grads[layer] += of.backward_weight(inputs[layer], grad, weights[layer])
+                if layer:
+                    grad = of.backward_input(inputs[layer], grad, weights[layer])
         updated = [workload.update(*one) for one in zip(grads, weights, states)]
         weights, states = [pair[0] for pair in updated], [pair[1] for pair in updated]
     return weights, states
@@ -62,6 +64,6 @@ def _train(workload: Workload, replica: Replica, batches: Iterable[int], steps: 
 def _inputs(workload: Workload, weights: Iterable[Array], batch: int, step: int) -> list[Array]:
     """The input of each layer, and the last layer's output, each (1, tokens, h)."""
     inputs = [workload.input(batch, step)[None]]
-    for weight in weights:
-        inputs.append(workload.layer.forward(inputs[-1], weight))
+    for layer, weight in zip(workload.layers, weights):
+        inputs.append(layer.forward(inputs[-1], weight))
     return inputs

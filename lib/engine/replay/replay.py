@@ -19,6 +19,7 @@ from lib.trace.ops import FORMS, Op, Trace
 from .comparison import Found, RankReplay, averages_in, compared, error_of
 from .label_walk import LabelWalk
 from .rank import PERFORM, TIERS, ReplayEngine
+from .shapes import odd_kinds
 from .timeline import TimedEvent, measured, predicted
 from .workload import TOLERANCE, Workload
 
@@ -143,11 +144,13 @@ def _notes(trace: Trace) -> Iterator[str]:
             f"The costs {trace.costs.name!r} count {trace.costs.weight:,} elements for a layer's weight. Its tensor "
             f"has {trace.costs.hidden} x {trace.costs.hidden} numbers, and so is what is predicted here."
         )
+    if kinds := odd_kinds(trace.setting):
+        yield f"Weights of the kind {', '.join(kinds)} have a size of their own; their tensors are those of any layer."
 
 
 def _played(trace: Trace, workload: Workload, on: str) -> tuple[list[Any], list[list[Found]], tuple[Reading, ...]]:
     """What every rank has measured, what it has declared to be a result, and its meter."""
-    walk = LabelWalk(trace, workload.shape)
+    walk = LabelWalk(trace, workload.shapes)
     with launch(ReplayEngine, len(trace.ranks), walk, workload, on=on) as run:
         return run.forward(0), run.call("found"), run.meters
 

@@ -16,11 +16,8 @@ from lib.engine.metering.meter import unmetered
 from lib.game.costs import Costs
 from lib.game.setting import Setting, Size
 
-from .labels import LayerShape
-from .layers import LAYERS
-
-SMALL = LayerShape(16, 8)
-"""Shapes for tests: the game's, 32 times smaller in each dimension; with 16 ranks, each still holds a row."""
+from .layers import layer_of
+from .shapes import Shapes
 
 TOLERANCE = 1e-4
 """Of the largest weight: sums in float32 differ a little when they are made in another order. Where that turns a
@@ -37,17 +34,19 @@ class Workload:
     def __init__(self, size: Size, setting: Setting, small: bool) -> None:
         self.size = size
         self.setting = setting
-        self.layer = LAYERS[setting.layer]
-        self.shape = SMALL if small else LayerShape(setting.costs.hidden, setting.costs.length)
+        self.shapes = Shapes(setting, small)
+        kinds, rows = setting.kinds or ("",) * size.layers, self.shapes.rows
+        self.layers = [layer_of(setting.layer, kind, rows(i), self.shapes.hidden) for i, kind in enumerate(kinds)]
+        """What each layer computes."""
         self.exact = small
-        tokens = size.batches * self.shape.length
+        tokens = sum(map(self.shapes.tokens, range(size.batches)))
         # In float32 momenta begin about as large as gradients, and one token's part of a gradient, which a number close
         # to 0 may turn on or off, changes a weight by less than TOLERANCE.
         numbers: tuple[Any, Any] = (3, 5) if small else (np.float32(0.001 / tokens), np.float32(0.9))
         self.rate, self.decay = numbers
         self.momentum = float(tokens)
         every = [(batch, step) for batch in range(size.batches) for step in range(setting.steps)]
-        self._targets = {one: self._drawn([3, *one], self.shape.length, 1.0) for one in every}
+        self._targets = {one: self._data([3, *one], size.layers) for one in every}
 
     @property
     def dtype(self) -> Any:
@@ -56,16 +55,17 @@ class Workload:
     @property
     def costs(self) -> Costs:
         """The sizes of the tensors, as costs."""
-        return Costs("tensors", *self.shape)
+        return self.shapes.costs
 
     def weight(self, layer: int) -> Array:
-        return self._drawn([0, layer], self.shape.hidden, (self.layer.variance / self.shape.hidden) ** 0.5)
+        scale = (self.layers[layer].variance / self.shapes.hidden) ** 0.5
+        return self._drawn([0, layer], self.shapes.rows(layer), scale)
 
     def state(self, layer: int) -> Array:
-        return self._drawn([1, layer], self.shape.hidden, self.momentum)
+        return self._drawn([1, layer], self.shapes.rows(layer), self.momentum)
 
     def input(self, batch: int, step: int = 0) -> Array:
-        return self._drawn([2, batch, step], self.shape.length, 1.0)
+        return self._data([2, batch, step], 0)
 
     def target(self, batch: int, step: int = 0) -> Array:
         return self._targets[batch, step]
@@ -85,9 +85,18 @@ class Workload:
         scale = float(np.abs(right).max())
         return float(np.abs(found - right).max()) / scale if np.isfinite(found).all() else float("inf")
 
+    def _data(self, key: list[int], layer: int) -> Array:
+        """A microbatch's input, or its target past the last layer: token numbers for an embedding and from a head."""
+        tokens, looked_up = self.shapes.tokens(key[1]), self.shapes.width(layer) is not None
+        if not looked_up:
+            return self._drawn(key, tokens, 1.0)
+        with unmetered():
+            vocabulary = self.shapes.rows(min(layer, self.size.layers - 1))
+            return np.random.default_rng(key).integers(0, vocabulary, (tokens, 1)).astype(self.dtype)
+
     def _drawn(self, key: list[int], rows: int, scale: float) -> Array:
         with unmetered():
             draw = np.random.default_rng(key)
-            shape = (rows, self.shape.hidden)
+            shape = (rows, self.shapes.hidden)
             drawn = draw.integers(-2, 3, shape) if self.exact else draw.standard_normal(shape) * scale
             return drawn.astype(self.dtype)

@@ -27,6 +27,16 @@ Shaped = Any
 Mapped = int | str | None | Sequence[int | str]
 
 
+class P(tuple[Mapped, ...]):
+    """The mesh axes that split each dimension, as in JAX's PartitionSpec: P("data", None), P(("data", "model"))."""
+
+    def __new__(cls, *entries: Mapped) -> P:
+        return super().__new__(cls, entries)
+
+    def __repr__(self) -> str:
+        return f"P({', '.join(map(repr, self))})"
+
+
 def mesh(**axes: int) -> DeviceMatrix:
     """A Device Matrix whose axes have names: mesh(data=2, model=4)."""
     return DeviceMatrix(tuple(axes.values()), names=tuple(axes))

@@ -114,10 +114,13 @@ def _pass_source(
 
 
 def storage_layouts(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, TensorLayout]:
-    """Every source in the layout that its first consumer needs; an unused source is on every device."""
+    """Every source as it is pinned, or in the layout that its first consumer needs; an unused one on every device."""
     found = {}
     for name in graph.sources:
         takers = graph.consumers(name)
+        if name in graph.pins:
+            found[name] = graph.pins[name]
+            continue
         if takers and takers[0][0].name not in operators:
             continue  # the state of an optimizer that is not settled yet
         if takers:

@@ -74,6 +74,8 @@ class Choices:
         return list({(c.inputs, c.output, c.reduction): c for c in found}.values())
 
     def _storage_layouts(self, name: str) -> list[TensorLayout]:
+        if name in self.graph.pins:
+            return [self.graph.pins[name]]
         found = dict.fromkeys(
             choice.inputs[place] for op, place in self.consumers[name] for choice in self.operators.get(op.name, ())
         )

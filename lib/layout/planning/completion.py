@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lib.layout.errors import LayoutError
-from lib.layout.layouts.checks import PEAK_WANTED, nearest_name, require_cap
+from lib.layout.layouts.checks import PEAK_WANTED, require_cap
 from lib.layout.layouts.common_refinement import common_shape, respelled
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, same_placement
 from lib.layout.program.distributed import DistributedOperator, arrange
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.program.operators import DIMENSION_PRESERVING, Operator
+from lib.layout.program.pins import layouts_of
 from lib.layout.redistribution.exchange import least_elements
 from lib.layout.redistribution.redistribution import redistribute
 
@@ -46,7 +47,7 @@ class Completion:
     conflicts: tuple[Conflict, ...]
 
 
-def complete(graph: Graph, annotations: Mapping[str, TensorLayout], peak: int | None = None) -> Completion:
+def complete(graph: Graph, annotations: Mapping[str, Any], peak: int | None = None) -> Completion:
     """Propagates annotations over a graph. An annotated tensor keeps its layout; undecided dimensions stay whole.
 
     Annotations leave nothing to search, so `peak` only refuses: a completed plan that holds more bytes on a device at
@@ -59,10 +60,12 @@ def complete(graph: Graph, annotations: Mapping[str, TensorLayout], peak: int | 
             refuses that.
     """
     require_graph(graph)
-    _check(graph, annotations)
     if peak is not None:
         peak = require_cap(peak, PEAK_WANTED)
-    annotations = on_one_matrix(annotations)
+    given = layouts_of(graph, annotations, "an annotation")
+    if not given and not graph.pins:
+        raise LayoutError("nothing is annotated; give a layout to at least one tensor")
+    annotations = on_one_matrix({**graph.pins, **given})
     matrix = next(iter(annotations.values())).matrix
     spread = _Spread(graph, matrix, annotations)
     layouts = spread.layouts()
@@ -225,32 +228,6 @@ class _Spread:
 def _tensors(op: Operator, output_first: bool = False) -> list[tuple[str, tuple[str, ...]]]:
     inputs, output = list(zip(op.inputs, op.input_letters)), [(op.name, op.output_letters)]
     return output + inputs if output_first else inputs + output
-
-
-def _check(graph: Graph, annotations: Mapping[str, TensorLayout]) -> None:
-    if not annotations:
-        raise LayoutError("nothing is annotated; give a layout to at least one tensor")
-    if not isinstance(annotations, Mapping):
-        raise LayoutError(f"annotations are a dictionary of layouts by tensor name; got {annotations!r}")
-    for name, layout in annotations.items():
-        if name not in graph.shapes:
-            advice = nearest_name(name, graph.shapes)
-            raise LayoutError(f"an annotation names a tensor '{name}' that is not in the graph; {advice}")
-        if not isinstance(layout, TensorLayout):
-            raise LayoutError(
-                f"the annotation of '{name}' must be a layout, such as mesh_split returns; got {layout!r}"
-            )
-        if layout.shape != graph.shapes[name]:
-            raise LayoutError(f"'{name}' has shape {graph.shapes[name]}; its annotation is for {layout.shape}")
-        if layout.devices != graph.devices:
-            raise LayoutError(f"the annotation of '{name}' has {layout.devices} devices, the graph {graph.devices}")
-        if layout.partial:
-            raise LayoutError(f"the annotation of '{name}' is a partial sum; annotate the completed sum")
-        if layout.uneven and graph.uneven is False:
-            raise LayoutError(
-                f"the annotation of '{name}' pads its shape {layout.shape} to {layout.padded_shape}, and this graph "
-                "takes equal parts only; split other dimensions, or pad it with graph.pad"
-            )
 
 
 def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLayout]:

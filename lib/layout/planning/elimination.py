@@ -29,6 +29,10 @@ BLOCK_ENTRIES = 1 << 15
 """A minimum is taken over so many entries at a time: they fit into a processor's cache."""
 
 
+class TooEntangledError(LayoutError):
+    """The tables of an elimination would be too large."""
+
+
 class Elimination:
     """The buckets of one elimination: for each variable its table with its later neighbors, itself last.
 
@@ -58,7 +62,7 @@ class Elimination:
     def _eliminate(self, v: int, scope: tuple[int, ...], factors: list[list[Factor]]) -> None:
         shape = [self.sizes[u] for u in scope] + [self.sizes[v]]
         if prod(shape) > MAX_TABLE_ENTRIES:
-            raise LayoutError(
+            raise TooEntangledError(
                 f"this graph is too entangled for an exact plan: {len(scope)} tensors or operators of up to "
                 f"{max(shape)} choices would have to be considered together, {prod(shape):,} cases"
             )

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
+from lib.extras import install_command
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import PEAK_WANTED, nearest_name, require_cap
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.redistribution.links import Links, require_links
 
 from .choices import Choices
+from .elimination import TooEntangledError
+from .integer_program import IntegerProgram, Solved, is_solver_here
 from .memory_cap import cheapest
+from .objective import Objective
 from .peak_cap import PeakSearch
 from .placement_problem import PlacementProblem
 from .plan import GraphPlan
 
+FLOPS_WANTED = "flops are a whole number of operations that a device computes while it sends a byte, such as 1_000"
+USUAL_SECONDS = 20.0
+"""How long an integer program may take."""
+USUAL_FLOPS = 1000
+"""About the ratio of a GPU's speed to its links'."""
 MAX_QUICK_ENTRIES = 8_000_000
 """Maximum number of entries of a table as long as there are fewer choices to fall back on."""
 
@@ -29,10 +39,14 @@ def plan(
     links: Links | None = None,
     peak: int | None = None,
     every_split: bool = False,
+    layouts: Mapping[str, Any] | None = None,
+    flops: int | None = None,
+    seconds: float | None = None,
 ) -> GraphPlan:
     """The plan that moves the fewest bytes: redistribution on all edges plus the operators' own collectives.
 
-    Configured operators keep their strategies. Every other operator may have any of its `candidates`, every source any
+    `layouts` fixes the layouts of inputs, weights and results, as `Graph.pin` does: {"x": P("data", None)}. Configured
+    operators keep their strategies. Every other operator may have any of its `candidates`, every source any
     even layout or one that a consumer needs. Each device may hold `memory_cap` bytes (as `GraphPlan.memory` counts
     them) and `tensor_caps[name]` bytes of a single tensor. Without `scatter`, partial sums are always all-reduced.
     Operators that take a tensor in the same layout share one move of it. If there are too many sets of such moves to
@@ -45,17 +59,28 @@ def plan(
     too many plans to compare, the plan is the cheapest that was found, and `GraphPlan.at_least` is what any plan within
     the caps moves.
 
-    With `links`, the plan takes the least time instead. Each redistribution is still the one with the fewest bytes.
+    Computing costs time with `flops`, the operations of a device in the time in which it sends a byte: the plan then
+    has the least sum of bytes and of what all devices could send while they compute. Without it computing is free.
+    Under a `memory_cap` alone it is 1,000: otherwise a plan would compute a product several times to save memory.
+
+    Where too many choices meet for an elimination, an integer program finds the plan, if scipy is installed. It may
+    take so many `seconds`; if it is not done by then, `GraphPlan.at_least` has its bound and `GraphPlan.gap` what could
+    be saved. Training steps that would otherwise be `paired` are left to it only if `seconds` are given.
+
+    With `links`, the plan takes the least time instead, and `flops` are the operations of a device in a unit of time.
+    Each redistribution is still the one with the fewest bytes.
 
     Raises:
         LayoutError: a cap names no tensor or cannot be met (the message has the smallest possible value, and for a peak
             the operator), or the graph is too entangled for an exact plan.
     """
     require_graph(graph)
+    if layouts is not None:
+        graph = graph.pinned(layouts)
     if every_split:
         if links is not None:
             raise LayoutError("links belong to the axes of a mesh, which every_split divides; leave out one of the two")
-        return plan(graph.on_prime_axes(), memory_cap, tensor_caps, scatter, peak=peak)
+        return plan(graph.on_prime_axes(), memory_cap, tensor_caps, scatter, peak=peak, flops=flops, seconds=seconds)
     if memory_cap is not None:
         memory_cap = require_cap(memory_cap, "a memory cap is a whole number of bytes per device, such as 40_000")
     if peak is not None:
@@ -63,7 +88,12 @@ def plan(
     caps = _checked(graph, tensor_caps)
     if links is not None:
         require_links(links, graph.mesh)
-    problem = _small_enough(graph, caps, scatter, links)
+    if flops is not None and require_cap(flops, FLOPS_WANTED) == 0:
+        raise LayoutError(f"{FLOPS_WANTED}; got 0")
+    if flops is None and memory_cap is not None and links is None:
+        flops = USUAL_FLOPS
+    objective = Objective(links, flops)
+    problem = _small_enough(graph, objective, lambda paired: Choices(graph, caps, scatter, paired))
     smallest = sum(int(table.min()) for table in problem.memory)
     if memory_cap is not None and memory_cap < smallest:
         raise LayoutError(
@@ -72,6 +102,27 @@ def plan(
     if peak is not None:
         best = PeakSearch(problem, peak, memory_cap).cheapest()
         return replace(best.plan, at_least=None if best.at_least >= best.cost else int(best.at_least))
+    try:
+        found = _eliminated(problem, memory_cap)
+    except TooEntangledError as why:
+        if not is_solver_here():
+            raise LayoutError(f"{why}; an integer program can: {install_command('exact')}") from None
+        found = None
+    left_open = found is None or (found.not_shared and not graph.step) or (seconds is not None and _is_open(found))
+    if not left_open or not is_solver_here():
+        assert found is not None
+        return found
+    program = IntegerProgram(Choices(graph, caps, scatter), objective, memory_cap)
+    return _better(found, program.solve(USUAL_SECONDS if seconds is None else seconds), objective)
+
+
+def _eliminated(problem: PlacementProblem, memory_cap: int | None) -> GraphPlan:
+    """The plan of least cost among the choices of a problem.
+
+    Raises:
+        TooEntangledError: its tables would be too large.
+        LayoutError: no plan is within the caps.
+    """
     chosen = cheapest(problem.costs, problem.memory, problem.pairs, memory_cap)
     found = problem.plan(chosen)
     if problem.forbids(chosen):
@@ -83,13 +134,31 @@ def plan(
     return found
 
 
-def _small_enough(graph: Graph, caps: Mapping[str, int], scatter: bool, links: Links | None) -> PlacementProblem:
+def _is_open(found: GraphPlan) -> bool:
+    """True if cheaper plans were not considered."""
+    return found.paired or bool(found.not_shared)
+
+
+def _better(found: GraphPlan | None, solved: Solved, objective: Objective) -> GraphPlan:
+    """The cheaper of two plans, with what is proven of all plans."""
+    best = found
+    if solved.plan is not None and (found is None or objective.of_plan(solved.plan) < objective.of_plan(found)):
+        best = solved.plan
+    if best is None:
+        raise LayoutError("no plan was found in this time; allow more with seconds=, or configure more operators")
+    cost, bound = objective.of_plan(best), ceil(solved.bound - 1e-6 * max(1.0, solved.bound))
+    if bound >= cost:
+        return replace(best, not_shared=(), paired=False)
+    return replace(best, not_shared=(), paired=False, at_least=bound, gap=1 - bound / cost)
+
+
+def _small_enough(graph: Graph, objective: Objective, choose: Callable[[bool], Choices]) -> PlacementProblem:
     """The problem with all choices; if that is too entangled, with fewer shared copies, then with backward paired."""
     problem = None
     for paired in (False, True) if graph.step else (False,):
-        choices = Choices(graph, caps, scatter, paired)
+        choices = choose(paired)
         for copies in (None, 1) if graph.step and not paired else (None, 1, 0):
-            problem = PlacementProblem(choices, copies, links)
+            problem = PlacementProblem(choices, copies, objective)
             if problem.largest_table <= MAX_QUICK_ENTRIES:
                 return problem.filled()
     assert problem is not None

@@ -9,11 +9,10 @@ import numpy as np
 
 from lib.layout.layouts.tensor_layout import Placement, TensorLayout, placement
 from lib.layout.program.distributed import DistributedOperator
-from lib.layout.redistribution.exchange import least_table
-from lib.layout.redistribution.links import Links
 
 from .choices import Choices
 from .elimination import FORBIDDEN, Table, largest_table
+from .objective import BYTES, Objective
 from .pairing import Aligned, along_tensor
 from .plan import GraphPlan
 from .shared_copies import shared_copies
@@ -26,8 +25,8 @@ class PlacementProblem:
     the same where one follows from the other. At most so many `copies` of a tensor are shared in each phase.
     """
 
-    def __init__(self, choices: Choices, copies: int | None = None, links: Links | None = None) -> None:
-        self.choices, self.copies, self.links = choices, copies, links
+    def __init__(self, choices: Choices, copies: int | None = None, objective: Objective = BYTES) -> None:
+        self.choices, self.copies, self.objective = choices, copies, objective
         self.graph, self.step = choices.graph, choices.step
         self.costs: list[Table] = []
         self.memory: list[Table] = []
@@ -191,10 +190,8 @@ class PlacementProblem:
         return [layout.elements * kept for layout in layouts]
 
     def own(self, choice: DistributedOperator) -> int:
-        """What an operator's own collectives cost."""
-        if self.links is None:
-            return choice.moved * self.graph.itemsize
-        return self.links.time(choice.reduction, self.graph.itemsize)
+        """What an operator costs itself."""
+        return self.objective.of_operator(choice, self.graph.itemsize)
 
     def _variable(self, held: Sequence[int]) -> int:
         """A new variable, with the elements that each value holds."""
@@ -278,13 +275,7 @@ class PlacementProblem:
         if (given, wanted) not in self._between:
             rows, columns = list(dict.fromkeys(given)), list(dict.fromkeys(wanted))
             at_row, at_column = {a: i for i, a in enumerate(rows)}, {b: i for i, b in enumerate(columns)}
-            if self.links is None:
-                least = least_table(rows, columns) * self.graph.itemsize
-            else:
-                size = self.graph.itemsize
-                least = np.array(
-                    [[self.links.time_between(a, b, size) for b in columns] for a in rows], dtype=np.float64
-                )
+            least = self.objective.between(rows, columns, self.graph.itemsize)
             table = least[np.ix_([at_row[a] for a in given], [at_column[b] for b in wanted])]
             self._between[given, wanted] = table
         return self._between[given, wanted]

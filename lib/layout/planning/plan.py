@@ -1,204 +1,23 @@
-"""The plan of a graph, with every tensor placed: traffic on each edge, memory per device, and the run on numpy."""
+"""The plan of a graph: its run on numpy and on the engine, and what it does as text."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from lib.layout.instructions import DeviceProgram, Instruction, OperandFetch
-from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Array, Pieces, cut, join
-from lib.layout.layouts.tensor_layout import TensorLayout, placement, same_placement
-from lib.layout.program.distributed import DistributedOperator, strategy_text
-from lib.layout.program.graph import Graph
-from lib.layout.redistribution.links import Links, require_links
-from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
+from lib.layout.program.distributed import strategy_text
 
-from .decisions import CONFIGURED, Decision
-from .live_ranges import ends
-from .peak import MemoryTimeline, Moment
+from .placed_graph import PlacedGraph
 
 if TYPE_CHECKING:
     from lib.layout.on_engine import Executed
 
 
-class Edge(NamedTuple):
-    """A tensor on its way to the operator that takes it as input number `place`; `bytes` over all devices.
-
-    If an earlier operator took it in the same layout, that one is `moved_for`, and nothing moves again.
-    """
-
-    tensor: str
-    operator: str
-    place: int
-    source: TensorLayout
-    target: TensorLayout
-    bytes: int
-    moved_for: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.tensor} -> {self.operator}"
-
-
 @dataclass(frozen=True)
-class GraphPlan:
+class GraphPlan(PlacedGraph):
     """Distributed operators, and a stored layout for every source."""
-
-    graph: Graph
-    operators: Mapping[str, DistributedOperator]
-    storage_layouts: Mapping[str, TensorLayout]
-    not_shared: tuple[str, ...] = ()
-    """Tensors whose shared moves the planner could not consider in full, so that a cheaper plan may exist."""
-    paired: bool = False
-    """True if backward is split like forward because the planner could not consider all other ways."""
-    at_least: int | None = None
-    """What every plan under the same caps moves or takes, if it is not known that this one is the cheapest."""
-    decisions: Mapping[str, Decision] = field(default_factory=dict, compare=False)
-    """By operator: how the breadth-first rule settled it. Empty for other plans."""
-
-    def layout(self, tensor: str) -> TensorLayout:
-        """The layout of a tensor: as a source is stored, or as its operator leaves it."""
-        return self.storage_layouts[tensor] if tensor in self.storage_layouts else self.operators[tensor].output
-
-    @cached_property
-    def edges(self) -> tuple[Edge, ...]:
-        """Every edge, in the order of the program."""
-        found = []
-        moved_for: dict[Hashable, str] = {}
-        for name, op in self.graph.operators.items():
-            for place, (tensor, wanted) in enumerate(zip(op.inputs, self.operators[name].inputs)):
-                given, copy = self.layout(tensor), (tensor, placement(wanted), self.graph.phase(name))
-                before = moved_for.get(copy, "")
-                moved = 0 if before else least_bytes(given, wanted, self.graph.itemsize)
-                found.append(Edge(tensor, name, place, given, wanted, moved, before))
-                if not same_placement(given, wanted):
-                    moved_for.setdefault(copy, name)
-        return tuple(found)
-
-    @cached_property
-    def padding(self) -> dict[tuple[str, tuple[int, ...]], int]:
-        """Bytes of padding on all devices, by tensor and padded shape, of each that some pieces have: as it is stored,
-        or as an operator takes it or computes it."""
-        found: dict[tuple[str, tuple[int, ...]], int] = {}
-        placed = [*((edge.tensor, edge.target) for edge in self.edges), *self.storage_layouts.items()]
-        placed += [(name, layout) for name, op in self.operators.items() for layout in (op.local, op.output)]
-        for name, layout in placed:
-            if layout.uneven:
-                copies = layout.devices // prod(layout.splits)
-                extra = copies * (prod(layout.padded_shape) - prod(layout.shape)) * self.graph.itemsize
-                at = name, layout.padded_shape
-                found[at] = max(found.get(at, 0), extra)
-        return found
-
-    def collective_bytes(self, name: str) -> int:
-        """Bytes that an operator's own collectives move, over all devices."""
-        return self.operators[name].moved * self.graph.itemsize
-
-    @cached_property
-    def bytes(self) -> int:
-        """Bytes moved in total: redistribution on the edges plus the operators' own collectives."""
-        return sum(edge.bytes for edge in self.edges) + sum(map(self.collective_bytes, self.operators))
-
-    @cached_property
-    def memory(self) -> int:
-        """Bytes on each device: stored sources, and every operator's output, which training keeps for backward.
-
-        In a training step, where backward is known: stored sources, that is inputs, weights and the optimizer's state;
-        gradients of weights; and the outputs of forward that backward uses.
-        """
-        return sum(self.memory_by_role.values())
-
-    @cached_property
-    def memory_by_role(self) -> dict[str, int]:
-        """Bytes on each device of inputs, weights, optimizer state, gradients and activations."""
-        kept = {name: layout.elements for name, layout in self.storage_layouts.items()}
-        kept |= {name: op.output.elements for name, op in self.operators.items() if self.graph.keeps(name)}
-        return self.graph.bytes_by_role(kept)
-
-    @property
-    def peak(self) -> int:
-        """Most bytes that a device holds at the same time when operators run in the order of the graph.
-
-        Counts every tensor in its live range, moved copies, and the buffers of moves and reductions (`peak_moment` has
-        the operator, and what is held then). The meters of `on_engine` read the same.
-        """
-        return self.peak_moment.bytes
-
-    @property
-    def peak_moment(self) -> Moment:
-        """When a device first holds the most."""
-        return self.timeline.fullest
-
-    @cached_property
-    def timeline(self) -> MemoryTimeline:
-        """What devices hold at every moment; `timeline.peaks` is the peak of each device."""
-        return MemoryTimeline(self.graph, self.operators, self.storage_layouts, self.fetches)
-
-    def reason(self, operator: str) -> str:
-        """Why an operator has its layout."""
-        if operator in self.decisions:
-            return str(self.decisions[operator])
-        return CONFIGURED if operator in self.graph.strategies else ""
-
-    def time(self, links: Links) -> int:
-        """How long its moves and collectives take one after the other, in the units of the links; not the computation.
-
-        Raises:
-            LayoutError: the links are not those of the graph's mesh.
-        """
-        require_links(links, self.graph.mesh)
-        size = self.graph.itemsize
-        moves = sum(
-            links.time(self.redistribution(edge).named_steps, size) for edge in self.edges if not edge.moved_for
-        )
-        return moves + sum(links.time(op.reduction, size) for op in self.operators.values())
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations per device."""
-        return sum(op.flops for op in self.operators.values())
-
-    def redistribution(self, edge: Edge) -> Redistribution:
-        """The redistribution of an edge's tensor."""
-        return self.moves[edge.operator][edge.place]
-
-    @cached_property
-    def moves(self) -> dict[str, list[Redistribution]]:
-        """By operator: the redistribution of each of its inputs."""
-        found: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
-        made: dict[tuple[TensorLayout, TensorLayout], Redistribution] = {}  # identical layers move alike
-        for edge in self.edges:
-            pair = edge.source, edge.target
-            if pair not in made:
-                made[pair] = redistribute(*pair, self.graph.itemsize)
-            found[edge.operator].append(made[pair])
-        return found
-
-    @cached_property
-    def sent(self) -> Ints:
-        """Bytes that each device sends."""
-        own = [step.sent * self.graph.itemsize for op in self.operators.values() for step in op.reduction]
-        return sum([move.sent for move in self._moved] + own, self._nothing)
-
-    @cached_property
-    def received(self) -> Ints:
-        """Bytes that each device receives."""
-        own = [step.received * self.graph.itemsize for op in self.operators.values() for step in op.reduction]
-        return sum([move.received for move in self._moved] + own, self._nothing)
-
-    @property
-    def _moved(self) -> list[Redistribution]:
-        """The redistributions that take place: one for all edges that share it."""
-        return [self.redistribution(edge) for edge in self.edges if not edge.moved_for]
-
-    @property
-    def _nothing(self) -> Ints:
-        return np.zeros(self.graph.devices, dtype=np.int64)
 
     def run(self, values: Mapping[str, Array]) -> dict[str, Pieces]:
         """The distributed program on numpy, all devices side by side: the pieces of every tensor.
@@ -229,44 +48,6 @@ class GraphPlan:
 
         self.graph.check_values(values)
         return execute(self.device_program, {name: self.layout(name) for name in self.graph.shapes}, values, on)
-
-    @cached_property
-    def device_program(self) -> DeviceProgram:
-        """The plan lowered to instructions for its devices."""
-        sources = self.graph.sources
-        inputs, parameters = (
-            {name: self.storage_layouts[name] for name in sources if (sources[name] == "input") == given}
-            for given in (True, False)
-        )
-        freed = ends(self.graph)
-        instructions = tuple(
-            Instruction(
-                name,
-                op.operator.inputs,
-                self.fetches[name],
-                op.inputs,
-                op.compute,
-                op.reduction,
-                freed[name],
-            )
-            for name, op in self.operators.items()
-        )
-        return DeviceProgram(self.graph.devices, inputs, parameters, instructions)
-
-    @cached_property
-    def fetches(self) -> dict[str, tuple[OperandFetch, ...]]:
-        """By operator: how each input comes to its layout."""
-        sharing: dict[Hashable, list[Edge]] = {}
-        for edge in self.edges:
-            phase = self.graph.phase(edge.operator)
-            sharing.setdefault((edge.tensor, placement(edge.target), phase), []).append(edge)
-        found: dict[str, dict[int, OperandFetch]] = {name: {} for name in self.operators}
-        for number, edges in enumerate(sharing.values()):
-            shared = number if edges[-1].moved_for else None
-            for edge in edges:
-                steps = self.redistribution(edge).named_steps
-                found[edge.operator][edge.place] = OperandFetch(steps, shared, edge is edges[-1])
-        return {name: tuple(each[place] for place in range(len(each))) for name, each in found.items()}
 
     def values(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The same run, with every tensor joined from its pieces."""
@@ -315,7 +96,14 @@ class GraphPlan:
             names = ", ".join(f"'{name}'" for name in self.not_shared)
             lines.append(f"there may be cheaper plans: not every way to share moves of {names} was considered")
         if self.at_least is not None:
-            lines.append(f"there may be cheaper plans: not all were considered, but none is below {self.at_least:,}")
+            saved = f", so that at most {self.gap:.1%} could be saved" if self.gap else ""
+            lines.append(
+                f"there may be cheaper plans: not all were considered, but none is below {self.at_least:,}{saved}"
+            )
+        if self.redundancy > 1.005:
+            lines.append(
+                f"{self.flops:,} flops on each device: together {self.redundancy:.2f} times those of one device"
+            )
         lines.append(f"at most {self.peak:,} bytes at a time on a device, when {self.peak_moment}")
         most = int(self.sent.max())
         lines.append(f"{self.bytes:,} bytes moved, at most {most:,} by a device; {self.memory:,} bytes on each device")

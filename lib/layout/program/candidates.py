@@ -15,6 +15,7 @@ from lib.layout.layouts.tensor_layout import Axes, TensorLayout
 from .distributed import DistributedOperator, arrange, distribute, strategy_text, ways_to_reduce, with_out
 from .graph import Graph, Out
 from .operators import Operator, fills
+from .pins import left_in
 
 
 def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[DistributedOperator]:
@@ -24,7 +25,7 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
     small for that, the strategies that use the most. On a mesh: every assignment of mesh axes to letters, or to none.
     With `scatter`, summands may also be reduce-scattered. A configured operator has only its strategy,
     and with an out-strategy only the cheapest way to that. If the graph is `uneven`, dimensions may be split into parts
-    with padding, as long as none is padding only.
+    with padding, as long as none is padding only. If the output is pinned, each of them brings it there.
     """
     configured, out = graph.strategies.get(operator.name), graph.outs.get(operator.name)
     uneven = graph.uneven is True
@@ -49,6 +50,10 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
             found = mine or _ways(distribute(operator, configured, graph.devices), scatter, out, uneven)
             if out is not None:
                 found = sorted(found, key=lambda each: each.moved)[:1]
+    pin = graph.pins.get(operator.name)
+    if pin is not None:
+        ways = [left_in(way, pin, reduced=out is not None) for way in found]
+        found = list({(way.inputs, way.reduction): way for way in ways}.values())
     return found
 
 

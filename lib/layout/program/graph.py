@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +14,12 @@ from lib.layout.layouts.checks import nearest_name, require_int, require_ints, r
 from lib.layout.layouts.common_refinement import prime_factors
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
+from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.masked_arrays import refuse_masked
 
 from .distributed import distribute, require_even, strategy_of, with_out
 from .operators import Operator
+from .pins import layouts_of
 from .rearranging import RearrangingBuilder
 
 Strategy = tuple[tuple[int, ...], ...]
@@ -89,6 +92,8 @@ class Graph(RearrangingBuilder):
         """Strategies of the configured operators."""
         self.outs: dict[str, Out] = {}
         """Out-strategies of those that have one."""
+        self.pins: dict[str, TensorLayout] = {}
+        """Layouts of tensors that are given: as a source is stored, or as its operator leaves it to all readers."""
         self.results: tuple[str, ...] = ()
         """Tensors that are wanted at the end, in order. What nobody reads is there at the end as well."""
         self.step: TrainingStep | None = None
@@ -117,6 +122,26 @@ class Graph(RearrangingBuilder):
         if out is not None:
             self.outs[name] = out
 
+    def pin(self, name: str, layout: Any) -> None:
+        """Fixes the layout of an input, a weight or an operator's output: P("data", None) on a mesh, or any layout.
+
+        An operator's output is brought there from its partial sums, and all its readers get it from there.
+
+        Raises:
+            LayoutError: there is no such tensor, or the layout does not fit it.
+        """
+        self.pins |= layouts_of(self, {name: layout}, "a layout")
+
+    def pinned(self, layouts: Mapping[str, Any]) -> Graph:
+        """The same program with further layouts given.
+
+        Raises:
+            LayoutError: as for `pin`.
+        """
+        same = copy(self)
+        same.pins = {**self.pins, **layouts_of(self, layouts, "a layout")}
+        return same
+
     def on_prime_axes(self) -> Graph:
         """The same program on a mesh with an axis for each prime factor of its devices.
 
@@ -127,7 +152,7 @@ class Graph(RearrangingBuilder):
         sizes = self.mesh.shape if self.mesh else (self.devices,)
         axes = [factor for size in sizes for factor in prime_factors(size)]
         finer = Graph(mesh=DeviceMatrix(tuple(axes), devices), itemsize=self.itemsize, uneven=self.uneven)
-        for name in ("shapes", "sources", "operators", "strategies", "outs"):
+        for name in ("shapes", "sources", "operators", "strategies", "outs", "pins"):
             getattr(finer, name).update(getattr(self, name))
         finer.results, finer.step = self.results, self.step
         return finer

@@ -7,12 +7,14 @@ from typing import Any
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.layouts.mesh import P
+from lib.layout.layouts.tensor_layout import TensorLayout
 
 from .graph import Graph
 from .operators import KINDS, Operator
 from .training import training
 
-FIELDS = ("devices", "mesh", "order", "itemsize", "uneven", "tensors", "operators", "training", "configured")
+FIELDS = ("devices", "mesh", "order", "itemsize", "uneven", "tensors", "operators", "training", "configured", "pins")
 
 ROLES = {"input": Graph.input, "parameter": Graph.parameter}
 
@@ -20,8 +22,8 @@ ROLES = {"input": Graph.input, "parameter": Graph.parameter}
 def graph_to_data(graph: Graph) -> dict[str, Any]:
     """A graph as numbers, texts, lists and dictionaries: `devices`, or the axes of its `mesh` and the `order` of their
     devices; `tensors`, each with its role, name and shape; `operators`, each with its kind, name, inputs and settings;
-    and those that are `configured`; whether splits may be `uneven`, if that is set. Of a training step, its program,
-    and as `training` the name of its optimizer.
+    and those that are `configured`; layouts as `pins`; whether splits may be `uneven`, if that is set. Of a training
+    step, its program, and as `training` the name of its optimizer.
     """
     step = graph.step
     place: dict[str, Any] = {"devices": graph.devices}
@@ -47,7 +49,16 @@ def graph_to_data(graph: Graph) -> dict[str, Any]:
     ]
     place |= {"uneven": graph.uneven} if graph.uneven is not None else {}
     program = {**place, "itemsize": graph.itemsize, "tensors": tensors, "operators": operators}
-    return {**program, **({"training": step.optimizer} if step else {}), "configured": configured}
+    pins = {name: _axes(layout, graph.mesh) for name, layout in graph.pins.items()}
+    trained = {"training": step.optimizer} if step else {}
+    return {**program, **trained, "configured": configured, **({"pins": pins} if pins else {})}
+
+
+def _axes(layout: TensorLayout, mesh: DeviceMatrix | None) -> dict[str, Any]:
+    """The axes that split each dimension of a layout, by number, and the device matrix where it is not the mesh."""
+    matrix = layout.matrix
+    split: dict[str, Any] = {"split": [list(axes) for axes in layout.tensor_map]}
+    return split if matrix == mesh else {**split, "on": list(matrix.shape), "order": list(matrix.devices)}
 
 
 def _sizes(operator: Operator) -> dict[str, Any]:
@@ -89,7 +100,21 @@ def graph_from_data(data: Mapping[str, Any]) -> Graph:
         given = {"strategy": given} if isinstance(given, list) else _mapping(given, name)
         _require_fields(name, given, "strategy", "out")
         graph.shard(name, _sequence(name, given["strategy"]), given.get("out"))
+    for name, given in _mapping(data.get("pins", {}), "pins").items():
+        graph.pin(name, _pin(graph, name, given))
     return graph
+
+
+def _pin(graph: Graph, name: str, given: Any) -> Any:
+    """A layout as `_axes` writes it, or a list with an axis, several axes, or "" for each dimension."""
+    if isinstance(given, list):
+        return P(*(None if axes == "" else tuple(axes) if isinstance(axes, list) else axes for axes in given))
+    given = _mapping(given, name)
+    _require_fields(name, given, "split", "on", "order")
+    split = tuple(tuple(_sequence(name, axes)) for axes in _sequence(name, given["split"]))
+    if "on" not in given:
+        return P(*split)
+    return TensorLayout(graph.shapes.get(name, ()), DeviceMatrix(tuple(given["on"]), tuple(given["order"])), split)
 
 
 def _mesh(data: Mapping[str, Any]) -> DeviceMatrix | None:

@@ -98,9 +98,14 @@ class Operator:
         first, *others = self.sizes(letter)
         return letter in self.free and all(-(-first // parts) * n == -(-n // parts) * first for n in others)
 
+    @property
+    def is_product(self) -> bool:
+        """True for matrix products: what takes nearly all of the time."""
+        return self.kind == "matmul" or (self.kind == "einsum" and len(self.inputs) > 1)
+
     def flops(self, parts: dict[str, int]) -> int:
         """Floating-point operations of a device without padding when each letter is split into that many parts."""
-        if self.kind == "matmul" or (self.kind == "einsum" and len(self.inputs) > 1):
+        if self.is_product:
             return 2 * prod(-(-self.sizes(letter)[0] // parts.get(letter, 1)) for letter in self.letters)
         shape, letters = self.input_shapes[0], self.input_letters[0]
         if self.kind in COMBINING:

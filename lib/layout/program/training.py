@@ -62,7 +62,7 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
 
 def _copy(graph: Graph) -> Graph:
     copy = Graph(None if graph.mesh else graph.devices, graph.mesh, graph.itemsize, graph.uneven)
-    for name in ("shapes", "sources", "operators", "strategies", "outs"):
+    for name in ("shapes", "sources", "operators", "strategies", "outs", "pins"):
         getattr(copy, name).update(getattr(graph, name))
     return copy
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 from lib.game.costs import CLASSIC, COMPUTING, COPYING, Costs
+from lib.game.kinds import Kind
 from lib.game.setting import CLASSIC_SETTING, Setting
 
 LAYER_WORDS = {
@@ -41,7 +43,15 @@ def setting_text(setting: Setting) -> str:
         words.append(f"layer {setting.layer}")
     if setting.task != "train":
         words.append(f"task {setting.task}")
+    words += [f"kinds {_runs(setting.kinds)}"] * bool(setting.kinds)
+    words += [f"lengths {_runs(setting.lengths)}"] * bool(setting.lengths)
     return ", ".join(words)
+
+
+def _runs(each: Iterable[object]) -> str:
+    """'embedding, 8 x block, head'."""
+    counted = [(str(one), len(list(run))) for one, run in groupby(each)]
+    return ", ".join(one if count == 1 else f"{count} x {one}" for one, count in counted)
 
 
 def differences(setting: Setting, calls: Iterable[str]) -> list[Difference]:
@@ -113,3 +123,16 @@ def _kinds(setting: Setting) -> Iterator[Difference]:
     yield Difference("training steps", str(setting.steps), str(CLASSIC_SETTING.steps))
     yield Difference("a layer", LAYER_WORDS[setting.layer], LAYER_WORDS["dense"])
     yield Difference("the task", TASK_WORDS[setting.task], TASK_WORDS["train"])
+    yield Difference("kinds of layers", _runs(setting.kinds) or "one", "one")
+    for name in dict.fromkeys(kind for kind in setting.kinds if kind in setting.costs.kinds):
+        yield Difference(f"- {name}", _kind_text(setting.costs, setting.costs.kinds[name]), "as any layer")
+    yield Difference("lengths of microbatches", _runs(setting.lengths) or "equal", "equal")
+    slow = [f"rank {rank} computes {factor} times slower" for rank, factor in setting.costs.slow.items() if factor != 1]
+    yield Difference("slow ranks", ", ".join(slow) or "none", "none")
+
+
+def _kind_text(costs: Costs, kind: Kind) -> str:
+    """'a weight of 524,288 elements, an output of 262,144, forward 2 steps, backward 4 steps'."""
+    sizes = (("a weight", kind.weight), ("an input", kind.inp), ("an output", kind.out))
+    words = [f"{what} of {size:,} elements" for what, size in sizes if size is not None]
+    return ", ".join([*words, *(f"{name} {_time(costs, ticks)}" for name, ticks in kind.ticks.items())])

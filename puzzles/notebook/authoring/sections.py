@@ -46,7 +46,11 @@ if clone is not None:
     sys.path.insert(0, str(clone / "puzzles" / "package"))
 elif find_spec("training_puzzles") is None:
     wheel = next(here.glob("training_puzzles-{VERSION}-*.whl"), None)
-    if wheel is not None:
+    if wheel is not None and sys.platform == "emscripten":  # JupyterLite
+        import piplite
+
+        await piplite.install(f"emfs:{{wheel}}")
+    elif wheel is not None:
         get_ipython().run_line_magic("pip", f"install --quiet '{{wheel}}'")
     else:
         {elsewhere}

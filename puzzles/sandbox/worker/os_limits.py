@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import landlock, seccomp
@@ -59,7 +60,7 @@ def prepare(sees_others: bool) -> None:
     """Computes once what `confine` needs in every worker that is forked from this process."""
     import resource  # noqa: F401
 
-    _is_python_private()
+    _needs_to_read()
     if seccomp.can_ask() or seccomp.is_available():
         for answer in (seccomp.ASK, seccomp.ALLOW):
             seccomp.template(seccomp.machine(), sees_others, answer)
@@ -166,9 +167,9 @@ def _cap(kind: int, most: int, last: int = 0) -> None:
 
 
 def _become(uid: int) -> None:
-    """Changes from root to a user that owns nothing. It keeps the capability to read, if Python itself is installed
-    where only root can read; Landlock or bubblewrap still decide on what."""
-    unreadable = _is_python_private()
+    """Changes from root to a user that owns nothing. It keeps the capability to read, if Python, its packages or the
+    game lie where only root can read, as below /root; Landlock or bubblewrap still decide on what."""
+    unreadable = _needs_to_read()
     with suppress(OSError):  # a root without the power to change its user, as some containers have it
         os.setgroups([])
         if unreadable:
@@ -182,14 +183,12 @@ def _become(uid: int) -> None:
 
 
 @cache
-def _is_python_private() -> bool:
-    """True if not everybody may read the folder that Python is installed in."""
-    folder = os.path.realpath(os.__file__)
-    while folder != "/":
-        folder = os.path.dirname(folder)
-        if not os.stat(folder).st_mode & 0o001:
-            return True
-    return False
+def _needs_to_read() -> bool:
+    """True if not everybody may enter a folder above Python, its packages or the game."""
+    folders = {
+        folder for path in (os.__file__, sys.prefix, __file__) for folder in Path(os.path.realpath(path)).parents
+    }
+    return not all(os.stat(folder).st_mode & 0o001 for folder in folders)
 
 
 def _status(pid: str, *fields: str) -> list[int]:

@@ -1,43 +1,58 @@
-"""A digest that is the same for traces that differ in names only: of lines, values, microbatches and keys."""
+"""A digest that is the same for traces that differ in names only: of lines, values, keys, batches, shards, ranks."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
+PEERS = ("to", "source", "group")
+"""The arguments of operations that name ranks."""
+
+ROUNDS = 3
+"""How often a rank is told apart by whom it meets: then also by whom those meet, as in colour refinement."""
+
 
 def fingerprint(trace: str) -> str:
-    """The digest of a trace as JSON, with values, microbatches and keys numbered in the order in which they appear."""
+    """The digest of a trace as JSON. What a rank names is numbered in the order in which it appears there.
+
+    A rank is named by what it does and whom it meets, and ranks count in any order.
+    """
     given: dict[str, Any] = json.loads(trace)
+    ranks = [_numbered(ops) for ops in given.pop("operations")]
+    names = [""] * len(ranks)
+    for _ in range(ROUNDS):
+        names = [_digest([name, [_meeting(op, names) for op in ops]]) for name, ops in zip(names, ranks)]
+    return _digest([given, sorted(names)])
+
+
+def _digest(content: object) -> str:
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _meeting(op: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """An operation with the names of the ranks that it meets."""
+    met = {name: op[name] if isinstance(op[name], list) else [op[name]] for name in PEERS if name in op}
+    return op | {name: sorted(names[rank] for rank in ranks) for name, ranks in met.items()}
+
+
+def _numbered(ops: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The operations of a rank, with all but ranks numbered in the order in which they appear."""
+    values: dict[str, int] = {}
+    keys: dict[str, int] = {}
     batches: dict[int, int] = {}
-    rows = [[_renamed(op, {}, batches, {}) for op in ops] for ops in _numbered(given["operations"])]
-    rest = {name: value for name, value in given.items() if name != "operations"}
-    text = json.dumps([rest, rows], sort_keys=True)
-    return sha256(text.encode()).hexdigest()[:16]
-
-
-def _numbered(ranks: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
-    """The operations with values and keys renamed rank by rank."""
+    shards: dict[tuple[int, int], int] = {}
     found = []
-    for ops in ranks:
-        values: dict[Any, int] = {}
-        keys: dict[str, int] = {}
-        found.append([_renamed(op, values, None, keys) for op in ops])
-    return found
-
-
-def _renamed(
-    op: dict[str, Any], values: dict[Any, int], batches: dict[int, int] | None, keys: dict[str, int]
-) -> dict[str, Any]:
-    made = {name: value for name, value in op.items() if name != "line"}
-    if batches is not None:
-        if isinstance(made.get("batches"), list):
-            made["batches"] = sorted(batches.setdefault(batch, len(batches)) for batch in made["batches"])
-        return made
-    for name in ("uses", "makes"):
-        if isinstance(made.get(name), list):
+    for op in ops:
+        made = {name: value for name, value in op.items() if name != "line"}
+        for name in {"uses", "makes"} & made.keys():
             made[name] = [values.setdefault(json.dumps(value), len(values)) for value in made[name]]
-    if "key" in made:
-        made["key"] = keys.setdefault(json.dumps([made.get("where"), made["key"]]), len(keys))
-    return made
+        if "batches" in made:
+            made["batches"] = sorted(batches.setdefault(batch, len(batches)) for batch in made["batches"])
+        if "shard" in made:
+            made["shard"] = shards.setdefault((made["shard"], made["total"]), len(shards))
+        if "key" in made:
+            made["key"] = keys.setdefault(json.dumps([made["where"], made["key"]]), len(keys))
+        found.append(made)
+    return found

@@ -14,7 +14,7 @@ from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.game.setting_notation import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
 from lib.planning.all_splits import lower_bound, splits
-from lib.planning.cost_model import TICKS, prices
+from lib.planning.cost_model import TICKS, prices, setting_of
 from lib.planning.gpus import call_seconds
 from lib.planning.job import KERNELS
 from lib.planning.layer_compute import activation_bytes, compute_seconds
@@ -22,7 +22,8 @@ from lib.planning.layer_cost import TICKS as LAYER_TICKS
 from lib.planning.layer_cost import exact, layer_times
 from lib.planning.memory import KINDS
 from lib.planning.plans import program_of
-from lib.planning.split import CHUNKED, ORDERS, balanced, problems
+from lib.planning.split import CHUNKED, balanced, problems
+from lib.planning.split import SCHEDULES as ORDERS
 from lib.planning.steady import estimated
 from lib.planning.timing import estimate
 from tests.support.truth import MODELS
@@ -93,7 +94,7 @@ def chosen(seed: int) -> Iterator[tuple[Job, Split]]:
     while True:
         split = Split(
             choice((1, 2, 4)), choice((1, 2)), choice((1, 2, 3, 4)), choice((1, 1, 2)), choice((1, 2)),
-            choice((True, False)), choice((0, 1, 2, 3)), choice(list(ORDERS)), choice((1, 2, 4)), choice((1, 2)),
+            choice((True, False)), choice((0, 1, 2, 3)), choice(ORDERS), choice((1, 2, 4)), choice((1, 2)),
             choice(("none", "selective", "ops", "full")), choice(("none", "states", "activations")),
             choice((0, 0, 2)), choice((1, 1, 2)),
         )  # fmt: skip
@@ -118,7 +119,7 @@ def test_estimates_of_many_splits_are_continued_from_fewer_and_bounded() -> None
         assert bound.bytes <= found.peak, split
 
 
-@pytest.mark.parametrize("schedule", list(ORDERS))
+@pytest.mark.parametrize("schedule", ORDERS)
 def test_many_microbatches_are_continued_from_fewer(schedule: str) -> None:
     for p, zero in ((2, 1), (4, 2), (4, 3)):
         split = Split(dp=8, pp=p, zero=zero, schedule=schedule, chunks=2 if schedule in (*CHUNKED, "zb_v") else 1)
@@ -132,8 +133,8 @@ def test_many_microbatches_are_continued_from_fewer(schedule: str) -> None:
 def flat(job: Job, split: Split) -> int:
     """Ticks of a step in one run of all ranks along dp, pp and tp, of which none is folded or nested: another program,
     GPipe with two blocks for each layer, an all-reduce after each block, and ZeRO 1 at the end."""
-    priced, tp, m = prices(job, split), split.tp, split.batches(job)
-    known = priced.setting.costs
+    tp, m = split.tp, split.batches(job)
+    known = setting_of(job, split).costs
     names = ("forward", "backward_input", "backward_weight")
     blocks = {name: round(time * tp / 2 * TICKS) for name, time in zip(names, compute_seconds(job, split))}
     halves = {name: known.calls[name] / 2 for name in ("scatterreduce", "allgather")}  # two blocks make one call each

@@ -119,7 +119,7 @@ def _raise(error: Exception) -> Any:
 
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
-    "of Python": (lambda: 1 // 0, "integer division or modulo by zero"),
+    "of Python": (lambda: 1 / 0, "division by zero"),
     "of the player": (lambda: _raise(KeyError("the player's own")), "the player's own"),
     "of numpy": (lambda: np.linalg.inv(np.zeros((2, 2))), "Singular matrix"),
     "of the engine's caller": (lambda: np.ones(2) @ np.ones(3), "mismatch in its core dimension"),

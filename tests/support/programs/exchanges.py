@@ -41,12 +41,22 @@ class Exchanges(Training):
         else:
             n = len(group)
             calls = self.together(
-                "scatterreduce", group, uses, lambda i, _: Piece("wgrad", 1, (i,), n), layer=layers[0], whose=whose
+                "scatterreduce",
+                group,
+                uses,
+                lambda i, piece: piece._replace(shards=(i,), total=n),
+                layer=layers[0],
+                whose=whose,
             )
             if self.choice.random() < 0.5:
                 uses = yield from self.passed_on(calls)
                 calls = self.together(
-                    "allgather", group, uses, lambda i, _: Piece("wgrad"), layer=layers[0], whose=whose
+                    "allgather",
+                    group,
+                    uses,
+                    lambda i, piece: piece._replace(shards=(0,), total=1),
+                    layer=layers[0],
+                    whose=whose,
                 )
         yield from self._used(calls)
 
@@ -63,7 +73,8 @@ class Exchanges(Training):
                 piece = self.piece(rank, number)._replace(tier="")
                 calls[rank] = self.call(rank, "fetch", number, makes=[piece], tier="host")
             uses = yield from self.passed_on(calls)
-        yield from self._used(self.together("allgather", group, uses, lambda i, _: Piece("weight"), layer=layer))
+        calls = self.together("allgather", group, uses, lambda i, _: Piece("weight", layer=layer), layer=layer)
+        yield from self._used(calls)
 
     def _messages(self) -> Task[None]:
         """Messages in a row from one rank to another, behind reductions that may hold up their lane."""

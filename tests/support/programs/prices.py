@@ -24,6 +24,19 @@ class Piece(NamedTuple):
     shards: tuple[int, ...] = (0,)
     total: int = 1
     tier: str = ""
+    layer: int = 0
+    """The layer that a weight is of or that an activation enters; of a gradient, the layer that it enters backward."""
+    numbers: tuple[int, ...] = ()
+    """The microbatches of an activation or its gradient."""
+
+
+class Kind(NamedTuple):
+    """A layer of its own kind: elements of its weight, input and output, and its own ticks. None: as in the prices."""
+
+    weight: int | None
+    inp: int | None
+    out: int | None
+    ticks: Mapping[str, int]
 
 
 class Prices(NamedTuple):
@@ -45,14 +58,29 @@ class Prices(NamedTuple):
     beta_between: Mapping[str, Fraction] = {}
     flops_per_tick: int = 0
     tiers: Mapping[str, tuple[int, int]] = {}
+    kinds: tuple[Kind, ...] = ()
+    """By layer, or none."""
+    lengths: tuple[Fraction, ...] = ()
+    """By microbatch, or none."""
+    slow: Mapping[int, Fraction] = {}
 
     def elements(self, piece: Piece) -> int:
         """Elements of a value, wherever it is."""
         weight = self.parameters or self.hidden**2
         activation = self.hidden * self.length
         gradient = activation if self.gradient is None else self.gradient
+        if self.kinds and piece.kind in ("weight", "state", "wgrad"):
+            weight = self.kinds[piece.layer].weight or weight
+        if self.kinds and piece.kind == "act":
+            own = self.kinds[piece.layer - 1].out if piece.layer else self.kinds[0].inp
+            activation = own or activation
+        if self.kinds and piece.kind == "grad" and piece.layer >= 0:
+            gradient = self.kinds[piece.layer].out or gradient
         whole = {"act": activation, "grad": gradient}.get(piece.kind, weight)
-        times = piece.batches if piece.kind in ("act", "grad") else 1
+        times: Fraction | int = piece.batches if piece.kind in ("act", "grad") else 1
+        if self.lengths and piece.kind in ("act", "grad"):
+            assert len(piece.numbers) == piece.batches
+            return int(whole * sum(self.lengths[number] for number in piece.numbers))
         return times * sum((i + 1) * whole // piece.total - i * whole // piece.total for i in piece.shards)
 
     def communication(self, name: str, items: int, elements: int, ranks: Sequence[int]) -> int:
@@ -71,21 +99,49 @@ class Prices(NamedTuple):
         element = {**self.beta, **(self.beta_between if apart else {})}.get(name, 0)
         return self.calls.get(name, 0) + hop * hops + ceil(element * elements)
 
-    def computation(self, name: str, batches: int, share: Fraction) -> int:
+    def computation(self, name: str, batches: Sequence[int], share: Fraction, rank: int, layer: int) -> int:
         """Ticks of what a rank does alone; of a product with a share of the weight, that share."""
-        if name not in PRODUCTS:
-            return self.ticks.get(name, 0) * batches
+        items, weight, own = len(batches) or 1, self.parameters or self.hidden**2, None
+        if self.kinds:
+            weight, own = self.kinds[layer].weight or weight, self.kinds[layer].ticks.get(name)
         price = Fraction(self.ticks.get(name, 0))
-        if self.flops_per_tick:
-            flops = 2 * (self.parameters or self.hidden**2) * self.length * (2 if name == "backward" else 1)
-            price = Fraction(flops, self.flops_per_tick)
-        return ceil(price * batches * share)
+        if self.flops_per_tick and name in PRODUCTS:
+            price = Fraction(2 * weight * self.length * (2 if name == "backward" else 1), self.flops_per_tick)
+        price = price if own is None else Fraction(own)
+        if not (self.kinds or self.lengths or self.slow):
+            return ceil(price * items * share)
+        if name not in (*PRODUCTS, "loss", "update"):
+            return 0
+        lengths = [self.lengths[number] if self.lengths else Fraction(1) for number in batches] or [Fraction(1)]
+        return sum(ceil(ceil(price * length) * self.slow.get(rank, 1)) for length in lengths)
 
 
 def sent(name: str, elements: int, n: int) -> int:
     """What one of n ranks sends of so many elements that it brings, on a ring."""
     shares = {"allreduce": 2 * (n - 1), "allgather": n * (n - 1), "pass_to": n, "receive": 0}
     return shares.get(name, n - 1) * elements // n
+
+
+def unequal(choice: Random, prices: Prices, layers: int, batches: int, ranks: int) -> Prices:
+    """The same where layers are of several kinds, microbatches of several lengths, or some ranks slow. All sizes of
+    activations are even, so that half of a microbatch is a whole number of elements."""
+    kinds, inp = [], choice.choice((None, 2 * choice.randint(1, 20)))
+    for _ in range(layers if choice.random() < 0.7 else 0):
+        out = choice.choice((None, 2 * choice.randint(1, 60)))
+        timed = choice.sample((*PRODUCTS, "loss", "update"), choice.randrange(4))
+        kinds.append(
+            Kind(choice.choice((None, choice.randint(1, 99))), inp, out, {n: choice.randrange(9) for n in timed})
+        )
+        inp = out
+    lengths = [choice.choice((Fraction(1), Fraction(1, 2))) for _ in range(batches)] if choice.random() < 0.7 else []
+    slow = {rank: choice.choice((Fraction(1), Fraction(3, 2), Fraction(7, 3))) for rank in range(ranks)}
+    return prices._replace(
+        length=2 * prices.length,
+        gradient=prices.gradient and 2 * prices.gradient,
+        kinds=tuple(kinds),
+        lengths=tuple(lengths),
+        slow=slow if choice.random() < 0.5 else {},
+    )
 
 
 def random_prices(choice: Random) -> Prices:

@@ -121,7 +121,7 @@ class Simulation:
             used = [self.pieces[rank][number] for number in act.uses]
             cut = act.name in PRODUCTS and used[-1].kind == "weight"
             share = Fraction(len(used[-1].shards), used[-1].total) if cut else Fraction(1)
-            end = clock + self.prices.computation(act.name, len(act.batches) or 1, share)
+            end = clock + self.prices.computation(act.name, act.batches, share, rank, act.layer)
         self._make(place, act.makes)
         self.times[place] = clock, end
         self._clock[rank] = end

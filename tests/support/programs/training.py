@@ -126,7 +126,9 @@ class Training(Writer):
             acts = yield from self._summed(outs, layer + 1)
         grads: Held = {}
         for rank in acts:
-            (made,) = self.do(rank, "loss", acts[rank], makes=[Piece("grad", n)], batches=batches)
+            (made,) = self.do(
+                rank, "loss", acts[rank], makes=[Piece("grad", n)], layer=self.layers - 1, batches=batches
+            )
             grads[rank] = self.keep(rank, made)
             self.drop(rank, acts[rank])
         for layer in reversed(range(self.layers)):

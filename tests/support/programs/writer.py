@@ -12,7 +12,7 @@ from itertools import product
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from .prices import Piece, Prices, random_prices
+from .prices import PRODUCTS, Piece, Prices, random_prices, unequal
 from .simulation import Act, Simulation
 
 T = TypeVar("T")
@@ -57,6 +57,8 @@ class Writer:
         self.steps = choice.choice((1, 1, 1, 2, 3))
         self.kind = "block" if self.cut > 1 else choice.choice(("dense", "block", "experts"))
         self.prices = random_prices(choice)
+        if self.kind == "dense" and choice.random() < 0.5:
+            self.prices = unequal(choice, self.prices, self.layers, self.batches, self.ranks)
         self.simulation = Simulation(self.ranks, self.prices)
         self.tasks: list[Task[None]] = []
         self.first_tag = choice.randrange(2)
@@ -101,6 +103,8 @@ class Writer:
     def do(self, rank: int, name: str, *uses: int, makes: Sequence[Piece] = (), **more: Any) -> list[int]:
         """Writes an act; returns the numbers of what it makes."""
         first = len(self.simulation.pieces[rank])
+        if name in MAKERS:
+            makes = [_placed(piece, name, **more) for piece in makes]
         self.simulation.add(rank, Act(name, uses, tuple(makes), **more))
         self._idle = 0
         return [*range(first, first + len(makes))]
@@ -177,3 +181,15 @@ class Writer:
         self._sends[box].popleft()
         pieces = [self.piece(rank, number) for number in numbers]
         return self.do(to, "receive", makes=pieces, peer=rank, tag=box[2])
+
+
+MAKERS = (*PRODUCTS, "load_weights", "get_activation", "fake_grad", "loss")
+"""The acts that make values of a layer and of some microbatches."""
+
+
+def _placed(piece: Piece, name: str, layer: int = 0, batches: tuple[int, ...] = (), **_: Any) -> Piece:
+    """A piece with the layer that it is of or that it enters, and its microbatches."""
+    if piece.kind in ("act", "grad"):
+        enters = {"forward": layer + 1, "get_activation": 0, "loss": layer}.get(name, layer - 1)
+        return piece._replace(layer=enters, numbers=batches)
+    return piece._replace(layer=layer)

@@ -9,6 +9,7 @@ from typing import Any
 
 from lib import Costs, Model, Setting
 from lib.game.costs import Tier
+from lib.game.kinds import Kind
 from tests.support.programs.prices import LANES
 from tests.support.programs.simulation import Act
 from tests.support.programs.writer import Program
@@ -19,7 +20,10 @@ def setting_of(program: Program) -> Setting:
     prices = program.prices._asdict()
     lanes = "group" if prices.pop("lane_for_each_group") else "one"
     prices["tiers"] = {name: Tier(*both) for name, both in prices["tiers"].items()}
-    return Setting(Costs("random", lanes=lanes, **prices), program.mesh, program.steps, program.layer)
+    kinds = {f"kind {layer}": Kind(*kind) for layer, kind in enumerate(prices.pop("kinds"))}
+    more = {"kinds": tuple(kinds), "lengths": prices.pop("lengths")}
+    costs = Costs("random", lanes=lanes, kinds=kinds, **prices)
+    return Setting(costs, program.mesh, program.steps, program.layer, **more)
 
 
 def playing(program: Program, naps: Random | None = None) -> Callable[[Model], Any]:

@@ -1,0 +1,1 @@
+"""Plans as code for other frameworks, and as JSON."""

@@ -1,0 +1,232 @@
+"""A plan as a program of JAX: specifications for all tensors, and a shard_map whose collectives are those of the plan.
+
+Each device computes on its own pieces, so that XLA has nothing left to decide: it moves what the plan predicts. Where a
+plan exchanges pieces in one step, the program has the cheapest sequence of named collectives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.common_refinement import common_shape, refined, respelled
+from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.layouts.tensor_layout import Axes, TensorLayout, parts
+from lib.layout.planning.plan import GraphPlan
+from lib.layout.program.distributed import DistributedOperator
+from lib.layout.redistribution.redistribution import redistribute
+from lib.layout.redistribution.steps import Step
+
+HEAD = '''"""{title}"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh({shape}, {names}, axis_types=(jax.sharding.AxisType.Auto,) * {count})
+
+
+def rows_of(table, rows, start):
+    """Rows of a part of a table, and zeros for those of other parts."""
+    here = (rows >= start) & (rows < start + len(table))
+    return jnp.where(here[..., None], table[jnp.where(here, rows - start, 0)], 0)
+
+'''
+
+ELEMENTWISE = {
+    **{kind: f"jnp.{kind}({{0}})" for kind in ("exp", "tanh", "negative", "reciprocal", "sqrt", "log", "sin", "cos")},
+    **{kind: f"jax.nn.{kind}({{0}})" for kind in ("relu", "silu")},
+    **{kind: f"jnp.{kind}({{0}}, {{1}})" for kind in ("add", "subtract", "multiply", "divide", "maximum", "minimum")},
+    "gelu": "jax.nn.gelu({0}, approximate=False)",
+    "logistic": "jax.nn.sigmoid({0})",
+    "rsqrt": "lax.rsqrt({0})",
+    "erf": "lax.erf({0})",
+    "relu_grad": "{0} * ({1} > 0)",
+    "exp_grad": "{0} * {1}",
+    "select": "jnp.where({2} != 0, {0}, {1})",
+    "store": "{0}",
+    "compare": "jnp.{relation}({0}, {1}).astype({0}.dtype)",
+    "softmax": "jax.nn.softmax({0}, axis={axis})",
+    "softmax_grad": "{1} * ({0} - ({0} * {1}).sum(axis={axis}, keepdims=True))",
+    "einsum": "jnp.einsum({spec!r}, {inputs})",
+    "reduce_sum": "{0}.sum(axis={axis})",
+    "reduce_max": "{0}.max(axis={axis})",
+    "reshape": "{0}.reshape({shape})",
+    "transpose": "{0}.transpose({order})",
+    "concat": "jnp.concatenate([{inputs}], axis={axis})",
+    "slice": "lax.slice_in_dim({0}, {start}, {stop}, axis={axis})",
+    "repeat": "jnp.broadcast_to(jnp.expand_dims({0} * {scale}, {axis}), {shape})",
+}
+"""By kind: the expression of an operator, with its inputs by number, its settings, and its piece's shape."""
+
+
+def jax_code(plan: GraphPlan) -> str:
+    """The program as text. `SPECS` has the PartitionSpec of every tensor, `program` takes the sources by name and
+    returns the results; `in_shardings` and `out_shardings` are those of `program` for `jax.jit`. If a move is over
+    parts of axes, the program's mesh has an axis for each prime factor.
+
+    Raises:
+        LayoutError: the graph has no mesh, the plan splits unevenly, or an operator has no code.
+    """
+    mesh = plan.graph.mesh
+    if mesh is None:
+        raise LayoutError("a program of JAX needs a mesh with named axes; plan a Graph(mesh=mesh(data=2, model=4))")
+    if plan.padding:
+        name = next(iter(plan.padding))[0]
+        raise LayoutError(f"JAX has no uneven pieces, and '{name}' is padded; pad it with graph.pad")
+    try:
+        return _code(plan, mesh)
+    except _PartOfAxisError:
+        return _code(plan, refined(TensorLayout((), mesh, ()), mesh).matrix)
+
+
+class _PartOfAxisError(Exception):
+    """A layout that needs a finer mesh."""
+
+
+def _code(plan: GraphPlan, mesh: DeviceMatrix) -> str:
+    number = {name: f"t{i}" for i, name in enumerate(plan.graph.shapes)}
+    results = plan.graph.results or tuple(name for name in plan.operators if not plan.graph.consumers(name))
+    taken = [plan.redistribution(edge).named_steps for edge in plan.edges if not edge.moved_for]
+    steps = [step for one in (*taken, *(op.reduction for op in plan.operators.values())) for step in _named(one)]
+    moved = sum(step.total for step in steps) * plan.graph.itemsize
+    instead = f", where the plan's exchanges take {plan.bytes:,}" if moved != plan.bytes else ""
+    title = f"{moved:,} bytes move{instead}."
+    lines = [HEAD.format(title=title, shape=mesh.shape, names=mesh.names, count=len(mesh.shape))]
+    lines += ["SPECS = {", *(f"    {name!r}: {spec(plan.layout(name), mesh)}," for name in number), "}"]
+    lines += [f"SOURCES = {list(plan.graph.sources)!r}", f"RESULTS = {list(results)!r}", "", ""]
+    lines.append(f"def on_device({', '.join(number[name] for name in plan.graph.sources)}):")
+    lines += (f"    {line}" for line in _body(plan, number, mesh))
+    lines += [f"    return [{', '.join(number[name] for name in results)}]", "", ""]
+    lines += [
+        "def program(sources):",
+        "    each = jax.shard_map(on_device, mesh=mesh, in_specs=tuple(SPECS[x] for x in SOURCES),",
+        "                         out_specs=[SPECS[x] for x in RESULTS], check_vma=False)",
+        "    return dict(zip(RESULTS, each(*(sources[x] for x in SOURCES))))",
+        "",
+        "",
+        "in_shardings = ({x: NamedSharding(mesh, SPECS[x]) for x in SOURCES},)",
+        "out_shardings = {x: NamedSharding(mesh, SPECS[x]) for x in RESULTS}",
+        "step = jax.jit(program, in_shardings=in_shardings, out_shardings=out_shardings)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def spec(layout: TensorLayout, mesh: DeviceMatrix) -> str:
+    """A layout as a PartitionSpec: P("data", None)."""
+    entries = [tuple(mesh.names[axis] for axis in axes) for axes in _on(layout, mesh).tensor_map]
+    return f"P({', '.join(repr(None if not e else e[0] if len(e) == 1 else e) for e in entries)})"
+
+
+def _on(layout: TensorLayout, mesh: DeviceMatrix) -> TensorLayout:
+    """The same layout by the axes of the program's mesh."""
+    if layout.matrix == mesh:
+        return layout
+    if common_shape([layout.matrix, mesh]) != mesh.shape:
+        raise _PartOfAxisError
+    return respelled(layout, mesh)
+
+
+def _body(plan: GraphPlan, number: dict[str, str], mesh: DeviceMatrix) -> Iterator[str]:
+    """The operators, each after the moves of its inputs."""
+    copies: dict[int, str] = {}
+    for name, op in plan.operators.items():
+        taken = []
+        for place, (tensor, fetch) in enumerate(zip(op.operator.inputs, plan.fetches[name])):
+            if fetch.copy in copies:
+                taken.append(copies[fetch.copy])
+                continue
+            mine = number[tensor]
+            for i, line in enumerate(_moves(fetch.steps, mesh)):
+                if i == 0:
+                    yield f"{number[name]}_{place} = {mine}  # {tensor} for {name}"
+                    mine = f"{number[name]}_{place}"
+                yield line.format(mine)
+            if fetch.copy is not None:
+                copies[fetch.copy] = mine
+            taken.append(mine)
+        yield f"{number[name]} = {_expression(op, taken, mesh)}  # {name}"
+        for line in _moves(op.reduction, mesh):
+            yield line.format(number[name])
+
+
+def _expression(op: DistributedOperator, taken: Sequence[str], mesh: DeviceMatrix) -> str:
+    """What a device computes."""
+    kind, settings = op.operator.kind, dict(op.operator.settings)
+    if kind == "matmul":
+        sides = (f"jnp.swapaxes({x}, -1, -2)" if settings[f"transpose_{n}"] else x for n, x in zip("ab", taken))
+        return " @ ".join(sides)
+    if kind == "gather":
+        return _rows(op, taken, mesh)
+    if kind not in ELEMENTWISE:
+        raise LayoutError(f"'{op.operator.name}': there is no code for the operator '{kind}' in JAX")
+    if kind == "reduce_mean":
+        return f"{taken[0]}.sum(axis={settings['axis']}) / {op.operator.input_shapes[0][settings['axis']]}"
+    return ELEMENTWISE[kind].format(*taken, inputs=", ".join(taken), shape=op.local.local_shape, **settings)
+
+
+def _rows(op: DistributedOperator, taken: Sequence[str], mesh: DeviceMatrix) -> str:
+    """Rows of this device's part of a table, and zeros for those of other parts."""
+    table, rows = taken
+    axes, count = _on(op.inputs[0], mesh).tensor_map[0], op.inputs[0].local_shape[0]
+    start = f"lax.axis_index({_names(axes, mesh)}) * {count}" if axes else "0"
+    return f"rows_of({table}, {rows}, {start})"
+
+
+def _named(steps: Sequence[Step]) -> list[Step]:
+    """The same steps, exchanges as named collectives."""
+    found: list[Step] = []
+    for step in steps:
+        is_named = step.name not in ("exchange", "sum exchange")
+        found += [step] if is_named else redistribute(step.source, step.target, named_only=True).steps
+    return found
+
+
+def _moves(steps: Sequence[Step], mesh: DeviceMatrix) -> Iterator[str]:
+    """The collectives of steps, of which each replaces the variable {0}."""
+    return (f"{{0}} = {_collective(step, mesh)}" for step in _named(steps))
+
+
+def _collective(step: Step, mesh: DeviceMatrix) -> str:
+    source, target = _on(step.source, mesh), _on(step.target, mesh)
+    before, after = source.tensor_map, target.tensor_map
+    if step.name == "all-reduce":
+        return f"lax.psum({{0}}, {_names(Step(step.name, source, target).reduced, mesh)})"
+    if step.name == "permute":
+        return _permute(step, mesh)
+    changed = [dim for dim in range(len(before)) if before[dim] != after[dim]]
+    made = "{0}"
+    if step.name == "all-to-all":
+        lost, gained = sorted(changed, key=lambda dim: len(after[dim]) - len(before[dim]))
+        axes = _names(before[lost][len(after[lost]) :], mesh)
+        return f"lax.all_to_all({made}, {axes}, split_axis={gained}, concat_axis={lost}, tiled=True)"
+    for dim in changed:
+        more, fewer = (after[dim], before[dim]) if len(after[dim]) > len(before[dim]) else (before[dim], after[dim])
+        axes = _names(more[len(fewer) :], mesh)
+        if step.name == "slice":
+            size = step.target.local_shape[dim]
+            made = f"lax.dynamic_slice_in_dim({made}, lax.axis_index({axes}) * {size}, {size}, axis={dim})"
+        elif step.name == "all-gather":
+            made = f"lax.all_gather({made}, {axes}, axis={dim}, tiled=True)"
+        else:
+            made = f"lax.psum_scatter({made}, {axes}, scatter_dimension={dim}, tiled=True)"
+    return made
+
+
+def _permute(step: Step, mesh: DeviceMatrix) -> str:
+    """Each device gets its new piece from one that holds it: from itself, if it does."""
+    held, wanted = (list(map(tuple, parts(layout).tolist())) for layout in (step.source, step.target))
+    left = {device for device in range(mesh.size) if held[device] != wanted[device]}
+    free = set(left)
+    pairs = [(device, device) for device in range(mesh.size) if device not in left]
+    for device in sorted(left):
+        sender = next(other for other in sorted(free) if held[other] == wanted[device])
+        free.discard(sender)
+        pairs.append((sender, device))
+    return f"lax.ppermute({{0}}, {_names(tuple(range(len(mesh.shape))), mesh)}, {sorted(pairs)})"
+
+
+def _names(axes: Axes, mesh: DeviceMatrix) -> Any:
+    return tuple(mesh.names[axis] for axis in axes)

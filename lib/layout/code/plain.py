@@ -1,0 +1,77 @@
+"""A plan as JSON, and as MindSpore's `shard` calls."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lib.layout.layouts.tensor_layout import TensorLayout
+from lib.layout.planning.plan import GraphPlan
+
+PRIMITIVES = {
+    "matmul": "MatMul", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "RealDiv", "relu": "ReLU",
+    "gelu": "GeLU", "silu": "SiLU", "softmax": "Softmax", "transpose": "Transpose", "reshape": "Reshape", "exp": "Exp",
+    "tanh": "Tanh", "rsqrt": "Rsqrt", "sqrt": "Sqrt", "log": "Log", "negative": "Neg", "logistic": "Sigmoid",
+    "reduce_sum": "ReduceSum", "reduce_mean": "ReduceMean", "reduce_max": "ReduceMax", "gather": "Gather",
+    "einsum": "Einsum", "concat": "Concat", "slice": "StridedSlice", "maximum": "Maximum", "minimum": "Minimum",
+    "select": "Select", "top_k": "TopK", "erf": "Erf", "sin": "Sin", "cos": "Cos", "reciprocal": "Reciprocal",
+}  # fmt: skip
+"""MindSpore's primitives by kind of operator."""
+
+
+def mindspore_code(plan: GraphPlan) -> str:
+    """Every operator with its strategy, as a cell's __init__ has it; with an out-strategy where sums are scattered."""
+    lines = ["from mindspore import ops", "", f"# mindspore.set_auto_parallel_context(device_num={plan.graph.devices})"]
+    for name, op in plan.operators.items():
+        kind = PRIMITIVES.get(op.operator.kind)
+        settings = ", ".join(f"{key}={value!r}" for key, value in op.operator.settings if key.startswith("transpose_"))
+        how = f"in_strategy={op.strategy}"
+        if any(step.name == "reduce-scatter" for step in op.reduction):
+            how += f", out_strategy=({op.output.splits},)"
+        call = f"ops.{kind}({settings}).shard({how})" if kind else None
+        lines.append(f"self.{name.replace('.', '_')} = {call}" if call else f"# {name}: {op.operator.kind}, {how}")
+    return "\n".join(lines) + "\n"
+
+
+def plan_to_data(plan: GraphPlan) -> dict[str, Any]:
+    """Numbers, texts, lists and dictionaries: the mesh; the axes that split each tensor, as it is stored and as each
+    operator takes it; the moves with their steps and bytes; and what all of it costs."""
+    mesh = plan.graph.mesh
+    moves = [
+        {"tensor": edge.tensor, "for": edge.operator, "steps": _steps(plan.redistribution(edge).named_steps, plan)}
+        for edge in plan.edges
+        if edge.bytes
+    ]
+    summed = {name: op.reduction for name, op in plan.operators.items() if op.reduction}
+    return {
+        "mesh": dict(zip(mesh.names, mesh.shape)) if mesh else {"devices": plan.graph.devices},
+        "tensors": {
+            name: {"layout": _layout(plan.layout(name)), "shape": list(shape)}
+            for name, shape in plan.graph.shapes.items()
+        },
+        "operators": {
+            name: {"kind": op.operator.kind, "strategy": op.strategy, "inputs": list(map(_layout, op.inputs))}
+            for name, op in plan.operators.items()
+        },
+        "moves": moves,
+        "sums": [{"tensor": name, "steps": _steps(steps, plan)} for name, steps in summed.items()],
+        "bytes": plan.bytes,
+        "memory": plan.memory,
+        "peak": plan.peak,
+        "flops": plan.flops,
+    }
+
+
+def plan_json(plan: GraphPlan) -> str:
+    """The same as text."""
+    return json.dumps(plan_to_data(plan), indent=1) + "\n"
+
+
+def _layout(layout: TensorLayout) -> dict[str, Any]:
+    found: dict[str, Any] = {"split": [[layout.matrix.names[a] for a in axes] for axes in layout.tensor_map]}
+    found["piece"] = list(layout.local_shape)
+    return found | ({"partial": [layout.matrix.names[a] for a in layout.partial]} if layout.partial else {})
+
+
+def _steps(steps: Any, plan: GraphPlan) -> list[dict[str, Any]]:
+    return [{"name": step.name, "bytes": step.total * plan.graph.itemsize} for step in steps]

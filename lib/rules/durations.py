@@ -1,0 +1,35 @@
+"""States how long a rank's own operation takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from lib.game.costs import COMPUTING, COPYING
+from lib.game.setting import Game
+from lib.values.kinds import Weight
+
+from . import memory_tiers
+from .operations import PER_BATCH
+
+
+def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Sequence[Any], rank: int) -> int:
+    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time.
+
+    Raises:
+        RuleError: the operation has no price.
+    """
+    price = game.prices.get(operation)
+    if price is not None:
+        return price * items
+    costs = game.setting.costs
+    if operation in COPYING:
+        return memory_tiers.ticks(costs, operation, made, used)
+    cut = game.layer != "dense" and operation in COMPUTING and type(used[-1]) is Weight
+    held, total = (len(used[-1].shards), used[-1].total) if cut else (1, 1)
+    if costs.unequal is not None:
+        batches = made[0].batches if operation in PER_BATCH else ()
+        layer = min(used[0].layer, game.layers - 1)  # a loss is the last layer's
+        return costs.unequal.ticks(operation, layer, batches, rank, Fraction(held, total))
+    return costs.duration(operation, items, held, total)

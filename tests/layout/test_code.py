@@ -1,0 +1,90 @@
+"""Plans as code: a program of JAX moves what its plan predicts; placements, strategies and JSON say the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from lib.layout import Graph, LayoutError, code_of, mesh, plan, propagate
+from lib.layout.examples import feed_forward
+from tests.layout.test_pins import CASES
+from tests.test_imports import ROOT
+
+
+@pytest.fixture(scope="module")
+def tensor_parallel():
+    build, layouts, _ = CASES["tensor parallel, x and result by rows"]
+    return plan(build(), layouts=layouts)
+
+
+@pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed: pip install -e '.[jax]'")
+def test_programs_of_jax_move_what_is_predicted_on_eight_devices() -> None:
+    command = [sys.executable, "-m", "tests.support.plans_in_jax"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found.pop("embedding, words split") == [73_728, 98_304], "an exchange, as named collectives"
+    assert found == {name: [least, least] for name, (_, _, least) in CASES.items()}
+
+
+def test_a_program_of_jax_has_specifications_and_collectives(tensor_parallel) -> None:
+    text = code_of(tensor_parallel, "jax")
+    assert "    'x': P(('data', 'model'), None)," in text
+    assert "    'w1': P(None, 'model')," in text
+    assert "lax.all_gather(t3_0, ('model',), axis=0, tiled=True)" in text
+    assert "lax.psum_scatter(t5, ('model',), scatter_dimension=0, tiled=True)" in text
+    compile(text, "plan", "exec")
+
+
+def test_placements_of_dtensor_and_a_plan_for_its_modules(tensor_parallel) -> None:
+    text = code_of(tensor_parallel, "torch")
+    compile(text, "plan", "exec")
+    assert "    'x': [Shard(0), Shard(0)]," in text
+    assert "    'w2': [Replicate(), Shard(0)]," in text
+    assert "    'up': [[Shard(0), Replicate()], [Replicate(), Shard(1)]]," in text
+    assert "    'w1': ColwiseParallel(input_layouts=Shard(0), output_layouts=Shard(1))," in text
+    assert "    'w2': RowwiseParallel(input_layouts=Shard(1), output_layouts=Shard(0))," in text
+    assert 'parallelize_module(model, mesh["model"], PLAN_MODEL)' in text
+
+
+def test_strategies_of_mindspore() -> None:
+    graph = feed_forward()
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    graph.shard("matmul2", ((2, 4), (4, 1)), out=(8, 1))
+    text = code_of(propagate(graph), "mindspore")
+    assert "self.matmul1 = ops.MatMul(transpose_a=False, transpose_b=False).shard(in_strategy=((2, 1), (1, 4)))" in text
+    assert ".shard(in_strategy=((2, 4), (4, 1)), out_strategy=((8, 1),))" in text
+    compile(text, "plan", "exec")
+
+
+def test_json_has_layouts_moves_and_costs(tensor_parallel) -> None:
+    data = json.loads(code_of(tensor_parallel, "json"))
+    assert data["mesh"] == {"data": 2, "model": 4}
+    assert data["tensors"]["w1"]["layout"] == {"split": [[], ["model"]], "piece": [64, 64]}
+    assert data["moves"] == [{"tensor": "x", "for": "up", "steps": [{"name": "all-gather", "bytes": 98_304}]}]
+    assert data["sums"] == [{"tensor": "out", "steps": [{"name": "reduce-scatter", "bytes": 98_304}]}]
+    assert (data["bytes"], data["memory"]) == (tensor_parallel.bytes, tensor_parallel.memory)
+
+
+def test_what_cannot_be_written_is_refused(tensor_parallel) -> None:
+    with pytest.raises(LayoutError, match="there is no framework 'jaxx'; did you mean 'jax'"):
+        code_of(tensor_parallel, "jaxx")
+    for framework, words in (
+        ("jax", "a program of JAX needs a mesh with named axes"),
+        ("torch", "DTensor needs a mesh"),
+    ):
+        with pytest.raises(LayoutError, match=words):
+            code_of(plan(feed_forward()), framework)
+    graph = Graph(mesh=mesh(data=2))
+    graph.top_k("best", graph.input("x", (4, 4)), 2)
+    with pytest.raises(LayoutError, match="'best': there is no code for the operator 'top_k' in JAX"):
+        code_of(plan(graph), "jax")
+    uneven = Graph(mesh=mesh(data=2), uneven=True)
+    uneven.relu("y", uneven.input("x", (3, 4)))
+    uneven.shard("y", ((2, 1),))
+    with pytest.raises(LayoutError, match="JAX has no uneven pieces, and 'x' is padded"):
+        code_of(propagate(uneven), "jax")

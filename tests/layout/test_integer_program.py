@@ -1,0 +1,97 @@
+"""Graphs that are too entangled for an elimination: an integer program plans them, and says how close it is."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from lib.layout import Graph, LayoutError, P, mesh, plan, training
+from lib.layout.examples import feed_forward, grouped_attention, layer_norm, swiglu, transformer
+from lib.layout.planning import exact
+from lib.layout.planning.choices import Choices
+from lib.layout.planning.integer_program import IntegerProgram
+from lib.layout.planning.objective import BYTES, Objective
+from tests.support.layout_strategies import assert_same_program
+
+pytestmark = pytest.mark.skipif(find_spec("scipy") is None, reason="scipy is not installed: pip install -e '.[exact]'")
+
+GRID = mesh(data=2, model=4)
+
+
+@pytest.mark.parametrize("build", [feed_forward, swiglu, layer_norm])
+@pytest.mark.parametrize("part", [None, 0.8, 0.5])
+def test_it_finds_what_an_elimination_finds(build, part: float | None) -> None:
+    graph = build()
+    free = plan(graph)
+    smallest = sum(
+        min(layout.elements for layout in program_lives) * 4
+        for program_lives in IntegerProgram(Choices(graph, {}, True), BYTES, None).lives.values()
+    )
+    cap = None if part is None else int(smallest + (free.memory - smallest) * part)
+    objective = BYTES if cap is None else Objective(flops=exact.USUAL_FLOPS)
+    solved = IntegerProgram(Choices(graph, {}, True), objective, cap).solve(60)
+    found = plan(graph, memory_cap=cap)
+    assert solved.plan is not None
+    assert objective.of_plan(solved.plan) == objective.of_plan(found) == round(solved.bound)
+    assert cap is None or solved.plan.memory <= cap
+    assert_same_program(solved.plan)
+
+
+def pins(layers: int) -> dict[str, P]:
+    columns, rows, sequence = P(None, "model"), P("model", None), P("data", "model", None)
+    found = {"x": sequence, f"l{layers - 1}.lowered": sequence}
+    for layer in range(layers):
+        found |= {f"l{layer}.{name}": columns for name in ("wq", "wk", "wv", "gate", "up")}
+        found |= {f"l{layer}.{name}": rows for name in ("wo", "down")}
+    return found
+
+
+def test_grouped_attention_with_rotary_embedding_is_planned_to_the_end() -> None:
+    graph = grouped_attention(1, GRID)
+    found = plan(graph, layouts=pins(1))
+    assert (found.not_shared, found.at_least, found.gap) == ((), None, 0)
+    assert found.bytes < without_solver(graph, layouts=pins(1)).bytes
+    rng = np.random.default_rng(0)
+    given = {name: rng.standard_normal(graph.shapes[name]) / 8 for name in graph.sources}
+    alone, together = graph.run(given), found.values(given)
+    assert all(np.allclose(together[name], alone[name]) for name in alone)
+
+
+def without_solver(graph: Graph, **how: object):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "is_solver_here", lambda: False)
+        return plan(graph, **how)
+
+
+def test_identical_layers_cost_the_same_each() -> None:
+    one, two = (plan(grouped_attention(n, GRID), layouts=pins(n)).bytes for n in (1, 2))
+    assert two == 2 * one
+
+
+def test_when_time_is_over_the_bound_and_the_gap_are_stated() -> None:
+    step = training(transformer(1, mesh(data=2, model=2), 4, 8, 4, 16), "sgd")
+    cap = plan(step).memory // 2
+    quick = plan(step, memory_cap=cap)
+    found = plan(step, memory_cap=cap, seconds=0.01)
+    assert found.memory <= cap
+    assert found.bytes <= quick.bytes
+    if found.at_least is not None:
+        assert found.at_least < found.bytes + found.flops
+        assert 0 < found.gap <= 1
+        assert f"none is below {found.at_least:,}, so that at most {found.gap:.1%} could be saved" in found.explain()
+
+
+def test_an_impossible_cap_names_the_smallest_memory() -> None:
+    graph = feed_forward()
+    program = IntegerProgram(Choices(graph, {}, True), BYTES, 8_000)
+    with pytest.raises(LayoutError, match="no plan fits into 8,000 bytes on each device; the smallest possible is"):
+        program.solve(60)
+
+
+def test_without_the_solver_the_refusal_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib.layout.planning.elimination.MAX_TABLE_ENTRIES", 10)
+    with pytest.raises(LayoutError, match=r"too entangled for an exact plan.*an integer program can: pip install"):
+        without_solver(swiglu())
+    assert np.isclose(plan(swiglu()).bytes, 0)

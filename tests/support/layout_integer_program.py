@@ -1,0 +1,179 @@
+"""The cheapest plan of a graph on a mesh by an integer program that shares nothing with the planner: scipy's HiGHS.
+
+It has its own list of strategies, and counts what a move takes cell by cell, on a grid that is as fine as any split.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import permutations, product
+from math import prod
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_matrix
+
+from lib.layout import Graph
+
+Split = tuple[tuple[int, ...], ...]
+"""The axes of the mesh that split each dimension, coarsest first."""
+Held = tuple[Split, tuple[int, ...]]
+"""A split, and the axes along which devices hold summands."""
+
+
+def places(mesh: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return list(product(*map(range, mesh)))
+
+
+@cache
+def cells(split: Split, mesh: tuple[int, ...]) -> np.ndarray:
+    """Which cells each device holds, with as many cells in each dimension as there are devices: devices x cells."""
+    n = prod(mesh)
+    found = []
+    for place in places(mesh):
+        rows = []
+        for axes in split:
+            part = 0
+            for axis in axes:
+                part = part * mesh[axis] + place[axis]
+            width = n // prod(mesh[axis] for axis in axes)
+            rows.append([part * width <= i < (part + 1) * width for i in range(n)])
+        held = np.array([True])
+        for row in rows:
+            held = np.outer(held, row).ravel()
+        found.append(held)
+    return np.array(found)
+
+
+@cache
+def moved(given: Held, wanted: Split, shape: tuple[int, ...], mesh: tuple[int, ...]) -> float:
+    """Elements that reach another device: for a sum of S in W places S + W - 2 messages, one more if none is shared."""
+    split, summed = given
+    have, need = cells(split, mesh), cells(wanted, mesh)
+    size = prod(shape) / have.shape[1]
+    if not summed:
+        return float((need & ~have).sum()) * size
+    total = 0.0
+    for cell in range(have.shape[1]):
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for device, place in enumerate(places(mesh)):
+            if have[device, cell]:
+                key = tuple(0 if axis in summed else i for axis, i in enumerate(place))
+                groups.setdefault(key, []).append(device)
+        wants = set(np.flatnonzero(need[:, cell]))
+        summands = {len(group) for group in groups.values()}.pop()
+        meets = any(wants & set(group) for group in groups.values())
+        total += summands + len(wants) - 1 - meets
+    return total * size
+
+
+def ways(letters: tuple[str, ...], mesh: tuple[int, ...]) -> list[dict[str, tuple[int, ...]]]:
+    """Every assignment of axes to letters or to none, in every order."""
+    found = {}
+    for owners in product((None, *letters), repeat=len(mesh)):
+        mine = {x: [a for a, owner in enumerate(owners) if owner == x] for x in letters}
+        for orders in product(*(permutations(axes) for axes in mine.values())):
+            way = {x: order for x, order in zip(mine, orders) if order}
+            found[tuple(sorted(way.items()))] = way
+    return list(found.values())
+
+
+def fits(shape: tuple[int, ...], split: Split, mesh: tuple[int, ...]) -> bool:
+    return all(n % prod(mesh[a] for a in axes) == 0 for n, axes in zip(shape, split))
+
+
+def completed(local: Held) -> list[Split]:
+    """What reduce-scatters and all-reduces can leave of summands: each axis at the end of a dimension, or nowhere."""
+    split, summed = local
+    found = []
+    for choice in product(range(len(split) + 1), repeat=len(summed)):
+        extra = [tuple(a for a, dim in zip(summed, choice) if dim == d) for d in range(len(split))]
+        found.append(tuple(axes + more for axes, more in zip(split, extra)))
+    return found
+
+
+class _Rows:
+    """Variables and constraints of the program."""
+
+    def __init__(self) -> None:
+        self.costs: list[float] = []
+        self.whole: list[int] = []
+        self.rows: list[tuple[dict[int, float], float, float]] = []
+
+    def variable(self, cost: float = 0.0, whole: bool = True) -> int:
+        self.costs.append(cost)
+        self.whole.append(int(whole))
+        return len(self.costs) - 1
+
+    def at_least(self, terms: dict[int, float], low: float, high: float = np.inf) -> None:
+        self.rows.append((terms, low, high))
+
+    def solve(self) -> float:
+        entries = [(i, v, c) for i, (terms, _, _) in enumerate(self.rows) for v, c in terms.items()]
+        i, v, c = zip(*entries)
+        matrix = coo_matrix((c, (i, v)), shape=(len(self.rows), len(self.costs))).tocsr()
+        low, high = ([row[k] for row in self.rows] for k in (1, 2))
+        found: Any = milp(
+            self.costs, integrality=self.whole, bounds=Bounds(0, 1), constraints=LinearConstraint(matrix, low, high)
+        )
+        assert found.status == 0, found.message
+        return float(found.fun)
+
+
+def least_bytes(graph: Graph, pins: dict[str, Split], memory_cap: int | None = None) -> float:
+    """The fewest bytes that any plan of matmuls, einsums and operators without other settings moves."""
+    assert graph.mesh is not None
+    mesh, rows = graph.mesh.shape, _Rows()
+    memory: dict[int, float] = {}
+    stored: dict[str, dict[Split, int]] = {}
+    for name in graph.sources:
+        shape = graph.shapes[name]
+        dims = tuple(map(str, range(len(shape))))
+        splits = {tuple(way.get(d, ()) for d in dims) for way in ways(dims, mesh)}
+        splits = {pins[name]} if name in pins else {s for s in splits if fits(shape, s, mesh)}
+        stored[name] = {split: rows.variable() for split in sorted(splits)}
+        rows.at_least(dict.fromkeys(stored[name].values(), 1), 1, 1)
+    takes: dict[str, list[dict[Split, list[int]]]] = {name: [] for name in graph.shapes}
+    for name, op in graph.operators.items():
+        computes: list[dict[Split, list[int]]] = [{} for _ in op.inputs]
+        leaves: dict[Split, list[int]] = {}
+        every = []
+        for way in ways(op.letters, mesh):
+            if any(way.get(x) for x in op.letters if x not in op.free):
+                continue
+            inputs = [tuple(way.get(x, ()) for x in letters) for letters in op.input_letters]
+            local = (
+                tuple(way.get(x, ()) for x in op.output_letters),
+                tuple(a for x in op.letters if x not in op.output_letters for a in way.get(x, ())),
+            )
+            shapes = (*op.input_shapes, op.output_shape)
+            if not all(fits(shape, split, mesh) for shape, split in zip(shapes, (*inputs, local[0]))):
+                continue
+            outs = [pins[name]] if name in pins else [s for s in completed(local) if fits(op.output_shape, s, mesh)]
+            for out in outs:
+                v = rows.variable(moved(local, out, op.output_shape, mesh) * graph.itemsize)
+                every.append(v)
+                leaves.setdefault(out, []).append(v)
+                for at, split in zip(computes, inputs):
+                    at.setdefault(split, []).append(v)
+        rows.at_least(dict.fromkeys(every, 1), 1, 1)
+        stored[name] = {split: rows.variable(whole=False) for split in leaves}
+        for split, mine in leaves.items():
+            rows.at_least({stored[name][split]: -1, **dict.fromkeys(mine, 1)}, 0, 0)
+        for tensor, at in zip(op.inputs, computes):
+            takes[tensor].append(at)
+    for tensor, layouts in stored.items():
+        shape = graph.shapes[tensor]
+        for split, v in layouts.items():
+            memory[v] = prod(shape) / prod(mesh[a] for axes in split for a in axes) * graph.itemsize
+        for split in sorted({split for at in takes[tensor] for split in at}):
+            for given, v in layouts.items():
+                cost = moved((given, ()), split, shape, mesh) * graph.itemsize
+                if cost:
+                    z = rows.variable(cost, whole=False)
+                    for at in takes[tensor]:
+                        rows.at_least({z: 1, v: -1, **dict.fromkeys(at.get(split, ()), -1)}, -1)
+    if memory_cap is not None:
+        rows.at_least(memory, 0, memory_cap)
+    return rows.solve()
