@@ -108,11 +108,11 @@ class TorchCarrier:
         given = self._staged(arr)
         if name in ("reduce_scatter", "all_to_all"):
             given = given.unflatten(call.axis, (n, given.shape[call.axis] // n)).movedim(call.axis, 0)
-        pieces = given.contiguous()
+        pieces = given.clone(memory_format=torch.contiguous_format)  # gloo lets go of it later than it says
         scatters = name == "reduce_scatter" and self.backend == "gloo"
         shapes = {"all_gather": (n, *pieces.shape), "reduce_scatter": pieces.shape[0 if scatters else 1 :]}
         shape = shapes.get(name, pieces.shape)
-        made = pieces.clone() if name == "all_reduce" else torch.empty(shape, dtype=given.dtype, device=given.device)
+        made = pieces if name == "all_reduce" else torch.empty(shape, dtype=given.dtype, device=given.device)
         options = {"group": self.group(call.group), "async_op": True}
         reduction = {"op": getattr(dist.ReduceOp, REDUCTIONS[op])} if op else {}
         work = None
@@ -131,7 +131,7 @@ class TorchCarrier:
 
         def result() -> Any:
             found = reduce(COMBINE[op], made) if scatters else made
-            found = found / n if call.op == "avg" else found
+            found = found / n if call.op == "avg" else found.clone() if name == "all_reduce" else found
             if name in ("all_gather", "all_to_all"):
                 found = torch.cat(list(found) if given.ndim else [found], call.axis)
             return found.to(self.library.device)
