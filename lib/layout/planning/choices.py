@@ -10,6 +10,7 @@ from lib.layout.program.candidates import beside_weights, candidates, source_lay
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph, TrainingStep
 from lib.layout.program.operators import Operator
+from lib.layout.redistribution.links import Links
 
 from .pairing import along_tensor, paired_choices
 
@@ -19,10 +20,18 @@ NO_STEP = TrainingStep()
 class Choices:
     """What a plan of a graph may choose from, under caps of single tensors.
 
-    If `paired`, operators of backward compute as those of forward that they belong to.
+    If `paired`, operators of backward compute as those of forward that they belong to. With `links`, sums are completed
+    in the least time.
     """
 
-    def __init__(self, graph: Graph, caps: Mapping[str, int], scatter: bool, paired: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        caps: Mapping[str, int],
+        scatter: bool,
+        paired: bool = False,
+        links: Links | None = None,
+    ) -> None:
         self.graph, self.scatter = graph, scatter
         self.step = graph.step or NO_STEP
         self.coupled = self.step.pairs if paired else {}
@@ -49,6 +58,9 @@ class Choices:
         }
         for name, cap in caps.items():
             self._limit(name, cap)
+        if links is not None and scatter:
+            for name, ways in self.operators.items():
+                self.operators[name] = [_quickest(way, links, graph.itemsize) for way in ways]
 
     def _choices(self, name: str) -> list[DistributedOperator]:
         if name in self.summed:
@@ -119,3 +131,11 @@ class Choices:
             raise LayoutError(
                 f"'{name}' does not fit into {cap:,} bytes on each device; the smallest possible is {smallest:,}"
             )
+
+
+def _quickest(way: DistributedOperator, links: Links, itemsize: int) -> DistributedOperator:
+    """The same operator, with its output completed in the least time."""
+    if not way.reduction:
+        return way
+    steps = links.quickest(way.local, way.output, itemsize)
+    return DistributedOperator(way.operator, way.inputs, way.local, steps)

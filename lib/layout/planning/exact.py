@@ -68,7 +68,7 @@ def plan(
     be saved. Training steps that would otherwise be `paired` are left to it only if `seconds` are given.
 
     With `links`, the plan takes the least time instead, and `flops` are the operations of a device in a unit of time.
-    Each redistribution is still the one with the fewest bytes.
+    Each move is then the quickest that is found: sums go over fast axes first, and detours may be quicker.
 
     Raises:
         LayoutError: a cap names no tensor or cannot be met (the message has the smallest possible value, and for a peak
@@ -93,7 +93,7 @@ def plan(
     if flops is None and memory_cap is not None and links is None:
         flops = USUAL_FLOPS
     objective = Objective(links, flops)
-    problem = _small_enough(graph, objective, lambda paired: Choices(graph, caps, scatter, paired))
+    problem = _small_enough(graph, objective, lambda paired: Choices(graph, caps, scatter, paired, links))
     smallest = sum(int(table.min()) for table in problem.memory)
     if memory_cap is not None and memory_cap < smallest:
         raise LayoutError(
@@ -112,7 +112,7 @@ def plan(
     if not left_open or not is_solver_here():
         assert found is not None
         return found
-    program = IntegerProgram(Choices(graph, caps, scatter), objective, memory_cap)
+    program = IntegerProgram(Choices(graph, caps, scatter, links=links), objective, memory_cap)
     return _better(found, program.solve(USUAL_SECONDS if seconds is None else seconds), objective)
 
 

@@ -186,4 +186,5 @@ class IntegerProgram:
             for name, layouts in self.lives.items()
             if name in self.choices.storage_layouts
         }
-        return GraphPlan(self.graph, {name: ways[name] for name in self.graph.operators}, stored)
+        operators = {name: ways[name] for name in self.graph.operators}
+        return GraphPlan(self.graph, operators, stored, links=self.objective.links)

@@ -36,7 +36,8 @@ class Objective:
         """What it costs to move from each given layout to each wanted one: given x wanted."""
         if self.links is None:
             return least_table(given, wanted) * itemsize
-        times = [[self.links.time_between(a, b, itemsize) for b in wanted] for a in given]
+        links = self.links
+        times = [[links.time(links.quickest(a, b, itemsize), itemsize) for b in wanted] for a in given]
         return np.array(times, dtype=np.float64)
 
     def of_plan(self, plan: PlacedGraph) -> int:
