@@ -15,7 +15,7 @@ from .checks import require_ints
 from .device_matrix import DeviceMatrix, Ints, coordinates
 
 Axes = tuple[int, ...]
-Placement = tuple[tuple[int, ...], bytes]
+Placement = tuple[tuple[int, ...], bytes, tuple[int, ...]]
 """What every device holds, however it is expressed."""
 
 
@@ -157,8 +157,8 @@ def same_placement(a: TensorLayout, b: TensorLayout) -> bool:
 
 @lru_cache(maxsize=65536)
 def placement(layout: TensorLayout) -> Placement:
-    """Equal for layouts without partial sums under which every device holds the same."""
-    return layout.splits, parts(layout).tobytes()
+    """Equal for layouts under which every device holds the same, if their partial sums are on one matrix."""
+    return layout.splits, parts(layout).tobytes(), layout.partial
 
 
 @lru_cache(maxsize=65536)

@@ -13,6 +13,7 @@ from lib.layout.program.operators import Operator
 from lib.layout.redistribution.links import Links
 
 from .pairing import along_tensor, paired_choices
+from .partial_sums import PartialSums
 
 NO_STEP = TrainingStep()
 
@@ -42,6 +43,8 @@ class Choices:
         for op in graph.operators.values():
             for place, name in enumerate(op.inputs):
                 self.consumers[name].append((op, place))
+        all_even = graph.uneven is not True and graph.mesh is not None
+        self.partial = PartialSums(graph) if scatter and all_even and not paired else None
         self.operators: dict[str, list[DistributedOperator]] = {}
         """By operator: the ways to distribute it."""
         self.aligned: dict[str, dict[tuple[TensorLayout, ...], list[DistributedOperator]]] = {}
@@ -75,7 +78,8 @@ class Choices:
                     self.aligned[other] = dict(zip(one_each, aligned))
             ways = list(self.aligned[name].values())
         else:
-            return candidates(self.graph, self.graph.operators[name], self.scatter)
+            found = candidates(self.graph, self.graph.operators[name], self.scatter)
+            return self.partial.ways(name, found) if self.partial else found
         strategy, out = self.graph.strategies.get(name), self.graph.outs.get(name)
         found = [c for each in ways for c in each if strategy in (None, c.strategy) and out in (None, c.output.splits)]
         if not found:

@@ -22,6 +22,7 @@ from lib.layout.layouts.tensor_layout import TensorLayout, placement
 from lib.layout.program.distributed import DistributedOperator
 
 from .choices import Choices
+from .elimination import FORBIDDEN
 from .objective import Objective
 from .plan import GraphPlan
 
@@ -123,6 +124,8 @@ class IntegerProgram:
         for i, terms in enumerate(leaving):
             for key in wanted:
                 cost = float(costs[i, columns.index(key)])
+                if cost >= FORBIDDEN:
+                    continue
                 v = self._variable(0.0 if moves is not None else cost, is_whole=False)
                 terms[v] = arriving[key][v] = 1.0
                 if moves is not None and cost:

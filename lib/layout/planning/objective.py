@@ -11,8 +11,9 @@ from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.redistribution.exchange import least_table
 from lib.layout.redistribution.links import Links
+from lib.layout.redistribution.redistribution import can_become, least_bytes
 
-from .elimination import Table
+from .elimination import FORBIDDEN, Table
 from .placed_graph import PlacedGraph
 
 
@@ -33,12 +34,20 @@ class Objective:
         return moved + choice.flops * side_by_side // self.flops
 
     def between(self, given: Sequence[TensorLayout], wanted: Sequence[TensorLayout], itemsize: int) -> Table:
-        """What it costs to move from each given layout to each wanted one: given x wanted."""
-        if self.links is None:
+        """What it costs to move from each given layout to each wanted one, or FORBIDDEN: given x wanted."""
+        if self.links is None and not any(layout.partial for layout in (*given, *wanted)):
             return least_table(given, wanted) * itemsize
-        links = self.links
-        times = [[links.time(links.quickest(a, b, itemsize), itemsize) for b in wanted] for a in given]
-        return np.array(times, dtype=np.float64)
+        table = np.full((len(given), len(wanted)), FORBIDDEN)
+        for i, a in enumerate(given):
+            for j, b in enumerate(wanted):
+                if can_become(a, b):
+                    table[i, j] = self._of_move(a, b, itemsize)
+        return table
+
+    def _of_move(self, given: TensorLayout, wanted: TensorLayout, itemsize: int) -> int:
+        if self.links is None:
+            return least_bytes(given, wanted, itemsize)
+        return self.links.time(self.links.quickest(given, wanted, itemsize), itemsize)
 
     def of_plan(self, plan: PlacedGraph) -> int:
         """What a plan costs."""
