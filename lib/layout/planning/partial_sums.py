@@ -77,12 +77,13 @@ class PartialSums:
         inputs = tuple(_partial(x, axes) if place in group else x for place, x in enumerate(way.inputs))
         local = _partial(way.local, axes)
         base = DistributedOperator(way.operator, inputs, local, ())
-        pin, out = (given.get(way.operator.name) for given in (self.graph.pins, self.graph.outs))
+        name = way.operator.name
+        pin, out = self.graph.pins.get(name), self.graph.outs.get(name)
         every = [DistributedOperator(way.operator, inputs, local, steps) for steps in reductions(local, local.partial)]
         complete = [each for each in every if out in (None, each.output.splits)]
         if pin is not None:
             complete = [left_in(base, pin, reduced=False)]
-        return complete + (self._kept(base) if way.operator.name in self.flowing else [])
+        return complete + (self._kept(base) if name in self.flowing else [])
 
     def _kept(self, way: DistributedOperator) -> list[DistributedOperator]:
         """The same with all summands left, or some of them added up."""

@@ -175,6 +175,12 @@ def _top_k(task: Task) -> Array:
     return np.where(kept, x, 0)
 
 
+def _largest(task: Task) -> Array:
+    x, k = task.arrays[0], task.settings["k"]
+    order = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    return order if task.settings["numbers"] else np.take_along_axis(x, order, axis=-1)
+
+
 def _route(task: Task) -> Array:
     """Each token's gate at its expert and its place in that expert's queue; zeros for a token that finds it full."""
     gates, capacity = task.arrays[0], task.settings["capacity"]
@@ -241,6 +247,7 @@ KINDS: Mapping[str, Callable[[Task], Array]] = {
     "slice": _slice,
     "pad": _pad,
     "top_k": _top_k,
+    "largest": _largest,
     "route": _route,
     "gather": _gather,
     "scatter": _scatter,
