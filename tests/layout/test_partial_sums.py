@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lib.layout import Graph, LayoutError, P, TensorLayout, mesh, plan, redistribute
+from lib.layout import Graph, LayoutError, P, TensorLayout, code_of, join, mesh, plan, redistribute
+from lib.layout.examples import vocabulary_loss
 from tests.support.layout_strategies import assert_same_program, summands
 
 GRID = mesh(data=2, model=4)
@@ -72,6 +73,37 @@ def test_a_result_is_never_left_partial() -> None:
     found = plan(gradients(), layouts=HEADS)
     assert not found.layout("dx").partial
     assert_measured(found)
+
+
+def test_the_loss_of_a_split_vocabulary_never_gathers_its_logits() -> None:
+    """A maximum of parts is completed like a sum: three reductions of 64 numbers, and what splits them."""
+    graph = vocabulary_loss(GRID)
+    ends = {"x": P("data"), "table": P("model"), "labels": P("data", "model"), "loss": P("data")}
+    found = plan(graph, layouts=ends)
+    assert found.bytes == 5 * 768
+    assert found.operators["largest"].local.largest
+    assert str(found.operators["largest"].local) == "[data], maximum over model on 2x4"
+    rng = np.random.default_rng(0)
+    given = {name: rng.standard_normal(graph.shapes[name]).astype(np.float32) for name in graph.sources}
+    done, alone = found.on_engine(given), graph.run(given)
+    assert done.sent == tuple(found.sent)
+    for name in ("largest", "loss"):
+        assert np.allclose(done.value(name), alone[name], rtol=1e-4, atol=1e-4)
+    compile(code_of(found, "jax"), "plan", "exec")
+
+
+def test_a_maximum_in_parts_is_joined_and_moved() -> None:
+    layout = TensorLayout((8, 8), GRID, ((), ()), (0, 1), largest=True)
+    rng = np.random.default_rng(0)
+    pieces = {device: rng.standard_normal((8, 8)) for device in range(8)}
+    whole = np.max(list(pieces.values()), axis=0)
+    assert np.array_equal(join(pieces, layout), whole)
+    for target in (layout.full(), TensorLayout((8, 8), GRID, ((0,), (1,))), TensorLayout((8, 8), GRID, ((1, 0), ()))):
+        for named in (False, True):
+            moved = redistribute(layout, target, named_only=named)
+            assert np.array_equal(join(moved.run(pieces), target), whole)
+        done = redistribute(layout, target).on_engine(pieces)
+        assert np.array_equal(done.value("tensor"), whole)
 
 
 def test_a_sum_over_two_axes_becomes_one_over_one_axis() -> None:

@@ -39,7 +39,7 @@ class PartialSums:
         self.graph = graph
         possible: set[str] = set()
         for name, op in graph.operators.items():
-            if op.contracted or self._groups(op, possible):
+            if (op.contracted and op.kind != "reduce_max") or self._groups(op, possible):
                 possible.add(name)
         self.joins = {
             name
@@ -108,4 +108,4 @@ def _unused(way: DistributedOperator) -> Axes:
 
 
 def _partial(layout: TensorLayout, axes: Axes) -> TensorLayout:
-    return TensorLayout(layout.shape, layout.matrix, layout.tensor_map, (*layout.partial, *axes))
+    return TensorLayout(layout.shape, layout.matrix, layout.tensor_map, (*layout.partial, *axes), layout.largest)
