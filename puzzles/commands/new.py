@@ -20,7 +20,7 @@ KINDS = list(TRACKS)
     type=click.Choice(KINDS),
     default=KINDS[0],
     show_default=True,
-    help="What its solutions are: a schedule, a class or a layout.",
+    help="What its solutions are: schedules, classes, layouts or plans.",
 )
 @click.option(
     "-o",
