@@ -27,7 +27,7 @@ def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:
     """
     prices = Prices(size, setting)
     layers, batches, ranks = prices.size
-    is_whole = setting.layer == "dense" and not prices.has_halves and not setting.fold
+    is_whole = setting.layer == "dense" and not prices.has_halves and not setting.fold and not setting.lag
     if ranks == 1 or not is_whole or setting.task != "train" or not prices.can_train:
         return Bound(0, "")
     weights = [*map(prices.weight, range(layers))]
