@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .shared.colour_option import colour_option, require_picture
-from .shared.params import terminal
+from .shared.params import terminal, usage_errors
 from .shared.plan_files import calibrated, gpu_named, model_named, text_of, write_text
 
 if TYPE_CHECKING:
@@ -135,7 +135,6 @@ def plan(
     Times are in seconds, traffic in GB that each GPU sends in a step, memory in GiB of the fullest GPU.
     """
     from drawing import require_ending
-    from lib import PuzzleError
     from lib.planning import search
     from puzzles.reports.plans import report_config, report_largest, report_plans, report_training
 
@@ -143,15 +142,13 @@ def plan(
     if listed:
         return list_presets()
     if calibrate is not None:
-        try:
+        with usage_errors():
             return write_text(calibrated(calibrate), output)
-        except PuzzleError as why:
-            raise click.UsageError(str(why)) from None
     if model is None or gpus is None:
         raise click.UsageError(
             "name a model and a number of GPUs, as in --model llama-3-70b --gpus 512; --list shows all"
         )
-    try:
+    with usage_errors():
         for path, of_a_run in ((pareto, False), (None if target else output, True)):
             if path:
                 require_ending(path, of_a_run=of_a_run)
@@ -180,8 +177,6 @@ def plan(
             if number > 1:
                 click.echo(f"plan {number} is the fastest of these that {target} can be configured with", err=True)
         draw(plans, pareto, None if target else output, colour or "layer")
-    except PuzzleError as why:
-        raise click.UsageError(str(why)) from None
 
 
 def exported(plans: list[Plan], target: str) -> tuple[int, str]:
