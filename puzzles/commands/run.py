@@ -8,11 +8,10 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
-from puzzles.tracks import OptionError
 
 from .shared.colour_option import colour_option, require_picture
 from .shared.game_options import chosen, fold_option, game_options, game_track
-from .shared.params import Seconds, SlugText
+from .shared.params import Seconds, SlugText, usage_errors
 
 
 @click.command()
@@ -50,7 +49,6 @@ def run(
     With --size or --costs: any function of the file, at any size, without targets. This shows what the run takes, and
     exits with 0 if it is correct; --tensors, --on, --small and -o run it on tensors too. With --fold, -o draws the run.
     """
-    from lib import PuzzleError
     from puzzles.tracks.workbench import TensorOptions
 
     from .shared.workbench import CommandWorkbench
@@ -71,9 +69,7 @@ def run(
     track = game_track(puzzle)
     if tensors is not None and not track.runs_without_tensors:
         raise click.UsageError(f"{puzzle.slug} always works on tensors; --tensors and --no-tensors are for schedules")
-    try:
+    with usage_errors():
         track.require_runnable(puzzle, options)
         passed = track.run_on_tensors(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit))
-    except (PuzzleError, OptionError) as why:
-        raise click.UsageError(str(why)) from None
     ctx.exit(0 if passed else 1)
