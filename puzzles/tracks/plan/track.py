@@ -69,6 +69,7 @@ class Plans(Track["PlanPuzzle"]):
     reasons = ("split", "memory")
     has_pictures = True
     why_title = "where time and memory go"
+    in_browser = True
     columns = (("s/step", "seconds"), ("GiB", "gib"))
 
     def read(self, slug: str, fields: Fields) -> PlanPuzzle:
