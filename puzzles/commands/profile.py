@@ -57,13 +57,13 @@ def profile(
     dumps. Names the pipeline's schedule, what causes its bubble, what no order can beat, and a better order if there is
     one. PyTorch is not needed.
     """
-    from lib.profiles.hooks import HOOKS
+    from lib.profiles.hooks import hooks as hooks_for
     from puzzles.catalog.text_lines import wrapped
     from puzzles.notebook.profile import profile as profiled
     from puzzles.notebook.profile import require_known
 
     if hooks:
-        click.echo(HOOKS[hooks], nl=False)
+        click.echo(hooks_for(hooks), nl=False)
         return
     if not paths:
         raise click.UsageError("name the folder of a run, as in: puzzles profile traces/")

@@ -41,7 +41,7 @@ MEGABYTE = 1_000_000
 SECONDS = 90
 """In which all of them run, those of players and the solved ones."""
 CLASSIC_BOOK = "01_puzzles.ipynb"
-JOBS_BOOK = "09_real_jobs.ipynb"
+JOBS_BOOK = "10_real_jobs.ipynb"
 CHAPTER_OF = {CLASSIC_BOOK: CLASSICS} | {
     f"{path.stem}.ipynb": chapter for chapter in CHAPTERS[1:] for path in SOURCES.glob(f"[0-9]*_{chapter.name}.py")
 }

@@ -81,7 +81,7 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
         "wsdp": group(shard, each, "weights are gathered, gradients summed"),
         "fsdp": group(shard, each, "weights are gathered, gradients scattered"),
         "pipeline": line(own, at_once, "activations down, gradients up"),
-        **dict.fromkeys(("gpipe", "one_f_one_b", "zb_h1", "zb_h2"), stages),
+        **dict.fromkeys(("gpipe", "one_f_one_b", "zb_h1", "zb_h2", "weight_versions"), stages),
         "zero1": group(whole, each, "gradients are scattered, weights gathered"),
         "zero2": group(whole, fours, "gradients are scattered, weights gathered"),
         "checkpoint": alone(whole, first("batch 0")),
@@ -117,6 +117,13 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
         "tp_limit": group(lambda rank, layer: (rank % 2, 2), same(""), "how many share a batch?"),
         "hierarchy": group(whole, each, "gradients are summed in two levels"),
         "bucket_size": group(whole, each, "gradients are summed in buckets"),
+        "straggler": group(whole, same(""), "who has which batches?"),
+        "uneven_stages": line(lambda rank, layer: None, in_turn, "who has which layers?"),
+        "v_half": line(
+            lambda rank, layer: (0, 1) if layer in (rank, layers - 1 - rank) else None,
+            in_turn,
+            "down and up the V, and back",
+        ),
         "pipeline_fsdp": group(
             shard,
             lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",
