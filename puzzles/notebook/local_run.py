@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +23,10 @@ from .interrupt import LimitedTurns, TurnStoppedError
 from .source_lines import file_of, first_line_of, place_of, tree_of
 
 
-async def judge_here(
-    puzzle: Puzzle, definition: Any, seconds: float, heard: Callable[[RunOutcome], object] = lambda outcome: None
-) -> Verdict:
+async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict:
     """The verdict on a definition. Runs on the running event loop; whatever the runs start has ended when it returns.
 
-    `seconds` is the wall time of one turn; `heard` is told of each outcome.
+    `seconds` is the wall time of one turn.
     """
     track = track_of(puzzle.slug)
     judging = judge(puzzle, known_of(track, puzzle.slug, definition), keep=True)
@@ -40,8 +37,7 @@ async def judge_here(
         except StopIteration as done:
             verdict: Verdict = done.value
             return verdict
-        outcome = await _run(track, puzzle.slug, definition, request, seconds)
-        heard(outcome)
+        outcome = await run_once(track, puzzle.slug, definition, request, seconds)
 
 
 async def play_freely(
@@ -52,7 +48,7 @@ async def play_freely(
     problem = known_of(track, game.slug, definition, graded=False).problem
     if problem is not None:
         return FreeResult(game, failure=problem)
-    outcome = await _run(track, game.slug, definition, game.request(), seconds)
+    outcome = await run_once(track, game.slug, definition, game.request(), seconds)
     judged = game.judged(outcome)
     if isinstance(judged, Failure):
         return FreeResult(game, (outcome.row or {}).get("trace"), failure=judged, file=file, colour=colour)
@@ -83,7 +79,8 @@ def known_of(track: Track[Any], slug: str, definition: Any, graded: bool = True)
     return NotebookDefinition(sketch=Sketch() if tree is None else sketch(tree), line=first_line_of(definition))
 
 
-async def _run(track: Track[Any], slug: str, definition: Any, request: RunRequest, seconds: float) -> RunOutcome:
+async def run_once(track: Track[Any], slug: str, definition: Any, request: RunRequest, seconds: float) -> RunOutcome:
+    """One run of a definition on the running event loop."""
     turns = LimitedTurns(seconds)
     try:
         run = await track.run_here(slug, definition, request, turns)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-PLAYED = "schedule"
-"""The track that is played in the browser; the others need numpy."""
-
 FILE = "puzzles/site/in_browser/own.json"
 """Their place in the archive."""
 
@@ -15,12 +12,13 @@ FILE = "puzzles/site/in_browser/own.json"
 def packed() -> bytes:
     """The files of all folders that have been added, by folder and name, as JSON; empty if there is none to play."""
     from puzzles.custom import folders
+    from puzzles.tracks import TRACKS
 
     found = {
         folder.path.name: {
             own.file.name: own.file.read_text(encoding="utf-8-sig")
             for own in folder.puzzles.values()
-            if own.track == PLAYED and own.file.suffix == ".toml"
+            if TRACKS[own.track].in_browser and own.file.suffix == ".toml"
         }
         for folder in folders()
     }

@@ -14,7 +14,6 @@ from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.path_words import mark, place
 from puzzles.version import VERSION
 
-from .custom import PLAYED
 from .pictures import picture_of
 from .prose import inline
 
@@ -62,7 +61,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
     return {
         "slug": puzzle.slug,
         "track": track.name,
-        "played": track.name == PLAYED,
+        "played": track.in_browser,
         "title": puzzle.title,
         "called": capitalized(track.called(puzzle)),
         "heading": track.heading(puzzle),

@@ -42,6 +42,8 @@ class Track(OpenTrack[P], ABC):
     """One-word reasons of failures that its runs may report, besides those of every track. Any code may use
     `lib.layout`."""
     why_title: str = "where memory and traffic go"
+    in_browser: bool = False
+    """True if the page plays it, which has no numpy."""
     columns: Sequence[tuple[str, str]] = ()
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
     `figures_text` fills one column."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lib.torch_csv import read_csv
+from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import of_crash
 from puzzles.site.in_browser import api, player
@@ -52,6 +53,20 @@ async def test_a_solution_is_judged_drawn_and_verified() -> None:
     assert (await ask("picture", "layer", True)).startswith("<svg")
     again = await ask("verify", "zb_h1", await ask("trace"))
     assert again["measures"] == verdict["measures"]
+
+
+async def test_a_plan_is_judged_and_drawn() -> None:
+    text = (ROOT / "solutions" / "plan" / "mixtral_64.py").read_text(encoding="utf-8")
+    verdict = await judged("mixtral_64", text)
+    assert (verdict["status"], verdict["stars"]) == ("passed", 3)
+    assert verdict["why_title"] == "Where time and memory go"
+    assert verdict["why"][0].startswith("You predicted 77 GiB.")
+    assert await ask("view", "layer") is None
+    assert "expert parallel communication" in await ask("picture", "layer", False)
+    again = await ask("verify", "mixtral_64", await ask("trace"))
+    assert again["why"] == verdict["why"]
+    wrong = await judged("mixtral_64", "x = 1")
+    assert "write 'def mixtral_64(job):'" in wrong["message"]
 
 
 @pytest.mark.parametrize(
@@ -153,12 +168,12 @@ async def test_solutions_are_exported_and_split() -> None:
 def test_the_list_has_every_puzzle_and_says_which_are_played() -> None:
     shown = listing()
     assert {slug for chapter in shown["chapters"] for slug in chapter["slugs"]} == set(shown["puzzles"])
-    assert [slug for slug, one in shown["puzzles"].items() if one["played"]] == list(PUZZLES)
+    assert [slug for slug, one in shown["puzzles"].items() if one["played"]] == [*PUZZLES, *PLAN_PUZZLES]
     json.dumps(shown)
     for one in shown["puzzles"].values():
         assert one["statement"].startswith("<p>")
         assert one["hints"]
-        assert not one["played"] or one["picture"].startswith("<svg")
+        assert one["slug"] not in PUZZLES or one["picture"].startswith("<svg")
 
 
 def test_what_is_replaced_during_a_run_is_there_again_after_it() -> None:

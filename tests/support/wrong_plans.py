@@ -54,5 +54,5 @@ REFUSED = [
     ("gpt3_384", Split(dp=4, tp=1, pp=96), "are played; take more replicas or microbatch 2"),
     ("llama_8b_long", Split(cp=128), "cp 128 is more than the 64 ranks"),
     ("mixtral_64", Split(dp=64, ep=5), "ep 5 does not divide 8 experts; ep may be 1, 2, 4 or 8"),
-    ("deepseek_2048", Split(dp=32, pp=64), "61 layers cannot fill 64 stages"),
+    ("deepseek_2048", Split(dp=32, pp=64), "cannot fill 64 stages; pp x chunks may be at most 63"),
 ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lib import Trace
+from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
 from puzzles.site import links, solutions_file
-from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks import ALL, TRACKS, track_of
 from puzzles.tracks.schedule.score import parse_trace
 
 from . import by_hand
@@ -24,24 +25,24 @@ _last: Verdict | None = None
 
 def judge(slug: str, record: Any) -> dict[str, Any]:
     """The verdict on the runs of the code for a puzzle."""
-    return _shown(judged(PUZZLES[slug], record))
+    return _shown(judged(_puzzle(slug), record))
 
 
 def verify(slug: str, trace: str) -> dict[str, Any]:
     """The verdict on a run that somebody sends: it is judged here again."""
-    return _shown(judged_run(PUZZLES[slug], trace))
+    return _shown(judged_run(_puzzle(slug), trace))
 
 
 def story() -> list[str]:
     """What the last run is called, and how far it is from what is possible."""
     if _last is None or not _last.figures:
         return []
-    return list(track_of(_last.puzzle).comparison(PUZZLES[_last.puzzle], _last.figures, _last.trace))
+    return list(track_of(_last.puzzle).comparison(_puzzle(_last.puzzle), _last.figures, _last.trace))
 
 
 def view(colour: str) -> dict[str, Any] | None:
     """The interactive picture of the last run; None if there is nothing to draw."""
-    if _last is None or not _last.trace:
+    if _last is None or not _last.trace or _last.puzzle not in PUZZLES:
         return None
     from .pictures import viewed  # here, since verdicts do not wait for what draws
 
@@ -53,6 +54,8 @@ def picture(colour: str, dark: bool) -> str:
     """The last run as SVG; empty if there is none."""
     if _last is None or not _last.trace:
         return ""
+    if _last.puzzle not in PUZZLES:
+        return track_of(_last.puzzle).picture(_puzzle(_last.puzzle), _last.trace)
     from .pictures import picture
 
     puzzle = PUZZLES[_last.puzzle]
@@ -106,7 +109,7 @@ def fragment(slug: str, kind: str, text: str) -> str:
 
 def export(codes: dict[str, str]) -> str:
     """All solutions as one file."""
-    return solutions_file.joined({slug: codes[slug] for slug in PUZZLES if slug in codes})
+    return solutions_file.joined({slug: codes[slug] for slug in ALL if slug in codes})
 
 
 def split(text: str) -> dict[str, str]:
@@ -119,6 +122,10 @@ async def answer(name: str, given: str) -> str:
     return await answered(CALLS, name, given)
 
 
+def _puzzle(slug: str) -> Puzzle:
+    return track_of(slug).puzzle(slug)  # type: ignore[no-any-return]
+
+
 def _trace(verdict: Verdict) -> Trace:
     return parse_trace(verdict.trace)
 
@@ -126,7 +133,7 @@ def _trace(verdict: Verdict) -> Trace:
 def _shown(verdict: Verdict) -> dict[str, Any]:
     global _last
     _last = verdict
-    return described(PUZZLES[verdict.puzzle], verdict)
+    return described(_puzzle(verdict.puzzle), verdict)
 
 
 CALLS: Calls = {

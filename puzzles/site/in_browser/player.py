@@ -11,9 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from lib import PuzzleError
-from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
-from puzzles.notebook.local_run import judge_here, known_of
+from puzzles.notebook.local_run import known_of, run_once
 from puzzles.notebook.source_lines import file_of
 from puzzles.sandbox.worker.source import SubmissionCode
 from puzzles.tracks import track_of
@@ -44,16 +43,19 @@ class Printed(StringIO):
 
 async def run(slug: str, text: str) -> dict[str, Any]:
     """The record of all runs of the code for a puzzle, for the judge."""
-    puzzle, printed = PUZZLES[slug], Printed()
+    puzzle, printed = track_of(slug).puzzle(slug), Printed()
     with redirect_stdout(printed), replaced():
         definition = loaded(slug, text)
         if isinstance(definition, Failure):
             record = RunRecord(problem=in_words(definition))
         else:
             track, outcomes = track_of(slug), list[RunOutcome]()
-            await judge_here(puzzle, definition, SECONDS, outcomes.append)
-            outcomes = [one._replace(failure=in_words(one.failure)) for one in outcomes]
             known = known_of(track, slug, definition)
+            for request in track.requests(puzzle) if known.problem is None else ():
+                outcomes.append(await run_once(track, slug, definition, request, SECONDS))
+                if outcomes[0].failure is not None:
+                    break  # the judge asks for no other size then
+            outcomes = [one._replace(failure=in_words(one.failure)) for one in outcomes]
             record = RunRecord(known.problem, known.sketch, known.line, RunRecord.runs_of(track, outcomes))
             if file_of(definition) not in ("", FILE):
                 record = record.without_lines()  # it was imported: the lines are in another file
@@ -76,10 +78,10 @@ def loaded(slug: str, text: str) -> Any:
     except (Exception, SystemExit) as why:
         return of_crash(why, FILE, "while the code is loaded")
     if slug not in module.__dict__:
-        signature = track_of(slug).signature(slug)
-        return Failure(
-            "crash", f"there is no {slug} in this code; write 'async {signature}:', or go back to the starter"
-        )
+        starter = track_of(slug).puzzle(slug).starter
+        waits = "async " if f"async def {slug}" in starter else ""
+        words = f"write '{waits}{track_of(slug).signature(slug)}:', or go back to the starter"
+        return Failure("crash", f"there is no {slug} in this code; {words}")
     return module.__dict__[slug]
 
 

@@ -9,6 +9,7 @@ from puzzles.grading.verdict import Verdict
 from puzzles.notebook.words import HEADLINES
 from puzzles.reports.feedback import achieved, story
 from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import capitalized
 
 FAILED = "Fix it, and it runs again."
 BLANK = "Write your lines between the two marks. They run whenever you pause."
@@ -34,6 +35,7 @@ def described(puzzle: Puzzle, verdict: Verdict) -> dict[str, Any]:
         "notes": [] if verdict.status == "passed" else list(verdict.notes),
         "details": [achieved(verdict), *verdict.notes] if verdict.status == "passed" else [],
         "why": list(verdict.why),
+        "why_title": capitalized(track.why_title),
         "why_matters": verdict.why_matters,
         "printed": list(verdict.printed),
         "praise": puzzle.praise if verdict.stars >= 3 else "",

@@ -55,7 +55,7 @@ export function addMenu(place, { catalog, python, page, refresh }) {
     try {
       const found = await python.call("split", [await chosen.text()]);
       const played = Object.keys(found).filter((slug) => catalog.puzzles[slug].played);
-      if (!played.length) throw new Error("it defines no schedule puzzle");
+      if (!played.length) throw new Error("it defines no puzzle that is played here");
       const replaced = played.filter((slug) => store.code(slug) != null && store.code(slug) !== found[slug]);
       if (replaced.length && !confirm(`This replaces your code for ${replaced.join(", ")}. It stays among the earlier versions. Go on?`)) return;
       for (const slug of played) {

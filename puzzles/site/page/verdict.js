@@ -18,7 +18,7 @@ export function showVerdict(place, verdict, { onhint, onnext }) {
     h("p", { class: "next" }, verdict.next, " ", ...moves(verdict, onhint, onnext)),
     verdict.details.length ? h("details", {}, h("summary", {}, "Margins, bounds, notes and calls"),
       ...verdict.details.map((one) => h("p", {}, one)), h("p", { class: "story" })) : h("p", { class: "story" }),
-    folded("Where memory and traffic go", verdict.why, verdict.why_matters),
+    folded(verdict.why_title, verdict.why, verdict.why_matters),
     folded("What it printed", verdict.printed, true),
   );
 }

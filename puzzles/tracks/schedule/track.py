@@ -45,6 +45,7 @@ class Schedules(Track[SchedulePuzzle]):
     puzzle_class = "SchedulePuzzle"
     found_folder = FOUND
     name = "schedule"
+    in_browser = True
     title = "Schedules"
     idea = "who computes and sends what, and when?"
     form = "one coroutine that every rank runs"
