@@ -224,6 +224,8 @@ def _step(number: int, rows: Sequence[tuple[RankProfile, list[Span]]]) -> Pipeli
         order = Order(Timetable.of([span.cells for span in spans] for _, spans in rows))
     except PuzzleError as why:
         raise RuleError(f"step {number} is no pipeline's: {why}") from None
+    if not any(span.length for _, spans in rows for span in spans):
+        raise RuleError(f"step {number} has no cell that takes time; record activities of the CPU, or of the GPU too")
     base = min(one.base for one, _ in rows)
     placed = [[span.moved((one.base - base) / 1e6) for span in spans] for one, spans in rows]
     clocks = clocks_of(order, placed, [one.host for one, _ in rows], ranks)

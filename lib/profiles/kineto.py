@@ -97,7 +97,7 @@ def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = 
         rank,
         whole_number(info.get("world_size")),
         steps,
-        "PyTorch trace of GPUs" if on_gpu else "PyTorch trace",
+        "PyTorch GPU trace" if on_gpu else "PyTorch trace",
         clipped(host) if isinstance(host := data.get("host_name"), str) else "",
         base if type(base) is int and abs(base) < 1 << 63 else 0,
         groups,

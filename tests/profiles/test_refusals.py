@@ -137,6 +137,14 @@ def test_a_cell_that_is_there_twice() -> None:
     assert refusal(found) == "step 2 of rank 0 has F F B for microbatch 3 in stage 0; a step has each cell once"
 
 
+def test_cells_that_take_no_time() -> None:
+    found = traces("1f1b_annotated")
+    for trace in found:
+        for event in events(trace, lambda event: event["cat"] == "cpu_op"):
+            event["cat"] = "other"
+    assert refusal(found).startswith("step 2 has no cell that takes time; record activities of the CPU")
+
+
 def test_clocks_that_drift() -> None:
     found = moved(traces("interleaved"), (0, 0, 0, 0))
     start = min(event["ts"] for event in events(found[2], lambda event: True))
