@@ -108,6 +108,13 @@ def test_no_cells_and_no_messages() -> None:
     )
 
 
+def test_messages_of_several_stages_show_no_cells() -> None:
+    assert refusal(without(traces("interleaved"), "PP:")) == (
+        "no cell is named on rank 0-3, and messages do not show which cells they are; 'puzzles profile --hooks torch' "
+        "names them"
+    )
+
+
 def test_an_incomplete_step_is_left_out_and_said() -> None:
     found = traces("interleaved_steps")
     last = events(found[1], lambda event: event["name"] == "PP:1B3")[-1]
