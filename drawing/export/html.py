@@ -152,6 +152,8 @@ def legend_items(scene: Scene) -> Iterator[dict[str, Any]]:
             yield {"words": f"sent: {kind_text(kind)}", "kind": number}
     if any(mark.again for mark in scene.rows.marks):
         yield {"words": "hatched forward: computed again (recomputation)"}
+    if any(mark.old for mark in scene.rows.marks):
+        yield {"words": "fine hatching: forward with old weights"}
     if scene.rows.are_shared:
         yield {"words": SHARED}
     if scene.steps > 1:

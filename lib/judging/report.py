@@ -48,7 +48,8 @@ class Report:
     `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
     what is loaded counted from the start, and messages until they are read. `sent` is what the ranks send, `drift` the
     most updates that a replica makes alone. `causes` say why it sends too much, or takes too long, for its goal,
-    `loading` why it needs more memory if training goes on.
+    `loading` why it needs more memory if training goes on. `staleness` is the most steps by which weights were older
+    than the data that they computed with.
     """
 
     error: PuzzleError | None
@@ -72,6 +73,7 @@ class Report:
     causes: tuple[Cause, ...] = ()
     loading: str = ""
     costs: Costs = CLASSIC
+    staleness: int = 0
 
     @property
     def status(self) -> str:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from .paper import Paper
 
 BELADY = Paper(
-    "L. A. Belady",
-    1966,
-    "A study of replacement algorithms for a virtual-storage computer",
-    "IBM Systems Journal 5",
+    "L. A. Belady", 1966, "A study of replacement algorithms for a virtual-storage computer", "IBM Systems Journal 5"
+)
+LPT = Paper(
+    "Ronald L. Graham",
+    1969,
+    "Bounds on Multiprocessing Timing Anomalies",
+    "SIAM Journal on Applied Mathematics 17(2), 416-429",
 )
 BACKPROPAGATION = Paper(
     "David E. Rumelhart, Geoffrey E. Hinton, Ronald J. Williams",
@@ -93,10 +96,7 @@ MEAN_ESTIMATION = Paper(
     "ICML 2017, arXiv 1611.00429",
 )
 TIED_EMBEDDING = Paper(
-    "Ofir Press, Lior Wolf",
-    2017,
-    "Using the Output Embedding to Improve Language Models",
-    "EACL 2017",
+    "Ofir Press, Lior Wolf", 2017, "Using the Output Embedding to Improve Language Models", "EACL 2017"
 )
 SCALING_TRANSLATION = Paper(
     "Myle Ott, Sergey Edunov, David Grangier, Michael Auli",
@@ -123,10 +123,7 @@ GPIPE = Paper(
     "NeurIPS 2019, arXiv 1811.06965",
 )
 PIPEDREAM = Paper(
-    "Deepak Narayanan et al.",
-    2019,
-    "PipeDream: Generalized Pipeline Parallelism for DNN Training",
-    "SOSP 2019",
+    "Deepak Narayanan et al.", 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", "SOSP 2019"
 )
 MEGATRON = Paper(
     "Mohammad Shoeybi, Mostofa Patwary, Raul Puri et al.",
@@ -141,10 +138,7 @@ BLUECONNECT = Paper(
     "MLSys 2019",
 )
 LOCAL_SGD = Paper(
-    "Sebastian U. Stich",
-    2019,
-    "Local SGD Converges Fast and Communicates Little",
-    "ICLR 2019, arXiv 1805.09767",
+    "Sebastian U. Stich", 2019, "Local SGD Converges Fast and Communicates Little", "ICLR 2019, arXiv 1805.09767"
 )
 CAPUCHIN = Paper(
     "Xuan Peng, Xuanhua Shi, Hulin Dai et al.",
@@ -187,6 +181,12 @@ MEGATRON_CLUSTERS = Paper(
     2021,
     "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
     "SC21, arXiv 2104.04473",
+)
+PIPEDREAM_2BW = Paper(
+    "Deepak Narayanan, Amar Phanishayee, Kaiyu Shi, Xie Chen, Matei Zaharia",
+    2021,
+    "Memory-Efficient Pipeline-Parallel DNN Training",
+    "ICML 2021, arXiv 2006.09503",
 )
 GSPMD = Paper(
     "Yuanzhong Xu, HyoukJoong Lee, Dehao Chen et al.",
@@ -298,11 +298,14 @@ CONTROLLABLE_MEMORY = Paper(
     "Pipeline Parallelism with Controllable Memory",
     "NeurIPS 2024, arXiv 2405.15362",
 )
-MIXTRAL = Paper(
-    "Albert Q. Jiang, Alexandre Sablayrolles, Antoine Roux et al.",
+VOCABULARY_PARALLELISM = Paper(
+    "Man Tsung Yeung, Penghui Qi, Min Lin, Xinyi Wan",
     2024,
-    "Mixtral of Experts",
-    "arXiv 2401.04088",
+    "Balancing Pipeline Parallelism with Vocabulary Parallelism",
+    "MLSys 2025, arXiv 2411.05288",
+)
+MIXTRAL = Paper(
+    "Albert Q. Jiang, Alexandre Sablayrolles, Antoine Roux et al.", 2024, "Mixtral of Experts", "arXiv 2401.04088"
 )
 MEGATRON_CORE_MOE = Paper("NVIDIA", 2024, "Megatron Core MoE", "README of the package in NVIDIA/Megatron-LM, core r0.9")
 NEMO_PERFORMANCE = Paper("NVIDIA", 2024, "NeMo Framework: performance summary", "documentation of container 24.07")
