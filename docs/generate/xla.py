@@ -47,9 +47,10 @@ is given by its shape, or by anything with a shape and a dtype. `graph.values(p,
 ...)`.
 
 A softmax, a mean, silu and relu become one operator each; equal computations are done once, and what no result needs is
-left out. `jax.named_scope` prefixes names. Sharding constraints are ignored, and types are not converted: a graph has
-one size of elements. Row numbers of a gather are taken as they are. What has no operator, such as `sort`, `scan` or
-`top_k`, is refused by name, with the line that calls it and what to do instead.
+left out. `jax.named_scope` prefixes names. The steps of a `scan` are imported one by one. Sharding constraints are
+ignored, and types are not converted: a graph has one size of elements, and if floats differ, all count as the largest.
+Row numbers of a gather are taken as they are. What has no operator, such as `sort` or `while_loop`, is refused by name,
+with the line that calls it and what to do instead.
 
 ## What XLA's partitioner moves
 

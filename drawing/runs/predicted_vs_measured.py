@@ -63,10 +63,11 @@ def draw_replay(
 
 
 def plain_scene(trace: Trace, colour: str = "layer") -> Scene:
-    """The lanes of a trace without memory. Measured, no two ranks are the same, so each has a row."""
+    """The lanes of a trace without memory and traffic. Measured, no two ranks are the same, so each has a row."""
     whole = scene_of(trace, colour=colour)
     lanes = tuple(lane._replace(memory=()) for lane in whole.lanes)
-    return replace(whole, lanes=lanes, shares_rows=False)
+    nothing = whole.report.sent._replace(busiest=0, total=0, between=0, by_rank=((),) * len(lanes))
+    return replace(whole, lanes=lanes, shares_rows=False, report=replace(whole.report, sent=nothing))
 
 
 def draw_runs(

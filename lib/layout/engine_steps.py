@@ -25,12 +25,17 @@ def take_step(device: ShardedEngine, step: Step, piece: Array) -> Array:
 
 
 def _all_reduce(device: ShardedEngine, step: Step, piece: Array) -> Array:
-    return device.all_reduce(piece, group=step.group(device.device_id))
+    return device.all_reduce(piece, _operation(step), group=step.group(device.device_id))
 
 
 def _reduce_scatter(device: ShardedEngine, step: Step, piece: Array) -> Array:
     group = step.group(device.device_id)
-    return device.reduce_scatter(_parts(device, step, piece, group), group=group).reshape(step.target.local_shape)
+    parts = _parts(device, step, piece, group)
+    return device.reduce_scatter(parts, _operation(step), group=group).reshape(step.target.local_shape)
+
+
+def _operation(step: Step) -> str:
+    return "max" if step.source.largest else "sum"
 
 
 def _all_gather(device: ShardedEngine, step: Step, piece: Array) -> Array:

@@ -133,6 +133,20 @@ def mixture_of_experts(
     return graph
 
 
+def vocabulary_loss(mesh: DeviceMatrix, tokens: int = 64, width: int = 32, words: int = 128) -> Graph:
+    """The cross-entropy of an output head, with labels as rows of a one-hot table."""
+    graph = Graph(mesh=mesh)
+    graph.input("x", (tokens, width))
+    graph.parameter("table", (words, width))
+    graph.input("labels", (tokens, words))
+    graph.reduce_max("largest", graph.matmul("logits", "x", "table", transpose_b=True), 1)
+    graph.subtract("shifted", "logits", graph.reshape("most", "largest", (tokens, 1)))
+    graph.log("logs", graph.reduce_sum("total", graph.exp("raised", "shifted"), 1))
+    graph.reduce_sum("chosen", graph.multiply("masked", "shifted", "labels"), 1)
+    graph.subtract("loss", "logs", "chosen")
+    return graph
+
+
 def grouped_attention(
     layers: int,
     mesh: DeviceMatrix,

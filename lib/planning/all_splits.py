@@ -45,10 +45,12 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
     wide = [n for n in divisors(job.gpu.machine) if model.heads % n == 0]
     even = {n for layers in (model.layers, model.layers + 2) for n in divisors(layers)}
     powers = {2**k for k in range(1, 7)} if not even & {4, 8, 16} else set()
+    layers = fixed.get("layers", ())
     deep = sorted(n for n in even | powers if n <= min(MAX_STAGES, model.layers))
+    if isinstance(layers, tuple) and layers:
+        deep = divisors(len(layers))
     long = [n for n in divisors(job.gpus) if n <= 32] if job.sequence > LONG else [1]
     experts = divisors(model.experts) if model.experts else [1]
-    layers = fixed.get("layers", ())
     unusual = ("selective" if job.flash else "", "ops" if job.kernels == "megatron" else "")
     recomputed = [name for name in RECOMPUTED if name not in unusual]
     outer = product(
@@ -64,7 +66,20 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
             continue
         for schedule, chunks in _orders(job, pp, fixed):
             first = Split(
-                dp, tp, pp, cp, ep, sp, 1, schedule, chunks, microbatch, recompute, every=every, layers=layers
+                dp,
+                tp,
+                pp,
+                cp,
+                ep,
+                sp,
+                1,
+                schedule,
+                chunks,
+                microbatch,
+                recompute,
+                every=every,
+                layers=layers,
+                warmup=fixed.get("warmup", 0),
             )
             if next(problems(job, first), None) is not None:
                 continue
@@ -175,7 +190,8 @@ def chunks_in_flight(split: Split, m: int, rank: int = 0) -> int:
         case "1f1b" | "zb_h1":
             return min(p - rank, m)
         case "interleaved":
-            return min(p * v + p - 1 - 2 * rank, m * v)
+            kept = p * v + p - 1 - 2 * rank
+            return min(kept, split.warmup + 1 - rank if split.warmup else kept, m * v)
         case "zb_v":
             return 1 if rank else 2 * p if m >= 2 * p else m
     return m * v

@@ -17,7 +17,7 @@ from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job
 from .layer_compute import activation_bytes, copied_bytes, tokens_of, workspace_bytes
 from .layer_cost import exact, layer_times, shared
-from .memory_model import logit_bytes, widths
+from .memory_model import MOST_GATHERED, MOST_REDUCED, logit_bytes, widths
 from .split import Split
 
 UNIT = 1000
@@ -132,9 +132,9 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         kept=round(layers * activation_bytes(job, split, eager)),
         border=border,
         weight=parameters * wide.weight,
-        gathered=parameters * wide.gathered,
+        gathered=(parameters if eager else min(parameters, MOST_GATHERED)) * wide.gathered,
         gradient=parameters * wide.gradient,
-        reduced=parameters * wide.reduced,
+        reduced=(min(parameters, MOST_REDUCED) if split.zero == 3 and not eager else parameters) * wide.reduced,
         state=parameters * wide.state,
         shard=shard,
         first=root if alone else round(unlike * of_ends),

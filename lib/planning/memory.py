@@ -112,7 +112,7 @@ def _bytes(
     if value.total > 1:
         return kind, f"shards of {what}", round(elements * width * prices.shard)
     if program.zero == 3 and isinstance(value, Weight):
-        return kind, "gathered weights", elements * wide.gathered
+        return kind, "gathered weights", prices.gathered
     if program.zero > 1 and isinstance(value, WeightGrad):
-        return kind, "gradients that are being reduced", elements * wide.reduced
+        return kind, "gradients that are being reduced", prices.reduced
     return kind, what, elements * width

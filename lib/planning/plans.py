@@ -126,19 +126,20 @@ def program_of(job: Job, split: Split, batches: int = 0) -> Program:
     """What the ranks of a split do, with all its microbatches or with so many."""
     units, replicas = units_of(job, split)[0], split.sharing
     again, on_host = split.recompute == "full" and split.every == 1, split.offload == "states"
-    order = split.schedule, split.pp, batches or split.batches(job), split.chunks
+    order = split.schedule, split.pp, batches or split.batches(job), split.chunks, split.warmup
     return _program(order, units, replicas > 1, split.zero if replicas > 1 else 0, job.overlap, again, on_host)
 
 
 @lru_cache(maxsize=128)
-def _program(order: tuple[str, int, int, int], *how: Any) -> Program:
+def _program(order: tuple[str, int, int, int, int], *how: Any) -> Program:
     """One object for all splits whose ranks do the same, so that what follows from it is found once."""
     return Program(_timetable(*order), *how)
 
 
 @lru_cache(maxsize=64)
-def _timetable(schedule: str, ranks: int, batches: int, chunks: int) -> Timetable:
-    return ORDERS[schedule](ranks, batches, **({"v": chunks} if schedule in CHUNKED else {}))
+def _timetable(schedule: str, ranks: int, batches: int, chunks: int, warmup: int) -> Timetable:
+    sizes = {"v": chunks} if schedule in CHUNKED else {}
+    return ORDERS[schedule](ranks, batches, **sizes, **({"warmup": warmup} if warmup else {}))
 
 
 def sent_in_step(job: Job, split: Split, priced: Prices, found: Measured) -> Mapping[str, int]:

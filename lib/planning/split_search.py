@@ -45,7 +45,7 @@ class Search:
     estimated: int
 
 
-def search(job: Job, best: int = 5, front: int = 6, **fixed: Unpack[SplitFields]) -> Search:
+def search(job: Job, best: int = 3, front: int = 4, **fixed: Unpack[SplitFields]) -> Search:
     """The fastest splits of a job that fit its GPUs' memory; `fixed` are fields of a Split that every one must have.
     States go to the host only if that is asked for, or if nothing fits otherwise.
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from .shared.params import usage_errors
+
 WIDTH = 100
 
 
@@ -55,18 +57,17 @@ def profile(
     dumps. Names the pipeline's schedule, what causes its bubble, what no order can beat, and a better order if there is
     one. PyTorch is not needed.
     """
-    from lib import PuzzleError
-    from lib.profiles.hooks import HOOKS
+    from lib.profiles.hooks import hooks as hooks_for
     from puzzles.catalog.text_lines import wrapped
     from puzzles.notebook.profile import profile as profiled
     from puzzles.notebook.profile import require_known
 
     if hooks:
-        click.echo(HOOKS[hooks], nl=False)
+        click.echo(hooks_for(hooks), nl=False)
         return
     if not paths:
         raise click.UsageError("name the folder of a run, as in: puzzles profile traces/")
-    try:
+    with usage_errors():
         for output in outputs:
             require_known(output)
         found = profiled(*paths, names=names_file, ranks=only, step=step)
@@ -78,5 +79,3 @@ def profile(
         for output in outputs:
             found.save(output, order)
             click.echo(f"Wrote {output}.", err=as_json)
-    except PuzzleError as why:
-        raise click.UsageError(str(why)) from None

@@ -13,7 +13,7 @@ from .import_ import imported
 from .shared.colour_option import colour_option, require_picture
 from .shared.game_options import game_options
 from .shared.judged_run import judged_run
-from .shared.params import Seconds, SlugText
+from .shared.params import Seconds, SlugText, usage_errors
 
 if TYPE_CHECKING:
     from puzzles.pytorch.run import MeasuredRun, Scheduled
@@ -93,12 +93,9 @@ def _lines(scheduled: Scheduled, measured: MeasuredRun) -> list[str]:
 
 def _draw(output: str, title: str, lines: list[str], scheduled: Scheduled, measured: MeasuredRun, colour: str) -> None:
     import drawing
-    from lib import PuzzleError
     from puzzles.pytorch.event_times import event_times
 
     times = event_times(scheduled, measured)
-    try:
+    with usage_errors():
         picture = drawing.draw_replay(scheduled.trace, times, title, lines, colour=colour, measured_first=True)
         drawing.save(picture, output)
-    except PuzzleError as why:
-        raise click.UsageError(str(why)) from None

@@ -24,6 +24,7 @@ import lib
 from drawing.palette import BATCHES, OPERATIONS
 from puzzles import address
 from puzzles.catalog.chapter import Chapter
+from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
 from puzzles.notebook.authoring import sections
@@ -40,6 +41,7 @@ MEGABYTE = 1_000_000
 SECONDS = 90
 """In which all of them run, those of players and the solved ones."""
 CLASSIC_BOOK = "01_puzzles.ipynb"
+JOBS_BOOK = "10_real_jobs.ipynb"
 CHAPTER_OF = {CLASSIC_BOOK: CLASSICS} | {
     f"{path.stem}.ipynb": chapter for chapter in CHAPTERS[1:] for path in SOURCES.glob(f"[0-9]*_{chapter.name}.py")
 }
@@ -78,6 +80,9 @@ def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool
         book = next(book for book in books(solved) if book.file == file)
         plays = [name for name in cells_of(book.text) if name.endswith("-play")]
         assert plays == [f"{slug}-play" for slug in chapter.files]
+    book = next(book for book in books(solved) if book.file == JOBS_BOOK)
+    plays = [name for name in cells_of(book.text) if name.endswith("-play")]
+    assert plays == [f"{slug}-play" for slug in PLAN_PUZZLES]
     for slug, puzzle in PUZZLES.items():
         task, code = "".join(cells[f"{slug}-task"]["source"]), "".join(cells[f"{slug}-code"]["source"])
         assert puzzle.statement.strip() in task
@@ -96,6 +101,7 @@ def test_the_player_version_gives_no_solution_away() -> None:
     for empty, full in zip(books(), books(solved=True), strict=True):
         player, solved = cells_of(empty.text), cells_of(full.text)
         slugs = CHAPTER_OF[empty.file].files if empty.file in CHAPTER_OF else ()
+        slugs = [*slugs, *(PLAN_PUZZLES if empty.file == JOBS_BOOK else ())]
         assert list(player) == list(solved)
         assert {name for name in player if player[name] != solved[name]} == {f"{slug}-code" for slug in slugs}
 

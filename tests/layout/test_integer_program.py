@@ -30,7 +30,7 @@ def test_it_finds_what_an_elimination_finds(build, part: float | None) -> None:
         for program_lives in IntegerProgram(Choices(graph, {}, True), BYTES, None).lives.values()
     )
     cap = None if part is None else int(smallest + (free.memory - smallest) * part)
-    objective = BYTES if cap is None else Objective(flops=exact.USUAL_FLOPS)
+    objective = BYTES if cap is None else Objective.of_graph(graph, None, exact.USUAL_FLOPS)
     solved = IntegerProgram(Choices(graph, {}, True), objective, cap).solve(60)
     found = plan(graph, memory_cap=cap)
     assert solved.plan is not None

@@ -7,9 +7,23 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lib.layout import Graph, GraphPlan, LayoutError, Links, mesh, mesh_split, plan, redistribute, training
+from lib.layout import (
+    Graph,
+    GraphPlan,
+    LayoutError,
+    Links,
+    P,
+    TensorLayout,
+    join,
+    mesh,
+    mesh_split,
+    plan,
+    redistribute,
+    training,
+)
 from lib.layout.examples import feed_forward
 from lib.layout.planning.choices import Choices
+from tests.support.layout_strategies import summands
 
 GRID = mesh(data=2, model=4)
 EVEN = Links.of(GRID, data=(0, 1), model=(0, 1))
@@ -109,6 +123,53 @@ def test_least_time_is_never_more_than_the_time_of_the_least_bytes():
     assert by_bytes.bytes <= by_time.bytes
     values = {name: np.ones(graph.shapes[name]) for name in graph.sources}
     assert np.array_equal(by_time.values(values)["add2"], graph.run(values)["add2"])
+
+
+def test_a_sum_over_both_axes_crosses_the_slow_one_with_what_the_fast_one_has_scattered():
+    """An all-reduce over eight devices takes a reduce-scatter of fours, an all-reduce of pairs and an all-gather."""
+    links = Links.of(GRID, data=(0, 8), model=(0, 1))
+    summed = TensorLayout((64, 64), GRID, ((), ()), (0, 1))
+    direct = redistribute(summed, summed.full())
+    steps = links.quickest(summed, summed.full(), 4)
+    assert [step.name for step in steps] == ["reduce-scatter", "all-reduce", "all-gather"]
+    assert sum(step.total for step in steps) * 4 == direct.bytes
+    size = 64 * 64 * 4
+    assert links.time(steps, 4) == 2 * size * 3 // 4 + size // 4 * 8
+    assert links.time(steps, 4) < links.time(direct.named_steps, 4) // 2
+    pieces = summands(summed)
+    assert np.array_equal(join_of(steps, pieces), sum(pieces.values()))
+
+
+def join_of(steps, pieces):
+    for step in steps:
+        pieces = step.run(pieces)
+    return join(pieces, steps[-1].target)
+
+
+def test_an_all_reduce_has_the_messages_of_its_two_halves():
+    line = mesh(model=4)
+    links = Links.of(line, model=(10, 0))
+    summed = TensorLayout((64, 64), line, ((), ()), (0,))
+    scattered = mesh_split((64, 64), line, ("model", -1))
+    halves = redistribute(summed, scattered).named_steps, redistribute(scattered, summed.full()).named_steps
+    whole = redistribute(summed, summed.full()).named_steps
+    assert [step.name for step in whole] == ["all-reduce"]
+    assert links.time(whole, 4) == sum(links.time(half, 4) for half in halves) == 2 * 3 * 10
+
+
+def test_a_plan_moves_by_the_quickest_steps_and_runs_as_predicted():
+    graph = product_on(GRID)
+    links = Links.of(GRID, data=(10, 50), model=(1, 1))
+    given = {"x": P(None, ("data", "model")), "w": P(("data", "model")), "y": P()}
+    graph.shard("y", ((1, 8), (8, 1)))
+    found = plan(graph, layouts=given, links=links)
+    steps = [step.name for step in found.operators["y"].reduction]
+    assert steps == ["reduce-scatter", "all-reduce", "all-gather"]
+    assert found.time(links) < plan(graph, layouts=given).time(links)
+    values = {name: np.arange(64, dtype=np.float32).reshape(8, 8) for name in graph.sources}
+    done = found.on_engine(values)
+    assert done.sent == tuple(found.sent)
+    assert np.array_equal(done.value("y"), graph.run(values)["y"])
 
 
 REFUSED = [

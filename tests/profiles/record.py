@@ -22,7 +22,7 @@ import torch.multiprocessing as processes
 from torch.distributed.pipelining import PipelineStage, schedules
 from torch.profiler import ProfilerActivity, profile
 
-from lib.profiles.hooks import TORCH
+from lib.profiles.hooks import hooks
 
 RANKS, BATCHES, WIDTH = 4, 8, 16
 NAP = 0.010
@@ -106,7 +106,7 @@ def pipeline(case: Case, rank: int) -> Callable[[], None]:
     cpu = torch.device("cpu")
     made = [PipelineStage(Layer(naps(case, stage)), stage, stages, cpu) for stage in mine]
     if case.hooks:
-        exec(TORCH, {})
+        exec(hooks("torch"), {})
     if rank == 1 and case.host:
         for name in ("get_fwd_recv_ops", "get_bwd_recv_ops"):
             delay(made[0], name, lambda _: case.host)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from lib import PuzzleError
-from lib.profiles.hooks import HOOKS
+from lib.profiles.hooks import FRAMEWORKS
 from lib.torch_csv import read_csv
 from puzzles import profile
 from puzzles.commands.main import main
@@ -128,7 +128,7 @@ def test_reports_fit_a_page() -> None:
         assert len(done.output.splitlines()) <= 40
 
 
-@pytest.mark.parametrize("name", HOOKS)
+@pytest.mark.parametrize("name", FRAMEWORKS)
 def test_hooks_are_printed_and_are_python(name: str) -> None:
     done = CliRunner().invoke(main, ["profile", "--hooks", name])
     assert done.exit_code == 0

@@ -77,12 +77,38 @@ class ArrayLibrary:
         flat = buffer.reshape(-1).view(np.uint8)
         return ndarray(like.shape, like.dtype, flat.data, offset, strides) if like.size else like
 
+    def synchronize(self) -> None:
+        """Waits until everything that was asked for is computed."""
+
     def watched(self, cls: type, metered: bool) -> AbstractContextManager[None]:
         """A context for the code of a class, which is metered."""
         return patched_numpy(cls, metered)
 
 
 NUMPY = ArrayLibrary()
+
+
+def namespace(array: Any) -> Any:
+    """The functions of the library that an array is of."""
+    if isinstance(array, ndarray):
+        return np
+    from array_api_compat import array_namespace  # only here, because it comes with torch
+
+    return array_namespace(array)
+
+
+def numbers(count: int, like: Any) -> Array:
+    """0 to `count` - 1, where another array is."""
+    if isinstance(like, ndarray):
+        return np.arange(count)
+    found: Array = namespace(like).arange(count, device=like.device)
+    return found
+
+
+def cast_like(like: Any, array: Any) -> Array:
+    """An array with the dtype of another one."""
+    cast: Array = array.astype(like.dtype) if isinstance(array, ndarray) else array.to(like.dtype)
+    return cast
 
 
 def _is_view(array: Any, buffer: Array) -> bool:

@@ -107,6 +107,10 @@ class TorchLibrary(ArrayLibrary):
     def place_in(self, buffer: Any, offset: int, strides: tuple[int, ...], like: Any) -> Any:
         return torch.as_strided(buffer, like.shape, strides, offset)
 
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.current_stream().synchronize()
+
     @contextmanager
     def watched(self, cls: type, metered: bool) -> Iterator[None]:
         """Also refuses numpy's functions on tensors, which would copy them to the processor unnoticed."""
@@ -142,7 +146,7 @@ class _Metering(TorchDispatchMode):  # type: ignore[misc]
             if count is not None:
                 meter.compute(count(*args, **(kwargs or {}), out_val=result))
             for tensor in tree_iter(result):
-                if isinstance(tensor, torch.Tensor):
+                if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
                     charged(tensor, meter)
         return result
 

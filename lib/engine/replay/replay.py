@@ -88,12 +88,18 @@ def _tiers(op: Op) -> Iterator[Any]:
 
 
 def replay(
-    trace: Trace, on: str = "inprocess", small: bool = False, goal: Goal | None = None, force: bool = False
+    trace: Trace,
+    on: str = "inprocess",
+    small: bool = False,
+    goal: Goal | None = None,
+    force: bool = False,
+    device: str = "cpu",
 ) -> Replay:
     """Executes a trace with real tensors, one device per rank, and compares.
 
-    `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of a puzzle apply. `force` also executes
-    a trace that the referee refuses, as far as possible, to see what it would have produced.
+    `on` and `device` are as in `launch`. `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of
+    a puzzle apply. `force` also executes a trace that the referee refuses, as far as possible, to see what it would
+    have produced.
 
     Predicted bytes are those of the tensors. Costs may price an activation gradient at less than an activation
     (`Costs.gradient`), since a block's activation is all that its forward leaves; a tensor is as large as either. They
@@ -115,7 +121,7 @@ def replay(
             raise
     workload, ranks = Workload(trace.size, trace.setting, small), recomputation.ranks
     try:
-        played, found, meters = _played(trace, workload, on)
+        played, found, meters = _played(trace, workload, on, device)
     except (*MALFORMED, LookupError, StopIteration) as why:
         if not force:
             raise
@@ -148,10 +154,12 @@ def _notes(trace: Trace) -> Iterator[str]:
         yield f"Weights of the kind {', '.join(kinds)} have a size of their own; their tensors are those of any layer."
 
 
-def _played(trace: Trace, workload: Workload, on: str) -> tuple[list[Any], list[list[Found]], tuple[Reading, ...]]:
+def _played(
+    trace: Trace, workload: Workload, on: str, device: str
+) -> tuple[list[Any], list[list[Found]], tuple[Reading, ...]]:
     """What every rank has measured, what it has declared to be a result, and its meter."""
     walk = LabelWalk(trace, workload.shapes)
-    with launch(ReplayEngine, len(trace.ranks), walk, workload, on=on) as run:
+    with launch(ReplayEngine, len(trace.ranks), walk, workload, on=on, device=device) as run:
         return run.forward(0), run.call("found"), run.meters
 
 

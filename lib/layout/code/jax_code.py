@@ -7,6 +7,7 @@ plan exchanges pieces in one step, the program has the cheapest sequence of name
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lib.layout.errors import LayoutError
@@ -179,6 +180,10 @@ def _named(steps: Sequence[Step]) -> list[Step]:
     """The same steps, exchanges as named collectives."""
     found: list[Step] = []
     for step in steps:
+        if step.name == "reduce-scatter" and step.source.largest:  # which JAX has for sums only
+            full = replace(step.source, partial=step.target.partial)
+            found += [Step("all-reduce", step.source, full), Step("slice", full, step.target)]
+            continue
         is_named = step.name not in ("exchange", "sum exchange")
         found += [step] if is_named else redistribute(step.source, step.target, named_only=True).steps
     return found
@@ -193,7 +198,8 @@ def _collective(step: Step, mesh: DeviceMatrix) -> str:
     source, target = _on(step.source, mesh), _on(step.target, mesh)
     before, after = source.tensor_map, target.tensor_map
     if step.name == "all-reduce":
-        return f"lax.psum({{0}}, {_names(Step(step.name, source, target).reduced, mesh)})"
+        reduce = "pmax" if step.source.largest else "psum"
+        return f"lax.{reduce}({{0}}, {_names(Step(step.name, source, target).reduced, mesh)})"
     if step.name == "permute":
         return _permute(step, mesh)
     changed = [dim for dim in range(len(before)) if before[dim] != after[dim]]

@@ -29,7 +29,7 @@ def respelled(layout: TensorLayout, matrix: DeviceMatrix) -> TensorLayout:
     def cut(axes: Axes) -> Axes:
         return tuple(part for axis in axes for part in fine[axis])
 
-    return TensorLayout(layout.shape, matrix, tuple(map(cut, layout.tensor_map)), cut(layout.partial))
+    return TensorLayout(layout.shape, matrix, tuple(map(cut, layout.tensor_map)), cut(layout.partial), layout.largest)
 
 
 def refined(layout: TensorLayout, other: DeviceMatrix) -> TensorLayout:

@@ -75,7 +75,8 @@ def put_elements(result: Array, box: Box, lo: int, hi: int, elements: Array) -> 
 
 
 def cut(tensor: Array, layout: TensorLayout) -> Pieces:
-    """The pieces of a tensor. Under a partial layout the first summand is the tensor, the others are zeros.
+    """The pieces of a tensor. Under a partial layout the first summand is the tensor, the others are zeros; of a
+    maximum, all are the tensor.
 
     Raises:
         LayoutError: the tensor's shape differs from the layout's.
@@ -86,7 +87,9 @@ def cut(tensor: Array, layout: TensorLayout) -> Pieces:
         raise LayoutError(f"the tensor has shape {tensor.shape}, the layout is for {layout.shape}")
     first = {group[0] for group in groups(layout, layout.partial)}
     pieces = {device: np.ascontiguousarray(piece_of(tensor, layout, device)) for device in range(layout.devices)}
-    return {device: piece if device in first else np.zeros_like(piece) for device, piece in pieces.items()}
+    return {
+        device: piece if device in first or layout.largest else np.zeros_like(piece) for device, piece in pieces.items()
+    }
 
 
 def join(pieces: Pieces, layout: TensorLayout) -> Array:
@@ -98,7 +101,7 @@ def join(pieces: Pieces, layout: TensorLayout) -> Array:
     check(pieces, layout)
     whole = np.zeros(layout.shape, dtype=pieces[0].dtype)
     real = {device: trimmed(piece, layout, device) for device, piece in pieces.items()}
-    summed = {group[0]: sum(real[d] for d in group) for group in groups(layout, layout.partial)}
+    summed = {group[0]: layout.together(real[d] for d in group) for group in groups(layout, layout.partial)}
     seen: dict[tuple[int, ...], int] = {}
     for device, piece in summed.items():
         first = seen.setdefault(layout.part(device), device)

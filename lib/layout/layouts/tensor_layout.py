@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lib.layout.errors import LayoutError
 
@@ -15,7 +17,7 @@ from .checks import require_ints
 from .device_matrix import DeviceMatrix, Ints, coordinates
 
 Axes = tuple[int, ...]
-Placement = tuple[tuple[int, ...], bytes]
+Placement = tuple[tuple[int, ...], bytes, tuple[int, ...]]
 """What every device holds, however it is expressed."""
 
 
@@ -38,6 +40,8 @@ class TensorLayout:
     matrix: DeviceMatrix
     tensor_map: tuple[Axes, ...]
     partial: Axes = ()
+    largest: bool = False
+    """True if the tensor is the maximum of the pieces along the partial axes instead of their sum."""
 
     def __post_init__(self) -> None:
         shape = require_ints(self.shape, "the shape of a tensor is a tuple of whole numbers")
@@ -61,6 +65,7 @@ class TensorLayout:
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "tensor_map", tuple(tuple(a for a in axes if sizes[a] > 1) for axes in tensor_map))
         object.__setattr__(self, "partial", tuple(a for a in partial if sizes[a] > 1))
+        object.__setattr__(self, "largest", bool(self.largest and self.partial))
 
     def _known(self, axis: int) -> int:
         if not 0 <= axis < len(self.matrix.shape):
@@ -71,7 +76,7 @@ class TensorLayout:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.shape, self.matrix, self.tensor_map, self.partial))
+        return hash((self.shape, self.matrix, self.tensor_map, self.partial, self.largest))
 
     def __hash__(self) -> int:
         return self._hash
@@ -125,6 +130,13 @@ class TensorLayout:
         """The shape of a device's piece without its padding; 0 where it is nothing else."""
         return tuple(s.stop - s.start for s in self.box(device)) if self.uneven else self.local_shape
 
+    def together(self, pieces: Iterable[NDArray[Any]]) -> NDArray[Any]:
+        """What pieces along the partial axes make up: their sum or maximum, always in this order."""
+        first, *others = pieces
+        for other in others:
+            first = np.maximum(first, other) if self.largest else first + other
+        return first
+
     def full(self) -> TensorLayout:
         """The same pieces after the summands have been added up everywhere."""
         return self if not self.partial else TensorLayout(self.shape, self.matrix, self.tensor_map)
@@ -132,7 +144,8 @@ class TensorLayout:
     def __str__(self) -> str:
         names = self.matrix.names
         dims = ", ".join("+".join(names[axis] for axis in axes) or "-" for axes in self.tensor_map)
-        partial = f", partial over {'+'.join(names[axis] for axis in self.partial)}" if self.partial else ""
+        kind = "maximum" if self.largest else "partial"
+        partial = f", {kind} over {'+'.join(names[axis] for axis in self.partial)}" if self.partial else ""
         return f"[{dims}]{partial} on {self.matrix}"
 
 
@@ -151,14 +164,14 @@ def same_placement(a: TensorLayout, b: TensorLayout) -> bool:
         and a.splits == b.splits
         and a.devices == b.devices
         and bool((parts(a) == parts(b)).all())
-        and (a.partial == b.partial == () or (a.matrix, a.partial) == (b.matrix, b.partial))
+        and (a.partial == b.partial == () or (a.matrix, a.partial, a.largest) == (b.matrix, b.partial, b.largest))
     )
 
 
 @lru_cache(maxsize=65536)
 def placement(layout: TensorLayout) -> Placement:
-    """Equal for layouts without partial sums under which every device holds the same."""
-    return layout.splits, parts(layout).tobytes()
+    """Equal for layouts under which every device holds the same, if their partial sums are on one matrix."""
+    return layout.splits, parts(layout).tobytes(), layout.partial
 
 
 @lru_cache(maxsize=65536)

@@ -10,8 +10,10 @@ from lib.layout.program.candidates import beside_weights, candidates, source_lay
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph, TrainingStep
 from lib.layout.program.operators import Operator
+from lib.layout.redistribution.links import Links
 
 from .pairing import along_tensor, paired_choices
+from .partial_sums import PartialSums
 
 NO_STEP = TrainingStep()
 
@@ -19,10 +21,18 @@ NO_STEP = TrainingStep()
 class Choices:
     """What a plan of a graph may choose from, under caps of single tensors.
 
-    If `paired`, operators of backward compute as those of forward that they belong to.
+    If `paired`, operators of backward compute as those of forward that they belong to. With `links`, sums are completed
+    in the least time.
     """
 
-    def __init__(self, graph: Graph, caps: Mapping[str, int], scatter: bool, paired: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        caps: Mapping[str, int],
+        scatter: bool,
+        paired: bool = False,
+        links: Links | None = None,
+    ) -> None:
         self.graph, self.scatter = graph, scatter
         self.step = graph.step or NO_STEP
         self.coupled = self.step.pairs if paired else {}
@@ -33,6 +43,8 @@ class Choices:
         for op in graph.operators.values():
             for place, name in enumerate(op.inputs):
                 self.consumers[name].append((op, place))
+        all_even = graph.uneven is not True and graph.mesh is not None
+        self.partial = PartialSums(graph) if scatter and all_even and not paired else None
         self.operators: dict[str, list[DistributedOperator]] = {}
         """By operator: the ways to distribute it."""
         self.aligned: dict[str, dict[tuple[TensorLayout, ...], list[DistributedOperator]]] = {}
@@ -49,6 +61,9 @@ class Choices:
         }
         for name, cap in caps.items():
             self._limit(name, cap)
+        if links is not None and scatter:
+            for name, ways in self.operators.items():
+                self.operators[name] = [_quickest(way, links, graph.itemsize) for way in ways]
 
     def _choices(self, name: str) -> list[DistributedOperator]:
         if name in self.summed:
@@ -63,7 +78,8 @@ class Choices:
                     self.aligned[other] = dict(zip(one_each, aligned))
             ways = list(self.aligned[name].values())
         else:
-            return candidates(self.graph, self.graph.operators[name], self.scatter)
+            found = candidates(self.graph, self.graph.operators[name], self.scatter)
+            return self.partial.ways(name, found) if self.partial else found
         strategy, out = self.graph.strategies.get(name), self.graph.outs.get(name)
         found = [c for each in ways for c in each if strategy in (None, c.strategy) and out in (None, c.output.splits)]
         if not found:
@@ -119,3 +135,11 @@ class Choices:
             raise LayoutError(
                 f"'{name}' does not fit into {cap:,} bytes on each device; the smallest possible is {smallest:,}"
             )
+
+
+def _quickest(way: DistributedOperator, links: Links, itemsize: int) -> DistributedOperator:
+    """The same operator, with its output completed in the least time."""
+    if not way.reduction:
+        return way
+    steps = links.quickest(way.local, way.output, itemsize)
+    return DistributedOperator(way.operator, way.inputs, way.local, steps)

@@ -25,6 +25,8 @@ from .plan import GraphPlan
 FLOPS_WANTED = "flops are a whole number of operations that a device computes while it sends a byte, such as 1_000"
 USUAL_SECONDS = 20.0
 """How long an integer program may take."""
+MAX_QUICK_CHOICES = 5500
+"""Up to so many ways to compute all operators, an integer program is asked even if an elimination finds some plan."""
 USUAL_FLOPS = 1000
 """About the ratio of a GPU's speed to its links'."""
 MAX_QUICK_ENTRIES = 8_000_000
@@ -65,10 +67,10 @@ def plan(
 
     Where too many choices meet for an elimination, an integer program finds the plan, if scipy is installed. It may
     take so many `seconds`; if it is not done by then, `GraphPlan.at_least` has its bound and `GraphPlan.gap` what could
-    be saved. Training steps that would otherwise be `paired` are left to it only if `seconds` are given.
+    be saved. Large graphs for which an elimination finds some plan are left to it only if `seconds` are given.
 
     With `links`, the plan takes the least time instead, and `flops` are the operations of a device in a unit of time.
-    Each redistribution is still the one with the fewest bytes.
+    Each move is then the quickest that is found: sums go over fast axes first, and detours may be quicker.
 
     Raises:
         LayoutError: a cap names no tensor or cannot be met (the message has the smallest possible value, and for a peak
@@ -92,8 +94,8 @@ def plan(
         raise LayoutError(f"{FLOPS_WANTED}; got 0")
     if flops is None and memory_cap is not None and links is None:
         flops = USUAL_FLOPS
-    objective = Objective(links, flops)
-    problem = _small_enough(graph, objective, lambda paired: Choices(graph, caps, scatter, paired))
+    objective = Objective.of_graph(graph, links, flops)
+    problem = _small_enough(graph, objective, lambda paired: Choices(graph, caps, scatter, paired, links))
     smallest = sum(int(table.min()) for table in problem.memory)
     if memory_cap is not None and memory_cap < smallest:
         raise LayoutError(
@@ -108,11 +110,12 @@ def plan(
         if not is_solver_here():
             raise LayoutError(f"{why}; an integer program can: {install_command('exact')}") from None
         found = None
-    left_open = found is None or (found.not_shared and not graph.step) or (seconds is not None and _is_open(found))
+    is_small = sum(map(len, problem.choices.operators.values())) <= MAX_QUICK_CHOICES and not graph.step
+    left_open = found is None or ((is_small or seconds is not None) and _is_open(found))
     if not left_open or not is_solver_here():
         assert found is not None
         return found
-    program = IntegerProgram(Choices(graph, caps, scatter), objective, memory_cap)
+    program = IntegerProgram(Choices(graph, caps, scatter, links=links), objective, memory_cap)
     return _better(found, program.solve(USUAL_SECONDS if seconds is None else seconds), objective)
 
 

@@ -22,6 +22,7 @@ from lib.layout.layouts.tensor_layout import TensorLayout, placement
 from lib.layout.program.distributed import DistributedOperator
 
 from .choices import Choices
+from .elimination import FORBIDDEN
 from .objective import Objective
 from .plan import GraphPlan
 
@@ -123,6 +124,8 @@ class IntegerProgram:
         for i, terms in enumerate(leaving):
             for key in wanted:
                 cost = float(costs[i, columns.index(key)])
+                if cost >= FORBIDDEN:
+                    continue
                 v = self._variable(0.0 if moves is not None else cost, is_whole=False)
                 terms[v] = arriving[key][v] = 1.0
                 if moves is not None and cost:
@@ -186,4 +189,5 @@ class IntegerProgram:
             for name, layouts in self.lives.items()
             if name in self.choices.storage_layouts
         }
-        return GraphPlan(self.graph, {name: ways[name] for name in self.graph.operators}, stored)
+        operators = {name: ways[name] for name in self.graph.operators}
+        return GraphPlan(self.graph, operators, stored, links=self.objective.links)

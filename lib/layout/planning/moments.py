@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lib.layout.layouts.tensor_layout import TensorLayout, placement
 from lib.layout.program.distributed import DistributedOperator
-from lib.layout.redistribution.redistribution import redistribute
+from lib.layout.redistribution.redistribution import can_become, redistribute
 
 from .buffers import most_elements
 from .elimination import Table, expand
@@ -230,6 +230,6 @@ def _by_operator(readers: Sequence[_TensorReader]) -> list[list[_TensorReader]]:
 @lru_cache(maxsize=262144)
 def _moving(given: TensorLayout, wanted: TensorLayout) -> int:
     """The most elements that a move takes on a device beside what it starts from."""
-    if placement(given) == placement(wanted):
+    if placement(given) == placement(wanted) or not can_become(given, wanted):
         return 0
     return int(most_elements(redistribute(given, wanted).named_steps).max())

@@ -9,10 +9,12 @@ import numpy as np
 
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.program.distributed import DistributedOperator
+from lib.layout.program.graph import Graph
 from lib.layout.redistribution.exchange import least_table
 from lib.layout.redistribution.links import Links
+from lib.layout.redistribution.redistribution import can_become, least_bytes
 
-from .elimination import Table
+from .elimination import FORBIDDEN, Table
 from .placed_graph import PlacedGraph
 
 
@@ -23,28 +25,47 @@ class Objective:
 
     links: Links | None = None
     flops: int | None = None
+    grain: int = 1
+    """What computing costs is rounded down to a multiple of this: a search is quicker where costs differ by more."""
+
+    @classmethod
+    def of_graph(cls, graph: Graph, links: Links | None, flops: int | None) -> Objective:
+        """With a grain of about a 4,096th of all computation."""
+        total = sum(op.flops({}) for op in graph.operators.values()) // flops if flops else 0
+        return cls(links, flops, 1 << max(0, total.bit_length() - 13))
 
     def of_operator(self, choice: DistributedOperator, itemsize: int) -> int:
         """What an operator costs: its own collectives, and its computation."""
         moved = self.links.time(choice.reduction, itemsize) if self.links else choice.moved * itemsize
+        return moved + self._computing(choice)
+
+    def _computing(self, choice: DistributedOperator) -> int:
+        """What computing costs: on one device in time, on all devices in bytes."""
         if self.flops is None:
-            return moved
+            return 0
         side_by_side = 1 if self.links else choice.local.devices
-        return moved + choice.flops * side_by_side // self.flops
+        return choice.flops * side_by_side // self.flops // self.grain * self.grain
 
     def between(self, given: Sequence[TensorLayout], wanted: Sequence[TensorLayout], itemsize: int) -> Table:
-        """What it costs to move from each given layout to each wanted one: given x wanted."""
-        if self.links is None:
+        """What it costs to move from each given layout to each wanted one, or FORBIDDEN: given x wanted."""
+        if self.links is None and not any(layout.partial for layout in (*given, *wanted)):
             return least_table(given, wanted) * itemsize
-        times = [[self.links.time_between(a, b, itemsize) for b in wanted] for a in given]
-        return np.array(times, dtype=np.float64)
+        table = np.full((len(given), len(wanted)), FORBIDDEN)
+        for i, a in enumerate(given):
+            for j, b in enumerate(wanted):
+                if can_become(a, b):
+                    table[i, j] = self._of_move(a, b, itemsize)
+        return table
+
+    def _of_move(self, given: TensorLayout, wanted: TensorLayout, itemsize: int) -> int:
+        if self.links is None:
+            return least_bytes(given, wanted, itemsize)
+        return self.links.time(self.links.quickest(given, wanted, itemsize), itemsize)
 
     def of_plan(self, plan: PlacedGraph) -> int:
         """What a plan costs."""
-        if self.links is not None:
-            return plan.time(self.links, self.flops)
-        computed = (op.flops * plan.graph.devices // self.flops for op in plan.operators.values()) if self.flops else ()
-        return plan.bytes + sum(computed)
+        moved = plan.bytes if self.links is None else plan.time(self.links)
+        return moved + sum(map(self._computing, plan.operators.values()))
 
 
 BYTES = Objective()

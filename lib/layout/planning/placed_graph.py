@@ -56,6 +56,8 @@ class PlacedGraph:
     """What every plan under the same caps moves or takes, if it is not known that this one is the cheapest."""
     gap: float = 0.0
     """How far that is below what this plan costs: at most this part of it could be saved."""
+    links: Links | None = None
+    """Those for which the plan takes the least time; its moves are then the quickest, not those of the fewest bytes."""
     decisions: Mapping[str, Decision] = field(default_factory=dict, compare=False)
     """By operator: how the breadth-first rule settled it. Empty for other plans."""
 
@@ -72,11 +74,17 @@ class PlacedGraph:
             for place, (tensor, wanted) in enumerate(zip(op.inputs, self.operators[name].inputs)):
                 given, copy = self.layout(tensor), (tensor, placement(wanted), self.graph.phase(name))
                 before = moved_for.get(copy, "")
-                moved = 0 if before else least_bytes(given, wanted, self.graph.itemsize)
+                moved = 0 if before else self._bytes(given, wanted)
                 found.append(Edge(tensor, name, place, given, wanted, moved, before))
                 if not same_placement(given, wanted):
                     moved_for.setdefault(copy, name)
         return tuple(found)
+
+    def _bytes(self, given: TensorLayout, wanted: TensorLayout) -> int:
+        if self.links is None:
+            return least_bytes(given, wanted, self.graph.itemsize)
+        steps = self.links.quickest(given, wanted, self.graph.itemsize)
+        return sum(step.total for step in steps) * self.graph.itemsize
 
     @cached_property
     def padding(self) -> dict[tuple[str, tuple[int, ...]], int]:
@@ -183,6 +191,9 @@ class PlacedGraph:
             pair = edge.source, edge.target
             if pair not in made:
                 made[pair] = redistribute(*pair, self.graph.itemsize)
+                if self.links is not None:
+                    steps = self.links.quickest(*pair, self.graph.itemsize)
+                    made[pair] = Redistribution(*pair, steps, self.graph.itemsize)
             found[edge.operator].append(made[pair])
         return found
 

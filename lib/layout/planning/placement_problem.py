@@ -59,7 +59,14 @@ class PlacementProblem:
             )
             operators[name] = min(fitting, key=self.own)
         layouts = {name: placed[name] for name in self.choices.storage_layouts}
-        return GraphPlan(self.graph, operators, layouts, tuple(self.not_shared), bool(self.choices.coupled))
+        return GraphPlan(
+            self.graph,
+            operators,
+            layouts,
+            tuple(self.not_shared),
+            bool(self.choices.coupled),
+            links=self.objective.links,
+        )
 
     def _number(self, name: str) -> None:
         """Variables for an operator: one, or if several choices compute in the same way, one more for its output."""

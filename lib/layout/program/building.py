@@ -165,7 +165,7 @@ class ProgramBuilder:
         return self._reduce(name, "reduce_mean", x, axis)
 
     def reduce_max(self, name: str, x: str, axis: int) -> str:
-        """The maximum over one axis, which stays whole."""
+        """The maximum over one axis."""
         return self._reduce(name, "reduce_max", x, axis)
 
     def einsum(self, name: str, *inputs: str, spec: str) -> str:
@@ -205,9 +205,8 @@ class ProgramBuilder:
         dim = self._axis(name, shape, axis)
         letters = in_order(len(shape))
         rest = letters[:dim] + letters[dim + 1 :]
-        free = rest if kind == "reduce_max" else letters  # a maximum of parts is no sum of summands
         return self.add_labelled(
-            name, kind, (x,), shape[:dim] + shape[dim + 1 :], (letters,), rest, free, {"axis": dim}
+            name, kind, (x,), shape[:dim] + shape[dim + 1 :], (letters,), rest, letters, {"axis": dim}
         )
 
     def _broadcast(self, name: str, kind: str, a: str, *others: str, settings: Mapping[str, Any] | None = None) -> str:

@@ -121,7 +121,7 @@ def arrange(
     )
     summed = tuple(axis for letter in operator.contracted for axis in split.get(letter, ()))
     output_map = tuple(split.get(letter, ()) for letter in operator.output_letters)
-    local = TensorLayout(operator.output_shape, matrix, output_map, summed)
+    local = TensorLayout(operator.output_shape, matrix, output_map, summed, operator.kind == "reduce_max")
     ways = reductions(local, local.partial, uneven) if local.partial else [()]
     return [DistributedOperator(operator, inputs, local, way) for way in ways]
 

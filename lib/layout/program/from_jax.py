@@ -39,7 +39,8 @@ def from_jax(
     An argument is given by its shape, for float32, or by anything that has a shape and a dtype; dictionaries and lists
     of those are allowed. What is in one is a parameter, called by its path ('p.w1' for argument p), and so is an
     argument that is named in `parameters`; all others are inputs. Functions that JAX calls within, as of `jit`,
-    are part of the graph. Types are not converted, and sharding constraints are ignored, because the plan decides.
+    are part of the graph, and the steps of a `scan` one by one. Types are not converted; if floats differ in size, all
+    count as the largest. Sharding constraints are ignored, because the plan decides.
     Rows of a `gather` are taken to be in the table. `uneven` is that of the graph.
 
     Raises:
@@ -51,10 +52,7 @@ def from_jax(
     names, roles = _arguments(jax, function, structs, parameters)
     leaves = jax.tree_util.tree_leaves(structs)
     sizes = {leaf.dtype.itemsize for leaf in leaves if jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)}
-    if len(sizes) > 1:
-        found = ", ".join(map(str, sorted(sizes)))
-        raise LayoutError(f"the arguments are floats of {found} bytes; a graph has one size, so give all the same type")
-    graph = ImportedGraph(devices, mesh, sizes.pop() if sizes else 4, uneven)
+    graph = ImportedGraph(devices, mesh, max(sizes, default=4), uneven)
     try:
         closed = jax.make_jaxpr(function)(*structs)
     except LayoutError:
@@ -81,6 +79,8 @@ def _follow(importer: Importer, jaxpr: Any, consts: Sequence[Value], given: Sequ
         return Known(np.asarray(var.val)) if hasattr(var, "val") else known[var]
 
     for eqn in jaxpr.eqns:
+        if not eqn.effects and all(type(var).__name__ == "DropVar" for var in eqn.outvars):
+            continue  # nobody reads it
         inputs = [read(var) for var in eqn.invars]
         inside = ".".join([*filter(None, [scope]), *SCOPE.findall(str(eqn.source_info.name_stack))])
         made = _equation(importer, eqn, inputs, inside)
@@ -102,6 +102,8 @@ def _made(importer: Importer, name: str, eqn: Any, inputs: list[Value]) -> list[
     if name in CALLS:
         inner = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
         return _follow(importer, getattr(inner, "jaxpr", inner), _constants(importer, inner), inputs, importer.scope)
+    if name == "scan":
+        return _scan(importer, eqn.params, inputs)
     for aval in (var.aval for var in eqn.outvars):
         if not is_real(dtype := getattr(aval, "dtype", None)):
             what = f"jax's '{name}' makes {aval.str_short()}"
@@ -121,6 +123,32 @@ def _made(importer: Importer, name: str, eqn: Any, inputs: list[Value]) -> list[
     except LayoutError as why:
         raise why.at(f"{importer.where}: jax's '{name}'") from None
     return made if isinstance(made, list) else [made]
+
+
+def _scan(importer: Importer, settings: Any, inputs: list[Value]) -> list[Value]:
+    """The steps of a loop, one after the other; their results are stacked."""
+    inner, scope = settings["jaxpr"], importer.scope
+    split = settings["num_consts"], settings["num_consts"] + settings["num_carry"]
+    fixed, carry, rows = inputs[: split[0]], inputs[split[0] : split[1]], inputs[split[1] :]
+    steps = range(settings["length"])
+    made: dict[int, list[Value]] = {}
+    for step in reversed(steps) if settings["reverse"] else steps:
+        mine = [_row(importer, each, step) for each in rows]
+        inside = ".".join(filter(None, [scope, f"step{step}"]))
+        found = _follow(importer, inner.jaxpr, _constants(importer, inner), [*fixed, *carry, *mine], inside)
+        importer.scope = scope
+        carry, made[step] = found[: len(carry)], found[len(carry) :]
+    stacked = zip(*(made[step] for step in steps))
+    return [*carry, *(HANDLERS["stack"](importer, {"axis": 0}, list(each)) for each in stacked)]  # type: ignore[list-item]
+
+
+def _row(importer: Importer, value: Value, number: int) -> Value:
+    """A part of a stack of tensors."""
+    if isinstance(value, Known):
+        return Known(value.array[number])
+    name, shape = importer.plain(value), value.shape
+    part = importer.add("slice", name, axis=0, start=number, stop=number + 1) if shape[0] > 1 else None
+    return importer.add("reshape", part.name if part else name, shape=shape[1:])
 
 
 def _constants(importer: Importer, closed: Any) -> list[Value]:

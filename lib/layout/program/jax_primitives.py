@@ -13,6 +13,7 @@ import numpy as np
 from lib.layout.errors import LayoutError
 
 from .jax_patterns import behind, is_same_row, mean_of, softmax_of
+from .jax_rows import gathered, largest, scattered, sliced
 from .jax_values import Importer, Known, TensorView, Value
 from .on_arrays import RELATIONS
 
@@ -237,23 +238,6 @@ def _stack(importer: Importer, settings: Settings, inputs: list[Value]) -> Value
     return importer.add("concat", *names, axis=axis)
 
 
-def _gather(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
-    table, rows = inputs
-    how = settings["dimension_numbers"]
-    last = len(rows.shape) - 1
-    is_rows = (
-        len(table.shape) == 2
-        and rows.shape[-1:] == (1,)
-        and (tuple(how.offset_dims), tuple(how.collapsed_slice_dims), tuple(how.start_index_map))
-        == ((last,), (0,), (0,))
-        and tuple(settings["slice_sizes"]) == (1, table.shape[1])
-    )
-    if not is_rows:
-        raise LayoutError("only whole rows of a two-dimensional table can be taken, as table[rows]; reshape it first")
-    flat = importer.tensor(rows).without([last])
-    return importer.add("gather", importer.plain(table), importer.plain(flat))
-
-
 def _erfc(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     negative = importer.add("negative", importer.add("erf", importer.plain(inputs[0])).name)
     return combined(importer, "add", negative, scalar(1))
@@ -262,6 +246,11 @@ def _erfc(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
 def _abs(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     name = importer.plain(inputs[0])
     return importer.add("maximum", name, importer.add("negative", name).name)
+
+
+def _sign(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    above, below = (combined(importer, "compare", inputs[0], scalar(0), relation=r) for r in ("greater", "less"))
+    return combined(importer, "subtract", above, below)
 
 
 def _clamp(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
@@ -288,6 +277,7 @@ HANDLERS: Mapping[str, Handler] = {
     "erfc": _erfc,
     "abs": _abs,
     "clamp": _clamp,
+    "sign": _sign,
     "convert_element_type": _convert,
     "stop_gradient": _stop,
     "select_n": _select,
@@ -307,6 +297,16 @@ HANDLERS: Mapping[str, Handler] = {
         "concat", *map(importer.plain, inputs), axis=int(settings["dimension"])
     ),
     "stack": _stack,
-    "gather": _gather,
+    "gather": gathered,
+    "scatter-add": scattered,
+    "dynamic_slice": sliced,
+    "top_k": largest,
+    "log1p": lambda importer, settings, inputs: importer.add(
+        "log", importer.plain(combined(importer, "add", inputs[0], scalar(1)))
+    ),
+    "expm1": lambda importer, settings, inputs: combined(
+        importer, "subtract", importer.add("exp", importer.plain(inputs[0])), scalar(1)
+    ),
+    "is_finite": lambda importer, settings, inputs: Known(np.broadcast_to(np.True_, inputs[0].shape)),
 }  # fmt: skip
 """By primitive."""

@@ -15,9 +15,9 @@ PARTS = "keep the real and the imaginary parts in arrays of their own"
 UNROLL = "write the loop in Python, so that its steps are traced one by one"
 NEXT: Mapping[str, str] = {
     "": f"{OUTSIDE}, or write it with matmul, einsum, softmax and elementwise functions",
-    **dict.fromkeys(("scan", "while"), UNROLL),
+    "while": UNROLL,
     "cond": "choose the branch in Python, or compute both and use jnp.where",
-    **dict.fromkeys(("sort", "top_k", "argmax", "argmin", "approx_top_k"), OUTSIDE),
+    **dict.fromkeys(("sort", "argmax", "argmin", "approx_top_k"), OUTSIDE),
     **dict.fromkeys(
         ("psum", "all_gather", "psum_scatter", "ppermute", "all_to_all", "shard_map", "axis_index"),
         "import the function for one device, without collectives: the plan adds them",

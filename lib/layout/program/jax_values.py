@@ -35,8 +35,9 @@ class Known:
         """The number that all elements are, if they are all the same."""
         if self.array.size == 0 or self.array.dtype.kind not in "biuf":
             return None
-        first = self.array.flat[0]
-        return float(first) if bool((self.array == first).all()) else None
+        different = self.array[tuple(slice(None if stride else 1) for stride in self.array.strides)]
+        first = different.flat[0]  # what is repeated without being stored is compared once
+        return float(first) if bool((different == first).all()) else None
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Importer:
         small, is_same = value.array, value.scalar is not None
         for dim, stride in enumerate(value.array.strides):
             if (stride == 0 or is_same) and small.shape[dim] > 1:
-                small = np.take(small, [0], axis=dim)
+                small = small[(slice(None),) * dim + (slice(1),)]
         kind = "i" if small.dtype.kind in "iu" else "f"
         kept = np.array(small, dtype=f"{kind}{max(2, self.graph.itemsize) if kind == 'f' else 4}")  # numpy has no f1
         lead = 0

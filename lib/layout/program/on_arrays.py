@@ -146,6 +146,12 @@ def _mean(task: Task) -> Array:
     return made
 
 
+def _max(task: Task) -> Array:
+    x, axis = task.arrays[0], task.settings["axis"]
+    made: Array = x.max(axis=axis) if x.shape[axis] else x.max(axis=axis, initial=-np.inf)  # a part that is padding
+    return made
+
+
 def _compare(task: Task) -> Array:
     a, b = task.arrays
     return RELATIONS[task.settings["relation"]](a, b).astype(a.dtype)
@@ -173,6 +179,12 @@ def _top_k(task: Task) -> Array:
     kept = np.zeros(x.shape, dtype=bool)
     np.put_along_axis(kept, order, True, axis=-1)
     return np.where(kept, x, 0)
+
+
+def _largest(task: Task) -> Array:
+    x, k = task.arrays[0], task.settings["k"]
+    order = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    return order if task.settings["numbers"] else np.take_along_axis(x, order, axis=-1)
 
 
 def _route(task: Task) -> Array:
@@ -230,7 +242,7 @@ KINDS: Mapping[str, Callable[[Task], Array]] = {
     "softmax": _softmax,
     "softmax_grad": _softmax_grad,
     "reduce_sum": lambda task: task.arrays[0].sum(axis=task.settings["axis"]),
-    "reduce_max": lambda task: task.arrays[0].max(axis=task.settings["axis"]),
+    "reduce_max": _max,
     "reduce_mean": _mean,
     "compare": _compare,
     "select": lambda task: np.where(task.arrays[2] != 0, task.arrays[0], task.arrays[1]),
@@ -241,6 +253,7 @@ KINDS: Mapping[str, Callable[[Task], Array]] = {
     "slice": _slice,
     "pad": _pad,
     "top_k": _top_k,
+    "largest": _largest,
     "route": _route,
     "gather": _gather,
     "scatter": _scatter,

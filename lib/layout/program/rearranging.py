@@ -95,6 +95,16 @@ class RearrangingBuilder(ProgramBuilder):
         letters = in_order(len(shape))
         return self.add_labelled(name, "top_k", (x,), shape, (letters,), letters, letters[:-1], {"k": k})
 
+    def largest(self, name: str, x: str, k: int, numbers: bool = False) -> str:
+        """The k largest elements of the last axis in descending order, or their numbers; that axis stays whole."""
+        shape = self._shape(x)
+        if not shape or not 1 <= require_int(k, f"{name}: k is a whole number") <= shape[-1]:
+            raise LayoutError(f"{name}: there are no {k!r} largest elements in the last axis of shape {shape}")
+        letters = in_order(len(shape))
+        row, out = (*letters[:-1], "c0"), (*letters[:-1], "c1")
+        settings = {"k": k, "numbers": numbers}
+        return self.add_labelled(name, "largest", (x,), (*shape[:-1], k), (row,), out, letters[:-1], settings)
+
     def route(self, name: str, gates: str, capacity: int, ones: bool = False) -> str:
         """The dispatch table (..., tokens, experts, capacity) of gates (..., tokens, experts), as in GShard.
 

@@ -72,7 +72,7 @@ def collective_path(source: TensorLayout, target: TensorLayout, at_bound: bool =
     named = {matrix: matrix for matrix in (*fine, target.matrix, source.matrix)}
 
     def respelled(layout: TensorLayout) -> TensorLayout:
-        return TensorLayout(layout.shape, named[layout.matrix], layout.tensor_map, layout.partial)
+        return TensorLayout(layout.shape, named[layout.matrix], layout.tensor_map, layout.partial, layout.largest)
 
     steps = tuple(Step(step.name, respelled(step.source), respelled(step.target)) for step in steps)
     return CollectivePath(steps, cheapest)
@@ -254,7 +254,7 @@ def _few_permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayo
         swap = {a: b, b: a}
         tensor_map = tuple(tuple(swap.get(axis, axis) for axis in axes) for axes in here.tensor_map)
         if sizes[a] == sizes[b] and tensor_map != here.tensor_map:
-            yield TensorLayout(here.shape, here.matrix, tensor_map, here.partial)
+            yield TensorLayout(here.shape, here.matrix, tensor_map, here.partial, here.largest)
 
 
 @lru_cache(maxsize=65536)
@@ -262,7 +262,7 @@ def _rearranged(here: TensorLayout) -> list[TensorLayout]:
     """The layouts on the same matrix with the same splits."""
     every, summed = _arrangements(here.matrix, here.shape) or {}, set(here.partial)
     return [
-        TensorLayout(here.shape, here.matrix, tensor_map, here.partial)
+        TensorLayout(here.shape, here.matrix, tensor_map, here.partial, here.largest)
         for tensor_map in every.get(here.splits, ())
         if tensor_map != here.tensor_map and not summed & {axis for entry in tensor_map for axis in entry}
     ]

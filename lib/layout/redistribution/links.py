@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import heappop, heappush
+from itertools import count
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from lib.layout.layouts.checks import require_int
 from lib.layout.layouts.device_matrix import DeviceMatrix, Ints, coordinates
 from lib.layout.layouts.tensor_layout import TensorLayout
 
+from .collective_path import neighbours
 from .redistribution import redistribute
 from .steps import Step
 
@@ -47,18 +50,17 @@ class Links:
     def time(self, steps: Iterable[Step], itemsize: int) -> int:
         """How long steps take one after the other: each until its slowest device has sent everything.
 
-        A device sends its messages one after the other, one to each device that it has anything for.
+        A device sends its messages one after the other, one to each device that it has anything for; in an all-reduce
+        two, as in the reduce-scatter and the all-gather that it consists of.
         """
-        latency, byte = _tables(self)
-        total = 0
-        for step in steps:
-            traffic = step.traffic()
-            total += int(((traffic > 0) * latency + traffic * itemsize * byte).sum(axis=1).max())
-        return total
+        return sum(_time_of(self, step.name, step.source, step.target, itemsize) for step in steps)
 
-    def time_between(self, given: TensorLayout, wanted: TensorLayout, itemsize: int) -> int:
-        """How long the redistribution takes that moves the fewest bytes."""
-        return _time_between(self, given, wanted, itemsize)
+    def quickest(self, given: TensorLayout, wanted: TensorLayout, itemsize: int) -> tuple[Step, ...]:
+        """The steps of least time: those with the fewest bytes, or named collectives one after the other.
+
+        A sum over a fast and a slow axis is scattered over the fast one first, so that less crosses the slow one.
+        """
+        return _quickest(self, given, wanted, itemsize)
 
 
 def require_links(links: object, mesh: DeviceMatrix | None) -> Links:
@@ -75,9 +77,42 @@ def require_links(links: object, mesh: DeviceMatrix | None) -> Links:
     return links
 
 
+@lru_cache(maxsize=1 << 18)
+def _time_of(links: Links, name: str, source: TensorLayout, target: TensorLayout, itemsize: int) -> int:
+    latency, byte = _tables(links)
+    traffic = Step(name, source, target).traffic()
+    messages = (traffic > 0) * (2 if name == "all-reduce" else 1)
+    return int((messages * latency + traffic * itemsize * byte).sum(axis=1).max())
+
+
 @lru_cache(maxsize=1 << 16)
-def _time_between(links: Links, given: TensorLayout, wanted: TensorLayout, itemsize: int) -> int:
-    return links.time(redistribute(given, wanted, itemsize).named_steps, itemsize)
+def _quickest(links: Links, given: TensorLayout, wanted: TensorLayout, itemsize: int) -> tuple[Step, ...]:
+    """Dijkstra's search over the layouts between the two, ended by the direct move."""
+    direct = redistribute(given, wanted, itemsize).named_steps
+    limit = links.time(direct, itemsize)
+    if given.matrix != wanted.matrix or given.matrix != links.mesh or limit == 0:
+        return direct
+    best: dict[TensorLayout, int] = {given: 0}
+    arrivals: dict[TensorLayout, Step] = {}
+    ticket = count()
+    queue = [(0, next(ticket), given)]
+    while queue:
+        time, _, here = heappop(queue)
+        if here == wanted:
+            break
+        if time > best[here]:
+            continue
+        for name, there, _ in neighbours(here, wanted):
+            offer = time + _time_of(links, name or "exchange", here, there, itemsize)
+            if offer < min(limit, best.get(there, limit)) and set(wanted.partial) <= set(there.partial):
+                best[there], arrivals[there] = offer, Step(name or "exchange", here, there)
+                heappush(queue, (offer, next(ticket), there))
+    if wanted not in arrivals:
+        return direct
+    steps = [arrivals[wanted]]
+    while steps[0].source != given:
+        steps.insert(0, arrivals[steps[0].source])
+    return tuple(steps)
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ Source of the definition: "Sharding Propagation", section Tensor Redistribution,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -129,13 +129,18 @@ def redistribute(
     """
     itemsize = require_itemsize(itemsize)
     require_same(source, target)
-    if target.partial and source.summands != target.summands:
+    if target.partial and not can_become(source, target):
         raise LayoutError(
             f"the target is a sum of {target.summands} pieces, the source of {source.summands}: "
             "a redistribution can complete sums, but not change them"
         )
     if same_placement(source, target):
         return Redistribution(source, target, (), itemsize)
+    if target.partial and source.summands != target.summands:
+        way = _some_summed(source, target)
+        if named_only and way[-1].name == "exchange":
+            way = (*way[:-1], *redistribute(way[-1].source, target, itemsize, True).steps)
+        return Redistribution(source, target, way, itemsize)
     if target.partial:
         if named_only and (source.matrix, source.partial) != (target.matrix, target.partial):
             raise LayoutError("no named collective changes which devices hold a partial sum")
@@ -145,6 +150,27 @@ def redistribute(
         path = collective_path(source, target)
         return Redistribution(source, target, path.steps, itemsize, path.cheapest)
     return Redistribution(source, target, _least(source, target), itemsize)
+
+
+def can_become(source: TensorLayout, target: TensorLayout) -> bool:
+    """True unless the target is a sum that the source is not: it may keep its summands, or complete some of them."""
+    if not target.partial or source.summands == target.summands:
+        return True
+    return source.matrix == target.matrix and set(target.partial) < set(source.partial)
+
+
+@lru_cache(maxsize=65536)
+def _some_summed(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
+    """The cheapest way to add up along some axes, and to move what is still a sum."""
+    axes = tuple(axis for axis in source.partial if axis not in target.partial)
+
+    def cost(way: tuple[Step, ...]) -> tuple[int, int]:
+        moved = sum(step.total for step in (*way, Step("exchange", way[-1].target, target)))
+        return moved, len(way) + (not same_placement(way[-1].target, target))
+
+    way = min(reductions(source, axes), key=cost)
+    last = way[-1].target
+    return way if same_placement(last, target) else (*way, Step("exchange", last, target))
 
 
 def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
@@ -165,6 +191,8 @@ def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
 
 def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -> int:
     """The bytes that `redistribute` moves, over all devices, without creating the plan."""
+    if same_placement(source, target):
+        return 0
     if target.partial or (source.partial and (source.uneven or target.uneven)):
         return redistribute(source, target, itemsize).bytes
     return (least_sum_elements if source.partial else least_elements)(source, target) * require_itemsize(itemsize)

@@ -8,7 +8,7 @@ a gather, that is (g-1)/g S for reduce-scatter, all-gather and all-to-all, and t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -163,9 +163,7 @@ class Step:
     def _reduce(self, pieces: Pieces) -> Pieces:
         result: Pieces = {}
         for group in groups(self.source, self.reduced):
-            total = pieces[group[0]]
-            for device in group[1:]:  # in device order, so that the sum never depends on the order of arrival
-                total = total + pieces[device]
+            total = self.source.together(pieces[device] for device in group)
             for device in group:
                 kept = total[self.meeting(device, device)]
                 result[device] = np.ascontiguousarray(padded(kept, self.target.local_shape))
@@ -214,7 +212,7 @@ def _reduction(source: TensorLayout, scattered: list[Axes], reduced: Axes, uneve
         at = after
     if reduced:
         left = _without(at.partial, reduced)
-        steps.append(Step("all-reduce", at, TensorLayout(at.shape, at.matrix, at.tensor_map, left)))
+        steps.append(Step("all-reduce", at, replace(at, partial=left)))
     return tuple(steps)
 
 
@@ -226,7 +224,7 @@ def divides(coarse: TensorLayout, fine: TensorLayout, dim: int) -> bool:
 def with_axes(layout: TensorLayout, changes: Mapping[int, Axes], partial: Axes | None = None) -> TensorLayout:
     """A layout with some dimensions split over other axes, and perhaps other partial axes."""
     tensor_map = tuple(changes.get(dim, axes) for dim, axes in enumerate(layout.tensor_map))
-    return TensorLayout(layout.shape, layout.matrix, tensor_map, layout.partial if partial is None else partial)
+    return replace(layout, tensor_map=tensor_map, partial=layout.partial if partial is None else partial)
 
 
 def _without(axes: Axes, gone: Axes) -> Axes:

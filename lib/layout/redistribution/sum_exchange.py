@@ -121,11 +121,7 @@ class SumExchange:
 
     def add(self, share: int, summands: dict[int, Array]) -> Array:
         """The sum of a share, always in the order of its group, so that it never depends on the order of arrival."""
-        first, *others = (summands[device] for device in self.group[share].tolist())
-        total = first
-        for summand in others:
-            total = total + summand
-        return total
+        return self.source.together(summands[device] for device in self.group[share].tolist())
 
     def put(self, share: int, device: int, result: Array, total: Array) -> None:
         """Writes the sum of a share into a device's new piece."""

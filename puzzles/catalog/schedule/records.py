@@ -75,6 +75,7 @@ RECORDS: Mapping[tuple[int, int, int], tuple[Record, ...]] = {
         ),
     ),
     (8, 4, 4): (
+        *records(SHARDED_PIPELINE, (27.6, 3_276_800, 1_310_720, "pipeline_fsdp_replicas", "two_stages")),
         *records(
             PIPELINE,
             (29.5, 2_359_296, 2_097_152, "gpipe_laps", "a_batch_per_rank"),
@@ -142,7 +143,9 @@ RECORDS: Mapping[tuple[int, int, int], tuple[Record, ...]] = {
     (4, 4, 16): (
         *records(
             SHARDED_PIPELINE,
-            (13.1, 770_048, 2_228_224, "pipeline_fsdp_gather", "once"),
+            (12.3, 786_432, 917_504, "pipeline_fsdp_replicas", "one_owner_first"),
+            (12.5, 786_432, 655_360, "pipeline_fsdp_replicas", "two_owners_first"),
+            (13.1, 720_896, 655_360, "pipeline_fsdp_replicas", "every_replica"),
             (13.7, 655_360, 2_719_744, "pipeline_fsdp_gather", "twice"),
         ),
         *records(

@@ -12,6 +12,8 @@ from lib import PuzzleError
 WITHHELD = "lib.schedules"
 PLANNERS = ("lib.planning.plans", "lib.planning.split_search", "lib.planning.timing")
 """What plays and searches splits; graded plans are played by the judge."""
+PLANNING = {*"plan search".split()}
+"""Its functions in `lib.planning`."""
 
 FOLDER = os.path.realpath(os.path.join(os.path.dirname(lib.__file__), "schedules"))
 
@@ -78,7 +80,7 @@ def withheld_use(definition: Any) -> str:
             return why
         if {"lib", "schedules"} <= names:
             return REFUSAL
-        if "lib.planning" in names and names & {"plan", "search"}:
+        if "lib.planning" in names and names & PLANNING:
             return REFUSAL_OF_PLANNERS
         places: dict[str, Any] = getattr(thing, "__globals__", {})
         if places is getattr(definition, "__globals__", None):

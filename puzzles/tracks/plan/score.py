@@ -127,15 +127,17 @@ def plan_of_file(puzzle: PlanPuzzle, bench: Workbench) -> Plan | Failure:
     return split if isinstance(split, Failure) else planned(puzzle.job, split)
 
 
-def split_text(row: Row) -> str:
-    """The split as JSON, from which the plan can be made again; empty if there is none."""
-    split = split_of(row)
-    return "" if isinstance(split, Failure) else json.dumps(asdict(split))
+def kept_text(row: Row) -> str:
+    """The split and the prediction as JSON, from which the run can be judged again; empty if there is no split."""
+    split, predicted = split_of(row), prediction_of(row)
+    if isinstance(split, Failure):
+        return ""
+    return json.dumps({"split": asdict(split), "prediction": predicted and asdict(predicted)})
 
 
 def plan_of(puzzle: PlanPuzzle, text: str) -> Plan | None:
-    """The plan of a split that `split_text` gave."""
-    split = split_of({"split": json.loads(text)}) if text else Failure("split", "")
+    """The plan of a split that was kept."""
+    split = split_of(row_of(text)) if text else Failure("split", "")
     found = split if isinstance(split, Failure) else planned(puzzle.job, split)
     return None if isinstance(found, Failure) else found
 
@@ -147,6 +149,6 @@ def row_of(text: str) -> Row:
         ValueError: it is not one.
     """
     given: Any = json.loads(text)
-    if isinstance(split_of({"split": given}), Failure):
+    if not isinstance(given, dict) or isinstance(split_of(given), Failure):
         raise ValueError("this is not a split")
-    return {"split": given}
+    return given

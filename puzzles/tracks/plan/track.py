@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -99,9 +98,9 @@ class Plans(Track["PlanPuzzle"]):
         return ", ".join(filter(None, [super().figures_text(puzzle, figures), more]))
 
     def kept(self, row: Row) -> str:
-        from .score import split_text
+        from .score import kept_text
 
-        return split_text(row)
+        return kept_text(row)
 
     def saved_as(self, puzzle: PlanPuzzle) -> str:
         return f"{puzzle.slug}.json"
@@ -147,12 +146,8 @@ class Plans(Track["PlanPuzzle"]):
     def built(self, puzzle: PlanPuzzle, kept: str) -> str:
         from lib.planning.families import family_of
 
-        from .score import split_of
-
-        split = split_of({"split": json.loads(kept)})
-        from lib.planning import Split
-
-        return f"{family_of(split)} ({split})" if isinstance(split, Split) else ""
+        plan = self.restored(puzzle, kept)
+        return "" if plan is None else f"{family_of(plan.split)} ({plan.split})"
 
     def sections(self, puzzle: PlanPuzzle) -> Sequence[Section]:
         return [

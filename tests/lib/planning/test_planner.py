@@ -73,6 +73,12 @@ KINDS_OF_SPLIT = [
     (Split(dp=2, pp=3, zero=2, schedule="zb_v", chunks=2), 6),
     (Split(dp=2, pp=3, schedule="interleaved", chunks=2), 6),
     (Split(dp=2, pp=2, layers=(3, 5)), 4),
+    (Split(dp=2, pp=3, layers=(0, 8, 0)), 4),
+    (Split(dp=2, pp=3, layers=(0, 8, 0), zero=3), 4),
+    (Split(dp=2, pp=2, layers=(0, 4, 4, 0), zero=2, schedule="interleaved", chunks=2), 6),
+    (Split(dp=2, pp=2, layers=(0, 4, 4, 0), zero=0, schedule="zb_v", chunks=2, recompute="ops"), 6),
+    (Split(dp=2, pp=3, schedule="interleaved", chunks=3, offload="states"), 6),
+    (Split(dp=2, pp=4, schedule="interleaved", chunks=2, warmup=7), 12),
 ]
 
 
@@ -289,6 +295,20 @@ def test_a_step_of_uneven_stages_takes_as_long_as_its_largest_stage() -> None:
     assert [rank.layers for rank in times[1].ranks] == [2, 6]
 
 
+def test_the_last_stage_may_have_the_head_alone() -> None:
+    assert balanced(transformer("deepseek-v3"), 32) == (1, *[2] * 30, 0)
+
+
+def test_fewer_forwards_of_warm_up_hold_fewer_activations() -> None:
+    usual, short = (Split(pp=4, schedule="interleaved", chunks=2, warmup=warmup) for warmup in (0, 7))
+    job = job_of(usual, 8)
+    most, least = plan(job, usual), plan(job, short)
+    kept = prices(job, usual).kept
+    assert most.ranks[0].low["activations"] - least.ranks[0].low["activations"] == pytest.approx(3 * kept, rel=0.05)
+    assert most.seconds <= least.seconds < 1.1 * most.seconds
+    assert plan(job, replace(usual, warmup=10)).seconds == most.seconds
+
+
 @pytest.mark.slow
 def test_deepseek_v3_is_cut_into_16_stages() -> None:
     job = Job(transformer("deepseek-v3"), gpu("h800"), 2048, 15360, 4096, fp8=True)
@@ -419,8 +439,11 @@ BAD_SPLITS = [
     ({"shards": 3, "zero": 3}, ("shards 3", "512 replicas", "shards may be 1, 2, 4")),
     ({"shards": 2, "zero": 0}, ("shards 2", "with ZeRO 0 nothing is in shards")),
     ({"shards": -1}, ("shards must be a whole number from 0 on", "-1")),
-    ({"layers": (1, 2)}, ("layers must be 1 whole numbers", "add up to 80", "(1, 2)")),
-    ({"pp": 128, "dp": 4}, ("80 layers cannot fill 128 stages", "at most 80")),
+    ({"layers": (1, 2)}, ("layers must be 2 whole numbers", "add up to 80", "(1, 2)")),
+    ({"pp": 128, "dp": 4}, ("80 layers, the embedding and the head cannot fill 128 stages", "at most 82")),
+    ({"layers": (1, 0, 79), "pp": 4, "dp": 128}, ("layers must be 4", "only the first and the last may be 0")),
+    ({"pp": 4, "schedule": "interleaved", "chunks": 2, "warmup": 6}, ("warmup 6 is not possible", "7 to 10 here")),
+    ({"pp": 4, "warmup": 7, "schedule": "1f1b"}, ("warmup 7", "for the schedule interleaved")),
     ({"every": 0}, ("every must be a whole number from 1 on", "0")),
     ({"every": 2, "recompute": "none"}, ("every 2", "take recompute full, not none")),
 ]

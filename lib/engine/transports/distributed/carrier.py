@@ -32,6 +32,8 @@ from lib.errors import RuleError
 from .sockets import SocketCommunicator
 
 TAGS_OF_A_RUN = 6
+GROUPS = -2
+"""The tag of messages about new groups."""
 
 LONGEST = timedelta(minutes=5)
 """How long torch waits for an array that another process has said it sends."""
@@ -44,6 +46,7 @@ LOGICAL = {"sum": "max", "prod": "min"}
 _numbers = count()
 _world: list[SocketCommunicator] = []
 _groups: dict[tuple[int, ...], Any] = {}
+_made: list[Any] = []
 
 
 class TorchCarrier:
@@ -77,8 +80,7 @@ class TorchCarrier:
         self.first = next(_numbers) * TAGS_OF_A_RUN
         self.lost: Collection[int] = self.data.lost
         self.idle = self.data.idle
-        self.start_in_background: Callable[[], None] | None = None
-        """Called when a collective has begun; returns when its result is wanted."""
+        self.in_background: Callable[[], object] | None = None
         self.took = 0.0
         """Seconds from the start to the end of the last collective."""
 
@@ -88,8 +90,8 @@ class TorchCarrier:
             work, result = self._started(call, arr)
             if work is not None and self.backend == "gloo":
                 work.get_future().add_done_callback(lambda _: ended.__setitem__(0, perf_counter()))
-        if self.start_in_background is not None:
-            self.start_in_background()
+        if self.in_background is not None:
+            self.in_background()
         with unmetered():
             self._finish(work)
             self.took = (ended[0] or perf_counter()) - start
@@ -106,15 +108,17 @@ class TorchCarrier:
         given = self._staged(arr)
         if name in ("reduce_scatter", "all_to_all"):
             given = given.unflatten(call.axis, (n, given.shape[call.axis] // n)).movedim(call.axis, 0)
-        pieces = given.contiguous()
+        pieces = given.clone(memory_format=torch.contiguous_format)  # gloo lets go of it later than it says
         scatters = name == "reduce_scatter" and self.backend == "gloo"
         shapes = {"all_gather": (n, *pieces.shape), "reduce_scatter": pieces.shape[0 if scatters else 1 :]}
         shape = shapes.get(name, pieces.shape)
-        made = pieces.clone() if name == "all_reduce" else torch.empty(shape, dtype=given.dtype, device=given.device)
-        options = {"group": self._group(call.group), "async_op": True}
+        made = pieces if name == "all_reduce" else torch.empty(shape, dtype=given.dtype, device=given.device)
+        options = {"group": self.group(call.group), "async_op": True}
         reduction = {"op": getattr(dist.ReduceOp, REDUCTIONS[op])} if op else {}
         work = None
-        if given.numel():
+        if n == 1:
+            made.copy_(pieces.view(made.shape))
+        elif given.numel():
             match name:
                 case "all_reduce":
                     work = dist.all_reduce(made, **reduction, **options)
@@ -127,7 +131,7 @@ class TorchCarrier:
 
         def result() -> Any:
             found = reduce(COMBINE[op], made) if scatters else made
-            found = found / n if call.op == "avg" else found
+            found = found / n if call.op == "avg" else found.clone() if name == "all_reduce" else found
             if name in ("all_gather", "all_to_all"):
                 found = torch.cat(list(found) if given.ndim else [found], call.axis)
             return found.to(self.library.device)
@@ -138,14 +142,34 @@ class TorchCarrier:
         """The tensor where the backend takes it."""
         return arr if self.backend == "nccl" else arr.cpu()
 
-    def _group(self, members: tuple[int, ...]) -> Any:
-        if members == tuple(range(self.data.size)):
+    def group(self, members: tuple[int, ...]) -> Any:
+        """Torch's group of some devices, which all of them make together when it is new.
+
+        Gloo connects a group only if each member has made as many groups before. Who has made fewer makes some of its
+        own."""
+        if members == tuple(range(self.data.size)) or len(members) == 1:
             return None
         if members not in _groups:
-            _groups[members] = dist.new_group(
-                list(members), timeout=LONGEST, use_local_synchronization=True, sort_ranks=False
-            )
+            most = max(self._counts(members, len(_made)))
+            while len(_made) <= most:
+                chosen = [self.data.rank] if len(_made) < most else list(members)
+                _made.append(dist.new_group(chosen, timeout=LONGEST, use_local_synchronization=True, sort_ranks=False))
+            _groups[members] = _made[-1]
         return _groups[members]
+
+    def _counts(self, members: tuple[int, ...], mine: int) -> list[int]:
+        """The number of each member."""
+        others = [member for member in members if member != self.data.rank]
+        for other in others:
+            self.data.isend(mine, other, GROUPS)
+        counts = [mine]
+        for other in others:
+            while (come := self.data.improbe(other, GROUPS)) is None:
+                if other in self.lost:
+                    raise PeerFailedError
+                self.idle()
+            counts.append(come.recv())
+        return counts
 
     def _finish(self, work: Any) -> None:
         """Waits for torch's work, on which all have agreed."""

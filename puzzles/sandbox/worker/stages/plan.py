@@ -76,5 +76,6 @@ def _plain(name: str, given: Any) -> Any:
     if type(given) is tuple and all(type(one) is int for one in given):
         return list(given)
     if type(given) not in (int, str, bool):
-        raise UnplayableError(f"{name} of a Split is an object of type {type(given).__name__}; got {given!r:.40}")
+        advice = "; divide with //" if type(given) is float else ""
+        raise UnplayableError(f"{name} of a Split is a whole number, a text or a flag; got {given!r:.40}{advice}")
     return given

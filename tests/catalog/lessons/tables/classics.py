@@ -66,5 +66,6 @@ SKIPS: Skips = {
         "owners send": (SEND, {"memory"}),
         "whole weights stay, owners send new ones": (HOLD, {"memory"}),
         "load again": (AGAIN, {"steady"}),
+        "full weights of a stage on four replicas": (grid(4, 1, 4, in_messages=True), {"record"}),
     },
 }  # fmt: skip
