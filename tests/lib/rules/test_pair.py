@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -26,10 +28,12 @@ from lib import (
 )  # fmt: skip
 from lib.bounds import time_bound
 from lib.engine.replay.replay import replay
+from lib.errors import PuzzleError
 from lib.judging.inflight import inflight
 from lib.schedules import Timetable, dualpipev, pipeline
 from lib.torch_csv import read_csv, write_csv
 from tests.support.mutants import zeroed
+from tests.support.schedules.random_pipelines import random_pipeline
 
 PAIRS = replace(COSTS["parts"], name="pairs", ticks={**COSTS["parts"].ticks, "pair": 20})
 SETTING = Setting(PAIRS)
@@ -225,3 +229,71 @@ def test_files_for_pytorch_carry_pairs_both_ways() -> None:
 def test_costs_with_pairs_can_be_written() -> None:
     assert trace_from_json(trace_to_json(played(DUALPIPEV, (4, 6, 2)).trace)).costs == PAIRS
     assert Costs("own", ticks={"forward": 1, "backward": 2, "pair": 2}).priced("pair")
+
+
+# --- Random pipelines ---
+
+
+def paired(table: Timetable, choice: Random) -> Timetable:
+    """The same with some neighbours F and B of different microbatches as one slot, as far as it can be played."""
+    for _ in range(8):
+        rows = [list(row) for row in table.rows]
+        row = choice.choice(rows)
+        at = choice.randrange(len(row) - 1)
+        both = (*row[at], *row[at + 1])
+        if sorted(cell.op for cell in both) != ["B", "F"] or len({cell.batch for cell in both}) < 2:
+            continue
+        row[at : at + 2] = [both]
+        with suppress(PuzzleError):
+            table = Timetable.of(rows)
+    return table
+
+
+def simulated(table: Timetable, price: int) -> int:
+    """The ticks until the last cell ends, in a few plain lines: a slot starts when its rank is free and every cell that
+    one of its cells needs has ended."""
+    ends: dict[tuple[int, str, int], int] = {}
+    clock, at = [0] * len(table.rows), [0] * len(table.rows)
+    while any(at[r] < len(row) for r, row in enumerate(table.rows)):
+        for r, row in enumerate(table.rows):
+            while at[r] < len(row):
+                slot = row[at[r]]
+                needs = [need for cell in slot for need in needed(cell, table.stages)]
+                if any(need not in ends for need in needs):
+                    break
+                start = max([clock[r], *(ends[need] for need in needs)])
+                ticks = price if len(slot) == 2 else {"F": 10, "B": 20, "I": 10, "W": 10}[slot[0].op]
+                clock[r] = start + ticks
+                for stage, op, batch in slot:
+                    for half in {"B": "IW"}.get(op, op):
+                        ends[stage, half, batch] = clock[r]
+                at[r] += 1
+    return max(clock)
+
+
+def needed(cell: Any, stages: int) -> list[tuple[int, str, int]]:
+    stage, op, batch = cell
+    if op == "F":
+        return [(stage - 1, "F", batch)] if stage else []
+    if op == "W":
+        return [(stage, "I", batch)]
+    return [(stage, "F", batch)] if stage == stages - 1 else [(stage + 1, "I", batch)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_pipelines_with_pairs_take_the_time_of_a_second_simulator_in_any_order(seed: int) -> None:
+    choice = Random(seed)
+    table = paired(random_pipeline(seed), choice)
+    price = choice.choice((20, 24, 30))
+    setting = Setting(replace(PAIRS, ticks={**PAIRS.ticks, "pair": price}))
+    size = table.stages, table.batches, table.ranks
+    schedule = pipeline(table, buffered=True)
+    trace = run(schedule, *size, setting=setting).trace
+    report = referee(trace)
+    assert report.error is None, report.error
+    assert report.makespan * 10 == simulated(table, price)
+    assert report.timesteps >= time_bound(Size(*size), setting).least
+    order = choice.sample(range(size[2]), size[2])
+    assert run(schedule, *size, order, setting=setting).trace == trace
+    assert replay(trace, small=True).passed
+    assert read_csv(write_csv(trace)).stages == table.stages
