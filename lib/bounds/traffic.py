@@ -17,9 +17,10 @@ from .timesteps import Bound
 
 
 def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:
-    """The least elements sent by the busiest rank of any schedule that takes at most so many timesteps; 0 where nothing
-    is known: on one rank, in folded games, where layers or backwards can be taken apart, where layers or microbatches are
-    unequal, and without synchronous steps.
+    """The least elements sent by the busiest rank of any schedule that takes at most so many timesteps.
+
+    0 where nothing is known: on one rank, in folded games, without synchronous steps, where layers or backwards can be
+    taken apart, and where layers or microbatches are unequal.
 
     Raises:
         RuleError: there is no such size.
