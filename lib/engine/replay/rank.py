@@ -19,7 +19,7 @@ from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.memory_tiers import MemoryTier
 from lib.engine.metering.meter import current, unmetered
 from lib.trace.lifetimes import Span, lifetimes
-from lib.trace.ops import TIMED, Op
+from lib.trace.ops import TIMED, Op, halves
 
 from .collectives import TENSOR_COLLECTIVES
 from .label_walk import LabelWalk
@@ -242,6 +242,10 @@ class ReplayEngine(ShardedEngine):
         of_weight = self.layer(op).backward_weight(*used)
         return [of_weight, self.layer(op).backward_input(*used)] if len(op.outputs) > 1 else [of_weight]
 
+    def pair(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        ahead, behind = halves(op)
+        return [*self.layer_forward(ahead, used[:2]), *self.layer_backward(behind, used[2:])]
+
     def backward_input(self, op: Op, used: list[Array]) -> Sequence[Array]:
         return [self.layer(op).backward_input(*used)]
 
@@ -325,6 +329,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "forward": ReplayEngine.layer_forward,
     "loss": ReplayEngine.loss,
     "backward": ReplayEngine.layer_backward,
+    "pair": ReplayEngine.pair,
     "backward_input": ReplayEngine.backward_input,
     "backward_weight": ReplayEngine.backward_weight,
     "update": ReplayEngine.update,
