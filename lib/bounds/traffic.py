@@ -17,19 +17,22 @@ from .timesteps import Bound
 
 
 def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:
-    """The least elements sent by the busiest rank of any schedule that takes at most so many timesteps; 0 where nothing
-    is known: on one rank, in folded games, where layers or backwards can be taken apart, and without synchronous steps.
+    """The least elements sent by the busiest rank of any schedule that takes at most so many timesteps.
+
+    0 where nothing is known: on one rank, in folded games, without synchronous steps, where layers or backwards can be
+    taken apart, and where layers or microbatches are unequal.
 
     Raises:
         RuleError: there is no such size.
     """
     prices = Prices(size, setting)
     layers, batches, ranks = prices.size
-    is_whole = setting.layer == "dense" and not prices.has_halves and not setting.fold
+    is_equal = prices.costs.unequal is None and not setting.lengths and not setting.lag
+    is_whole = setting.layer == "dense" and not prices.has_halves and not setting.fold and is_equal
     if ranks == 1 or not is_whole or setting.task != "train" or not prices.can_train:
         return Bound(0, "")
     costs, ticks = prices.costs, timesteps * prices.costs.unit
-    forward, backward = prices.forward, min(map(prices.backward, range(layers)))
+    forward, backward = prices.forward(0), min(map(prices.backward, range(layers)))
 
     def received(lowest: int) -> int:
         """The fewest microbatches of which a rank receives something, if it computes this layer's gradient of all."""

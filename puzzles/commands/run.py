@@ -86,7 +86,7 @@ def run(
         raise click.UsageError(f"{puzzle.slug} always works on tensors; --tensors and --no-tensors are for schedules")
     if on == "torch" and not track.runs_without_tensors:
         raise click.UsageError(
-            f"{puzzle.slug} is judged with numpy; in a program of yours, launch(..., on='torch') runs it on PyTorch"
+            f"{puzzle.slug} is judged with numpy; in your own program, launch(..., on='torch') runs a class on PyTorch"
         )
     with usage_errors():
         track.require_runnable(puzzle, options)

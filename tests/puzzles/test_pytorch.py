@@ -198,7 +198,7 @@ def test_run_on_torch_replays_any_schedule_and_draws_what_was_measured_first(tmp
         (["fsdp.py", "fsdp", "--device", "cuda"], "--device and --through are for --on torch"),
         (
             ["engine/data_parallel.py", "DataParallel", "--on", "torch"],
-            "DataParallel is judged with numpy; in a program of yours",
+            "DataParallel is judged with numpy; in your own program",
         ),
         (["zb_h1.py", "zb_h1", "--on", "torch", "--through", "pipelining", "--small"], "takes no --fold, --device"),
         (["zb_h1.py", "zb_h1", "--on", "torch", "--no-tensors"], "are for a run on tensors; leave out --no-tensors"),
