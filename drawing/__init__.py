@@ -7,10 +7,11 @@ from drawing.export.files import ENDINGS, is_picture, require_ending, save
 from drawing.runs.compare import draw_compare
 from drawing.runs.pareto import Attempt, draw_pareto
 from drawing.runs.plans import draw_plans
-from drawing.runs.predicted_vs_measured import draw_replay
+from drawing.runs.predicted_vs_measured import draw_replay, draw_runs
 from drawing.runs.scene import EndedRun
 from drawing.runs.text import TEXT_WIDTH, text
 from drawing.runs.timeline import Timeline, draw
+from drawing.runs.waterfall import draw_waterfall
 from drawing.values.group import draw_group, draw_network, draw_value
 
 from .picture import Picture, svg
@@ -29,7 +30,9 @@ __all__ = [
     "draw_pareto",
     "draw_plans",
     "draw_replay",
+    "draw_runs",
     "draw_value",
+    "draw_waterfall",
     "is_picture",
     "require_ending",
     "save",

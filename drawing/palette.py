@@ -36,6 +36,8 @@ CALLS = {
     "collect": "#6b2737",
 }
 """Traffic by kind of call: hues that colour-blind readers can tell apart, light and dark side by side."""
+PARTS = ("#25405c", "#7aa7cf", "#cf7a5f", "#f3d08f", "#2a8f87", "#7d4f9e", "#b3bcc8")
+"""Parts of a whole in a bar: what ranks compute, then the causes of idle time."""
 CRITICAL = "#c026d3"
 TARGET = "#8a1f4b"
 TARGET_AREA = "#e9f3ee"

@@ -1,6 +1,7 @@
-"""The game around the runtime: the catalog of puzzles, the grader, the command line, and `play` for notebooks.
+"""The game around the runtime: the catalog of puzzles, the grader, the command line, and for notebooks `play` and
+`profile`.
 
-from puzzles import play
+from puzzles import play, profile
 """
 
 from os.path import dirname, join, realpath
@@ -9,16 +10,21 @@ TYPE_CHECKING = False  # `typing` is not imported; see `search_path`
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["play"]
+__all__ = ["play", "profile"]
 
 
 def __getattr__(name: str) -> "Any":
-    """`play` is loaded when it is asked for, so that importing one module of the package loads only that."""
+    """Each is loaded when it is asked for, so that importing one module of the package loads only that."""
     if name == "play":
         _require_our_lib()
         from puzzles.notebook.play import play
 
         return play
+    if name == "profile":
+        _require_our_lib()
+        from puzzles.notebook.profile import profile
+
+        return profile
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,15 +1,17 @@
 """Makes every run hermetic: a home of its own, a player without progress in each test, examples that are not stored.
 
-Sandbox servers are lent to the tests of a module and end with it.
+Sandbox servers are lent to tests; most of them end with the session.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,7 +19,7 @@ from hypothesis import settings
 from puzzles.grading.progress import HOME
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
 from tests.support.selection import heaviest_files_first, mark_all_but_samples
-from tests.support.shared_sandbox_server import LENDER
+from tests.support.shared_sandbox_server import LENDER, ordinary_starts
 
 settings.load_profile("quick")  # unless --hypothesis-profile names the other
 
@@ -34,9 +36,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems", trylast=True)
-def order_for_processes(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_order_for_processes(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         heaviest_files_first(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[Any]:
+    """Of two processes one reads the files from the end, so that each compiles half of them in a fresh clone."""
+    report = yield
+    worker = getattr(collector.config, "workerinput", {}).get("workerid", "gw0")
+    if isinstance(collector, pytest.Dir) and int(worker[2:]) % 2:
+        report.result.reverse()
+    return report
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are no garbage, and looking through them again and again takes a tenth of the run."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +66,24 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
 
 
 @pytest.fixture(autouse=True)
-def lent_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _servers: None) -> None:
-    if request.node.get_closest_marker("own_server") is None:
-        LENDER.lends_to_sessions(monkeypatch)
+def lent_server(request: pytest.FixtureRequest) -> Iterator[None]:
+    LENDER.lends = request.node.get_closest_marker("own_server") is None
+    yield
+    LENDER.lends = True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _servers() -> Iterator[None]:
+    """Where nobody says how many processes are to grade, there are none but ours, which has servers already."""
+    with pytest.MonkeyPatch.context() as patch:
+        LENDER.lends_to_sessions(patch)
+        patch.setattr("puzzles.grading.batch.cores", lambda: 1)
+        yield
+    LENDER.close()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _servers() -> Iterator[None]:
+def _odd_servers(_servers: None) -> Iterator[None]:
+    starts = ordinary_starts()  # before a test changes how they are started
     yield
-    LENDER.close()
+    LENDER.close(but=starts)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 ORDER = """
 lib.errors lib.extras lib.masked_arrays lib.game lib.values lib.rules lib.trace lib.communication lib.judging
-lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver
+lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver lib.profiles
 lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.player_code lib.engine.metering
 lib.engine.libraries lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
@@ -37,6 +37,7 @@ puzzles.package.training_puzzles
 LAZY = {
     ("lib.values.base", "drawing"): "a value shows itself as a picture in a notebook: _repr_html_ and draw()",
     ("puzzles", "puzzles.notebook.play"): "`from puzzles import play` loads it when it is asked for",
+    ("puzzles", "puzzles.notebook.profile"): "`from puzzles import profile` loads it when it is asked for",
 }
 """Arrows that point back, inside functions only, each with its reason."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drawing import palette
@@ -16,6 +17,7 @@ from drawing.runs.marks import LaneMarks, Mark
 from drawing.runs.memory import KIND_NAMES, highest
 from drawing.runs.scene import Scene
 from drawing.runs.text import LETTERS, text_of
+from drawing.runs.traffic import highest_traffic, kind_text, sent_by_kind
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,22 +45,46 @@ TONES = (
 )
 
 
+class PageView(NamedTuple):
+    """A run on a page, with its heading."""
+
+    heading: str
+    scene: Scene
+
+
 def web_page(scene: Scene, title: str) -> str:
     """The whole page; it loads nothing from the network."""
+    return web_pages([PageView("", scene)], title, [(summary(scene.report), None)], verdict=error_text(scene.report))
+
+
+def web_pages(
+    views: Sequence[PageView],
+    title: str,
+    lines: Sequence[tuple[str, int | None]],
+    bar: Mapping[str, float] = MappingProxyType({}),
+    verdict: str = "",
+) -> str:
+    """A page of runs one above another. `lines` are paragraphs above them; one with the number of a mark leads to that
+    mark of the first run. `bar` has parts of a whole, in percent."""
     from markupsafe import Markup
 
+    end = max(scene.end for _, scene in views)
     return (
         environment()
         .get_template("page.html")
         .render(
-            view_words(scene, title),
-            verdict=error_text(scene.report),
+            title=title,
+            views=[
+                {**view_words(scene, heading or title), "heading": heading, "data": run_data(scene) | {"end": end}}
+                for heading, scene in views
+            ],
+            lines=lines,
+            bar=[(name, max(part, 0.0), f"{part:.1f}", fill) for (name, part), fill in zip(bar.items(), palette.PARTS)],
+            verdict=verdict,
             paper=both(palette.PAPER),
-            data=run_data(scene),
             style=Markup(web_file("page.css")),
             script=Markup("".join(map(web_file, SCRIPTS))),
             colours=COLOURS,
-            alone=True,
         )
     )
 
@@ -118,17 +144,24 @@ def legend_items(scene: Scene) -> Iterator[dict[str, Any]]:
     if any(Colouring.of(by, scene.layers, scene.lanes).bars for by in COLOURS):
         words = "bar in a box: chunk of the rank, from the first (none) to the last (whole width)"
         yield {"words": words, "colours": ["microbatch", "operation"]}
-    for number, kind in enumerate(palette.KINDS):
+    for number, kind in enumerate(palette.KINDS if highest(scene) else ()):
         yield {"words": KIND_NAMES[kind], "kind": number}
+    sent = {kind for lane in scene.rows.lanes for kind in sent_by_kind(scene, lane.rank)}
+    for number, kind in enumerate(palette.CALLS, len(palette.KINDS)):
+        if kind in sent:
+            yield {"words": f"sent: {kind_text(kind)}", "kind": number}
     if any(mark.again for mark in scene.rows.marks):
         yield {"words": "hatched forward: computed again (recomputation)"}
+    if any(mark.old for mark in scene.rows.marks):
+        yield {"words": "fine hatching: forward with old weights"}
     if scene.rows.are_shared:
         yield {"words": SHARED}
     if scene.steps > 1:
         yield {"words": f"shaded: {'step 1' if scene.steps == 2 else 'every second training step, from step 1 on'}"}
     if len(scene.streams) > 1:
         yield {"words": "dotted line: called but not started, or ended but not awaited"}
-    yield {"words": "hatched memory: not stored but used later"}
+    if highest(scene):
+        yield {"words": "hatched memory: not stored but used later"}
 
 
 def run_data(scene: Scene) -> dict[str, Any]:
@@ -167,6 +200,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
         ],
         "critical": [shown(mark) for mark in scene.critical],
         "memory": memory_data(scene),
+        "traffic": traffic_data(scene),
         "legend": list(legend_items(scene)),
         "colour": scene.colour,
         "colourings": {by: colouring_data(scene, by) for by in COLOURS},
@@ -264,6 +298,18 @@ def memory_data(scene: Scene) -> dict[str, Any]:
         "names": [KIND_NAMES[kind] for kind in palette.KINDS],
         "fills": [both(colour) for colour in palette.KINDS.values()],
         "ranks": [list(memory_levels(lane)) for lane in scene.rows.lanes],
+    }
+
+
+def traffic_data(scene: Scene) -> dict[str, Any]:
+    """Per row, the elements that it sends by kind of call."""
+    return {
+        "most": highest_traffic(scene),
+        "target": (scene.goal.traffic_limit or 0) if scene.goal is not None else 0,
+        "names": list(map(kind_text, palette.CALLS)),
+        "fills": [both(colour) for colour in palette.CALLS.values()],
+        "inks": [both(palette.text_on(colour)) for colour in palette.CALLS.values()],
+        "ranks": [[sent_by_kind(scene, lane.rank).get(kind, 0) for kind in palette.CALLS] for lane in scene.rows.lanes],
     }
 
 

@@ -117,25 +117,27 @@ def name_of(scene: Scene) -> str:
 
 
 def summary(report: Report) -> str:
-    """The main figures, with their targets."""
-    goal = report.goal
-    time = f" (target {goal.time_text})" if goal is not None else ""
-    costs = report.costs
-    took = costs.took(report.timesteps) if costs.time_unit != "steps" else f"timesteps {time_text(report.timesteps)}"
-    memory = f"target {goal.memory_text}; " if goal is not None else ""
-    return (
-        f"{took}{time} · makespan {time_text(report.makespan)} · "
-        f"bubble {tenths_text(100 * report.bubble)}% · "
-        f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={time_text(report.peak.time)})"
-        + (f" · {_traffic_text(report)}" if report.traffic else "")
-        + "".join(f" · {tier} {peak.memory:,}" for tier, peak in report.peaks.items() if peak.memory)
+    """The three figures in which schedules are compared, each with its target, and then the others:
+    '12.1 steps (target < 13) · 2,097,152 elements (target < 2.4M; rank 0, t=5) · 1,572,864 sent · makespan 12.4 · ...'.
+    """
+    goal, peak = report.goal, report.peak
+    time, memory, traffic = (goal.time_text, goal.memory_text, goal.traffic_words) if goal is not None else ("", "", "")
+    return " · ".join(
+        [
+            f"{time_text(report.timesteps)} {report.costs.time_unit}{_with_target(time)}",
+            f"{peak.memory:,} elements{_with_target(memory, f'rank {peak.rank}, t={time_text(peak.time)}')}",
+            *([f"{report.traffic:,} sent{_with_target(traffic)}"] if report.traffic else []),
+            f"makespan {time_text(report.makespan)}",
+            f"bubble {tenths_text(100 * report.bubble)}%",
+            *(f"{tier} {peak.memory:,}" for tier, peak in report.peaks.items() if peak.memory),
+        ]
     )
 
 
-def _traffic_text(report: Report) -> str:
-    """'traffic 1,572,864 (target < 1.6M)'."""
-    limit = report.goal.traffic_text if report.goal is not None else ""
-    return f"traffic {report.traffic:,}{f' (target {limit})' if limit else ''}"
+def _with_target(limit: str, *more: str) -> str:
+    """' (target < 1.6M; rank 0, t=5)'; empty if there is nothing to say."""
+    words = "; ".join([*([f"target {limit}"] if limit else []), *more])
+    return f" ({words})" if words else ""
 
 
 def error_text(report: Report) -> str:

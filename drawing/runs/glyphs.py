@@ -194,11 +194,11 @@ def draw_bar(share: float, frame: Frame, colour: str) -> Iterator[Diagram]:
 
 
 def hatch_again(mark: Mark, frame: Frame) -> Iterator[Diagram]:
-    """Strokes over what is computed again."""
+    """Strokes over what is computed again; fine ones over what is computed with old weights."""
     inset = min(5.0, frame.width / 4)
-    if mark.again and frame.width > 3:
+    if (mark.again or mark.old) and frame.width > 3:
         strokes = hatch(frame.x0 + inset, frame.y0, frame.x1 - inset, frame.y1, gap=5.0)
-        yield lines(strokes, style(None, PAPER, 1.6))
+        yield lines(strokes, style(None, PAPER, 1.6 if mark.again else 0.7))
 
 
 def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str, colouring: Colouring) -> list[Diagram]:

@@ -75,13 +75,16 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
     first: dict[str, tuple[Mark, Colouring]] = {}
     for scene in scenes:
         for mark in scene.rows.marks:
-            if not mark.again and (mark.end > mark.start or mark.op.name == "loss"):  # drawn as more than a line
+            if not (mark.again or mark.old) and (
+                mark.end > mark.start or mark.op.name == "loss"
+            ):  # drawn as more than a line
                 first.setdefault(mark.op.name, (mark, scene.colouring))
     for name in in_legend_order(first):
         yield operation_entry(*first[name])
-    again = next((mark for scene in scenes for mark in scene.rows.marks if mark.again), None)
-    if again is not None:
-        yield operation_entry(again, scenes[0].colouring, "forward again (recomputation)")
+    for is_so, words in (("again", "forward again (recomputation)"), ("old", "forward with old weights")):
+        hatched = next((mark for scene in scenes for mark in scene.rows.marks if getattr(mark, is_so)), None)
+        if hatched is not None:
+            yield operation_entry(hatched, scenes[0].colouring, words)
     if any(scene.steps > 1 for scene in scenes):
         yield steps_entry(max(scene.steps for scene in scenes))
     if any(len(scene.streams) > 1 for scene in scenes):

@@ -34,6 +34,8 @@ class Mark(NamedTuple):
     """A forward whose result is computed once more (recomputation)."""
     step: int | None = None
     """The training step that it belongs to, in a run of several."""
+    old: bool = False
+    """A forward with weights that are older than its data."""
     kind: str = ""
     """The letter of its layer's kind, if that is not as in the costs."""
 

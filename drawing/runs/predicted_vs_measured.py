@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from chalk.types import Diagram
 
 from drawing.number_text import tenths_text
-from drawing.palette import INK
-from drawing.pen import clip, label, panel, stack
+from drawing.palette import INK, PAPER, PARTS
+from drawing.pen import box, clip, label, panel, stack, style, text_width, tooltip
 from drawing.picture import Picture
 from lib import Trace
 
@@ -46,10 +49,7 @@ def draw_replay(
 ) -> Picture:
     """The lanes of a trace in steps, and below them the lanes of the measured `times`, or above them with
     `measured_first`; `notes` are lines under the title; `colour` is as in `draw`."""
-    whole = scene_of(trace, colour=colour)
-    # Measured, no two ranks are the same; so each has its row in both halves.
-    lanes = tuple(lane._replace(memory=()) for lane in whole.lanes)
-    predicted = replace(whole, lanes=lanes, shares_rows=False)
+    predicted = plain_scene(trace, colour)
     unit, factor = ("ms", 1e3) if last_end(times) >= 0.01 else ("µs", 1e6)
     seen = measured(predicted, [[[t and t * factor for t in event] for event in rank] for rank in times])
     above = Scale.of(predicted)
@@ -59,15 +59,60 @@ def draw_replay(
         (predicted, above, f"Predicted: {timesteps(predicted)}, {length(predicted, predicted.time_unit)}"),
         (seen, below, f"Measured: {length(seen, unit)}"),
     ]
-    halves = halves[::-1] if measured_first else halves
-    parts = [draw_header(name, notes, [], above.width)]
+    return _one_above_another(name, notes, halves[::-1] if measured_first else halves, dark)
+
+
+def plain_scene(trace: Trace, colour: str = "layer") -> Scene:
+    """The lanes of a trace without memory and traffic. Measured, no two ranks are the same, so each has a row."""
+    whole = scene_of(trace, colour=colour)
+    lanes = tuple(lane._replace(memory=()) for lane in whole.lanes)
+    nothing = whole.report.sent._replace(busiest=0, total=0, between=0, by_rank=((),) * len(lanes))
+    return replace(whole, lanes=lanes, shares_rows=False, report=replace(whole.report, sent=nothing))
+
+
+def draw_runs(
+    scenes: Mapping[str, Scene],
+    title: str,
+    notes: Sequence[str] = (),
+    bar: Mapping[str, float] = MappingProxyType({}),
+    dark: bool = False,
+) -> Picture:
+    """Measured scenes of one trace one above another, on one scale of time, each with its heading. `bar` has parts of a
+    whole, in percent, which are drawn as a bar under the title."""
+    end = max(scene.end for scene in scenes.values())
+    halves = [(scene, Scale.of(scene, end=end), words) for words, scene in scenes.items()]
+    return _one_above_another(title, notes, halves, dark, bar)
+
+
+def _one_above_another(
+    name: str,
+    notes: Sequence[str],
+    halves: Sequence[tuple[Scene, Scale, str]],
+    dark: bool,
+    bar: Mapping[str, float] = MappingProxyType({}),
+) -> Picture:
+    width = halves[0][1].width
+    parts = [draw_header(name, notes, [], width), *([draw_parts(bar, width)] if bar else [])]
     for scene, scale, words in halves:
         heading = label(0, 18, words, 13.0, INK, "start", bold=True)
         parts += [panel(scale.width, 30.0, [heading]), draw_lanes(scene, scale)]
-    parts.append(draw_legend([predicted, seen], above.width))
-    return Picture(
-        stack(parts), name, " ".join([*notes, *(in_short(words, scene) for scene, _, words in halves)]), dark
-    )
+    parts.append(draw_legend([scene for scene, _, _ in halves], width))
+    told = " ".join([*notes, *(in_short(words, scene) for scene, _, words in halves)])
+    return Picture(stack(parts), name, told, dark)
+
+
+def draw_parts(bar: Mapping[str, float], width: float) -> Diagram:
+    """Parts of a whole as a bar, with their names and percentages below; what is less than nothing has no width."""
+    scale, at, parts, row = min(width, 976.0) / max(sum(max(part, 0.0) for part in bar.values()), 1e-9), 0.0, [], 0.0
+    for (name, part), fill in zip(bar.items(), PARTS * len(bar)):
+        wide = max(part, 0.0) * scale
+        if wide:
+            look = style(fill, PAPER, 1.0)
+            parts.append(tooltip(box(at, 0, at + wide, 22, look), f"{name}: {part:.1f}%"))
+        words = f"{name} {part:.1f}%"
+        parts += [box(row, 31, row + 10, 41, style(fill)), label(row + 14, 36, words, 12.0, INK, "start")]
+        at, row = at + wide, row + 26 + text_width(words, 12.0)
+    return panel(width, 54.0, parts)
 
 
 def timesteps(scene: Scene) -> str:

@@ -27,6 +27,7 @@ from lib import (
     referee,
     trace_of,
 )
+from lib.judging.training_steps import old_versions
 from lib.recognition import recognize, recomputed
 
 from .colouring import Colouring, require_colour
@@ -167,11 +168,13 @@ def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> S
     end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
     streams, numbers = streams_of(trace)
     steps = event_steps(trace) if trace.setting.steps > 1 else [()] * len(trace.ranks)
+    old = old_versions(trace) if trace.setting.lag else [frozenset[int]()] * len(trace.ranks)
     lanes: list[LaneMarks] = []
     number = 0
     for rank, samples in enumerate(memory_by_kind(trace)):
         memory = report.ranks[rank].memory
         marks = _marks(rank, trace, numbers[rank], memory, number, steps[rank])
+        marks = [mark._replace(old=True) if mark.place in old[rank] else mark for mark in marks]
         number += len(marks)
         gaps = idle_between(marks, end, awaited_before(trace.ranks[rank], marks))
         lanes.append(

@@ -14,6 +14,7 @@ from .glyphs import batches_text, glyph_of
 from .marks import Band, LaneMarks, Mark
 from .rows import MarkRow
 from .scene import RunLike, Scene, scene_from
+from .traffic import sent_by_kind
 
 TEXT_WIDTH, MIN_WIDTH = 100, 40
 LETTERS = {
@@ -50,7 +51,7 @@ def text(
 
 
 def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
-    """A scene as text: title, figures, one line per rank, its memory below, a legend."""
+    """A scene as text: title, figures, one line per rank, its memory and what it sends below, a legend."""
     if width < MIN_WIDTH:
         raise PuzzleError(f"a text picture is at least {MIN_WIDTH} columns wide; got {width}")
     shown, hidden = scene.rows.every[:MAX_ROWS], scene.rows.every[MAX_ROWS:]
@@ -70,6 +71,7 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
         *([f"and {more} more {'rank' if more == 1 else 'ranks'}"] if more else []),
         *wrap(f"memory of each rank, in tenths of {most:,} elements", width),
         *(row.label.ljust(head) + memory_text(row.lane, most, step) for row in shown),
+        *sent_lines(scene, shown, head, width),
         *wrap(legend_line(scene, step), width),
     ]
     return "\n".join(line.rstrip() for line in rows) + "\n"
@@ -151,6 +153,21 @@ def memory_text(lane: LaneMarks, most: int, step: float) -> str:
         level = TENTHS[min(9, 10 * span.memory // most)] if most else TENTHS[0]
         line += level * (until - len(line))
     return line
+
+
+def sent_lines(scene: Scene, rows: Sequence[MarkRow], head: int, width: int) -> Iterator[str]:
+    """What each rank sends, as a bar of the letters of its calls; nothing where no rank sends."""
+    most = scene.report.traffic
+    if not most:
+        return
+    columns = width - head - len(f" {most:,}")
+    yield from wrap(f"elements that each rank sends, a letter for each {most / columns:,.0f}", width)
+    for row in rows:
+        line, sent = "", 0
+        for kind, elements in sent_by_kind(scene, row.lane.rank).items():
+            sent += elements
+            line += letter_of(kind) * (round(columns * sent / most) - len(line))
+        yield f"{row.label.ljust(head)}{line} {sent:,}"
 
 
 def legend_line(scene: Scene, step: float) -> str:

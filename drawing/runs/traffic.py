@@ -78,7 +78,7 @@ def draw_target(scene: Scene, scale: Scale, most: int, height: float) -> Iterato
     if goal is None or goal.traffic_limit is None or goal.traffic_limit > most:
         return
     x = LEFT + (scale.right - LEFT) * goal.traffic_limit / most
-    words = f"target {goal.traffic_text}{' for the third star' if goal.decides == 'star' else ''}"
+    words = f"target {goal.traffic_words}"
     stroke = lines([[(x, HEAD - 14), (x, height - 4)]], style(None, TARGET, 1.0, dash=(5.0, 3.0)))
     yield tooltip(stroke, f"{words} elements sent")
     yield label(scale.right - 4, HEAD - 24, f"dashed: {words}", 11, TARGET, "end")

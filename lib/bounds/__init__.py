@@ -1,7 +1,8 @@
-"""Lower bounds: what no legal schedule of a size beats, in time and in memory, each with its reason."""
+"""Lower bounds: what no legal schedule of a size beats, in time, memory and, within a time, traffic, with reasons."""
 
 from .memory import memory_bound
 from .pipelines import pipeline_time_bound
 from .timesteps import Bound, time_bound
+from .traffic import traffic_bound
 
-__all__ = ["Bound", "memory_bound", "pipeline_time_bound", "time_bound"]
+__all__ = ["Bound", "memory_bound", "pipeline_time_bound", "time_bound", "traffic_bound"]

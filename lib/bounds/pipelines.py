@@ -69,7 +69,7 @@ def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
     if prices.setting.task != "train":
         return max(one, ramp + ceil(steps * work))
     each = ramp + ceil(urgent) + home + prices.update
-    return max((steps - 1) * each + one, ramp + ceil(steps * work))
+    return max((prices.rounds - 1) * each + one, ramp + ceil(steps * work))
 
 
 def _changes(stages: Sequence[Stage], until: int) -> int:

@@ -48,6 +48,11 @@ class Prices:
         unequal = self.costs.unequal
         return self.costs.product(name) if unequal is None else unequal.price(name, layer)
 
+    @property
+    def rounds(self) -> int:
+        """Steps that must follow each other: with a lag, a step need not wait for the updates of the one before."""
+        return -(-self.setting.steps // (self.setting.lag + 1))
+
     def together(self, ranks: int) -> Fraction:
         """How much so many ranks do at once, the fastest ones: as much as so many that are not slow."""
         return sum(self.speeds[:ranks], Fraction(0))

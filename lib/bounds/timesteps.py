@@ -58,17 +58,19 @@ def _training(prices: Prices) -> Iterator[_Ticks]:
     if not prices.can_train:
         return
     layers, _, ranks = prices.size
-    steps = prices.setting.steps
+    steps, rounds = prices.setting.steps, prices.rounds
     work = prices.microbatches * prices.step()
     one, why = max(_one_step(prices, work))
     yield _Ticks(one, why)
     if steps > 1 and prices.setting.task == "train":
         before = max(_one_step(prices, prices.microbatches * prices.urgent())).ticks + prices.update
-        yield _Ticks((steps - 1) * before + one, f"{steps} times: {why}, and layer 0 is updated before the next step")
+        yield _Ticks((rounds - 1) * before + one, f"{rounds} times: {why}, and layer 0 is updated before the next step")
     if steps > 1:
         chain = _chain(prices)
-        yield _Ticks(steps * chain + (steps - 1) * prices.update, f"{steps} times: a microbatch goes forward and back")
-        sharing = _sharing(prices)
+        yield _Ticks(
+            rounds * chain + (rounds - 1) * prices.update, f"{rounds} times: a microbatch goes forward and back"
+        )
+        sharing = _sharing(prices, prices.setting.lag + 1)
         reason = f"{_shared(sharing)} {prices.steps(steps * work)} of computing"
         yield _Ticks(ceil(steps * work / prices.together(sharing)), reason)
     updates = max(0, layers * steps - ranks) * prices.least_update
@@ -121,12 +123,12 @@ def _chain(prices: Prices) -> int:
     return there + back + prices.stage(prices.at_once(0), summed=False)
 
 
-def _sharing(prices: Prices) -> int:
-    """The most ranks that can compute at once. A microbatch is in one layer at a time, unless layers or backwards can
-    be taken apart."""
+def _sharing(prices: Prices, steps: int = 1) -> int:
+    """The most ranks that can compute at once, in so many steps. A microbatch is in one layer at a time, unless layers
+    or backwards can be taken apart."""
     _, batches, ranks = prices.size
     apart = prices.is_cut or (prices.has_halves and prices.setting.task != "infer")
-    return ranks if apart else min(ranks, batches)
+    return ranks if apart else min(ranks, steps * batches)
 
 
 def _shared(ranks: int) -> str:

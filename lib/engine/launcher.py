@@ -8,16 +8,18 @@ from typing import Any, Self
 
 from lib.engine.executors.base import Executor
 from lib.engine.executors.copies import NO_ARGUMENT
+from lib.engine.executors.forked import ForkedExecutor
 from lib.engine.executors.inprocess import InProcessExecutor
 from lib.engine.executors.processes import ProcessExecutor
 from lib.engine.metering.meter import Reading
 from lib.errors import RuleError
+from lib.extras import install_command
 from lib.masked_arrays import refuse_masked
 
 from .arguments import device_numbers, whole_number
 from .engine import ShardedEngine
 
-TRANSPORTS = ("inprocess", "mpi")
+TRANSPORTS = ("inprocess", "mpi", "torch")
 
 WORLD_SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS")
 """Environment variables in which the process managers of Open MPI, MPICH and Slurm give the number of processes."""
@@ -131,19 +133,22 @@ def launch(
     patience: float = 10.0,
     late_puts: Collection[int] | None = None,
     byte_time: Mapping[str, int] | None = None,
+    device: str = "cpu",
     **kwargs: Any,
 ) -> Run:
     """Creates `cls(*args, **kwargs)` on each of `num_devices` devices; the run calls it.
 
-    `on` is "inprocess", or "mpi" in a program that mpiexec started; None chooses MPI there, otherwise in-process.
-    Metering costs a few microseconds per numpy call; `metered=False` turns it off. `patience` is how long a device
-    waits on MPI, in seconds, before it asks the others whether there is a deadlock; in process, a deadlock is detected
+    `on` is "inprocess"; "mpi" in a program that mpiexec started; or "torch": tensors of torch on `device` ("cpu" or
+    "cuda") over torch.distributed, in a program that torchrun started, else in processes that this call starts. None
+    chooses what started the program, otherwise in-process.
+    Metering costs a few microseconds per numpy call; `metered=False` turns it off. `patience` is how long a process
+    waits, in seconds, before it asks the others whether there is a deadlock; in process, a deadlock is detected
     immediately. `byte_time` is the time, in flops of the clock, to transfer a byte from or to a slower memory, as in
     {"host": 8, "disk": 64}; the default is 0.
 
     `late_puts` is a schedule for tests: puts of these devices arrive at the barrier, which is also the default, and
     puts of all others arrive immediately. A program that reads its buffers only after the barrier sees no difference.
-    Schedules are for in-process runs; on MPI, all puts arrive at the barrier.
+    Schedules are for in-process runs; elsewhere, all puts arrive at the barrier.
 
     Raises:
         PuzzleError: MismatchError, DeadlockError and others, raised by the call in which they happen.
@@ -157,12 +162,16 @@ def launch(
     late_puts = _checked_late_puts(late_puts, num_devices)
     byte_time = _checked_byte_time(byte_time)
     if on is None:
-        on = "mpi" if started_by_mpiexec() and num_devices > 1 else "inprocess"
+        on = "torch" if started_by_torchrun() else "mpi" if started_by_mpiexec() and num_devices > 1 else "inprocess"
+    if device != "cpu" and on != "torch":
+        raise RuleError(f"device={device!r} is for on='torch'; arrays of numpy are in the processor's memory")
     if on == "mpi":
         from lib.engine.transports.mpi.carrier import MpiCarrier  # only here, because mpi4py is optional
 
         carrier = MpiCarrier(num_devices)
         return Run(ProcessExecutor(cls, num_devices, args, kwargs, metered, patience, byte_time, carrier))
+    if on == "torch":
+        return Run(_on_torch(cls, num_devices, args, kwargs, metered, patience, byte_time, device))
     if on != "inprocess":
         raise RuleError(f"there is no transport {on!r}; there are {', '.join(TRANSPORTS)}")
     return Run(InProcessExecutor(cls, num_devices, args, kwargs, metered, late_puts, byte_time))
@@ -184,6 +193,41 @@ def _checked_byte_time(byte_time: Mapping[str, int] | None) -> dict[str, int]:
         if memory not in ("host", "disk") or not isinstance(flops, int) or flops < 0:
             raise RuleError(f"byte_time is {checked}; give whole numbers of flops, 0 or more, for 'host' and 'disk'")
     return checked
+
+
+def _on_torch(
+    cls: type,
+    size: int,
+    args: Sequence[Any],
+    kwargs: Any,
+    metered: bool,
+    patience: float,
+    byte_time: Mapping[str, int],
+    device: str,
+) -> Executor:
+    """The executor of this process, if torchrun started it, or of one process for each device."""
+    try:
+        from lib.engine.transports.distributed.carrier import TorchCarrier, require_device  # here: torch is optional
+    except ImportError as why:
+        raise RuleError(f"this needs PyTorch: {install_command('torch')}") from why
+
+    given = (cls, size, args, kwargs, metered, patience, byte_time)
+    if started_by_torchrun():
+        return ProcessExecutor(*given, TorchCarrier(size, device))
+    require_device(device)
+
+    def make(number: int, folder: str) -> ProcessExecutor:
+        names = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+        os.environ.update({name: str(value) for name, value in names.items()})
+        carrier = TorchCarrier(size, device, f"{folder}/store")
+        return ProcessExecutor(*given, carrier, shares_results=False)
+
+    return ForkedExecutor(size, metered, make)
+
+
+def started_by_torchrun() -> bool:
+    """True if this program is one of the processes that torchrun started; does not load torch."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def started_by_mpiexec() -> bool:

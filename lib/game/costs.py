@@ -17,7 +17,7 @@ from .kinds import Kind, Unequal, checked_slow
 TICKS_PER_STEP = 10
 """In the classic costs time is counted in integer tenths of a step, so that sums never drift."""
 
-TIME_UNITS = ("steps", "us")
+TIME_UNITS = ("steps", "us", "ms")
 """What texts call a step of the clock: steps, or microseconds."""
 
 MAX_TICKS_PER_STEP = 1000
@@ -85,7 +85,7 @@ class Costs:
     the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several, and
     `alpha_between` and `beta_between` the prices of the operations that they name. `flops_per_tick` prices matrix
     products by their size instead. `kinds` of layers have sizes and prices of their own, and a rank may be `slow`: it
-    computes so many times slower. Texts give times in `time_unit`, "steps" or "us".
+    computes so many times slower. Texts give times in `time_unit`, "steps", "us" or "ms".
 
     Raises:
         RuleError: naming the field that cannot be.

@@ -144,6 +144,12 @@ class Goal:
         """The limit of traffic as people read it: '< 1.6M'; empty without one."""
         return "" if self.traffic_limit is None else _limit_text(self.traffic_limit)
 
+    @property
+    def traffic_words(self) -> str:
+        """The same with what it decides, if that is not the pass: '< 1.6M for the third star'."""
+        for_star = self.traffic_text and self.decides == "star"
+        return f"{self.traffic_text}{' for the third star' if for_star else ''}"
+
     def meets_time(self, timesteps: float) -> bool:
         return timesteps < self.time_limit
 

@@ -11,6 +11,7 @@ from lib.errors import RuleError
 
 from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs, Tier
 from .hopper_costs import HOPPER, HOPPER_MEANINGS
+from .kinds import EMBEDDING, HEAD, Kind
 
 LONG = 8 * LENGTH
 """Tokens in a long microbatch: its activation is four times as large as a weight."""
@@ -49,6 +50,13 @@ _BESIDE = Fraction(5, 196608)
 """The same where communication overlaps with computation: on 4 ranks a gather of a weight takes 0.5 steps."""
 _LARGE = 4 * HIDDEN * HIDDEN
 """4 h^2 elements in a layer's weight: as in a real model, a weight is larger than a microbatch's activation."""
+_VOCABULARY = MappingProxyType(
+    {
+        EMBEDDING: Kind(2 * HIDDEN * HIDDEN, LENGTH, None, _with({}, forward=0, backward=0)),
+        HEAD: Kind(2 * HIDDEN * HIDDEN, None, 2 * HIDDEN * LENGTH, _with({}, forward=20, backward=40)),
+    }
+)
+"""A vocabulary of 2 h: both layers have twice a block's weights, and the head is twice the work of a block."""
 
 COSTS: Mapping[str, Costs] = MappingProxyType(
     {
@@ -89,6 +97,12 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
                 parameters=_LARGE,
             ),
             *HOPPER,
+            Costs(
+                "straggler",
+                ticks=_with({}, forward=20, backward=40, loss=0, update=0, allreduce=5),
+                slow=MappingProxyType({3: Fraction(2)}),
+            ),
+            Costs("vocabulary", ticks=_STAGES, gradient=_BORDER, kinds=_VOCABULARY),
         )
     }
 )
@@ -120,6 +134,10 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch, and four times as many "
         "weights in an expert",
         **HOPPER_MEANINGS,
+        "straggler": "forward 2 steps, backward 4, an all-reduce 0.5, and no other communication; rank 3 computes at "
+        "half the speed",
+        "vocabulary": "stages, with an embedding that takes no time and a head that is twice the work of a layer; both "
+        "have twice the weights",
     }
 )
 """What is particular to each known cost record."""

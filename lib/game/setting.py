@@ -40,7 +40,8 @@ class Setting:
     """What a game fixes besides its size, as `Setting("parts", mesh={"dp": 2, "pp": 4})`. `costs` is a record of costs
     or the name of a known one, `mesh` the length of each axis by name; `steps` counts training steps, `layer` is one
     of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all. `kinds` has the kind
-    of each dense layer, which the costs describe, and `lengths` the share of a whole one that each microbatch has.
+    of each dense layer, which the costs describe, and `lengths` the share of a whole one that each microbatch has. The
+    weights that compute may be `lag` steps older than the data.
 
     Raises:
         RuleError: naming the field that cannot be.
@@ -54,6 +55,7 @@ class Setting:
     fold: str
     kinds: tuple[str, ...]
     lengths: tuple[Fraction, ...]
+    lag: int
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class Setting:
         fold: str = "",
         kinds: Iterable[str] = (),
         lengths: Iterable[Fraction | int] = (),
+        lag: int = 0,
     ) -> None:
         known = costs_named(costs) if isinstance(costs, str) else costs
         try:
@@ -73,7 +76,7 @@ class Setting:
             example = {"dp": 2, "tp": 4}
             raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
         named, shares = _kinds(kinds), _lengths(lengths)
-        for name, given in zip(FIELDS, (known, axes, steps, layer, task, fold, named, shares)):
+        for name, given in zip(FIELDS, (known, axes, steps, layer, task, fold, named, shares, lag)):
             object.__setattr__(self, name, given)
         self._check()
         object.__setattr__(self, "costs", self.costs.for_game(named, shares))
@@ -83,6 +86,10 @@ class Setting:
             raise RuleError(f"Setting: costs must be a record of costs; got {self.costs!r}")
         if type(self.steps) is not int or not 1 <= self.steps <= MAX_STEPS:
             raise RuleError(f"Setting: steps must be a whole number from 1 to {MAX_STEPS:,}; got {self.steps!r}")
+        if type(self.lag) is not int or not 0 <= self.lag <= MAX_STEPS:
+            raise RuleError(f"Setting: lag must be a whole number from 0 to {MAX_STEPS:,}; got {self.lag!r}")
+        if self.lag and self.task != "train":
+            raise RuleError(f"Setting: lag is for the task 'train'; this one is {self.task!r}")
         if not isinstance(self.fold, str):
             raise RuleError(f"Setting: fold must be the name of an axis; got {self.fold!r}")
         if self.fold:
@@ -125,7 +132,7 @@ def _lengths(given: Iterable[object]) -> tuple[Fraction, ...]:
     return shares
 
 
-FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold", "kinds", "lengths")
+FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold", "kinds", "lengths", "lag")
 
 CLASSIC_SETTING = Setting()
 
@@ -142,6 +149,7 @@ class Game:
     layer: str = "dense"
     task: str = "train"
     fold: Fold | None = None
+    lag: int = 0
     prices: Mapping[str, int] = field(init=False, repr=False, compare=False)
     """Ticks for each item, of the operations for which nothing else counts."""
 
@@ -164,13 +172,10 @@ class Game:
             given, count = len(getattr(setting, name)), getattr(size, what)
             if given not in (0, count):
                 raise RuleError(f"Setting: {name} is of {given} {what}, and this game has {count}")
-        if setting.costs.slow and max(setting.costs.slow) >= size.ranks:
-            slow, last = max(setting.costs.slow), size.ranks - 1
-            raise RuleError(f"Costs: slow names rank {slow}, and there are only ranks 0 to {last}")
         fold = None
         if setting.fold:
             fold = fold_of(setting.mesh, setting.fold, size.batches, size.ranks, setting.costs.islands)
-        return cls(*size, setting, setting.steps, setting.layer, setting.task, fold)
+        return cls(*size, setting, setting.steps, setting.layer, setting.task, fold, setting.lag)
 
     @property
     def played_ranks(self) -> int:

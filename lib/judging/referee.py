@@ -22,7 +22,7 @@ from .peak import peak_contents
 from .rank_state import RankState
 from .recompute import Recomputation
 from .report import Peak, RankReport, Report
-from .traffic import drift, traffic
+from .traffic import drift, staleness, traffic
 from .traffic_causes import Cause, loading_cause, traffic_causes
 
 BYTES_PER_ELEMENT = 4
@@ -75,6 +75,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         sent=traffic(recomputation),
         drift=drift(ranks),
         costs=costs,
+        staleness=staleness(ranks) if trace.setting.lag else 0,
     )
     return _explained(report, recomputation)
 

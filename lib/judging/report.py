@@ -48,7 +48,8 @@ class Report:
     `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
     what is loaded counted from the start, and messages until they are read. `sent` is what the ranks send, `drift` the
     most updates that a replica makes alone. `causes` say why it sends too much, or takes too long, for its goal,
-    `loading` why it needs more memory if training goes on.
+    `loading` why it needs more memory if training goes on. `staleness` is the most steps by which weights were older
+    than the data that they computed with.
     """
 
     error: PuzzleError | None
@@ -72,6 +73,7 @@ class Report:
     causes: tuple[Cause, ...] = ()
     loading: str = ""
     costs: Costs = CLASSIC
+    staleness: int = 0
 
     @property
     def status(self) -> str:
@@ -149,7 +151,8 @@ class Report:
         return 2 if beaten or noted or not (self.meets_traffic and self.is_steady) else 3
 
     def __repr__(self) -> str:
-        return f"<Report: {self.status}, {self.costs.took(self.timesteps)}, peak memory {self.peak.memory:,}>"
+        sent = f", {self.traffic:,} sent" if self.traffic else ""
+        return f"<Report: {self.status}, {self.costs.took(self.timesteps)}, peak memory {self.peak.memory:,}{sent}>"
 
     def verdict(self) -> str:
         """The report in a few lines for people."""
@@ -157,6 +160,7 @@ class Report:
             return f"Not correct. {self.error}"
         lines = [
             f"Correct! {self.costs.took(self.timesteps)}, peak memory {self.peak.memory:,} "
-            f"(rank {self.peak.rank} at t={self.peak.time:g})."
+            f"(rank {self.peak.rank} at t={self.peak.time:g})"
+            f"{f', {self.traffic:,} elements sent' if self.traffic else ''}."
         ]
         return "\n".join(lines + [f"Note: {note.text}" for note in self.notes])

@@ -9,7 +9,7 @@ from lib.communication.meetings import members_of
 from lib.game.costs import COPYING, elements_sent
 from lib.rules.collectives import COLLECTIVES
 from lib.trace.ops import Op, group_of
-from lib.values.kinds import Weight
+from lib.values.kinds import Weight, WeightGrad
 
 from .rank_state import RankState
 from .recompute import Recomputation
@@ -118,6 +118,12 @@ def drift(ranks: Sequence[RankState]) -> int:
     """The most updates that a replica has made alone since it was last equal to the others."""
     made = (rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"update"}))
     return max((_alone(weight) for weight in made if isinstance(weight, Weight)), default=0)
+
+
+def staleness(ranks: Sequence[RankState]) -> int:
+    """The most steps by which weights were older than the data that they computed with."""
+    grads = (value for rank in ranks for value in rank.values.values() if isinstance(value, WeightGrad))
+    return max((grad.step - grad.version for grad in grads if grad.version is not None), default=0)
 
 
 def _alone(weight: Weight) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -27,6 +28,21 @@ def event_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
             recomputation.run()
         last = trace.setting.steps - 1
         return tuple(tuple(min(last, _step(op, rank)) for op in rank.done) for rank in recomputation.ranks)
+
+
+def old_versions(trace: Trace) -> tuple[frozenset[int], ...]:
+    """For each rank, the places of the forwards whose weight is older than the data, as far as the trace is legal."""
+    with no_collection():
+        recomputation = Recomputation(trace)
+        with suppress(PuzzleError):  # the referee reports it
+            recomputation.run()
+        return tuple(frozenset(_made_with_old(rank)) for rank in recomputation.ranks)
+
+
+def _made_with_old(rank: RankState) -> Iterator[int]:
+    for at, op in enumerate(rank.done):
+        if op.name == "forward" and getattr(rank.values[op.outputs[0]], "version", None) is not None:
+            yield at
 
 
 def _step(op: Op, rank: RankState) -> int:

@@ -9,7 +9,8 @@ message is pending. Gradients of a unit are reduced when its last microbatch has
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from lib.schedules.timetable import Timetable
 
@@ -26,15 +27,16 @@ an earlier action: `wait` for the end of this call
 """
 
 
-class Program(NamedTuple):
-    """The order of the cells, the units of the stages, and how replicas share."""
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The order of the cells, the units of the stages, and how replicas share. A stage may have no units."""
 
     table: Timetable
     units: tuple[int, ...]
     """Of each stage."""
-    replicas: int = 1
+    replicated: bool = False
     zero: int = 0
-    """The stage of ZeRO; 0 without replicas."""
+    """The stage of ZeRO; 0 if it is not replicated."""
     overlap: bool = True
     recompute: bool = False
     offload: bool = False
@@ -71,7 +73,6 @@ class _Rank:
         self.program, self.place, self.zero = program, place, program.zero
         self.layers = {stage: program.layers(stage) for stage in program.table.stages_of(place)}
         self.mine = program.layers_of(place)
-        self.last = sum(program.units) - 1
         self.gathered: int | None = None
         self.coming: int | None = None
         """The layer whose weight is being gathered."""
@@ -115,13 +116,13 @@ class _Rank:
                 self.missing[layer] -= 1
                 if self.zero < 2:
                     yield self.sum_up(layer)
-                    if not self.missing[layer] and self.program.replicas > 1 and self.program.overlap:
+                    if not self.missing[layer] and self.program.replicated and self.program.overlap:
                         yield self.reduce(layer)
                 else:
                     yield from self.reduce_now(layer)
-        if op == "F" and layer == self.last:
-            yield "loss", (layer, batch)
-        if op in "BI" and layer == 0:
+        if op == "F" and stage == self.program.table.stages - 1:
+            yield "loss", (layers.stop - 1, batch)
+        if op in "BI" and stage == 0:
             yield "drop", (0, batch)
 
     def weight(self, layer: int) -> Iterator[Action]:
@@ -173,7 +174,7 @@ class _Rank:
             yield "release", self.gathered
         if self.zero > 1:
             yield from self.settle()
-        elif program.replicas > 1 and not program.overlap:
+        elif program.replicated and not program.overlap:
             for layer in reversed(self.mine):
                 yield self.reduce(layer)
         order = self.reducing or self.mine[::-1]

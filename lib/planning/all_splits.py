@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
-from .cost_model import members_of_replicas, prices
+from .cost_model import Prices, members_of_replicas, prices
 from .job import Job
 from .split import CHUNKED, OFFLOADED, RECOMPUTED, Split, divisors, problems
 
@@ -45,10 +45,12 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
     wide = [n for n in divisors(job.gpu.machine) if model.heads % n == 0]
     even = {n for layers in (model.layers, model.layers + 2) for n in divisors(layers)}
     powers = {2**k for k in range(1, 7)} if not even & {4, 8, 16} else set()
+    layers = fixed.get("layers", ())
     deep = sorted(n for n in even | powers if n <= min(MAX_STAGES, model.layers))
+    if isinstance(layers, tuple) and layers:
+        deep = divisors(len(layers))
     long = [n for n in divisors(job.gpus) if n <= 32] if job.sequence > LONG else [1]
     experts = divisors(model.experts) if model.experts else [1]
-    layers = fixed.get("layers", ())
     unusual = ("selective" if job.flash else "", "ops" if job.kernels == "megatron" else "")
     recomputed = [name for name in RECOMPUTED if name not in unusual]
     outer = product(
@@ -64,7 +66,20 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
             continue
         for schedule, chunks in _orders(job, pp, fixed):
             first = Split(
-                dp, tp, pp, cp, ep, sp, 1, schedule, chunks, microbatch, recompute, every=every, layers=layers
+                dp,
+                tp,
+                pp,
+                cp,
+                ep,
+                sp,
+                1,
+                schedule,
+                chunks,
+                microbatch,
+                recompute,
+                every=every,
+                layers=layers,
+                warmup=fixed.get("warmup", 0),
             )
             if next(problems(job, first), None) is not None:
                 continue
@@ -114,51 +129,69 @@ def _orders(job: Job, pp: int, fixed: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def lower_bound(job: Job, split: Split) -> Bound:
-    """No run of a split is faster, or takes less on the first rank.
-
-    Time: the last stage waits for p - 1 forwards, and then computes all its microbatches; or the lane of the replicas
-    is busy all the time. Memory: the weights and the states, and the activations in flight.
-    """
-    priced, m, p, v = prices(job, split), split.batches(job), split.pp, split.chunks
-    units, alone = min(priced.units), priced.replicas == 1
-    mine = units * v
-    forward = units * priced.forward
-    backward = units * (priced.back_input + priced.back_weight) + (
-        forward if split.recompute == "full" and split.every == 1 else 0
+    """No run of a split is faster, or takes less on its fullest rank. Of stages of different sizes the first rank, the
+    last one and the last with most units are looked at."""
+    priced, p = prices(job, split), split.pp
+    own = [sum(priced.units[stage] for stage in split.stages_of(rank)) for rank in range(p)]
+    most = max(range(p), key=lambda rank: (own[rank], rank))
+    ranks = {0: own[0], p - 1: own[-1], most: own[most]}.items()
+    return Bound(
+        max(_least_ticks(job, split, priced, rank, mine) for rank, mine in ranks),
+        max(_least_bytes(job, split, priced, rank, mine) for rank, mine in ranks),
+        split,
     )
-    ramp = (p - 1) * (forward + priced.message)
-    ramp += 0 if split.schedule.startswith("zb") else (p - 1) * (backward + priced.message)
+
+
+def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, mine: int) -> int:
+    """A rank waits for the forwards of the stages before its first one, and then computes all its microbatches, or its
+    lane of the replicas is busy all the time. After its last backward come the stages before it, unless weight halves
+    are last, and the updates."""
+    m, alone, forward = split.batches(job), priced.replicas == 1, priced.forward
+    gather = 0 if alone or split.zero < 3 else priced.gather
+    reduce = 0 if alone or split.zero < 2 else priced.reduce
+    again = forward if split.recompute == "full" and split.every == 1 else 0
+    backward = priced.back_input + priced.back_weight + again
+    before = sum(priced.units[:rank])
+    filled = rank - priced.units[:rank].count(0)
+    wait = max(before * forward, before * gather + filled * forward) + rank * priced.message
+    stages = split.stages_of(rank)
+    compute = m * (mine * (forward + backward) + (priced.loss if split.stages - 1 in stages else 0))
+    lane = m * (2 * (mine - len(stages)) * gather + mine * reduce) - priced.units[rank] * reduce
+    after, updated = 0, mine
+    if not split.schedule.startswith("zb"):
+        after = max(before * backward, (before - filled) * gather + filled * backward) + rank * priced.message
+        updated = sum(priced.units[stage] for stage in split.stages_of(0))
     last = priced.update if alone else priced.update + priced.reduce + (priced.gather if split.zero in (1, 2) else 0)
-    head = m * priced.loss
-    if split.schedule == "zb_v":  # the head is on the first rank, which does not wait
-        head, ramp = 0, max(head, ramp)
-    compute = m * v * (forward + backward) + head + ramp + max(last, mine * priced.update)
-    each = priced.forward + priced.back_input + priced.back_weight
-    compute = max(compute, -(-sum(priced.units) // p) * m * each)  # the rank with most of uneven stages
-    passes = {2: priced.reduce * units, 3: priced.reduce * units + 2 * priced.gather * (units - 1)}
-    lane = 0 if alone else m * v * passes.get(split.zero, 0)
-    in_flight = chunks_in_flight(split, m)
+    return wait + max(compute, lane) + after + (max(last, updated * priced.update) if updated else 0)
+
+
+def _least_bytes(job: Job, split: Split, priced: Prices, rank: int, mine: int) -> float:
+    """The weights and the states of a rank, and its activations in flight or its gradients."""
+    m, p, v, alone = split.batches(job), split.pp, split.chunks, priced.replicas == 1
+    in_flight, stages = chunks_in_flight(split, m, rank), split.stages_of(rank)
     share = float(priced.shard) / priced.replicas
     of_unit = priced.state * (share if split.zero else 1)
     state, fetched = (0, of_unit) if split.offload == "states" else (of_unit, 0)
     weight = priced.weight * (share if split.zero == 3 else 1)
     gradient = priced.gradient * (share if split.zero > 1 else 1)
     full = m * v >= in_flight + 2 * p * v  # else the first backward may come after the fullest moment
+    units = min(priced.units[stage] for stage in stages)
     at_most = in_flight * units * priced.kept + (mine * gradient if full else 0)
-    held = mine * (state + weight) + max(at_most, (mine - 1) * gradient + fetched) + priced.first + priced.workspace
-    held += priced.last if p == 1 or split.schedule == "zb_v" else 0
-    held += priced.gathered if split.zero == 3 and not alone else 0
-    return Bound(max(compute, lane), int(held) - mine, split)
+    held = mine * (state + weight) + max(at_most, (mine - 1) * gradient + fetched) + priced.workspace
+    held += (priced.first if rank == 0 else 0) + (priced.last if split.stages - 1 in stages else 0)
+    held += priced.gathered if split.zero == 3 and not alone and mine else 0
+    return int(held) - mine
 
 
-def chunks_in_flight(split: Split, m: int) -> int:
-    """Chunks that the first rank keeps at most (docs/truth.md compares these with runs); of few in a V, not fewer."""
+def chunks_in_flight(split: Split, m: int, rank: int = 0) -> int:
+    """Chunks that a rank keeps at least (docs/truth.md compares those of the first with runs)."""
     p, v = split.pp, split.chunks
     match split.schedule:
         case "1f1b" | "zb_h1":
-            return min(p, m)
+            return min(p - rank, m)
         case "interleaved":
-            return min(p * v + p - 1, m * v)
+            kept = p * v + p - 1 - 2 * rank
+            return min(kept, split.warmup + 1 - rank if split.warmup else kept, m * v)
         case "zb_v":
-            return 2 * p if m >= 2 * p else m
+            return 1 if rank else 2 * p if m >= 2 * p else m
     return m * v

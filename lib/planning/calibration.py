@@ -1,14 +1,17 @@
-"""Rates of a GPU from one measured step: its matrix products and its attention are faster or slower by one factor."""
+"""Rates of a GPU from one measured step, or from the stages of a profiled one: matrix products and attention are faster
+or slower by one factor."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from statistics import median
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError
 
+from .cost_model import TICKS, prices
 from .families import ERRORS
 from .gpus import Gpu
 from .job import GIB, Job
@@ -22,13 +25,13 @@ RATES = ("efficiency", "core_megatron", "core_pytorch")
 STEPS = 40
 """Halvings of the range of the factor: a step is then exact to a tick."""
 
-MEASURED = ("tokens_per_second", "peak_gib")
+MEASURED = ("tokens_per_second", "stages")
 
 
 class Calibration(NamedTuple):
-    """A GPU whose rates give the measured step, and the factor between its rates and the preset's; `low` and `high` are
-    the factors for steps that are longer and shorter by the model's usual error. `memory` is the predicted range in
-    bytes, `peak` the measured bytes (0: not measured)."""
+    """A GPU whose rates give what was measured, and the factor between its rates and the preset's. `low` and `high` are
+    the least and the greatest factor: for a step that is longer and shorter by the model's usual error, or of the
+    stages. `memory` is the predicted range in bytes, `peak` the measured bytes (0: not measured)."""
 
     gpu: Gpu
     factor: float
@@ -36,6 +39,7 @@ class Calibration(NamedTuple):
     high: float
     memory: tuple[int, int]
     peak: int
+    by_stage: bool = False
 
 
 def calibrate(job: Job, split: Split, tokens_per_second: float, peak_gib: float = 0.0) -> Calibration:
@@ -48,35 +52,68 @@ def calibrate(job: Job, split: Split, tokens_per_second: float, peak_gib: float 
             (links, kernels, what is recomputed) differs from what is said here.
     """
     require_fit(job, split)
-    for name, number, least in (("tokens_per_second", tokens_per_second, 0), ("peak_gib", peak_gib, -1e-9)):
-        if type(number) not in (int, float) or not least < number < 1e18:
-            raise RuleError(f"{name} must be a number more than 0; got {number!r:.40}")
-    seconds = job.tokens / tokens_per_second
-    error = ERRORS[job.kernels]
-    factor = _factor(job, split, seconds)
-    low, high = (_factor(job, split, seconds * share, strict=False) for share in (1 + error, 1 - error))
+    _require_more("tokens_per_second", tokens_per_second, 0)
+    seconds, error = job.tokens / tokens_per_second, ERRORS[job.kernels]
+
+    def step(scaled: Job) -> int:
+        return estimated(scaled, split).ticks
+
+    factor = _factor(job, f"a step with {split}", step, seconds)
+    low, high = (_factor(job, "", step, seconds * share) for share in (1 + error, 1 - error))
+    return _calibration(job, split, (low, factor, high), peak_gib)
+
+
+def calibrate_stages(job: Job, split: Split, seconds: Sequence[float], peak_gib: float = 0.0) -> Calibration:
+    """The rates of `job.gpu` with which the forward and the backward of a microbatch take so long on each stage: the
+    median of the stages. Errors as in `calibrate`; a stage without layers and head says nothing."""
+    require_fit(job, split)
+    if len(seconds) != split.stages:
+        raise RuleError(f"{len(seconds)} stages were measured, and {split} has {split.stages}")
+    factors = []
+    for stage, measured in enumerate(seconds):
+        _require_more(f"the time of stage {stage}", measured, 0)
+
+        def computed(scaled: Job, stage: int = stage) -> int:
+            priced = prices(scaled, split)
+            again = priced.forward if split.recompute == "full" and split.every == 1 else 0
+            head = priced.loss if stage == split.stages - 1 else 0
+            return priced.units[stage] * (priced.forward + priced.back_input + priced.back_weight + again) + head
+
+        if computed(job):
+            factors.append(_factor(job, f"a microbatch in stage {stage}", computed, measured))
+    return _calibration(job, split, (min(factors), median(factors), max(factors)), peak_gib)._replace(by_stage=True)
+
+
+def _calibration(job: Job, split: Split, factors: tuple[float, float, float], peak_gib: float) -> Calibration:
+    _require_more("peak_gib", peak_gib, -1e-9)
+    low, factor, high = factors
     return Calibration(_scaled(job.gpu, factor), factor, low, high, memory_range(job, split), round(peak_gib * GIB))
 
 
-def _factor(job: Job, split: Split, seconds: float, strict: bool = True) -> float:
-    """The factor of the rates at which a step takes so many seconds; if not `strict`, the nearest possible."""
+def _require_more(name: str, number: float, least: float) -> None:
+    if type(number) not in (int, float) or not least < number < 1e18:
+        raise RuleError(f"{name} must be a number more than 0; got {number!r:.40}")
+
+
+def _factor(job: Job, what: str, predicted: Callable[[Job], int], seconds: float) -> float:
+    """The factor of the rates at which something takes so many seconds; if it has no name, the nearest possible."""
     most: float = 1 / max(job.gpu.efficiency, job.gpu.core_megatron, job.gpu.core_pytorch)
     low, high = most / 100, most
 
-    def steps(factor: float) -> float:
-        return estimated(replace(job, gpu=_scaled(job.gpu, factor)), split).ticks / 10**6
+    def takes(factor: float) -> float:
+        return predicted(replace(job, gpu=_scaled(job.gpu, factor))) / TICKS
 
-    fastest, slowest = steps(high), steps(low)
+    fastest, slowest = takes(high), takes(low)
     if not fastest <= seconds <= slowest:
-        if not strict:
+        if not what:
             return high if seconds < fastest else low
         raise RuleError(
-            f"a step of {seconds:.3g} s cannot be explained by the rates of {job.gpu.name}: with {split} it takes "
-            f"{fastest:.3g} s at the data sheet's rate. Check the split, the batch, the kernels and the links"
+            f"{seconds:.3g} s cannot be explained by the rates of {job.gpu.name}: {what} takes {fastest:.3g} s at the "
+            "data sheet's rate. Check the split, the batch, the kernels and the links"
         )
     for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if steps(middle) > seconds else (low, middle)
+        low, high = (middle, high) if takes(middle) > seconds else (low, middle)
     return high
 
 
@@ -86,7 +123,8 @@ def _scaled(one: Gpu, factor: float) -> Gpu:
 
 def preset_text(found: Calibration, name: str) -> str:
     """A preset file: the GPU as a table of TOML, with the uncertainty of its rates."""
-    lines = [f"# Rates x {found.factor:.3f} ({found.low:.3f} to {found.high:.3f} within the usual error of the model)."]
+    why = "of the stages" if found.by_stage else "within the usual error of the model"
+    lines = [f"# Rates x {found.factor:.3f} ({found.low:.3f} to {found.high:.3f} {why})."]
     if found.peak:
         low, high = (count / GIB for count in found.memory)
         lines.append(f"# Measured peak {found.peak / GIB:.1f} GiB; predicted {low:.1f} to {high:.1f} GiB.")
@@ -94,15 +132,16 @@ def preset_text(found: Calibration, name: str) -> str:
     for field in fields(Gpu):
         value = getattr(found.gpu, field.name)
         if field.name == "source":
-            value = f"calibrated from one measured step; {value}"
+            value = f"calibrated from {'measured stages' if found.by_stage else 'one measured step'}; {value}"
         if field.name != "name":
             lines.append(f"{field.name} = {json.dumps(value)}")
     return "\n".join(lines) + "\n"
 
 
 def read_run(text: str) -> Calibration:
-    """The calibration of a measured run as JSON: `model`, `gpu`, `gpus`, `batch` and `split` as in Job and Split,
-    `tokens_per_second`, and if they are known `peak_gib`, `sequence`, `kernels`, `fp8` and `flash`.
+    """The calibration of a measured run as JSON: `model`, `gpu`, `gpus`, `batch` and `split` as in Job and Split;
+    `tokens_per_second`, or the `stages` that `puzzles profile -o run.json` writes; and if they are known `peak_gib`,
+    `sequence`, `kernels`, `fp8` and `flash`.
 
     Raises:
         RuleError: it is no such JSON; the text says what is missing or unknown.
@@ -111,12 +150,30 @@ def read_run(text: str) -> Calibration:
         given = json.loads(text)
     except ValueError as why:
         raise RuleError(f"a measured run is JSON: {why}") from None
-    needed = ("model", "gpu", "gpus", "batch", "split", "tokens_per_second")
+    needed = ("model", "gpu", "gpus", "batch", "split")
     optional = ("peak_gib", "sequence", "kernels", "fp8", "flash")
-    if not isinstance(given, dict) or not set(needed) <= set(given) <= {*needed, *optional}:
-        raise RuleError(f"a measured run has {', '.join(needed)}, and may have {', '.join(optional)}")
+    names = set(given) if isinstance(given, dict) else set()
+    if len(names & {*MEASURED}) != 1 or not set(needed) <= names <= {*needed, *MEASURED, *optional}:
+        raise RuleError(
+            f"a measured run has {', '.join(needed)}, and {' or '.join(MEASURED)}; it may have {', '.join(optional)}"
+        )
     if not isinstance(given["split"], dict) or not set(given["split"]) <= set(Split.__dataclass_fields__):
         raise RuleError(f"split has fields of a split: {', '.join(Split.__dataclass_fields__)}")
     how: Mapping[str, Any] = {name: given[name] for name in ("sequence", "kernels", "fp8", "flash") if name in given}
     job = Job(transformer(given["model"]), gpu(given["gpu"]), given["gpus"], given["batch"], **how)
-    return calibrate(job, Split(**given["split"]), *(given[name] for name in MEASURED if name in given))
+    split: dict[str, Any] = dict(given["split"])
+    if isinstance(split.get("layers"), list):
+        split["layers"] = tuple(split["layers"])
+    if "stages" in given:
+        return calibrate_stages(job, Split(**split), _stage_seconds(given["stages"]), given.get("peak_gib", 0.0))
+    return calibrate(job, Split(**split), given["tokens_per_second"], given.get("peak_gib", 0.0))
+
+
+def _stage_seconds(stages: Any) -> list[float]:
+    """Of each stage the medians of all its operations, which a profile has in ms."""
+    try:
+        return [sum(time["median"] for time in row["times"].values()) / 1000 for row in stages]
+    except (TypeError, KeyError, AttributeError):
+        raise RuleError(
+            "stages is the list that puzzles profile -o run.json writes: times with medians in ms"
+        ) from None

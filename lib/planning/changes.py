@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from .all_splits import LONG, MAX_CELLS, MAX_CHUNKS, MICROBATCHES, cells, lower_bound
 from .cost_model import TICKS
@@ -26,13 +27,16 @@ class Faster(NamedTuple):
     seconds: float
 
 
-def fastest_change(job: Job, split: Split) -> Faster | None:
-    """The change that makes a step of a split fastest, of those that fit; None if each takes longer."""
+def fastest_change(job: Job, split: Split, fixed: Mapping[str, Any] = MappingProxyType({})) -> Faster | None:
+    """The change that makes a step of a split fastest, of those that fit and leave some fields as they are `fixed`;
+    None if each takes longer."""
     ticks, found = estimated(job, split).ticks, None
     bounds = {
         what: lower_bound(job, other)
         for what, other in _changes(job, split)
-        if next(problems(job, other), None) is None and cells(job, other) <= MAX_CELLS
+        if next(problems(job, other), None) is None
+        and cells(job, other) <= MAX_CELLS
+        and all(getattr(other, name) == given for name, given in fixed.items())
     }
     for what, bound in sorted(bounds.items(), key=lambda one: one[1].ticks):
         if bound.ticks >= ticks:

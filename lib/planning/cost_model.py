@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from math import ceil
 from types import MappingProxyType
+from typing import NamedTuple
 
 from lib import Costs, Setting
-from lib.game.costs import Tier
+from lib.game.costs import Tier, elements_sent
 
 from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job
 from .layer_compute import activation_bytes, copied_bytes, tokens_of, workspace_bytes
 from .layer_cost import exact, layer_times, shared
-from .memory_model import logit_bytes, widths
+from .memory_model import MOST_GATHERED, MOST_REDUCED, logit_bytes, widths
 from .split import Split
 
 UNIT = 1000
@@ -68,7 +71,6 @@ class Prices:
     first: int
     last: int
     workspace: int
-    setting: Setting
 
 
 @cache
@@ -84,50 +86,19 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     ends = model.vocabulary_weights / tp
     alone = split.pp == 1
     parameters = round(layers * layer + (2 * ends / units[0] if alone else 0))
-    shard = Fraction(round(dense + routed), round(dense + routed / split.ep)) if split.zero else Fraction(1)
+    shard = shards_of(job, split)
     times = layer_times(job, shared(split))
     tokens = tokens_of(job, split)
     counted = sum(split.stage_layers(job)) > model.layers  # the embedding and the head are among the layers
-    members = members_of_replicas(job, split, replicas)
-    between = seconds_between(job, split)
-    link = gpu.link(members, replicas)
-    rate = gpu.rate(members, replicas)
-    stride = tp * split.cp * split.ep
-    stages = gpu.members(stride, split.pp)
     elements = tokens * model.hidden // tp
     wide = widths(job, split)
     held = replicas if split.zero else 1
     moved = float(shard) * parameters * (wide.gradient + 2 * wide.state + wide.weight) / held
     of_logits = 2 * logit_bytes(job, False) * tokens * model.vocab / tp
     head = 3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + of_logits / gpu.bandwidth
-    beta = {
-        **dict.fromkeys(("allreduce", "scatterreduce"), exact((job.gradient / rate + between) * TICKS)),
-        "allgather": exact(wide.gathered / rate * TICKS),
-        "pass_to": exact(2 / gpu.rate(stages, split.pp) * TICKS),
-        **dict.fromkeys(("offload", "fetch"), exact(float(shard) * wide.state / (gpu.host * REACHED) * TICKS)),
-    }
-    collective, host = _ticks(call_seconds(link, replicas)), _ticks(LATENCY["host"])
-    calls = {
-        **dict.fromkeys(("allreduce", "scatterreduce"), collective + _ticks(call_between(job, split))),
-        "allgather": collective,
-        "pass_to": _ticks(LATENCY[gpu.link(stages, split.pp)]),
-        **dict.fromkeys(("offload", "fetch"), host),
-    }
-    costs = Costs(
-        f"{model.name} on {gpu.name}",
-        hidden=model.hidden // tp,
-        length=tokens,
-        parameters=parameters,
-        ticks=MappingProxyType({}),
-        unit=UNIT,
-        overlap=True,
-        lanes="group",
-        tiers=MappingProxyType({"host": Tier(0, 0)} if split.offload == "states" else {}),
-        calls=MappingProxyType(calls),
-        beta=MappingProxyType(beta),
-    )
-    reduce = costs.transfer("scatterreduce" if split.zero else "allreduce", 1, parameters, range(replicas))
-    gather = costs.transfer("allgather", 1, parameters // replicas, range(replicas))
+    moves = moves_of(job, split)
+    reduce = moves.ticks("scatterreduce" if split.zero else "allreduce", parameters, replicas)
+    gather = moves.ticks("allgather", parameters // replicas, replicas)
     again = times.forward / split.every if split.recompute == "full" and split.every > 1 else 0.0
     copy = copied_bytes(job, split) / (gpu.host * REACHED)
     forward = round(layers * max(times.forward, copy) * TICKS)
@@ -137,16 +108,6 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     waits = CONTENTION if job.overlap and replicas > 1 else 0
     slower = waits * min(backward, {2: reduce, 3: gather + reduce}.get(split.zero, 0))
     once = waits * min(backward, reduce) if split.zero < 2 else 0  # only the last microbatch's backward
-    ticks = {
-        "forward": round(forward + (waits * min(forward, gather) if split.zero == 3 else 0)),
-        "backward_input": round(back_input + slower / 2),
-        "backward_weight": round(back_weight + slower / 2),
-        "loss": 0 if counted else _ticks(head),
-        "update": round(moved / gpu.bandwidth * TICKS + once),
-        "receive": 0,
-    }
-    ticks["backward"] = ticks["backward_input"] + ticks["backward_weight"]
-    costs = replace(costs, ticks=MappingProxyType(ticks))
     share = Fraction(1, replicas)
     by_zero = (wide.weight * (share if split.zero == 3 else 1), wide.gradient * (share if split.zero > 1 else 1))
     of_state = wide.state * (share if split.zero else 1) if split.offload == "none" else 0
@@ -159,31 +120,107 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         layers=layers,
         replicas=replicas,
         parameters=parameters,
-        forward=ticks["forward"],
-        back_input=ticks["backward_input"],
-        back_weight=ticks["backward_weight"],
-        loss=ticks["loss"],
-        message=costs.transfer("pass_to", 1, elements, (0, 1)),
+        forward=round(forward + (waits * min(forward, gather) if split.zero == 3 else 0)),
+        back_input=round(back_input + slower / 2),
+        back_weight=round(back_weight + slower / 2),
+        loss=0 if counted else _ticks(head),
+        message=moves.ticks("pass_to", elements, 2),
         reduce=reduce,
         gather=gather,
-        update=ticks["update"],
-        copy=costs.by_size("fetch", 1, parameters // held),
+        update=round(moved / gpu.bandwidth * TICKS + once),
+        copy=moves.by_size("fetch", parameters // held),
         kept=round(layers * activation_bytes(job, split, eager)),
         border=border,
         weight=parameters * wide.weight,
-        gathered=parameters * wide.gathered,
+        gathered=(parameters if eager else min(parameters, MOST_GATHERED)) * wide.gathered,
         gradient=parameters * wide.gradient,
-        reduced=parameters * wide.reduced,
+        reduced=(min(parameters, MOST_REDUCED) if split.zero == 3 and not eager else parameters) * wide.reduced,
         state=parameters * wide.state,
         shard=shard,
         first=root if alone else round(unlike * of_ends),
         last=(0 if alone else round(unlike * of_ends)) + round(logit_bytes(job, eager) * tokens * model.vocab / tp),
         workspace=round(workspace_bytes(job, split, eager)),
-        setting=Setting(
-            costs,
-            mesh={**({"dp": replicas} if replicas > 1 else {}), "pp": split.pp},
-            fold="dp" if replicas > 1 else "",
-        ),
+    )
+
+
+class Moves(NamedTuple):
+    """Of each communication the ticks of a call, and of each element that a rank sends."""
+
+    calls: Mapping[str, int]
+    beta: Mapping[str, Fraction]
+
+    def ticks(self, operation: str, elements: int, ranks: int) -> int:
+        """As Costs.transfer."""
+        return self.by_size(operation, elements_sent(operation, elements, ranks))
+
+    def by_size(self, operation: str, sent: int) -> int:
+        return self.calls[operation] + ceil(self.beta[operation] * sent)
+
+
+def moves_of(job: Job, split: Split) -> Moves:
+    """What a pipeline and its replicas send."""
+    gpu, replicas = job.gpu, split.sharing
+    members = members_of_replicas(job, split, replicas)
+    rate = gpu.rate(members, replicas)
+    stages = gpu.members(split.tp * split.cp * split.ep, split.pp)
+    wide = widths(job, split)
+    state = shards_of(job, split) * wide.state
+    collective, host = _ticks(call_seconds(gpu.link(members, replicas), replicas)), _ticks(LATENCY["host"])
+    return Moves(
+        {
+            **dict.fromkeys(("allreduce", "scatterreduce"), collective + _ticks(call_between(job, split))),
+            "allgather": collective,
+            "pass_to": _ticks(LATENCY[gpu.link(stages, split.pp)]),
+            **dict.fromkeys(("offload", "fetch"), host),
+        },
+        {
+            **dict.fromkeys(
+                ("allreduce", "scatterreduce"), exact((job.gradient / rate + seconds_between(job, split)) * TICKS)
+            ),
+            "allgather": exact(wide.gathered / rate * TICKS),
+            "pass_to": exact(2 / gpu.rate(stages, split.pp) * TICKS),
+            **dict.fromkeys(("offload", "fetch"), exact(float(state) / (gpu.host * REACHED) * TICKS)),
+        },
+    )
+
+
+def shards_of(job: Job, split: Split) -> Fraction:
+    """How much larger the shards of a layer are than even ones: its experts are in fewer copies."""
+    dense, routed = (weights / job.model.layers for weights in (job.model.dense_weights, job.model.routed_weights))
+    return Fraction(round(dense + routed), round(dense + routed / split.ep)) if split.zero else Fraction(1)
+
+
+@cache
+def setting_of(job: Job, split: Split) -> Setting:
+    """What a run of the pipeline is played with."""
+    priced, moves = prices(job, split), moves_of(job, split)
+    ticks = {
+        "forward": priced.forward,
+        "backward": priced.back_input + priced.back_weight,
+        "backward_input": priced.back_input,
+        "backward_weight": priced.back_weight,
+        "loss": priced.loss,
+        "update": priced.update,
+        "receive": 0,
+    }
+    costs = Costs(
+        f"{job.model.name} on {job.gpu.name}",
+        hidden=job.model.hidden // split.tp,
+        length=tokens_of(job, split),
+        parameters=priced.parameters,
+        ticks=MappingProxyType(ticks),
+        unit=UNIT,
+        overlap=True,
+        lanes="group",
+        tiers=MappingProxyType({"host": Tier(0, 0)} if split.offload == "states" else {}),
+        calls=MappingProxyType(dict(moves.calls)),
+        beta=MappingProxyType(dict(moves.beta)),
+    )
+    replicas = priced.replicas
+    return Setting(
+        costs,
+        mesh={**({"dp": replicas} if replicas > 1 else {}), "pp": split.pp},
+        fold="dp" if replicas > 1 else "",
     )
 
 

@@ -23,6 +23,7 @@ class SplitFields(TypedDict, total=False):
     shards: int
     every: int
     layers: tuple[int, ...]
+    warmup: int
 
 
 class TransformerFields(TypedDict, total=False):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from lib.errors import RuleError
 
@@ -127,7 +128,8 @@ def _changes(job: Job, split: Split) -> Iterator[tuple[str, Split]]:
                 yield f"{axis} {count} and dp {split.dp // 2}", replace(split, dp=split.dp // 2, **{axis: count})
 
 
-def memory_advice(job: Job, split: Split) -> str:
-    """The two changes that save most memory, in words."""
-    best = [f"{one.what} saves {one.saved / 2**30:.1f} GiB" for one in savings(job, split)[:2]]
+def memory_advice(job: Job, split: Split, fixed: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The two changes that save most memory and leave some fields as they are `fixed`, in words."""
+    found = [one for one in savings(job, split) if all(getattr(one.split, name) == fixed[name] for name in fixed)]
+    best = [f"{one.what} saves {one.saved / 2**30:.1f} GiB" for one in found[:2]]
     return f"the changes that help most: {'; '.join(best)}" if best else "no single change of the split saves memory"

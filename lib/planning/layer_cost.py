@@ -29,8 +29,8 @@ HALVES = ("forward", "backward_input", "backward_weight")
 
 
 class LayerTimes(NamedTuple):
-    """Seconds of a layer for one microbatch, and by axis (tp, cp, ep) the bytes that a rank sends in it, and the seconds
-    that are `added` to what it computes."""
+    """Seconds of a layer for one microbatch, and by axis (tp, cp, ep) the bytes that a rank sends in it, and the
+    seconds that are `added` to what it computes."""
 
     forward: float
     backward_input: float
@@ -138,6 +138,7 @@ def link_of(job: Job, split: Split, axis: str) -> str:
     return job.gpu.link(job.gpu.members(stride, count), count)
 
 
+@cache
 def exact(number: float) -> Fraction:
     """A fraction near a number, as costs have them."""
     return Fraction(number).limit_denominator(10**12)

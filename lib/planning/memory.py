@@ -11,7 +11,7 @@ from lib.values.base import Sharded, Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
 from .actions import Program
-from .cost_model import Prices
+from .cost_model import Prices, setting_of
 from .job import Job
 from .memory_model import Widths, widths, with_holes
 from .split import Split
@@ -52,10 +52,13 @@ def rank_memory(rank: RankState, job: Job, split: Split, program: Program, fused
     reduced = {op.inputs[0]: i for i, op in enumerate(rank.done) if op.name == "allreduce"}
     lives = rank.liveness.lifetimes()
     spans = [(number, after, min(until, reduced.get(number, until))) for number, after, until in lives.held]
-    wide = widths(job, split)
+    wide, costs = widths(job, split), setting_of(job, split).costs
 
     def fullest(prices: Prices) -> tuple[int, dict[str, int], dict[int, tuple[str, str, int]]]:
-        kinds = {number: _bytes(value, mine, wide, program, prices) for number, value in rank.values.items()}
+        kinds = {
+            number: _bytes(value, value.memory(costs), mine, wide, program, prices)
+            for number, value in rank.values.items()
+        }
         sizes = [kinds[number][2] for number in range(len(kinds))]
         samples = {
             kind: lives.sampled([span for span in spans if kinds[span[0]][0] == kind], sizes) for kind in KINDS[:4]
@@ -88,15 +91,16 @@ def _largest_first(held: Collection[PeakShare]) -> tuple[PeakShare, ...]:
     return tuple(sorted(held, key=lambda one: (-one.bytes, one.what)))
 
 
-def _bytes(value: Value, mine: Collection[int], wide: Widths, program: Program, prices: Prices) -> tuple[str, str, int]:
-    """The kind of a value, what it is in words, and its bytes on the device."""
+def _bytes(
+    value: Value, elements: int, mine: Collection[int], wide: Widths, program: Program, prices: Prices
+) -> tuple[str, str, int]:
+    """The kind of a value of so many elements, what it is in words, and its bytes on the device."""
     if isinstance(value, Activation):
         kept = value.layer in mine
         what = "activations kept for backward" if kept else "outputs of a stage"
         return "activations", what, prices.kept if kept else prices.border
     if isinstance(value, ActivationGrad):
         return "activations", "gradients of activations", prices.border
-    elements = value.memory(prices.setting.costs)
     if isinstance(value, Parked):
         return "states", "states on the host", 0
     assert isinstance(value, Sharded)
@@ -108,7 +112,7 @@ def _bytes(value: Value, mine: Collection[int], wide: Widths, program: Program, 
     if value.total > 1:
         return kind, f"shards of {what}", round(elements * width * prices.shard)
     if program.zero == 3 and isinstance(value, Weight):
-        return kind, "gathered weights", elements * wide.gathered
+        return kind, "gathered weights", prices.gathered
     if program.zero > 1 and isinstance(value, WeightGrad):
-        return kind, "gradients that are being reduced", elements * wide.reduced
+        return kind, "gradients that are being reduced", prices.reduced
     return kind, what, elements * width

@@ -22,6 +22,10 @@ WIDE_TP, WIDE_TP_HOLES = 8, 1.3
 """From so many tensor parallel ranks on, PyTorch's published peaks are up to half higher than counted; the cause is not
 known. So the upper end is this multiple higher."""
 
+MOST_GATHERED, MOST_REDUCED = 10**9, 5 * 10**8
+"""Parameters that fused code gathers and reduces at a time with ZeRO 3, where a layer has more: DeepSpeed's defaults of
+stage3_max_live_parameters and reduce_bucket_size. Eager code takes a full layer."""
+
 GATHERED = 2
 """Bytes of a gathered weight: it is gathered in 16 bits, also where its shards have 32."""
 

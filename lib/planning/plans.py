@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from lib import Trace
 from lib.schedules import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
 from lib.schedules.timetable import Timetable
 
 from .actions import Program
-from .cost_model import TICKS, Prices, between_groups, members_of_replicas, prices, sent_between
+from .cost_model import TICKS, Prices, between_groups, members_of_replicas, prices, sent_between, setting_of, units_of
 from .gpus import LINKS
 from .job import Job
 from .layer_compute import copied_bytes
@@ -106,7 +107,7 @@ def plan(job: Job, split: Split) -> Plan:
     priced, program = prices(job, split), program_of(job, split)
     batches = split.batches(job) * priced.replicas
     size = (sum(priced.units), batches, split.pp * priced.replicas)
-    outcome = played(planned(program), size, priced.setting)
+    outcome = played(planned(program), size, setting_of(job, split))
     found = measured(outcome.trace, job, split, program)
     sent = sent_in_step(job, split, priced, found)
     return Plan(
@@ -121,24 +122,24 @@ def plan(job: Job, split: Split) -> Plan:
     )
 
 
-def program_of(job: Job, split: Split) -> Program:
-    """What the ranks of a split do."""
-    priced = prices(job, split)
-    return Program(
-        timetable(split.schedule, split.pp, split.batches(job), split.chunks),
-        priced.units,
-        priced.replicas,
-        split.zero if priced.replicas > 1 else 0,
-        job.overlap,
-        split.recompute == "full" and split.every == 1,
-        split.offload == "states",
-    )
+def program_of(job: Job, split: Split, batches: int = 0) -> Program:
+    """What the ranks of a split do, with all its microbatches or with so many."""
+    units, replicas = units_of(job, split)[0], split.sharing
+    again, on_host = split.recompute == "full" and split.every == 1, split.offload == "states"
+    order = split.schedule, split.pp, batches or split.batches(job), split.chunks, split.warmup
+    return _program(order, units, replicas > 1, split.zero if replicas > 1 else 0, job.overlap, again, on_host)
 
 
-@cache
-def timetable(schedule: str, ranks: int, batches: int, chunks: int) -> Timetable:
+@lru_cache(maxsize=128)
+def _program(order: tuple[str, int, int, int, int], *how: Any) -> Program:
+    """One object for all splits whose ranks do the same, so that what follows from it is found once."""
+    return Program(_timetable(*order), *how)
+
+
+@lru_cache(maxsize=64)
+def _timetable(schedule: str, ranks: int, batches: int, chunks: int, warmup: int) -> Timetable:
     sizes = {"v": chunks} if schedule in CHUNKED else {}
-    return ORDERS[schedule](ranks, batches, **sizes)
+    return ORDERS[schedule](ranks, batches, **sizes, **({"warmup": warmup} if warmup else {}))
 
 
 def sent_in_step(job: Job, split: Split, priced: Prices, found: Measured) -> Mapping[str, int]:

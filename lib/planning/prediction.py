@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from lib.errors import RuleError
 
 DOMINATES = {
-    "rates": ("matrix", "attention", "elementwise"),
     "recomputation": ("recomputation",),
     "tp": ("tp",),
     "cp": ("cp",),
@@ -15,14 +14,15 @@ DOMINATES = {
     "replicas": ("dp", "contention", "update", "host"),
     "bubble": ("bubble",),
 }
-"""What may take most of a step besides the ideal, each with the parts of `time_parts` that it has."""
+"""What may cost most of a step besides computing everything once, each with its parts in `time_parts`."""
 
 MOST_GIB = 10**6
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """`gib`: GiB of the fullest GPU. `dominates`: what costs most time besides the ideal step, one of DOMINATES."""
+    """`gib`: GiB of the fullest GPU. `dominates`: what costs most time besides computing everything
+    once, one of DOMINATES."""
 
     gib: float
     dominates: str

@@ -27,6 +27,8 @@ def refuse_all(job: Job, fixed: Mapping[str, Any]) -> None:
     Raises:
         RuleError: always.
     """
+    if isinstance(layers := fixed.get("layers"), tuple) and "chunks" not in fixed:
+        fixed = {"pp": len(layers), **fixed}
     inner = size_of(*(fixed.get(axis, 1) for axis in ("tp", "pp", "cp")))
     schedule = {"chunks": 2} if fixed.get("schedule") in (*CHUNKED, "zb_v") else {}
     if fixed:

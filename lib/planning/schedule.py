@@ -34,8 +34,7 @@ class _Rank:
     def __init__(self, model: Model, program: Program) -> None:
         self.model, self.program, self.zero = model, program, program.zero
         self.peers = model.axis("pp")
-        self.replica = model.index("dp") if program.replicas > 1 else 0
-        self.shard = (self.replica, program.replicas)
+        self.shard = (model.index("dp"), len(model.axis("dp"))) if program.replicated else (0, 1)
         self.pending: dict[Action, Any] = {}
         self.gradients: list[Any] = []
         """Gradients of weights that are not stored yet, the newest last."""
@@ -51,7 +50,7 @@ class _Rank:
             model.opt_states[layer] = state.shard(*self.shard) if self.zero in (1, 2) else state
 
     def input(self, at: OpIndex) -> None:
-        self.model.activations[at] = self.model.get_activation([self.replica * self.program.table.batches + at[1]])
+        self.model.activations[at] = self.model.get_activation([self.shard[0] * self.program.table.batches + at[1]])
 
     def weight(self, layer: int) -> Weight:
         return self.model.weights["gathered" if self.zero == 3 else layer]

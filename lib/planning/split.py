@@ -32,7 +32,9 @@ class Split:
     layers tokens are cut along tp (Korthikanti et al. 2022). `chunks` of a stage, `microbatch` sequences at a time;
     `zero`: the stage of ZeRO, 0 to 3. `shards`: the replicas that share the shards of ZeRO (0: all do): with fewer, as
     in HSDP, each group of so many has all shards, and the groups reduce gradients between them. `every`: full
-    recomputation of only every so many layers. `layers`: of each stage, where not the planner deals them."""
+    recomputation of only every so many layers. `layers`: of each stage, where not the planner deals them; the first
+    and the last may have none, but the embedding and the head. `warmup`: forwards of the first rank of an interleaved
+    pipeline before its first backward; 0: pp x chunks + pp - 2, as in Megatron. Fewer hold fewer activations."""
 
     dp: int = 1
     tp: int = 1
@@ -49,6 +51,7 @@ class Split:
     shards: int = 0
     every: int = 1
     layers: tuple[int, ...] = ()
+    warmup: int = 0
 
     def __str__(self) -> str:
         axes = [f"dp {self.dp}", *(f"{axis} {getattr(self, axis)}" for axis in ("pp", "cp", "ep", "tp"))]
@@ -58,12 +61,19 @@ class Split:
 
     @property
     def order_text(self) -> str:
-        return self.schedule + (f" x{self.chunks}" if self.schedule in CHUNKED else "")
+        chunks = f" x{self.chunks}" if self.schedule in CHUNKED else ""
+        return self.schedule + chunks + (f" w{self.warmup}" if self.warmup else "")
 
     @property
     def stages(self) -> int:
         """Stages of the pipeline, of which each rank has `chunks`."""
         return self.pp * self.chunks
+
+    def stages_of(self, rank: int) -> tuple[int, ...]:
+        """The stages of a rank of the pipeline: one after each round, or in a V."""
+        if self.schedule == "zb_v":
+            return rank, 2 * self.pp - 1 - rank
+        return tuple(range(rank, self.stages, self.pp))
 
     @property
     def recompute_text(self) -> str:
@@ -94,10 +104,11 @@ class Split:
 @cache
 def balanced(model: Transformer, stages: int) -> tuple[int, ...]:
     """A cut whose largest stage takes least time, and whose squares are least: each layer goes to the stage that has
-    least so far, of equal ones to the last, since the first holds most microbatches. The last also has the head."""
+    least so far, of equal ones to the last, since the first holds most microbatches. The last also has the head, and
+    maybe no layer."""
     head = model.vocabulary_weights / (model.active_weights / model.layers)
-    counts = [1] * stages
-    for _ in range(model.layers - stages):
+    counts = [0] * stages
+    for _ in range(model.layers):
         loads = [count + (head if stage == stages - 1 else 0) for stage, count in enumerate(counts)]
         counts[max(range(stages), key=lambda stage: (-loads[stage], stage))] += 1
     return tuple(counts)
@@ -145,13 +156,16 @@ def problems(job: Job, split: Split) -> Iterator[str]:
     for problem in _of_chunks(split):
         yield problem
         return
-    if model.layers < split.stages and model.layers + 2 != split.stages:  # then the ends have no layer
-        yield f"{model.layers} layers cannot fill {split.stages} stages; pp x chunks may be at most {model.layers}"
+    if model.layers + 2 < split.stages:
+        yield (
+            f"{model.layers} layers, the embedding and the head cannot fill {split.stages} stages; pp x chunks may be "
+            f"at most {model.layers + 2}"
+        )
         return
     if split.layers != () and not _cut(split, model.layers):
         yield (
-            f"layers must be {split.stages} whole numbers, one for each stage, which add up to {model.layers}; got "
-            f"{split.layers!r:.60}"
+            f"layers must be {split.stages} whole numbers, one for each stage, which add up to {model.layers}, and of "
+            f"which only the first and the last may be 0; got {split.layers!r:.60}"
         )
         return
     if job.batch % (split.dp * split.microbatch):
@@ -179,13 +193,13 @@ def _of_chunks(split: Split) -> Iterator[str]:
 def _cut(split: Split, layers: int) -> bool:
     """Whether the layers of the stages are layers of the model."""
     given = split.layers
-    whole = type(given) is tuple and all(type(count) is int and count > 0 for count in given)
-    return whole and len(given) == split.stages and sum(given) == layers
+    whole = type(given) is tuple and all(type(count) is int and count >= 0 for count in given)
+    return whole and len(given) == split.stages and sum(given) == layers and 0 not in given[1:-1]
 
 
 def _of_choices(split: Split) -> Iterator[str]:
     replicas = split.dp * split.cp
-    for name, least in (("shards", 0), ("every", 1)):
+    for name, least in (("shards", 0), ("every", 1), ("warmup", 0)):
         number = getattr(split, name)
         if type(number) is not int or number < least:
             yield f"{name} must be a whole number from {least} on; got {number!r:.40}"
@@ -197,6 +211,10 @@ def _of_choices(split: Split) -> Iterator[str]:
         yield f"shards {split.shards} do not divide {replicas} replicas into groups that share shards; {fit}"
     if split.shards and split.ep > 1:
         yield f"shards {split.shards} and ep {split.ep} cannot be combined; leave out one of them"
+    least, most = split.stages - 1, split.stages + split.pp - 2
+    if split.warmup and (split.schedule != "interleaved" or not least <= split.warmup <= most):
+        fit = f"{least} to {most} here" if split.schedule == "interleaved" else "for the schedule interleaved"
+        yield f"warmup {split.warmup} is not possible; it is the first rank's forwards of warm-up, {fit}"
     if split.every > 1 and split.recompute != "full":
         yield f"every {split.every} is for full recomputation; take recompute full, not {split.recompute}"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from lib.errors import RuleError
+from lib.trace.gc_pause import no_collection
 
 from .all_splits import lower_bound, splits
 from .cost_model import TICKS
@@ -44,7 +45,7 @@ class Search:
     estimated: int
 
 
-def search(job: Job, best: int = 5, front: int = 6, **fixed: Unpack[SplitFields]) -> Search:
+def search(job: Job, best: int = 3, front: int = 4, **fixed: Unpack[SplitFields]) -> Search:
     """The fastest splits of a job that fit its GPUs' memory; `fixed` are fields of a Split that every one must have.
     States go to the host only if that is asked for, or if nothing fits otherwise.
 
@@ -57,6 +58,11 @@ def search(job: Job, best: int = 5, front: int = 6, **fixed: Unpack[SplitFields]
     for name, count in (("best", best), ("front", front)):
         if type(count) is not int or count < 1:
             raise RuleError(f"{name} is how many plans to find, a whole number from 1 on; got {count!r:.40}")
+    with no_collection():
+        return _search(job, best, front, fixed)
+
+
+def _search(job: Job, best: int, front: int, fixed: SplitFields) -> Search:
     bounds = sorted((lower_bound(job, split) for split in splits(job, fixed)), key=lambda bound: bound[:2])
     if not bounds:
         refuse_all(job, fixed)
@@ -85,7 +91,7 @@ def search(job: Job, best: int = 5, front: int = 6, **fixed: Unpack[SplitFields]
             smaller = sorted([one for one in smaller if one[0] < ticks or one[1] < peak] + [found])
     if not fastest and "offload" not in fixed:
         on_host: SplitFields = {**fixed, "offload": "states"}
-        return search(job, best, front, **on_host)
+        return _search(job, best, front, on_host)
     if not fastest:
         raise RuleError(nothing_fits(job, fixed, bounds))
     shown = _spread(smaller, front)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from .job import Job
 from .memory_model import with_holes
 from .plans import program_of
@@ -23,11 +21,7 @@ def estimated(job: Job, split: Split, eager: bool = False) -> Estimate:
     uneven = len(set(split.stage_layers(job))) > 1  # while the largest stage fills the others' queues, steps differ
     if m <= full + p or not steady or uneven:
         return estimate(job, split, program_of(job, split), eager)
-    few, more = (
-        estimate(fewer, split, program_of(fewer, split), eager)
-        for n in (full, full + p)
-        for fewer in [replace(job, batch=n * split.dp * split.microbatch)]
-    )
+    few, more = (estimate(job, split, program_of(job, split, n), eager) for n in (full, full + p))
     times = (m - full) // p
     return Estimate(*(a + (b - a) * times for a, b in zip(few, more)))
 

@@ -1,17 +1,16 @@
 """Step time and peak memory of a split without playing it, to rank thousands: the ledger's rules over whole numbers.
 
 It counts the same actions that `schedule` plays: what a rank waits for, and what it holds when each of them starts.
-The tests compare it with runs of the ledger for every kind of split: both must give the same tick and the same byte.
-What is printed is always a run.
+Actions between two calls or messages are counted together. The tests compare it with runs of the ledger for every kind
+of split: both must give the same tick and the same byte. What is printed is always a run.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from typing import NamedTuple
-
-from lib.schedules.cells import Cell
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from .actions import Program, actions
 from .cost_model import Prices, prices
@@ -29,7 +28,7 @@ class Estimate(NamedTuple):
 def estimate(job: Job, split: Split, program: Program, eager: bool = False) -> Estimate:
     """What a run of a split would take, with bytes of fused or of eager code."""
     priced = prices(job, split, eager)
-    counts, ready = _Counts(priced, program), dict[Cell, int]()
+    counts, ready = _Counts(priced, program), dict[int, int]()
     done: list[Estimate] = []
     waiting = [_rank(place, priced, program, counts, ready, done) for place in range(program.table.ranks)]
     while waiting:
@@ -37,11 +36,59 @@ def estimate(job: Job, split: Split, program: Program, eager: bool = False) -> E
     return Estimate(*map(max, zip(*done)))
 
 
+# --- Steps: the actions of a rank, those between two calls or messages joined ---
+
+Step = tuple[str, Any, Any]
+"""`joined`: the names of actions; `wait` and `call`: the call; `receive` and `send`: the number of the message. Where
+an activation is made or received, "kept" says that it is the input of a layer of the rank, and otherwise "border"."""
+
+
+@lru_cache(maxsize=128)
+def steps_of(program: Program) -> list[list[Step]]:
+    """The steps of each rank."""
+    numbers: dict[Any, int] = {}
+    interned: dict[Step, Step] = {}
+    return [_steps(program, place, numbers, interned) for place in range(program.table.ranks)]
+
+
+def _steps(program: Program, place: int, numbers: dict[Any, int], interned: dict[Step, Step]) -> list[Step]:
+    mine = frozenset(program.layers_of(place))
+    steps: list[Step] = []
+    joined: list[str] = []
+
+    def add(*step: Any) -> None:
+        if joined:
+            names: Step = "joined", tuple(joined), None
+            steps.append(interned.setdefault(names, names))
+            joined.clear()
+        steps.append(interned.setdefault(step, step))
+
+    for operation, what in actions(program, place):
+        match operation:
+            case "wait":
+                add("wait", what[0], None)
+            case "receive":
+                kept = what.made.op == "F" and program.layers(what.made.stage).stop in mine
+                add("receive", numbers.setdefault(what.made, len(numbers)), "kept" if kept else "border")
+            case "send":
+                add("send", numbers.setdefault(what.made, len(numbers)), None)
+            case "gather" | "reduce" | "fetch" | "park":
+                add("call", operation, None)
+            case "forward" if what[0] + 1 not in mine:
+                joined.append("forward to border")
+            case "input" if 0 not in mine:
+                joined.append("input to border")
+            case _:
+                joined.append(operation)
+    add("end", None, None)
+    return steps
+
+
 class _Counts:
     """By action: its ticks, and the change of a rank's bytes by it."""
 
     def __init__(self, priced: Prices, program: Program) -> None:
-        zero, share = program.zero, priced.shard / program.replicas
+        zero, share = program.zero, priced.shard / priced.replicas
         kept, border, weight, gradient = priced.kept, priced.border, priced.weight, priced.gradient
         made = priced.reduced if zero > 1 else gradient
         """Bytes of a microbatch's gradient."""
@@ -49,19 +96,26 @@ class _Counts:
         weight_shard, gradient_shard, state_shard = (
             round(whole * share) if zero else whole for whole in (weight, gradient, priced.state)
         )
-        self.computations = {
+        self.actions = {
             "forward": (0, priced.forward, kept),
+            "forward to border": (0, priced.forward, border),
             "recompute": (0, priced.forward, 0),
-            "loss": (border - kept, priced.loss, 0),
+            "loss": (0, priced.loss, 0),
             "backward": (0, priced.back_input + priced.back_weight, made - kept),
             "backward_input": (0, priced.back_input, border),
             "backward_weight": (0, priced.back_weight, made - kept - border),
             "update": (weight_shard - weight if zero in (1, 2) else 0, priced.update, -gradient_shard),
+            "load": (None, 0, (weight_shard if zero == 3 else weight) + (0 if program.offload else state_shard)),
+            "input": (None, 0, kept),
+            "input to border": (None, 0, border),
+            "drop": (None, 0, -border),
+            "keep": (None, 0, 0),
+            "add": (None, 0, -gradient_shard if zero > 1 else -gradient),
+            "release": (None, 0, -gathered),
             "store": (0, 0, 0),
         }
-        """Bytes before its start, ticks, bytes at its end."""
+        """Bytes before its start (None: it is no computation, and memory is not sampled), ticks, bytes at its end."""
         self.calls = {
-            "send": ("pp", priced.message, 0),
             "gather": ("dp", priced.gather, gathered),
             "reduce": ("dp", priced.reduce, gradient_shard if zero else 0),  # an all-reduce is in place
             "fetch": ("from host", priced.copy, state_shard),
@@ -76,63 +130,68 @@ class _Counts:
             "park": -state_shard,
         }
         """Bytes when a call has been awaited."""
-        self.others = {
-            "load": (weight_shard if zero == 3 else weight) + (0 if program.offload else state_shard),
-            "input": kept,
-            "drop": -border,
-            "keep": 0,
-            "add": -gradient_shard if zero > 1 else -gradient,
-            "release": -gathered,
-        }
-        """Bytes."""
+        self.received = {"kept": kept, "border": border}
+        self.sums: dict[tuple[str, ...], tuple[int, int, int]] = {}
+
+    def joined(self, names: tuple[str, ...]) -> tuple[int, int, int]:
+        """The most bytes at a start, compared with the first action's; ticks and the change of bytes of them all."""
+        most = -(10**30)
+        ticks = total = 0
+        for name in names:
+            before, duration, after = self.actions[name]
+            if before is not None:
+                total += before
+                most = max(most, total)
+            ticks += duration
+            total += after
+        found = self.sums[names] = most, ticks, total
+        return found
 
 
 def _rank(
-    place: int, priced: Prices, program: Program, counts: _Counts, ready: dict[Cell, int], done: list[Estimate]
+    place: int, priced: Prices, program: Program, counts: _Counts, ready: dict[int, int], done: list[Estimate]
 ) -> Generator[bool, None, None]:
-    """Counts the actions of a rank; yields where it needs a message that has not been sent. `ready` says by cell when
-    its result arrives. Memory is sampled when a computation or a call starts."""
-    computations, calls, results, others = counts.computations, counts.calls, counts.results, counts.others
+    """Counts the steps of a rank; yields where it needs a message that has not been sent. `ready` says by message when
+    it arrives. Memory is sampled when a computation or a call starts."""
+    sums, results, received = counts.sums, counts.results, counts.received
     clock = memory = peak = 0
-    lanes = dict.fromkeys(("pp", "dp", "from host", "to host"), 0)
-    ends = {operation: deque[int]() for operation in calls}
-    for operation, what in actions(program, place):
-        if operation in computations:
-            before, ticks, after = computations[operation]
-            memory += before
-            if memory > peak:
-                peak = memory
+    lanes = dict.fromkeys(("dp", "from host", "to host"), 0)
+    messages = 0
+    """The end of the last message on its lane."""
+    ends = {operation: deque[int]() for operation in results}
+    for kind, what, carried in steps_of(program)[place]:
+        if kind == "joined":
+            most, ticks, change = sums.get(what) or counts.joined(what)
+            if memory + most > peak:
+                peak = memory + most
             clock += ticks
-            memory += after
-        elif operation == "wait":
-            call, _ = what
-            end = ends[call].popleft()
+            memory += change
+        elif kind == "wait":
+            end = ends[what].popleft()
             if end > clock:
                 clock = end
-            memory += results[call]
-        elif operation in others:
-            memory += others[operation]
-        elif operation == "receive":
-            made = what.made
-            while made not in ready:
+            memory += results[what]
+        elif kind == "receive":
+            while what not in ready:
                 yield True
-            if ready[made] > clock:
-                clock = ready[made]
+            if ready[what] > clock:
+                clock = ready[what]
             if memory > peak:
                 peak = memory
-            memory += priced.kept if made.op == "F" else priced.border
-        else:
-            lane, ticks, new = calls[operation]
-            if operation == "send" and what.made.op == "F":  # not an input of this rank any more
-                memory += priced.border - priced.kept
+            memory += received[carried]
+        elif kind == "send":
+            if memory > peak:
+                peak = memory
+            ready[what] = messages = (clock if clock > messages else messages) + priced.message
+            ends["send"].append(messages)
+        elif kind == "call":
+            lane, ticks, new = counts.calls[what]
             if memory > peak:
                 peak = memory
             end = lanes[lane]
             lanes[lane] = end = (clock if clock > end else end) + ticks
-            ends[operation].append(end)
+            ends[what].append(end)
             memory += new
-            if operation == "send":
-                ready[what.made] = end
     stages = program.table.stages_of(place)
     fixed = priced.workspace + (priced.first if 0 in stages else 0)
     fixed += priced.last if program.table.stages - 1 in stages else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lib.errors import PuzzleError
 from lib.game.setting import Setting
@@ -22,6 +22,9 @@ from .orders import match
 from .rows import Pipeline, placement_of
 from .sharding import data_parallel
 from .techniques import extras_of
+
+if TYPE_CHECKING:
+    from lib.schedules import Timetable
 
 
 @dataclass(frozen=True)
@@ -116,13 +119,23 @@ def _pipeline(grid: Grid, task: str) -> _Axis:
     if task == "infer":
         return _Axis("a pipeline for inference")
     placement = placement_of(grid)
-    replicas = [Pipeline(grid, replica, placement) for replica in range(len(grid.replicas))]
+    return _ordered([Pipeline(grid, replica, placement) for replica in range(len(grid.replicas))])
+
+
+def recognize_table(table: Timetable) -> Recognition:
+    """What schedule a timetable is, as `recognize` names that of a trace."""
+    axis = _ordered([Pipeline.of_table(table)])
+    return Recognition((axis.name,), axis.difference, (), families.PIPELINE)
+
+
+def _ordered(replicas: Sequence[Pipeline]) -> _Axis:
+    """The order of a pipeline's replicas."""
     if all(one.batches == 1 for one in replicas):
         return _Axis("a pipeline without microbatches")
     if all(map(_has_one_at_a_time, replicas)):
         return _Axis("a pipeline with one microbatch at a time")
     found = match(replicas)
-    return _Axis(SHAPES[placement.kind]) if found is None else _Axis(*found)
+    return _Axis(SHAPES[replicas[0].placement.kind]) if found is None else _Axis(*found)
 
 
 SHAPES = {

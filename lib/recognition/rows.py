@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from .computed import Grid, Part, RankWork
+
+if TYPE_CHECKING:
+    from lib.schedules import Timetable
 
 
 class Cell(NamedTuple):
@@ -72,6 +75,26 @@ class Pipeline:
         self.batches = max((number for _, number in numbers.values()), default=-1) + 1
         for place, work in ranks:
             self._read(place, work, numbers)
+
+    @classmethod
+    def of_table(cls, table: Timetable) -> Self:
+        """The pipeline that a timetable is, with times that only count cells."""
+        p, stages = table.ranks, [table.stages_of(rank) for rank in range(table.ranks)]
+        v = len(stages[0])
+        kinds = {
+            "contiguous": [[r] for r in range(p)],
+            "V": [[r, 2 * p - 1 - r] for r in range(p)],
+            "looped": [[*range(r, p * v, p)] for r in range(p)],
+        }
+        fits = (kind for kind, dealt in kinds.items() if dealt == stages)
+        made = cls.__new__(cls)
+        made.placement = Placement(next(fits, "other"), p, v, range(table.stages))
+        made.regular, made.batches, made.places = True, table.batches, [*range(p)]
+        made.rows = []
+        for rank, row in enumerate(table.rows):
+            cells = [Cell(s, half, b) for slot in row for s, op, b in slot for half in ("IW" if op == "B" else op)]
+            made.rows.append(Row(rank, 0, cells, range(len(cells))))
+        return made
 
     def _numbers(self, first: RankWork) -> dict[tuple[int, frozenset[int]], tuple[int, int]]:
         """By step and batches: the step, and the number of the microbatch, in the order of the first stage."""

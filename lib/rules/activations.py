@@ -15,7 +15,7 @@ from lib.values.algebra import Who, named
 from lib.values.base import Batched, Value, require_alike, require_kind, with_fields
 from lib.values.label_text import batches_text, parts_text, tokens_text
 
-ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy")
+ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy", "version")
 """What activations have in common that meet in a collective, besides batches, parts and tokens."""
 
 FIRST = frozenset((0,))

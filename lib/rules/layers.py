@@ -35,13 +35,15 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
         refuse_kinds("forward(layer, inp, weight)", (inp, Activation), (weight, Weight))
     _usable(game, layer, weight, inp)
     _input_of(layer, inp)
-    if game.layer == "dense" and inp.of == inp.total == 1 and weight.copy is inp.copy is None:
+    version = None if weight.step == inp.step else weight.step
+    usual = version is None and weight.copy is inp.copy is None
+    if usual and game.layer == "dense" and inp.of == inp.total == 1:
         same_model(game, inp, weight)  # most of all forwards, and all of the classic ones
         return Activation.made(layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step)
     parts, tokens = _shares(game, inp, weight)
     same_model(game, inp, weight)
     label = layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
-    return Activation.made(*label, _replica(inp, weight))
+    return Activation.made(*label, _replica(inp, weight), version)
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:
@@ -52,7 +54,7 @@ def loss(game: Game, inp: Value) -> ActivationGrad:
     _require_sum(inp)
     same_model(game, inp)
     label = inp.layers - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *WHOLE, inp.shards, inp.total
-    return ActivationGrad.made(*label, inp.copy)
+    return ActivationGrad.made(*label, inp.copy, inp.version)
 
 
 def backward(
@@ -69,9 +71,10 @@ def backward(
     parts, tokens = (WHOLE, WHOLE) if whole else _shares(game, inp, weight)
     same_model(game, inp, grad, weight)
     copy = None if weight.copy is grad.copy is inp.copy is None else _replica(inp, weight, grad)
-    if _embeds(game, layer):
-        return (_weight_grad(inp, weight, copy),)
-    return _weight_grad(inp, weight, copy), _input_grad(inp, parts, tokens, copy)
+    if grad.version is not None or weight.step != inp.step:
+        _require_version_of(grad, weight)
+    own = _weight_grad(inp, weight, copy, grad.version)
+    return (own,) if _embeds(game, layer) else (own, _input_grad(inp, parts, tokens, copy, grad.version))
 
 
 def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Value) -> ActivationGrad:
@@ -85,7 +88,8 @@ def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Valu
     _belong_together(game, "backward_input", layer, inp, grad)
     parts, tokens = _shares(game, inp, weight)
     same_model(game, inp, grad, weight)
-    return _input_grad(inp, parts, tokens, _replica(inp, weight, grad))
+    _require_version_of(grad, weight)
+    return _input_grad(inp, parts, tokens, _replica(inp, weight, grad), grad.version)
 
 
 def backward_weight(game: Game, layer: int, inp: Value, grad: Value, weight: Value | None = None) -> WeightGrad:
@@ -102,14 +106,14 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, weight: Val
         same_model(game, inp, grad)
         _require_sum(inp)
         _require_tokens(inp)
-        return WeightGrad.made(
-            layer, inp.layers, inp.batches, inp.total_batches, *WHOLE, inp.step, _replica(inp, grad, grad)
-        )
+        label = layer, inp.layers, inp.batches, inp.total_batches, *WHOLE, inp.step
+        return WeightGrad.made(*label, _replica(inp, grad, grad), None, grad.version)
     weight = require_kind(weight, Weight, f"the weight, which backward_weight needs where a layer is {game.layer!r},")
     _usable(game, layer, weight, inp)
     _shares(game, inp, weight)
     same_model(game, inp, grad, weight)
-    return _weight_grad(inp, weight, _replica(inp, weight, grad))
+    _require_version_of(grad, weight)
+    return _weight_grad(inp, weight, _replica(inp, weight, grad), grad.version)
 
 
 # --- What the values must be ---
@@ -121,12 +125,43 @@ def _usable(game: Game, layer: int, weight: Weight, inp: Activation) -> None:
         raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
     if len(weight.shards) < weight.total and game.layer == "dense":
         raise RuleError(f"this weight is only {shards_text(weight)}; allgather it first")
-    if weight.step != inp.step or weight.step >= game.steps:
+    if inp.version is not None or weight.step != inp.step or weight.step >= game.steps:
+        if game.lag:
+            return _require_version(game, weight, inp)
         if game.steps == 1:
             raise RuleError("this weight was already updated (step 1); use the weight from before the update")
         raise RuleError(
             f"the weight is at step {weight.step}, but the activation is of step {inp.step}; use those of the "
             "same step (get_activation takes a step)"
+        )
+
+
+def _require_version(game: Game, weight: Weight, inp: Activation) -> None:
+    """The weight is as old as the game allows, and the one that made the activation, unless that is the model's input
+    (Narayanan et al. 2021)."""
+    version = inp.step if inp.version is None else inp.version
+    if inp.layer and version != weight.step:
+        raise RuleError(
+            f"this activation was made with version {version}; go on with version {version} in all layers, not "
+            f"{weight.step}"
+        )
+    if weight.step > inp.step:
+        raise RuleError(
+            f"the weight is of step {weight.step} and the activation of step {inp.step}; a weight cannot be newer than "
+            "the data"
+        )
+    if weight.step < inp.step - game.lag:
+        age, least = inp.step - weight.step, inp.step - game.lag
+        raise RuleError(f"the weight is {age} steps old, and this game allows {game.lag}; use version {least} or newer")
+
+
+def _require_version_of(grad: ActivationGrad, weight: Weight) -> None:
+    """The weight is the one that the gradient came through."""
+    version = grad.step if grad.version is None else grad.version
+    if version != weight.step:
+        raise RuleError(
+            f"this gradient was made with version {version}; go on with version {version} in all layers, not "
+            f"{weight.step}"
         )
 
 
@@ -150,6 +185,12 @@ def _belong_together(game: Game, name: str, layer: int, inp: Activation, grad: A
         raise RuleError(
             f"the activation is of step {inp.step}, but its gradient is of step {grad.step}; "
             "pass two values of the same step"
+        )
+    if inp.layer and inp.version != grad.version:
+        mine, other = (inp.step if one.version is None else one.version for one in (inp, grad))
+        raise RuleError(
+            f"the activation was made with version {mine} of the weights, but its gradient with version {other}; pass "
+            "two values of the same version"
         )
     if grad.of > 1:
         _require_sum(grad)
@@ -238,12 +279,12 @@ def _embeds(game: Game, layer: int) -> bool:
 # --- What is yielded ---
 
 
-def _weight_grad(inp: Activation, weight: Weight, copy: Copy | None) -> WeightGrad:
+def _weight_grad(inp: Activation, weight: Weight, copy: Copy | None, version: int | None) -> WeightGrad:
     shards, total = WHOLE if weight.total == 1 else algebra.coarsest(weight.shards, weight.total)
-    return WeightGrad.made(weight.layer, inp.layers, inp.batches, inp.total_batches, shards, total, inp.step, copy)
+    label = weight.layer, inp.layers, inp.batches, inp.total_batches, shards, total, inp.step, copy
+    return WeightGrad.made(*label, None, version)
 
 
-def _input_grad(inp: Activation, parts: Share, tokens: Share, copy: Copy | None) -> ActivationGrad:
-    return ActivationGrad.made(
-        inp.layer - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens, copy
-    )
+def _input_grad(inp: Activation, parts: Share, tokens: Share, copy: Copy | None, version: int | None) -> ActivationGrad:
+    label = inp.layer - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
+    return ActivationGrad.made(*label, copy, version)

@@ -127,6 +127,10 @@ def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptSt
             f"the optimizer state is at step {opt_state.step}, but the weight is at step {weight.step}; "
             "pass the optimizer state that belongs to this weight"
         )
+    if game.lag:
+        raise RuleError(
+            f"this gradient is of step {grad.step}, the weight at step {weight.step}; updates are made in order"
+        )
     raise RuleError(
         f"the gradient is of step {grad.step}, but the weight is at step {weight.step} of {game.steps}; "
         "update the weight that the gradient was computed with"

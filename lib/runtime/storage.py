@@ -88,7 +88,7 @@ class Storage(dict[Any, K], Generic[K]):
         close = getattr(value, "close", None)
         if close is not None and hasattr(value, "__await__"):
             close()  # Python would warn too; the refusal says it better.
-        hint = ""
+        hint = "; backward of an embedding returns None, since token numbers have no gradient" if value is None else ""
         for name, kind in HOLDS.items():
             if type(value) is kind:
                 hint = f"; store it in {name}{order_hint(type(value), self._kind)}"

@@ -34,13 +34,15 @@ def one_f_one_b(p: int, m: int) -> Timetable:
     return _looped(p, m, 1, lambda r: "F0" * (p - r - 1) + "F0B0" * m)
 
 
-def interleaved(p: int, m: int, v: int = 2, group: int | None = None) -> Timetable:
+def interleaved(p: int, m: int, v: int = 2, group: int | None = None, warmup: int | None = None) -> Timetable:
     """1F1B on v chunks of a rank, `group` microbatches of a chunk at a time (Narayanan et al. 2021, section 2.2.2).
 
-    A group has p microbatches, or more, as in PyTorch's ScheduleInterleaved1F1B if p does not divide m.
+    A group has p microbatches, or more, as in PyTorch's ScheduleInterleaved1F1B if p does not divide m. The first rank
+    has at most `warmup` forwards before the first pair of a forward and a backward, each further rank one less. With
+    p v - 1, fewer activations are held, and ranks wait longer for messages.
     """
     backwards = [f"B{v - 1 - chunk}" for chunk in _in_groups(p, m, v, group)]
-    return _interleaved(p, m, v, group, 2, lambda r: backwards)
+    return _interleaved(p, m, v, group, 2, lambda r: backwards, warmup)
 
 
 def interleaved_zb(p: int, m: int, v: int = 2, group: int | None = None) -> Timetable:
@@ -66,13 +68,16 @@ def _in_groups(p: int, m: int, v: int, group: int | None) -> list[int]:
 
 
 def _interleaved(
-    p: int, m: int, v: int, group: int | None, lead: int, backwards: Callable[[int], list[str]]
+    p: int, m: int, v: int, group: int | None, lead: int, backwards: Callable[[int], list[str]], most: int | None = None
 ) -> Timetable:
     """So many forwards ahead of the next rank, then a forward and a backward in turn."""
     forwards = [f"F{chunk}" for chunk in _in_groups(p, m, v, group)]
+    first = (v - 1) * (p if group is None else group)
+    least = first + p - 1
+    _require(most is None or most >= least, f"the first rank needs at least {least} forwards of warm-up; got {most}")
 
     def script(r: int) -> str:
-        ahead = min(lead * (p - r - 1) + (v - 1) * (p if group is None else group), m * v)
+        ahead = min(lead * (p - r - 1) + first, m * v, m * v if most is None else most - r)
         back = backwards(r)
         pairs = zip(forwards[ahead:], back)
         return "".join(forwards[:ahead] + [one for pair in pairs for one in pair] + back[m * v - ahead :])

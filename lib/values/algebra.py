@@ -105,6 +105,16 @@ def whole_number(given: object, thing: str, owner: str = "", least: int | None =
     return whole
 
 
+def version(given: object, step: int, owner: str) -> int | None:
+    """`given` as the version of the weights that made a value of `step`; None if that is the step itself."""
+    if given is None:
+        return None
+    older = whole_number(given, "version", owner, least=0)
+    if older >= step:
+        raise RuleError(f"{owner}: version {older} is not older than step {step}; leave it out where it is the step")
+    return older
+
+
 def given_text(given: object) -> str:
     """An object as a message shows it: a value of the game in words, anything else as Python shows it."""
     return f"the {given}" if hasattr(given, "is_complete") else repr(given)

@@ -175,6 +175,8 @@ class Batched(Value):
     shards: frozenset[int]
     total: int
     copy: Copy | None
+    version: int | None
+    """The step of the weights that made this, if they are older than its own."""
 
     def is_complete(self) -> bool:
         return len(self.batches) == self.total_batches and len(self.parts) == self.of and len(self.shards) == self.total
@@ -205,7 +207,8 @@ class Batched(Value):
         if not batches:
             raise RuleError(f"{owner} has no batches; give at least one, such as batches={{0}}")
         self._freeze(layer=layer, layers=layers, batches=batches, total_batches=total)
-        self._freeze(step=algebra.whole_number(self.step, "step", owner, least=0), copy=checked_copy(self.copy))
+        step = algebra.whole_number(self.step, "step", owner, least=0)
+        self._freeze(step=step, copy=checked_copy(self.copy), version=algebra.version(self.version, step, owner))
         for held, count, thing in (("parts", "of", "part"), ("shards", "total", "shard")):
             n = algebra.whole_number(getattr(self, count), count, owner, least=1)
             chosen = algebra.numbers(getattr(self, held), n, thing, owner)

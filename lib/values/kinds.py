@@ -80,6 +80,7 @@ class WeightGrad(Sharded):
     step: int = 0
     copy: Copy | None = None
     own: ReplicaShards | None = None
+    version: int | None = None
 
     kind = "a weight gradient"
 
@@ -89,7 +90,8 @@ class WeightGrad(Sharded):
         batches = algebra.numbers(self.batches, total_batches, "batch", owner)
         self._freeze(batches=batches, total_batches=total_batches, **self._checked_shards())
         step = algebra.whole_number(self.step, "step", owner, least=0)
-        self._freeze(step=step, copy=checked_copy(self.copy))
+        version = algebra.version(self.version, step, owner)
+        self._freeze(step=step, copy=checked_copy(self.copy), version=version)
 
     def is_complete(self) -> bool:
         return len(self.shards) == self.total and len(self.batches) == self.total_batches
@@ -122,6 +124,7 @@ class Activation(Batched):
     shards: frozenset[int] = frozenset({0})
     total: int = 1
     copy: Copy | None = None
+    version: int | None = None
 
     kind = "an activation"
 
@@ -157,6 +160,7 @@ class ActivationGrad(Batched):
     shards: frozenset[int] = frozenset({0})
     total: int = 1
     copy: Copy | None = None
+    version: int | None = None
 
     kind = "an activation gradient"
 
@@ -235,7 +239,7 @@ CLASSIC_FIELDS: Mapping[type[Value], int] = {
 }
 """How many fields of each kind the classic puzzles use; the others come last, and have defaults."""
 
-ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches", "copy", "own")
+ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches", "copy", "own", "version")
 
 for _cls in CLASSIC_FIELDS:
     _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass
@@ -249,17 +253,30 @@ for _cls in CLASSIC_FIELDS:
 
 
 ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy", "own")
-_summed = attrgetter(*ALIKE_IN_A_SUM)
+_summed = attrgetter(*ALIKE_IN_A_SUM, "version")
 
 
 def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
     """The sum of weight gradients: of one layer and the same shards, and no batch twice."""
     first = require_kind(grads[0], WeightGrad, "each value in this sum")
-    label = _summed(first)
+    label, version = _summed(first), first.version
     for i, grad in enumerate(grads):
         if type(grad) is not WeightGrad or _summed(grad) != label:
-            require_kind(grad, WeightGrad, "each value in this sum")
+            grad = require_kind(grad, WeightGrad, "each value in this sum")
             require_alike(first, grad, ALIKE_IN_A_SUM, who, i, "sum")
+            version = _one_version(first, grad, version)
     sets = [grad.batches for grad in grads]  # type: ignore[attr-defined]  # all are WeightGrads by now
     union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
-    return with_fields(first, batches=union)
+    return with_fields(first, batches=union, version=version)
+
+
+def _one_version(first: WeightGrad, grad: WeightGrad, version: int | None) -> int | None:
+    """The version of the sum so far, which began with `first`, and of one more gradient; a zero has any."""
+    if not grad.batches or grad.version == version:
+        return version
+    if first.batches or version is not None:
+        mine, other = (grad.step if made is None else made for made in (version, grad.version))
+        raise RuleError(
+            f"one gradient was made with version {mine}, the other with {other}; all of a step use one version"
+        )
+    return grad.version

@@ -85,8 +85,10 @@ def expert_text(value: HasShards) -> str:
 
 
 def step_text(value: HasStep) -> str:
-    """', step 2'; nothing for step 0, the first."""
-    return f", step {value.step}" if value.step else ""
+    """', step 2', ', step 2 with version 1 of the weights'; nothing for step 0, the first."""
+    version = getattr(value, "version", None)
+    made = "" if version is None else f" with version {version} of the weights"
+    return f", step {value.step}{made}" if value.step else ""
 
 
 def more_text(value: HasCopy) -> str:

@@ -61,6 +61,10 @@ class Fields:
         """A whole number."""
         return int(self.take(name, f"a whole number from {least}", lambda n: type(n) is int and n >= least, default))
 
+    def decimal(self, name: str, default: Any = MISSING) -> float:
+        """A number above 0."""
+        return float(self.take(name, "a number above 0", lambda n: type(n) in (int, float) and n > 0, default))
+
     def flag(self, name: str) -> bool:
         """True or false; false by default."""
         return bool(self.take(name, "true or false", lambda given: type(given) is bool, False))

@@ -8,10 +8,13 @@ from __future__ import annotations
 from .paper import Paper
 
 BELADY = Paper(
-    "L. A. Belady",
-    1966,
-    "A study of replacement algorithms for a virtual-storage computer",
-    "IBM Systems Journal 5",
+    "L. A. Belady", 1966, "A study of replacement algorithms for a virtual-storage computer", "IBM Systems Journal 5"
+)
+LPT = Paper(
+    "Ronald L. Graham",
+    1969,
+    "Bounds on Multiprocessing Timing Anomalies",
+    "SIAM Journal on Applied Mathematics 17(2), 416-429",
 )
 BACKPROPAGATION = Paper(
     "David E. Rumelhart, Geoffrey E. Hinton, Ronald J. Williams",
@@ -93,10 +96,7 @@ MEAN_ESTIMATION = Paper(
     "ICML 2017, arXiv 1611.00429",
 )
 TIED_EMBEDDING = Paper(
-    "Ofir Press, Lior Wolf",
-    2017,
-    "Using the Output Embedding to Improve Language Models",
-    "EACL 2017",
+    "Ofir Press, Lior Wolf", 2017, "Using the Output Embedding to Improve Language Models", "EACL 2017"
 )
 SCALING_TRANSLATION = Paper(
     "Myle Ott, Sergey Edunov, David Grangier, Michael Auli",
@@ -123,10 +123,7 @@ GPIPE = Paper(
     "NeurIPS 2019, arXiv 1811.06965",
 )
 PIPEDREAM = Paper(
-    "Deepak Narayanan et al.",
-    2019,
-    "PipeDream: Generalized Pipeline Parallelism for DNN Training",
-    "SOSP 2019",
+    "Deepak Narayanan et al.", 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training", "SOSP 2019"
 )
 MEGATRON = Paper(
     "Mohammad Shoeybi, Mostofa Patwary, Raul Puri et al.",
@@ -141,10 +138,7 @@ BLUECONNECT = Paper(
     "MLSys 2019",
 )
 LOCAL_SGD = Paper(
-    "Sebastian U. Stich",
-    2019,
-    "Local SGD Converges Fast and Communicates Little",
-    "ICLR 2019, arXiv 1805.09767",
+    "Sebastian U. Stich", 2019, "Local SGD Converges Fast and Communicates Little", "ICLR 2019, arXiv 1805.09767"
 )
 CAPUCHIN = Paper(
     "Xuan Peng, Xuanhua Shi, Hulin Dai et al.",
@@ -188,6 +182,12 @@ MEGATRON_CLUSTERS = Paper(
     "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
     "SC21, arXiv 2104.04473",
 )
+PIPEDREAM_2BW = Paper(
+    "Deepak Narayanan, Amar Phanishayee, Kaiyu Shi, Xie Chen, Matei Zaharia",
+    2021,
+    "Memory-Efficient Pipeline-Parallel DNN Training",
+    "ICML 2021, arXiv 2006.09503",
+)
 GSPMD = Paper(
     "Yuanzhong Xu, HyoukJoong Lee, Dehao Chen et al.",
     2021,
@@ -212,18 +212,8 @@ ZERO_OFFLOAD = Paper(
     "ZeRO-Offload: Democratizing Billion-Scale Model Training",
     "USENIX ATC 2021, arXiv 2101.06840",
 )
-BREADTH_FIRST_PIPELINE = Paper(
-    "Joel Lamy-Poirier",
-    2022,
-    "Breadth-First Pipeline Parallelism",
-    "arXiv 2211.05953",
-)
-H100 = Paper(
-    "NVIDIA",
-    2022,
-    "NVIDIA H100 Tensor Core GPU Architecture",
-    "White paper",
-)
+BREADTH_FIRST_PIPELINE = Paper("Joel Lamy-Poirier", 2022, "Breadth-First Pipeline Parallelism", "arXiv 2211.05953")
+H100 = Paper("NVIDIA", 2022, "NVIDIA H100 Tensor Core GPU Architecture", "White paper")
 SEQUENCE_PARALLELISM = Paper(
     "Vijay Korthikanti, Jared Casper, Sangkug Lym et al.",
     2022,
@@ -308,18 +298,25 @@ CONTROLLABLE_MEMORY = Paper(
     "Pipeline Parallelism with Controllable Memory",
     "NeurIPS 2024, arXiv 2405.15362",
 )
-LLAMA_3 = Paper(
-    "Abhimanyu Dubey et al.",
+VOCABULARY_PARALLELISM = Paper(
+    "Man Tsung Yeung, Penghui Qi, Min Lin, Xinyi Wan",
     2024,
-    "The Llama 3 Herd of Models",
-    "arXiv 2407.21783",
+    "Balancing Pipeline Parallelism with Vocabulary Parallelism",
+    "MLSys 2025, arXiv 2411.05288",
 )
-DEEPSEEK_V3 = Paper(
-    "DeepSeek-AI",
+MIXTRAL = Paper(
+    "Albert Q. Jiang, Alexandre Sablayrolles, Antoine Roux et al.", 2024, "Mixtral of Experts", "arXiv 2401.04088"
+)
+MEGATRON_CORE_MOE = Paper("NVIDIA", 2024, "Megatron Core MoE", "README of the package in NVIDIA/Megatron-LM, core r0.9")
+NEMO_PERFORMANCE = Paper("NVIDIA", 2024, "NeMo Framework: performance summary", "documentation of container 24.07")
+TORCHTITAN = Paper(
+    "Wanchao Liang, Tianyu Liu, Less Wright et al.",
     2024,
-    "DeepSeek-V3 Technical Report",
-    "arXiv 2412.19437",
+    "TorchTitan: One-stop PyTorch native solution for production ready LLM pre-training",
+    "ICLR 2025, arXiv 2410.06511",
 )
+LLAMA_3 = Paper("Abhimanyu Dubey et al.", 2024, "The Llama 3 Herd of Models", "arXiv 2407.21783")
+DEEPSEEK_V3 = Paper("DeepSeek-AI", 2024, "DeepSeek-V3 Technical Report", "arXiv 2412.19437")
 GLOBAL_BALANCE = Paper(
     "Zihan Qiu, Zeyu Huang, Bo Zheng et al.",
     2025,

@@ -9,7 +9,7 @@ import click
 
 from puzzles.sandbox.limits import Limits
 
-from .shared.params import Seconds
+from .shared.params import Seconds, usage_errors
 
 if TYPE_CHECKING:
     from puzzles.custom import OwnFolder
@@ -31,19 +31,20 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
     meets. With --write: writes targets that are missing, and what the reference of a schedule scores at the shown size
     (a record to beat) and at the others. Exits with 0 if nothing is wrong or missing, with 1 otherwise.
     """
-    from puzzles.custom import OwnPuzzleError, folder_added
+    from puzzles.custom import folder_added
     from puzzles.grading.session import client_for
     from puzzles.sandbox.tiers import select_tier
     from puzzles.tracks.outcomes import listed
 
     limits = Limits(time_limit)
-    try:
-        with folder_added(folder, draft=True) as found, closing(client_for(select_tier(), limits)) as client:
-            if unknown := [slug for slug in only if slug not in found.puzzles]:
-                raise click.UsageError(f"{folder} has no puzzle '{unknown[0]}'; it has {listed([*found.puzzles])}")
-            clean = [_checked(folder, found, slug, write, client, limits) for slug in only or found.puzzles]
-    except OwnPuzzleError as why:
-        raise click.UsageError(str(why)) from None
+    with (
+        usage_errors(),
+        folder_added(folder, draft=True) as found,
+        closing(client_for(select_tier(), limits)) as client,
+    ):
+        if unknown := [slug for slug in only if slug not in found.puzzles]:
+            raise click.UsageError(f"{folder} has no puzzle '{unknown[0]}'; it has {listed([*found.puzzles])}")
+        clean = [_checked(folder, found, slug, write, client, limits) for slug in only or found.puzzles]
     ctx.exit(0 if all(clean) else 1)
 
 

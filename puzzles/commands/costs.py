@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .shared.params import terminal
+from .shared.params import terminal, usage_errors
 
 if TYPE_CHECKING:
     from lib import Costs
@@ -18,17 +18,14 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON, to change it for --costs FILE.json.")
 def costs(name: str | None, as_json: bool) -> None:
     """List the costs that --costs takes, or show what is in one of them."""
-    from lib import PuzzleError
     from lib.game.named_costs import costs_named
 
     if name is None:
         if as_json:
             raise click.UsageError("--json prints one record; name it, as in 'puzzles costs parts --json'")
         return show_all()
-    try:
+    with usage_errors():
         record = costs_named(name)
-    except PuzzleError as why:
-        raise click.UsageError(str(why)) from None
     if as_json:
         from lib.game.setting_notation import record_to_json
 
@@ -62,7 +59,7 @@ def show(record: Costs) -> None:
 
 def facts(record: Costs) -> list[str]:
     """The sizes and prices of a record, each a line."""
-    unit = "Microseconds" if record.time_unit == "us" else "Steps"
+    unit = {"us": "Microseconds", "ms": "Milliseconds"}.get(record.time_unit, "Steps")
     prices = (
         (unit, record.ticks),
         (f"{unit} for each call besides", record.calls),

@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from puzzles.sandbox.deadline import TIME_LIMIT
-from puzzles.tracks import OptionError
 
 from .shared.colour_option import colour_option
 from .shared.game_options import chosen, fold_option, game_options, game_track
-from .shared.params import Seconds, SlugText, SolutionPath
+from .shared.params import Seconds, SlugText, SolutionPath, usage_errors
 
 
 @click.command()
@@ -53,7 +52,6 @@ def draw(
 
     With --size or --costs: any function of the file, at any size, without targets.
     """
-    from lib import PuzzleError
     from puzzles.tracks.workbench import DrawOptions
 
     from .shared.workbench import CommandWorkbench
@@ -72,8 +70,6 @@ def draw(
     options = DrawOptions(output or "", text, columns, against or "", pareto, critical, dark, colour or "layer")
     puzzle = chosen(name, game)
     track = game_track(puzzle)
-    try:
+    with usage_errors():
         passed = track.draw(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit, opens))
-    except (PuzzleError, OptionError) as why:
-        raise click.UsageError(str(why)) from None
     ctx.exit(0 if passed else 1)

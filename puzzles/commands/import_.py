@@ -39,26 +39,13 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
     and received once, and no rank waits for ever. Here each rank runs its cells in order, receives before the first use
     of a value, and sends after it is made.
     """
-    from lib import PuzzleError, Setting, Size
+    from lib import Setting, Size
     from lib import referee as judged
-    from lib.torch_csv import read_csv
     from puzzles.tracks.free_play import FreeGame, show_report
 
     require_picture(colour, outputs)
     require_endings(outputs)
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_FILE + 1)
-        if len(data) > MAX_FILE:
-            raise click.UsageError(f"{path} has more than {MAX_FILE:,} bytes, and a schedule has less")
-        table = read_csv(data.decode())
-        trace = _played(table, layers, Setting(costs))
-    except OSError as why:
-        raise click.UsageError(f"cannot read {path}: {why.strerror or why}") from None
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{path} is no text; PyTorch's CSV has cells such as 0F0") from None
-    except PuzzleError as why:
-        raise click.UsageError(f"{path}: {why}") from None
+    table, trace = imported(path, layers, Setting(costs))
     report = judged(trace)
     if report.error is not None:
         raise click.ClickException(f"{path} is not correct: {report.error}")
@@ -67,13 +54,29 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
     write_run(outputs, game.title, lambda: trace, table, colour=colour)
 
 
-def _played(table: Timetable, layers: int, setting: Setting) -> Trace:
-    """A run of the timetable."""
-    from lib import run
-    from lib.schedules import pipeline
+def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace]:
+    """The order of PyTorch's file, and a run of it.
 
-    size = (layers * table.stages, table.batches, table.ranks)
-    outcome = run(pipeline(table), *size, setting=setting)
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.trace
+    Raises:
+        click.UsageError: it cannot be read, or is no order that can be played.
+    """
+    from lib import PuzzleError, run
+    from lib.schedules import pipeline
+    from lib.torch_csv import read_csv
+
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+        if len(data) > MAX_FILE:
+            raise click.UsageError(f"{path} has more than {MAX_FILE:,} bytes, and a schedule has less")
+        table = read_csv(data.decode())
+        outcome = run(pipeline(table), layers * table.stages, table.batches, table.ranks, setting=setting)
+        if outcome.error is not None:
+            raise outcome.error
+    except OSError as why:
+        raise click.UsageError(f"cannot read {path}: {why.strerror or why}") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{path} is no text; PyTorch's CSV has cells such as 0F0") from None
+    except PuzzleError as why:
+        raise click.UsageError(f"{path}: {why}") from None
+    return table, outcome.trace

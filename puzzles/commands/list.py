@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from puzzles.grading.progress import PuzzleProgress
-    from puzzles.tracks.base import Overview
+    from puzzles.tracks.shown import Overview
 
 MAX_BEFORE = 8
 """Puzzles in a list that leaves room on the screen for what comes before each."""

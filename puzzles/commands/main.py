@@ -25,6 +25,7 @@ from .next import next_
 from .notebook import notebook
 from .path import path
 from .plan import plan
+from .profile import profile
 from .record import record
 from .reset import reset
 from .run import run
@@ -60,7 +61,7 @@ OTHERS = {
     "to play": (path, run, hint, compare, status, reset, notebook, costs),
     "share": (share, verify, submit, record),
     "for a class": (new, check, gradescope, leaderboard, doctor),
-    "on a cluster": (solve, plan, export, import_, torch),
+    "on a cluster": (profile, solve, plan, export, import_, torch),
 }
 
 for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, leaderboard, export, torch):

@@ -8,6 +8,8 @@ import click
 
 from puzzles.tracks import TRACKS
 
+from .shared.params import usage_errors
+
 KINDS = list(TRACKS)
 
 
@@ -18,7 +20,7 @@ KINDS = list(TRACKS)
     type=click.Choice(KINDS),
     default=KINDS[0],
     show_default=True,
-    help="What its solutions are: a schedule, a class or a layout.",
+    help="What its solutions are: schedules, classes, layouts or plans.",
 )
 @click.option(
     "-o",
@@ -35,12 +37,9 @@ def new(name: str, track: str, folder: Path) -> None:
     Writes a TOML file with a small puzzle that works, its reference solution and two wrong ones. Replace what they
     say, then let 'puzzles check' find the targets and what is missing.
     """
-    from puzzles.custom import OwnPuzzleError
     from puzzles.custom.drafts import begin
 
-    try:
+    with usage_errors():
         written = begin(name, track, folder)
-    except OwnPuzzleError as why:
-        raise click.UsageError(str(why)) from None
     click.echo("".join(f"Wrote {path}.\n" for path in written), nl=False)
     click.echo(f"Edit them, then: puzzles check {folder}")

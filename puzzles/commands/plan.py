@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .shared.colour_option import colour_option, require_picture
-from .shared.params import terminal
-from .shared.plan_files import calibrated, gpu_named, text_of, write_text
+from .shared.params import terminal, usage_errors
+from .shared.plan_files import calibrated, gpu_named, model_named, text_of, write_text
 
 if TYPE_CHECKING:
     from lib.planning import Job, Plan
@@ -57,8 +57,19 @@ def amount(text: str) -> int | float:
     return int(number) if number == int(number) else number
 
 
+class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
+    """Layers of each stage, separated by commas."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, str) and re.fullmatch(r"\d{1,6}(,\d{1,6})*", value):
+            return tuple(map(int, value.split(",")))
+        self.fail(f"'{value}' is no list of whole numbers; write 10,10,11,9", param, ctx)
+
+
 @click.command()
-@click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b.")
+@click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b, or a preset file.")
 @click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU, or a preset file.")
 @click.option("--gpus", type=Amount(), help="How many GPUs.")
 @click.option("--batch", type=Amount(), help="Sequences of a step  [default: about 4 million tokens]")
@@ -73,6 +84,8 @@ def amount(text: str) -> int | float:
 @click.option("--shards", type=int, help="Replicas that share shards (HSDP): 8 is a machine; 0 is all.")
 @click.option("--schedule", help="1f1b, gpipe, interleaved, breadth_first, zb_h1 or zb_v.")
 @click.option("--chunks", type=int, help="Chunks of a stage.")
+@click.option("--layers", type=Layers(), metavar="10,10,11,9", help="Layers of each stage, instead of a balanced cut.")
+@click.option("--warmup", type=int, help="Forwards of an interleaved pipeline's first rank before a backward.")
 @click.option("--microbatch", type=int, help="Sequences of a microbatch.")
 @click.option("--recompute", help="What backward computes again: none, selective (attention's core), ops or full.")
 @click.option("--every", type=int, help="Recompute only every so many layers; with --recompute full.")
@@ -85,14 +98,14 @@ def amount(text: str) -> int | float:
 @click.option(
     "--set", "numbers", metavar="model.layers=40", multiple=True, help="Replace a number of the model or GPU."
 )
-@click.option("--best", type=click.IntRange(1, 20), default=5, show_default=True, help="How many of the fastest.")
+@click.option("--best", type=click.IntRange(1, 20), default=3, show_default=True, help="How many of the fastest.")
 @click.option("--ranks", is_flag=True, help="Memory of each rank of the fastest, and what lives at its peak.")
 @click.option(
     "--largest", metavar="WHAT", help="The largest batch, sequence or model that fits with the fastest split."
 )
 @click.option("--config", metavar="FILE", help="Plan what torchtitan's TOML or Megatron's flags say.")
 @click.option(
-    "--export", "target", metavar="NAME", help="Write the fastest for megatron, torchtitan, deepspeed or fsdp2."
+    "--export", "target", metavar="NAME", help="Write the fastest that megatron, torchtitan, deepspeed or fsdp2 can do."
 )
 @click.option("--calibrate", metavar="RUN.json", help="Rates of a GPU from a measured step, as a preset for --gpu.")
 @click.option("--mtbf", type=Amount(), help="Hours between failures of one GPU: the share of time that trains.")
@@ -119,24 +132,20 @@ def plan(
     Times are in seconds, traffic in GB that each GPU sends in a step, memory in GiB of the fullest GPU.
     """
     from drawing import require_ending
-    from lib import PuzzleError
     from lib.planning import search
-    from lib.planning.configs import export_config
     from puzzles.reports.plans import report_config, report_largest, report_plans, report_training
 
     require_picture(colour, None if target else output)
     if listed:
         return list_presets()
     if calibrate is not None:
-        try:
+        with usage_errors():
             return write_text(calibrated(calibrate), output)
-        except PuzzleError as why:
-            raise click.UsageError(str(why)) from None
     if model is None or gpus is None:
         raise click.UsageError(
             "name a model and a number of GPUs, as in --model llama-3-70b --gpus 512; --list shows all"
         )
-    try:
+    with usage_errors():
         for path, of_a_run in ((pareto, False), (None if target else output, True)):
             if path:
                 require_ending(path, of_a_run=of_a_run)
@@ -160,10 +169,29 @@ def plan(
         if (mtbf or train) and not as_json:
             report_training(terminal(), plans[0], mtbf, checkpoint, train)
         if target:
-            write_text(export_config(plans[0].job, plans[0].split, target), output)
+            number, text = exported(plans, target)
+            write_text(text, output)
+            if number > 1:
+                click.echo(f"plan {number} is the fastest of these that {target} can be configured with", err=True)
         draw(plans, pareto, None if target else output, colour or "layer")
-    except PuzzleError as why:
-        raise click.UsageError(str(why)) from None
+
+
+def exported(plans: list[Plan], target: str) -> tuple[int, str]:
+    """The number of the first plan that a program can do, and its config.
+
+    Raises:
+        PuzzleError: it can do none of them; the text says why not the first.
+    """
+    from lib import PuzzleError
+    from lib.planning.configs import export_config
+
+    refusals = []
+    for number, one in enumerate(plans, 1):
+        try:
+            return number, export_config(one.job, one.split, target)
+        except PuzzleError as why:
+            refusals.append(why)
+    raise refusals[0]
 
 
 def plan_of_config(
@@ -197,7 +225,7 @@ def job_of(
         PuzzleError: a name or a number is not known.
         click.UsageError: an option contradicts another, or cannot be read.
     """
-    from lib.planning import Job, transformer
+    from lib.planning import Job
 
     changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}}
     for text in numbers:
@@ -209,7 +237,7 @@ def job_of(
             changed[found[1]][found[2]] = amount(found[3]) if truth is None else truth
         except ValueError:
             raise click.UsageError(f"--set takes model.NAME=NUMBER or gpu.NAME=NUMBER; got '{text}'") from None
-    trained = transformer(model, **changed["model"])
+    trained = model_named(model, changed["model"])
     length = sequence or trained.sequence
     if batch is not None and tokens is not None:
         raise click.UsageError("--batch and --tokens both say how much a step trains; give one")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .shared.colour_option import colour_option, require_picture
+from .shared.params import usage_errors
 from .shared.schedule_files import require_endings, write_run
 
 if TYPE_CHECKING:
@@ -87,15 +88,12 @@ def solve(outputs: tuple[str, ...], colour: str | None, **given: Any) -> None:
     Backward is in two halves. Times are in any unit. The result is shown with its distance to a lower bound; if they
     meet, it is optimal. Small problems are solved exactly where ortools is installed (the extra 'proof').
     """
-    from lib import PuzzleError
     from lib.solver import solve as solved
 
     require_picture(colour, outputs)
     require_endings(outputs, (".py",))
-    try:
+    with usage_errors():
         found = solved(**given)
-    except PuzzleError as why:
-        raise click.UsageError(str(why)) from None
     if not found.problem.is_even and any(Path(output).suffix != ".csv" for output in outputs):
         raise click.UsageError("a run has one time for all stages; with a list of times or sizes, -o writes .csv only")
     for line in lines(found):

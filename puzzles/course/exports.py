@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -36,10 +37,8 @@ Export = Callable[[str, Sequence[str]], dict[str, Origin] | None]
 
 def origins(folder: str, names: Sequence[str]) -> dict[str, Origin]:
     """Whose each entry of a folder is. In a folder that is no export, each is a submission by itself."""
-    for export in EXPORTS:
-        if (found := export(folder, names)) is not None:
-            return {name: found.get(name) or _plain(folder, name) for name in names}
-    return {name: _plain(folder, name) for name in names}
+    found = next((found for export in EXPORTS if (found := export(folder, names)) is not None), {})
+    return {name: found.get(name) or _plain(folder, name) for name in names}
 
 
 def is_export(folder: str, names: Sequence[str]) -> bool:
@@ -59,16 +58,13 @@ def _plain(folder: str, name: str) -> Origin:
 
 
 def _moodle(folder: str, names: Sequence[str]) -> dict[str, Origin] | None:
-    found = {name: match for name in names if (match := MOODLE.fullmatch(name))}
-    return {name: _named(folder, match) for name, match in found.items()} or None
+    return {name: _named(folder, match) for name in names if (match := MOODLE.fullmatch(name))} or None
 
 
 def _canvas(folder: str, names: Sequence[str]) -> dict[str, Origin] | None:
     """All entries have to be named so: among others, such a name may be anything."""
-    found = {name: match for name in names if (match := CANVAS.fullmatch(name))}
-    return (
-        {name: _named(folder, match) for name, match in found.items()} if names and len(found) == len(names) else None
-    )
+    found = {name: _named(folder, match) for name in names if (match := CANVAS.fullmatch(name))}
+    return found if names and len(found) == len(names) else None
 
 
 def _named(folder: str, match: re.Match[str]) -> Origin:
@@ -103,12 +99,8 @@ def _submitters(text: str) -> dict[str, Student]:
             continue
         made = re.search(r"^  :created_at:(.*)$", rest, re.MULTILINE)
         when = moment(_scalar(made[1])) if made else None
-        if len(people) > 1:
-            group = " and ".join(one.name or one.email for one in people)
-            found[head] = Student(group, members=tuple(people), submitted=when)
-        else:
-            (one,) = people
-            found[head] = Student(one.name, one.id, one.email, submitted=when)
+        group = Student(" and ".join(one.name or one.email for one in people), members=tuple(people))
+        found[head] = replace(group if len(people) > 1 else people[0], submitted=when)
     return found
 
 

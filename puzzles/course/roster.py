@@ -26,14 +26,7 @@ HEADINGS = {
     "puzzle": ("puzzle", "slug"),
     "due": ("due", "due at", "extension", "extended to"),
     "others": (
-        "identifier",
-        "sis user id",
-        "sis login id",
-        "username",
-        "user name",
-        "login",
-        "github username",
-        "github",
+        *("identifier", "sis user id", "sis login id", "username", "user name", "login", "github username", "github"),
     ),
 }
 """Columns by what they hold; upper case, spaces and hyphens do not count."""

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lib.game.goal import Record, figures_text
+from lib.game.goal import figures_text
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
 from puzzles.custom.drafts import PLACEHOLDER
@@ -46,7 +46,7 @@ class Check:
     limits: Limits
     client: Client
     tier: IsolationTier
-    targets: Mapping[str, int] | None = None
+    targets: Mapping[str, float] | None = None
     rows: Sequence[ReferenceRow] | None = None
 
     def findings(self) -> Iterator[Finding]:
@@ -119,10 +119,14 @@ class Check:
         is_data, by_place = can_be_written(self.own), {row.place: row for row in measured}
         wrong = [row for row in stated if not any(row.agrees_with(one) for one in measured)]
         missing = [row for row in measured if row.place not in {one.place for one in stated}]
-        self.rows = measured if missing or wrong else None
+        older = [row for row in stated if row not in wrong and len(row.fields) < len(by_place[row.place].fields)]
+        self.rows = measured if missing or wrong or older else None
         for row in missing:
             how = "--write adds that" if is_data else f"add {row.python}"
             yield Finding(f"{row.table}: the reference takes {row.words} {row.place}; {how}", True)
+        for row in older:
+            more = "; --write adds what is missing" if is_data else ""
+            yield Finding(f"{row.table}: the reference takes {by_place[row.place].words} {row.place}{more}")
         for row in wrong:
             now = by_place.get(row.place)
             if now is None:
@@ -191,11 +195,6 @@ class Check:
             return verdict
         absent = f"{shown(path)} has no {self.own.slug}, or only the starter"
         return f"{shown(path)}: {verdict.message}" if verdict.message else absent
-
-
-def _reached(verdict: Verdict, record: Record) -> tuple[float | None, ...]:
-    """The figures of a verdict, of those that the record states."""
-    return verdict.timesteps, verdict.peak_memory, None if record.traffic is None else verdict.traffic
 
 
 def _figures(figures: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ def can_be_written(own: OwnPuzzle) -> bool:
     return own.file.suffix == ".toml"
 
 
-def write_targets(own: OwnPuzzle, targets: Mapping[str, int]) -> None:
+def write_targets(own: OwnPuzzle, targets: Mapping[str, float]) -> None:
     """Adds targets to the file of a puzzle that has none.
 
     Raises:

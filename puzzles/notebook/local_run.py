@@ -14,7 +14,7 @@ from puzzles.grading.judge import Definition, judge
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.sandbox.worker.stages.stage import UnplayableError
-from puzzles.sandbox.worker.withheld import REFUSAL, uses_withheld
+from puzzles.sandbox.worker.withheld import withheld_use
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.free_play import FreeGame, free_track
 from puzzles.tracks.outcomes import LocalRun, RunOutcome, RunRequest
@@ -77,8 +77,8 @@ def known_of(track: Track[Any], slug: str, definition: Any, graded: bool = True)
         if definition is None:
             words = f"play got the puzzle's name, but not your {track.noun}; {call}"
         return NotebookDefinition(problem=Failure("crash", words))
-    if graded and uses_withheld(definition):
-        return NotebookDefinition(problem=Failure("rule", REFUSAL, first_line_of(definition)))
+    if graded and (why := withheld_use(definition)):
+        return NotebookDefinition(problem=Failure("rule", why, first_line_of(definition)))
     tree = tree_of(definition)
     return NotebookDefinition(sketch=Sketch() if tree is None else sketch(tree), line=first_line_of(definition))
 

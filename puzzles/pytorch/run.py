@@ -98,8 +98,11 @@ def missing() -> str:
     return "" if hasattr(os, "fork") else "this needs a system that can fork processes, such as Linux or macOS"
 
 
-def run_all(schedules: Sequence[Scheduled], seconds: float, width: int = WIDTH) -> list[MeasuredRun]:
-    """Runs schedules of equally many ranks one after the other, by as many processes, on matrices of `width`.
+def run_all(
+    schedules: Sequence[Scheduled], seconds: float, width: int = WIDTH, profile: Path | None = None
+) -> list[MeasuredRun]:
+    """Runs schedules of equally many ranks one after the other, by as many processes, on matrices of `width`. Into the
+    folder `profile` each rank writes what torch.profiler records of another step; the last schedule stays.
 
     Raises:
         PuzzleError: PyTorch is missing, failed, or took longer than `seconds`.
@@ -109,7 +112,7 @@ def run_all(schedules: Sequence[Scheduled], seconds: float, width: int = WIDTH) 
     with TemporaryDirectory(prefix="puzzles-torch-") as name:
         folder = Path(name)
         ranks = len(schedules[0].pipeline.works)
-        request = {"ranks": ranks, "width": width, "schedules": []}
+        request = {"ranks": ranks, "width": width, "schedules": [], "profile": profile and str(profile.resolve())}
         for number, schedule in enumerate(schedules):
             table = schedule.pipeline.table
             file = f"schedule-{number}.csv"

@@ -88,8 +88,8 @@ def _runs(folder: Path, rank: int, request: dict[str, Any]) -> list[dict[str, An
 
 
 def _run(folder: Path, rank: int, request: dict[str, Any], schedule: dict[str, Any]) -> dict[str, Any]:
-    """One schedule, twice: the first time is for warming up. The gradients of this rank's stages are compared with
-    those of the whole model in one process."""
+    """One schedule, twice: the first time is for warming up. A third time is for the profiler, if the request has a
+    folder for it. The gradients of this rank's stages are compared with those of the whole model in one process."""
     import torch
     import torch.distributed as dist
     from torch.distributed.pipelining import PipelineStage
@@ -107,14 +107,23 @@ def _run(folder: Path, rank: int, request: dict[str, Any], schedule: dict[str, A
     times: list[tuple[str, float, float]] = []
     for stage in stages:
         _measure(stage, times)
-    for _ in range(2):
+    first, last = 0 in mine, len(depths) - 1 in mine
+
+    def step() -> None:
         times.clear()
         for stage in mine:
             model[stage].zero_grad()
         dist.barrier()
-        first, last = 0 in mine, len(depths) - 1 in mine
         runtime.step(*([x] if first else []), **({"target": target, "losses": []} if last else {}))
-    return {"error": _difference(model, mine, x, target), "times": times}
+
+    for _ in range(2):
+        step()
+    result = {"times": list(times)}
+    if request["profile"]:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+            step()
+        profiler.export_chrome_trace(f"{request['profile']}/rank{rank}.json")
+    return {"error": _difference(model, mine, x, target), **result}
 
 
 def _stage(width: int, depth: int, number: int) -> Any:

@@ -14,14 +14,13 @@ from puzzles.course.comments import Comment
 from puzzles.course.gathering import without_runs
 from puzzles.course.handed_in import shared_folder
 from puzzles.course.points import NOTHING_STATED, Scoring
-from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, track_of
 
 from .attempts import attempts, named
 from .environment import environment
-from .listed_files import remove
+from .listed_files import remove, write
 from .page_names import INDEX, PageNames
 from .standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
 
@@ -115,16 +114,8 @@ class ClassPages:
 
     def _write(self, name: str, content: Callable[[], str]) -> None:
         """Makes and writes a page; whatever fails is a problem of this page alone, and costs no verdict."""
-        path = self.folder / name
-        try:
-            text = content()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="")
-        except OSError as why:
-            self.problem = self.problem or f"cannot write {sanitized(str(path))}: {why.strerror or why}"
-        except Exception as why:
-            words = sanitized(f"{type(why).__name__}: {why}")[:300]
-            self.problem = self.problem or f"cannot make {sanitized(str(path))}: {words}"
+        problem = write(self.folder / name, content)
+        self.problem = self.problem or problem
 
 
 def _rendered(template: str, **content: Any) -> str:

@@ -20,6 +20,7 @@ from puzzles.tracks.outcomes import counted
 from .autograders import classroom, prairielearn
 from .gradebook import ASSIGNMENT, canvas, csv_text, gradebook, harmless
 from .gradescope import gradescope
+from .listed_files import write
 from .next_command import next_command
 from .same_work import same_work_page
 from .standings import slugs_of
@@ -69,7 +70,7 @@ def write_reports(
     wrote: list[str] = []
     problems: list[str] = []
     for name, path in wanted.items():
-        if path and (problem := _written(Path(path), writers[name])):
+        if path and (problem := write(Path(path), writers[name])):
             problems.append(problem)
         elif path:
             wrote.append(f"Wrote {path}.")
@@ -97,23 +98,10 @@ def _write_traces(graded: Sequence[Graded], traces: Path) -> tuple[int, str]:
         for verdict in file.verdicts:
             track = track_of(verdict.puzzle)
             name = track.saved_as(track.puzzle(verdict.puzzle)) if verdict.trace else ""
-            if name and (problem := _written(folder / name, lambda text=verdict.trace: text)):  # type: ignore[misc]
+            if name and (problem := write(folder / name, lambda text=verdict.trace: text)):  # type: ignore[misc]
                 return written, f"{problem}; the traces after it were not written"
             written += bool(name)
     return written, ""
-
-
-def _written(path: Path, content: Callable[[], str]) -> str:
-    """Makes and writes a file; a sentence if that fails, whatever the reason."""
-    try:
-        text = content()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="")
-    except OSError as why:
-        return f"cannot write {sanitized(str(path))}: {why.strerror or why}"
-    except Exception as why:  # a report that breaks must not affect the others
-        return f"cannot make {sanitized(str(path))}: {sanitized(f'{type(why).__name__}: {why}')[:300]}"
-    return ""
 
 
 def junit(graded: Sequence[Graded], scoring: Scoring) -> str:

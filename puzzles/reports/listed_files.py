@@ -1,12 +1,15 @@
-"""Files of a folder that an earlier run has listed there, so that the next one can remove what is stale."""
+"""Files of reports: how they are written, and those that an earlier run has listed, so that the next one can remove
+what is stale."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from puzzles.failure import sanitized
 
 
 def listed(folder: Path, index: str) -> dict[str, Any]:
@@ -31,3 +34,16 @@ def remove(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         with suppress(OSError):
             (folder / name).unlink(missing_ok=True)
+
+
+def write(path: Path, content: Callable[[], str]) -> str:
+    """Makes and writes a file; a sentence if that fails, whatever the reason."""
+    try:
+        text = content()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as why:
+        return f"cannot write {sanitized(str(path))}: {why.strerror or why}"
+    except Exception as why:  # a report that breaks must not affect the others
+        return f"cannot make {sanitized(str(path))}: {sanitized(f'{type(why).__name__}: {why}')[:300]}"
+    return ""

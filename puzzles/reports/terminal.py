@@ -208,7 +208,7 @@ def _show_why(console: Console, verdict: Verdict, where: str) -> None:
     """The explanation of a peak: a heading and its rows."""
     console.print()
     console.print(
-        Text(f"{where}{verdict.puzzle}, where memory and traffic go:", style="bold"),
+        Text(f"{where}{verdict.puzzle}, {track_of(verdict.puzzle).why_title}:", style="bold"),
         width=min(console.width, MAX_WIDTH),
     )
     for line in verdict.why:

@@ -18,7 +18,7 @@ from .custom import PLAYED
 from .pictures import picture_of
 from .prose import inline
 
-BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v")
+BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v", "v_half")
 """Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""
 
 WITHOUT_TIMETABLE = {
@@ -30,6 +30,10 @@ WITHOUT_TIMETABLE = {
     "of forwards and backwards does not say.",
     "pipeline_fsdp": "This puzzle has no timetable by hand: it is about when weights are gathered and gradients are "
     "scattered, which a timetable of forwards and backwards does not say.",
+    "weight_versions": "This puzzle has no timetable by hand: it is about several training steps, and a timetable is "
+    "of one.",
+    "uneven_stages": "This puzzle has no timetable by hand: its stages have different numbers of layers, and a cell "
+    "is one layer of each rank there.",
 }
 """Why a puzzle on pipelines has none, in a sentence."""
 

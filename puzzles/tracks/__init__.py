@@ -3,7 +3,7 @@
 from puzzles.tracks import Track, find, register
 """
 
-from .base import OptionError, PuzzleGroup, Track
+from .base import Track
 from .registry import (
     ALL,
     SHIPPED,
@@ -23,6 +23,7 @@ from .registry import (
     track_of,
     unregister,
 )
+from .shown import OptionError, PuzzleGroup
 
 __all__ = [
     "ALL",

@@ -1,8 +1,6 @@
 """Base class of a track: its puzzles, the runs that it asks for and their scores, its words, pictures and replays.
 
-The judge, the reports, the notebook and the commands know a track by this class only, so that a package from outside
-can add one: see `puzzles.tracks.register`.
-"""
+All others know a track by this class only, so a package from outside can add one: see `puzzles.tracks.register`."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
@@ -18,50 +16,12 @@ from puzzles.sandbox.deadline import TIME_LIMIT
 
 from .open_track import OpenTrack
 from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
+from .shown import OptionError, Overview, PuzzleGroup, Section
 
 if TYPE_CHECKING:
     from .workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 P = TypeVar("P", bound=Puzzle)
-
-
-class PuzzleGroup(NamedTuple):
-    """Puzzles that belong together, a chapter or a whole track; `name` is what commands call it."""
-
-    name: str
-    title: str
-    idea: str
-    slugs: tuple[str, ...]
-    folder: str = ""
-    """The folder of a teacher's chapter, which may have chapters for several tracks; by its name all are found."""
-
-
-class Section(NamedTuple):
-    """A part of a puzzle's page: lines to show as they are, each with its meaning, which may be empty."""
-
-    title: str
-    lines: Sequence[tuple[str, str]]
-
-
-class Column(NamedTuple):
-    """A column of an overview; styles are rich's."""
-
-    heading: str
-    justify: Literal["left", "right"] = "left"
-    no_wrap: bool = False
-    style: str = ""
-
-
-class Overview(NamedTuple):
-    """A table of the puzzles of a chapter, and lines below the table."""
-
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str]
-
-
-class OptionError(Exception):
-    """A command's option that a track does not support. The text says what to do instead."""
 
 
 class Track(OpenTrack[P], ABC):
@@ -81,6 +41,7 @@ class Track(OpenTrack[P], ABC):
     reasons: Sequence[str] = ("layout",)
     """One-word reasons of failures that its runs may report, besides those of every track. Any code may use
     `lib.layout`."""
+    why_title: str = "where memory and traffic go"
     columns: Sequence[tuple[str, str]] = ()
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
     `figures_text` fills one column."""

@@ -55,7 +55,7 @@ class OpenTrack(Generic[P]):
         """
         raise OwnPuzzleError(f"{fields.where}: puzzles of the track '{self.name}' are written in Python")
 
-    def tightest(self, figures: Mapping[str, float]) -> dict[str, int]:
+    def tightest(self, figures: Mapping[str, float]) -> Mapping[str, float]:
         """The lowest targets that these figures meet, by the names that a file of puzzles has."""
         return {name: int(value) for name, value in figures.items()}
 

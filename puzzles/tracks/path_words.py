@@ -19,7 +19,7 @@ def mark(slug: str) -> str:
 
 
 def place(slug: str) -> str:
-    """'core 7 of 23; after: zero1; the same on real tensors: FSDP'; empty where there is no mark."""
+    """'core 7 of 25; after: zero1; the same on real tensors: FSDP'; empty where there is no mark."""
     if not mark(slug):
         return ""
     order = f"core {CORE.index(slug) + 1} of {len(CORE)}" if slug in CORE else "extra"

@@ -11,10 +11,12 @@ from typing import Any
 from puzzles.catalog.chapter import AnyChapter
 from puzzles.catalog.puzzle import Puzzle
 
-from .base import PuzzleGroup, Track
+from .base import Track
 from .engine.track import Engine
 from .layout.track import Layouts
+from .plan.track import Plans
 from .schedule.track import Schedules
+from .shown import PuzzleGroup
 
 MIN_PART, MAX_NEAR = 3, 3
 """Letters of a part of a name by which puzzles are suggested, and how many are."""
@@ -95,7 +97,7 @@ def registered(track: Track[Any]) -> Iterator[None]:
         unregister(track)
 
 
-for _one in (Schedules(), Engine(), Layouts()):
+for _one in (Schedules(), Engine(), Layouts(), Plans()):
     register(_one)
 
 SHIPPED = frozenset(ALL)

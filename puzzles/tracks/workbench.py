@@ -96,3 +96,4 @@ class TensorOptions:
     output: str = ""
     tensors: bool | None = None
     colour: str = "layer"
+    device: str = "cpu"

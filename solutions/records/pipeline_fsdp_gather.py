@@ -13,18 +13,16 @@ from lib import Model
 
 STAGES = 4
 
-GATHERS_AGAIN = False
+GATHERS_AGAIN = True
 """Whether the stages between the first and the last drop their weights after forward, and gather them again."""
 
 FORWARD_EVERYWHERE = False
 """Whether every stage computes the way to its own layers itself, so that only gradients travel."""
 
 VARIANTS = {
-    # Fewer gathers: a stage keeps its own weights full until their backward.
-    "once": {"GATHERS_AGAIN": False, "FORWARD_EVERYWHERE": False},
-    # Less memory: at the peak, which is a backward, a stage holds one full weight and its inputs, and shards.
+    # At the peak, which is a backward, a stage holds one full weight and its inputs, and shards.
     "twice": {"GATHERS_AGAIN": True, "FORWARD_EVERYWHERE": False},
-    # Faster than `once` with the same memory: ranks that would wait compute instead, and a forward costs no message.
+    # A stage keeps its weights full until their backward, and computes instead of waiting: forwards cost no message.
     "once_forward_everywhere": {"GATHERS_AGAIN": False, "FORWARD_EVERYWHERE": True},
     # Faster than `twice` with the same memory, in the same way.
     "twice_forward_everywhere": {"GATHERS_AGAIN": True, "FORWARD_EVERYWHERE": True},

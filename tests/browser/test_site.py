@@ -18,6 +18,7 @@ import pytest
 from PIL import Image, ImageStat
 
 from puzzles.site import links
+from tests.support.profiles import TRACES
 from tests.support.site_game import NEEDS_SITE, ROOT, Game, opened_game, solution
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
@@ -450,3 +451,20 @@ def test_it_works_without_a_network_after_the_first_visit(game: Game) -> None:
         game.until_status("passed")
     finally:
         game.server.down = False
+
+
+def test_traces_of_an_own_run_stay_in_the_browser(game: Game) -> None:
+    game.browser.get(f"{game.server.address}#profile")
+    game.until(lambda: game.script("return document.documentElement.dataset.python") == "ready")
+    before = sum(game.server.answered.values())
+    paths = sorted((TRACES / "1f1b_slow").iterdir())
+    game.find("#traces").send_keys("\n".join(map(str, paths)))
+    game.until(lambda: "Schedule: 1F1B" in game.text("#profile pre"))
+    assert "Rank 2 computes" in game.text("#profile li")
+    game.find("#profile li button").click()
+    game.until(lambda: "backward" in game.text("#profile #told") and "rank 2" in game.text("#profile #told"))
+    assert sum(game.server.answered.values()) == before
+    assert game.complaints() == []
+    game.find("#traces").send_keys(str(TRACES / "1f1b" / "rank2.json.gz"))
+    game.until(lambda: "is a second file of rank 2; give one run" in game.text("#profile-state"))
+    assert game.complaints() == []

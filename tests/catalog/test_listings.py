@@ -11,13 +11,19 @@ from puzzles.catalog import papers, schedule_papers
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.paper import Paper
+from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import CHAPTERS as SCHEDULE_CHAPTERS
 from puzzles.catalog.schedule import PUZZLES
 
 CATALOG = Path(papers.__file__).parent
 PAPERS = [value for value in vars(papers).values() if isinstance(value, Paper)]
-ALL: list[tuple[str, Puzzle]] = [*PUZZLES.items(), *ENGINE_PUZZLES.items(), *LAYOUT_PUZZLES.items()]
+ALL: list[tuple[str, Puzzle]] = [
+    *PUZZLES.items(),
+    *ENGINE_PUZZLES.items(),
+    *LAYOUT_PUZZLES.items(),
+    *PLAN_PUZZLES.items(),
+]
 
 
 @pytest.mark.sampled(24)
@@ -28,6 +34,7 @@ def test_each_slug_leads_to_the_puzzle_of_that_slug(slug: str, puzzle: Puzzle) -
 
 def test_a_module_has_the_name_of_its_slug() -> None:
     assert all((CATALOG / "layout" / f"{slug}.py").is_file() for slug in LAYOUT_PUZZLES)
+    assert all((CATALOG / "plan" / f"{slug}.py").is_file() for slug in PLAN_PUZZLES)
 
 
 def test_a_schedule_puzzle_is_a_file_of_its_name_in_the_folder_of_its_chapter() -> None:
@@ -43,7 +50,7 @@ def test_every_module_of_a_chapter_is_a_puzzle_or_serves_the_trials() -> None:
 
 
 def test_a_slug_that_is_not_there_is_a_key_error() -> None:
-    for catalog in (PUZZLES, ENGINE_PUZZLES, LAYOUT_PUZZLES):
+    for catalog in (PUZZLES, ENGINE_PUZZLES, LAYOUT_PUZZLES, PLAN_PUZZLES):
         assert "nobody" not in catalog
         with pytest.raises(KeyError):
             catalog["nobody"]

@@ -46,7 +46,7 @@ PLACED = [
     (("fsdp",), "fsdp", "checkpoint"),  # FSDP builds on DataParallel, which is not known
     (("fsdp", "DataParallel"), "fsdp", "FSDP"),
     (("three_d",), "three_d", "RingAllReduce"),
-    (CORE, "three_d", None),
+    (CORE, "llama_70b_64", None),
     (("basic",), "gpipe", "gpipe"),  # tried and not solved
     (("interleaved",), "interleaved", "DataParallel"),
 ]

@@ -51,6 +51,9 @@ def test_each_section_links_to_the_puzzles_that_use_it() -> None:
         "Layers that are cut": those(lambda p: p.goal.setting.layer == "block"),
         "Experts": those(lambda p: p.goal.setting.layer == "experts"),
         "Memory tiers": those(lambda p: {"offload", "fetch"} & {*p.calls}),
+        "Unequal layers, ranks and microbatches": those(
+            lambda p: p.goal.setting.kinds or p.goal.setting.lengths or p.goal.costs.slow
+        ),
         "Several steps": those(lambda p: p.goal.setting.steps > 1),
     }
 

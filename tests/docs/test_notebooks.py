@@ -24,6 +24,7 @@ import lib
 from drawing.palette import BATCHES, OPERATIONS
 from puzzles import address
 from puzzles.catalog.chapter import Chapter
+from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
 from puzzles.notebook.authoring import sections
@@ -40,6 +41,7 @@ MEGABYTE = 1_000_000
 SECONDS = 90
 """In which all of them run, those of players and the solved ones."""
 CLASSIC_BOOK = "01_puzzles.ipynb"
+JOBS_BOOK = "10_real_jobs.ipynb"
 CHAPTER_OF = {CLASSIC_BOOK: CLASSICS} | {
     f"{path.stem}.ipynb": chapter for chapter in CHAPTERS[1:] for path in SOURCES.glob(f"[0-9]*_{chapter.name}.py")
 }
@@ -78,6 +80,9 @@ def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool
         book = next(book for book in books(solved) if book.file == file)
         plays = [name for name in cells_of(book.text) if name.endswith("-play")]
         assert plays == [f"{slug}-play" for slug in chapter.files]
+    book = next(book for book in books(solved) if book.file == JOBS_BOOK)
+    plays = [name for name in cells_of(book.text) if name.endswith("-play")]
+    assert plays == [f"{slug}-play" for slug in PLAN_PUZZLES]
     for slug, puzzle in PUZZLES.items():
         task, code = "".join(cells[f"{slug}-task"]["source"]), "".join(cells[f"{slug}-code"]["source"])
         assert puzzle.statement.strip() in task
@@ -96,6 +101,7 @@ def test_the_player_version_gives_no_solution_away() -> None:
     for empty, full in zip(books(), books(solved=True), strict=True):
         player, solved = cells_of(empty.text), cells_of(full.text)
         slugs = CHAPTER_OF[empty.file].files if empty.file in CHAPTER_OF else ()
+        slugs = [*slugs, *(PLAN_PUZZLES if empty.file == JOBS_BOOK else ())]
         assert list(player) == list(solved)
         assert {name for name in player if player[name] != solved[name]} == {f"{slug}-code" for slug in slugs}
 
@@ -302,17 +308,20 @@ def require_played(book: Any, chapter: Chapter, solved: bool) -> None:
         assert ("<svg" in shown.data["text/html"]) == solved
 
 
+@pytest.mark.slow
 def test_nothing_is_written_to_stderr(executed: tuple[bool, list[Any]]) -> None:
     for notebook in executed[1]:
         said = [out for cell in notebook.cells for out in cell.get("outputs", ()) if out.get("name") == "stderr"]
         assert said == []
 
 
+@pytest.mark.slow
 def test_each_is_under_a_megabyte(executed: tuple[bool, list[Any]]) -> None:
     for notebook in executed[1]:
         assert len(nbformat.writes(notebook).encode()) < MEGABYTE
 
 
+@pytest.mark.slow
 def test_the_tour_shows_what_its_words_promise(executed: tuple[bool, list[Any]]) -> None:
     tour = executed[1][0]
     printed = "".join(out.text for c in tour.cells for out in c.get("outputs", ()) if out.output_type == "stream")

@@ -122,9 +122,8 @@ def test_the_title_has_the_main_numbers() -> None:
     title, numbers, *_ = texts(picture)
     assert title == "GPipe"
     assert numbers == (
-        "timesteps 33.3 · makespan 33.8 · bubble 42.6% · peak memory 4,194,304 (rank 1, t=30.4) · "
-        "traffic 1,048,576"
-    )  # fmt: skip
+        "33.3 steps · 4,194,304 elements (rank 1, t=30.4) · 1,048,576 sent · makespan 33.8 · bubble 42.6%"
+    )
 
 
 def test_operations_are_drawn_where_they_happened() -> None:
@@ -503,8 +502,8 @@ def test_a_picture_has_words_for_those_who_do_not_see_it() -> None:
     node = root(picture)
     assert node.get("role") == "img"
     assert node.findtext(f"{SVG}title") == "4 ranks, 6 layers, 4 microbatches"
-    assert "timesteps 19.9" in node.findtext(f"{SVG}desc", "")
-    assert "timesteps 19.9" in repr(picture)
+    assert "19.9 steps" in node.findtext(f"{SVG}desc", "")
+    assert "19.9 steps" in repr(picture)
 
 
 def test_save_writes_what_svg_returns(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def test_a_run_as_text() -> None:
     assert text(gallery.solved("grad_accum"), "One at a time", 60) == (
         "One at a time\n"
         "Gradient accumulation, one microbatch at a time\n"
-        "timesteps 16.5 · makespan 17 · bubble 0% · peak memory\n"
-        "1,966,080 (rank 0, t=6)\n"
+        "16.5 steps · 1,966,080 elements (rank 0, t=6) · makespan 17\n"
+        "· bubble 0%\n"
         "steps  0     2     4     6     8     10    12    14    16\n"
         "rank 0 F0-F1-B1-B0-F0-F1-B1-B0-F0-F1-B1-B0-F0-F1-B1-B0-U-U\n"
         "memory of each rank, in tenths of 1,966,080 elements\n"
@@ -58,7 +58,17 @@ def test_text_keeps_to_its_width(classic: Classic, width: int) -> None:
     lines = text(run(classic.solution, *classic.size), width=width).splitlines()
     assert max(map(len, lines)) <= width + 1
     lanes = [line for line in lines if line.startswith("rank ")]
-    assert len(lanes) == 2 * classic.size.ranks
+    sends = classic.size.ranks > 1
+    assert len(lanes) == (3 if sends else 2) * classic.size.ranks
+
+
+def test_text_has_a_bar_of_what_each_rank_sends() -> None:
+    lines = text(gallery.solved("gpipe"), width=60).splitlines()
+    heading = lines.index("elements that each rank sends, a letter for each 24,385")
+    assert lines[heading + 1 : heading + 3] == [f"rank 0 {'s' * 22} 524,288", f"rank 1 {'s' * 43} 1,048,576"]
+    both = f"rank 3 {'<' * 29}{'>' * 14} 3,538,944"
+    assert both in text(gallery.solved("fsdp"), width=60).splitlines(), "a weight is gathered twice"
+    assert "sends" not in text(gallery.solved("basic")), "one rank sends nothing"
 
 
 def test_text_has_a_lane_for_each_rank_and_says_what_is_idle() -> None:
@@ -200,7 +210,7 @@ def test_hostile_text_comes_out_as_text() -> None:
 def test_the_page_has_a_text_alternative_and_names_for_its_controls() -> None:
     reader = Reader(web_page(scene_of(gallery.solved("gpipe").trace), "GPipe"))
     assert "rank 0 F0" in reader.texts["pre"]
-    assert "timesteps 33.3" in reader.texts["canvas"]
+    assert "33.3 steps" in reader.texts["canvas"]
     assert (reader.tags["button"], reader.tags["canvas"]) == (6, 1)
 
 
@@ -213,7 +223,7 @@ def test_the_format_follows_the_ending(tmp_path: Path) -> None:
         "svg": "<svg ",
         "html": "<!doctype html>",
         "json": '{"displayTimeUnit"',
-        "txt": "ddp\nData parallelism\ntimesteps 5.1",
+        "txt": "ddp\nData parallelism\n5.1 steps",
     }
     for ending, start in starts.items():
         file = tmp_path / f"ddp.{ending}"

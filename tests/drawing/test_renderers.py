@@ -14,9 +14,10 @@ from PIL import Image, ImageChops, ImageFilter, ImageStat
 
 import drawing
 from docs.generate import gallery
-from drawing import draw, draw_compare, draw_group, draw_network, draw_plans, draw_replay, draw_value, svg
+from drawing import draw, draw_compare, draw_group, draw_network, draw_plans, draw_replay, draw_runs, draw_value, svg
 from drawing.export import raster
 from drawing.picture import Picture
+from drawing.runs.predicted_vs_measured import plain_scene
 from lib import Outcome, Weight, run
 from lib.planning import Job, Split, gpu, plan, transformer
 
@@ -65,6 +66,7 @@ MADE: dict[str, Callable[[], str]] = {
     "draw_network": lambda: svg(draw_network(small().models[0])),
     "draw_plans": lambda: svg(some_plans()),
     "draw_replay": lambda: svg(replay()),
+    "draw_runs": lambda: svg(draw_runs({"measured": plain_scene(small().trace)}, "runs", bar={"all": 100.0})),
     "draw_value": lambda: svg(draw_value(Weight(1, 4, 0, {2}, 4))),
 }
 ODD: dict[str, Callable[[], str]] = {

@@ -242,7 +242,7 @@ def test_a_collective_is_drawn_once_through_its_rows(mesh: Scene) -> None:
 
 def test_text_has_one_line_for_each_row(mesh: Scene) -> None:
     lines = drawing.text(mesh.trace).splitlines()
-    assert [line[:10] for line in lines if line.startswith("rank ")] == [f"rank {rank} x8 " for rank in range(8)] * 2
+    assert [line[:10] for line in lines if line.startswith("rank ")] == [f"rank {rank} x8 " for rank in range(8)] * 3
     assert SHARED in " ".join(lines)
 
 
@@ -268,6 +268,7 @@ def test_a_page_has_the_data_of_drawn_ranks_only(mesh: Scene) -> None:
         assert all(0 <= number <= last for number in numbers)
     assert data["memory"]["peak"][:2] == [mesh.report.peak.memory, mesh.report.peak.rank % 8]
     assert SHARED in [item["words"] for item in data["legend"]]
+    assert len(data["traffic"]["ranks"]) == 8
 
 
 def rank_of_each(scene: Scene) -> Iterator[int]:

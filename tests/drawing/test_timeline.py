@@ -12,6 +12,7 @@ from IPython.core.formatters import DisplayFormatter
 
 from docs.generate import gallery
 from drawing import Timeline, draw, svg, text
+from drawing.export.html import run_data
 from drawing.palette import (
     ALARM,
     CALLS,
@@ -28,7 +29,7 @@ from drawing.palette import (
     text_on,
 )
 from drawing.runs.captions import describe_gap
-from drawing.runs.scene import scene_of
+from drawing.runs.scene import scene_from, scene_of
 from drawing.runs.timeline import summary_lines
 from drawing.runs.traffic import sent_by_kind
 from lib import Goal, Model, Size, Trace, referee, run
@@ -146,7 +147,7 @@ def test_the_target_is_a_dashed_line_for_each_rank() -> None:
     assert "dashed: target < 2.1M for the third star" in texts(drawn)
     assert line.get("stroke-dasharray")
     assert "dashed: target < 4.2M" in texts(drawn)
-    assert "timesteps 33.3 (target < 34)" in texts(drawn)[1]
+    assert "33.3 steps (target < 34)" in texts(drawn)[1]
     assert paths(picture("gpipe"), "stroke", TARGET) == []
 
 
@@ -187,7 +188,7 @@ def test_a_notebook_gets_the_picture_and_a_text() -> None:
     drawn = picture("ddp", title="Data parallel")
     bundle = drawn._repr_mimebundle_()
     assert bundle["text/html"] == svg(drawn)
-    assert bundle["text/plain"].startswith("Data parallel\nData parallelism\ntimesteps 5.1")
+    assert bundle["text/plain"].startswith("Data parallel\nData parallelism\n5.1 steps")
     assert "rank 3 F0b3" in bundle["text/plain"]
     assert set(gallery.pareto()._repr_mimebundle_()) == {"text/html", "text/plain"}
 
@@ -238,7 +239,7 @@ def test_a_picture_says_what_schedule_it_is() -> None:
     assert ">GPipe<" in titled
     assert ">GPipe<" not in named
     assert "<title>GPipe: 4 ranks, 8 layers, 4 microbatches</title>" in untitled
-    assert text(trace, "Mine").startswith("Mine\nGPipe\ntimesteps")
+    assert text(trace, "Mine").startswith("Mine\nGPipe\n33.3 steps")
     cut = Trace(trace.size, tuple(ops[:20] for ops in trace.ranks))
     assert "GPipe" not in svg(draw(cut, "Mine"))
 
@@ -281,11 +282,26 @@ def test_bars_are_as_long_as_what_they_stand_for() -> None:
     assert [long / short for long, short in zip(*lengths, strict=True)] == pytest.approx([2.0] * 4, rel=1e-3)
 
 
+def test_a_page_has_the_same_bars() -> None:
+    data = run_data(scene_from(gallery.solved("fsdp").trace, PUZZLES["fsdp"].goal))
+    sent = data["traffic"]
+    used = [[(kind, n) for kind, n in zip(sent["names"], rank, strict=True) if n] for rank in sent["ranks"]]
+    assert used == [[("all-gather", 2_359_296), ("reduce-scatter", 1_179_648)]] * 4
+    assert (sent["most"], sent["target"]) == (3_600_000, 3_600_000)
+    fills = [*data["memory"]["fills"], *sent["fills"]]
+    shown = {item["words"]: fills[item["kind"]][0] for item in data["legend"] if "kind" in item}
+    assert shown["weights"] == KINDS["weights"]
+    assert shown["sent: reduce-scatter"] == CALLS["scatterreduce"]
+    assert "sent: messages" not in shown
+
+
 def test_one_rank_has_no_bar() -> None:
+    assert run_data(scene_from(gallery.solved("basic")))["traffic"]["most"] == 0
     assert not any("traffic" in words for words in texts(picture("basic")))
 
 
 def test_figures_are_not_broken_apart() -> None:
     lines = summary_lines(referee(gallery.solved("fsdp").trace, PUZZLES["fsdp"].goal), 976)
     assert len(lines) == 2
-    assert lines[1] == "traffic 3,538,944 (target < 3.6M)"
+    assert lines[0].endswith(" · 3,538,944 sent (target < 3.6M for the third star)")
+    assert lines[1] == "makespan 20.4 · bubble 0%"

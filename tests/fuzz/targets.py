@@ -11,21 +11,25 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from lib import TraceError, referee, run, trace_from_json, trace_to_json
+from lib import PuzzleError, TraceError, referee, run, trace_from_json, trace_to_json
 from lib.engine.replay.replay import replay
 from lib.layout import DeviceMatrix, LayoutError, TensorLayout, complete
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, one_matmul
+from lib.profiles import study
+from lib.profiles.notation import as_record
 from puzzles.failure import sanitized
 from puzzles.grading.judge import Definition, judge, run_judge
 from puzzles.grading.sandboxed_run import SandboxRunner
 from puzzles.grading.session import Session
 from puzzles.grading.submission import MAX_LINE_LENGTH, Submission
 from puzzles.grading.verdict import STATUSES, Graded
+from puzzles.reports.profiles import text_of as profile_text
 from puzzles.sandbox import protocol
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.source import SubmissionCode
 from puzzles.tracks import ALL, track_of
 from tests.support import CLASSICS
+from tests.support import profiles as recorded
 
 from .changes import changed_bytes, changed_tree
 
@@ -261,6 +265,43 @@ def message(draw: Random) -> None:
         pass
 
 
+# --- Profiles ---
+
+
+@cache
+def profiled() -> list[dict[str, Any]]:
+    """The traces of a small pipeline: of each cell, its annotation and its first and last operation."""
+    found = recorded.traces("1f1b_annotated")
+    for one in found:
+        cells = recorded.events(one, lambda event: event["name"].startswith(("PP:", "ProfilerStep#")))
+        ops = recorded.events(one, lambda event: event["name"] in ("Nap", "aten::mm", "NapBackward"))
+        one["traceEvents"] = cells + ops
+    return found
+
+
+def profile(draw: Random) -> None:
+    """Traces are read to a report, or refused in one line."""
+    found = list(profiled())
+    rank = draw.randrange(len(found))
+    files = [recorded.source(f"rank{n}.json", json.dumps(one).encode()) for n, one in enumerate(found)]
+    match draw.randrange(4):
+        case 0:
+            data = changed_bytes(draw, json.dumps(found[rank]).encode(), (b"1e999", b"NaN", b"[[", b'"ts":', b"}"))
+        case 1:
+            data = draw.choice((b"\x1f\x8b", b"", b"{")) + draw.randbytes(draw.choice((0, 1, 10, 1000)))
+        case 2:
+            data = json.dumps(changed_tree(draw, [{"traceEvents": []}, 5])).encode()
+        case _:
+            data = json.dumps(changed_tree(draw, found[rank])).encode()
+    files[rank] = recorded.source(f"rank{rank}.json", data)
+    try:
+        said = study(files)
+        assert profile_text(said)
+        assert json.loads(json.dumps(as_record(said)))["version"]
+    except PuzzleError as why:
+        _require_sentence(str(why).replace("\n", "\x1b"))  # one line
+
+
 TARGETS: Mapping[str, Callable[[Random], None]] = {
-    target.__name__: target for target in (trace, submission, ipynb, annotations, reply, message)
+    target.__name__: target for target in (trace, submission, ipynb, annotations, reply, message, profile)
 }

@@ -287,6 +287,7 @@ def network(uneven: bool | None = True, devices: int = 4) -> Graph:
     return graph
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("rows", [((4, 1), (1, 1)), ((1, 1), (1, 4)), ((1, 4), (4, 1)), ((2, 1), (1, 2))])
 def test_a_training_step_with_padding_equals_one_device(optimizer, rows, monkeypatch):

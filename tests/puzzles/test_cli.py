@@ -173,7 +173,7 @@ def test_a_starter_is_added_with_the_line_ends_of_the_file_and_the_imports_that_
     text = Path("mine.py").read_bytes()
     assert text.count(b"\n") == text.count(b"\r\n")
     assert [text.count(line) for line in (b"import numpy", b"from lib import Model", b"from lib.engine")] == [1, 1, 1]
-    assert b"\r\n# Core 4 of 23; after: ddp; the same as a schedule: ddp.\r\n" in text
+    assert b"\r\n# Core 4 of 25; after: ddp; the same as a schedule: ddp.\r\n" in text
 
 
 def test_start_where_nothing_can_be_written():

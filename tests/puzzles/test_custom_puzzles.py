@@ -60,6 +60,7 @@ def change(file: Path, old: str, new: str) -> None:
         ("schedule", "time = 5, memory = 1_800_000, traffic = 500_000"),  # of 5.1 steps and 1,835,008 elements
         pytest.param("engine", "sent = 6_144, peak = 9_216, weights = 0", marks=pytest.mark.slow),
         pytest.param("layout", "bytes = 0, memory = 9_280", marks=pytest.mark.slow),
+        ("plan", "seconds = 0.985"),
     ],
 )
 def test_a_new_puzzle_is_ready_once_its_texts_are_written(track: str, targets: str, tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_other_commands_know_the_chapters(week: Path) -> None:
 
 
 def test_a_chapter_has_a_title_and_an_order(week: Path) -> None:
-    for track in ("engine", "layout"):
+    for track in ("engine", "layout", "plan"):
         (week / f"relay_{track}.toml").unlink()
     begin("a_second", "schedule", week)
     (week / "a_second.toml").write_text(

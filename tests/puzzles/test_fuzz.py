@@ -13,7 +13,7 @@ from tests.fuzz import targets
 from tests.fuzz.changes import changed_bytes, changed_tree
 from tests.fuzz.targets import TARGETS
 
-TRIED = {"trace": 40, "submission": 40, "ipynb": 40, "annotations": 60, "reply": 25, "message": 100}
+TRIED = {"trace": 40, "submission": 40, "ipynb": 40, "annotations": 60, "reply": 25, "message": 100, "profile": 60}
 
 
 @pytest.mark.sampled(3)

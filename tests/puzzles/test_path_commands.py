@@ -41,7 +41,7 @@ def solve(*slugs: str) -> None:
 def test_next_adds_one_starter_after_another_to_one_file() -> None:
     page = words("next")
     assert page.startswith("Puzzle 0: Standard training ")
-    assert "Core 1 of 23." in page
+    assert "Core 1 of 25." in page
     assert "Its starter is now in my_solutions.py. 'puzzles watch my_solutions.py' grades" in page
     assert "my_solutions.py has a definition of basic already." in words("next")
     solve("basic", "grad_accum", "ddp")
@@ -71,10 +71,10 @@ def test_the_map_fits_a_screen_and_shows_what_is_done() -> None:
 
 
 def test_what_comes_before_a_solved_puzzle_counts_as_known() -> None:
-    assert "The core path: 0 of 23 puzzles are behind you." in words("path")
+    assert "The core path: 0 of 25 puzzles are behind you." in words("path")
     solve("gpipe")
     page = words("path")
-    assert "The core path: 5 of 23 puzzles are behind you." in page
+    assert "The core path: 5 of 25 puzzles are behind you." in page
     assert "basic (known) grad_accum (known)" in page
     assert "gpipe ★★☆" in page
     assert "Next: puzzle 12, One forward, one backward: 'puzzles show one_f_one_b'. 'puzzles next' opens it." in page
@@ -91,7 +91,7 @@ def test_a_play_in_a_notebook_or_a_script_counts() -> None:
 
 def test_at_the_end_of_the_path_next_goes_on_with_extra_puzzles_until_there_are_none() -> None:
     solve(*CORE)
-    assert "The core path: 23 of 23" in words("path")
-    assert words("next").startswith("Puzzle ")
+    assert "The core path: 25 of 25" in words("path")
+    assert words("next").startswith("Plan puzzle ")
     solve(*ALL)
     assert words("next") == "You have passed every puzzle there is. Well played!"

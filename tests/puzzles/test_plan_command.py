@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from lib.planning import Job, Split, gpu, plan, transformer
+from lib import RuleError
+from lib.planning import Job, Split, Transformer, gpu, plan, transformer
+from lib.planning.configs import export_config
+from lib.planning.presets import transformer_of_file
 from lib.planning.time_parts import time_parts
 from puzzles.commands.main import main
 from puzzles.commands.plan import amount
@@ -49,6 +55,16 @@ def test_it_shows_each_rank_the_peak_and_the_largest_batch() -> None:
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
+def test_layers_of_each_stage_and_warm_up_are_chosen() -> None:
+    code, shown = invoked(f"{SMALL} --layers 3,1 --best 1 --ranks")
+    assert code == 0, shown
+    rows = [line.split()[:2] for line in shown.splitlines() if line.split()[:2] in (["0", "3"], ["1", "1"])]
+    assert rows == [["0", "3"], ["1", "1"]]
+    code, shown = invoked(f"{SMALL} --pp 2 --schedule interleaved --chunks 2 --warmup 3 --best 1")
+    assert code == 0, shown
+    assert "interleaved x2 w3" in shown
+
+
 def test_where_a_fixed_split_does_not_fit_the_changes_that_help_most_are_named() -> None:
     code, shown = invoked("--model llama-3-70b --gpus 8 --batch 8 --dp 8 --zero 0 --recompute none")
     problem = " ".join(shown.split())
@@ -73,6 +89,38 @@ def test_an_exported_config_is_read_and_planned_again(tmp_path: Path) -> None:
     assert code == 0, shown
     for fact in ("full rate", "waiting for replicas", "It fits the 78.0 GiB of a100."):
         assert fact in " ".join(shown.split())
+
+
+def test_the_fastest_plan_that_a_program_can_do_is_exported() -> None:
+    code, shown = invoked(f"{SMALL} --microbatch 1 --best 3 --export torchtitan --kernels pytorch")
+    assert code == 0, shown
+    number = re.search(r"plan (\d+) is the fastest of these that torchtitan can be configured with", shown)
+    assert number is not None
+    _, listed = invoked(f"{SMALL} --microbatch 1 --best 3 --kernels pytorch --json")
+    splits = [Split(**{**one["split"], "layers": tuple(one["split"]["layers"])}) for one in json.loads(listed)]
+    job = Job(transformer("gpt-1.7b", layers=4), gpu("a100"), 4, 16, kernels="pytorch")
+    chosen = int(number[1]) - 1
+    assert chosen > 0
+    for split in splits[:chosen]:
+        with pytest.raises(RuleError, match="torchtitan"):
+            export_config(job, split, "torchtitan")
+    assert export_config(job, splits[chosen], "torchtitan") in shown
+    code, shown = invoked(f"{SMALL} --zero 1 --pp 1 --export torchtitan")
+    assert code == 2
+    assert "torchtitan cannot be configured with zero 1" in " ".join(shown.split())
+
+
+def test_a_model_of_a_file_is_planned(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    known: dict[str, Any] = {"layers": 4, "hidden": 2304, "heads": 24, "ffn": 9216, "vocab": 51200, "sequence": 2048}
+    file.write_text("[mine]\n" + "".join(f"{name} = {value}\n" for name, value in known.items()))
+    code, shown = invoked(f"--model {file} --gpus 4 --batch 16 --gpu a100 --best 1 --set model.layers=2")
+    assert code == 0, shown
+    assert transformer_of_file(file.read_text(), layers=2) == replace(Transformer("mine", **known), layers=2)
+    file.write_text("[mine]\nlayers = 4\n")
+    code, shown = invoked(f"--model {file} --gpus 4")
+    assert code == 2
+    assert "a preset file has one table, [my-model], with ffn, heads, hidden" in " ".join(shown.split())
 
 
 def test_a_config_that_does_not_fit_is_said_so_with_the_changes_that_help_most(tmp_path: Path) -> None:
@@ -126,6 +174,8 @@ def test_where_the_time_goes_adds_up_to_the_step() -> None:
         (f"{SMALL} --gpu a1000", ("no gpu 'a1000'", "'a100'")),
         (f"{SMALL} --tp 3", ("tp 3", "there are 4", "may be 1, 2 or 4")),
         (f"{SMALL} --pp 3", ("pp 3", "may be")),
+        (f"{SMALL} --pp 2 --layers 12,x", ("'12,x' is no list", "10,10,11,9")),
+        (f"{SMALL} --layers 2,3", ("layers must be 2 whole numbers", "add up to 4", "(2, 3)")),
         (f"{SMALL} --schedule dualpipe", ("dualpipe", "zb_v")),
         (f"{SMALL} --set gpu.memory=3GiB", ("no split", "the least found is", "GiB")),
         (f"{SMALL} --set gpu.wifi=1", ("wifi",)),

@@ -92,6 +92,7 @@ def test_a_list_has_no_hanging_indents() -> None:
         assert {len(line) - len(line.lstrip()) for line in lines} <= {0, 2}, name
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("with_bubblewrap", [True, False])
 def test_a_verdict_on_a_terminal(with_bubblewrap: bool, environment: Mapping[str, str], tmp_path: Path) -> None:
     Path("mine.py").write_text(solution("fsdp"))

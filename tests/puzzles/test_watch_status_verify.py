@@ -375,10 +375,13 @@ def test_the_other_sizes_are_in_the_statement_of_the_third_star():
 
 
 def test_why_a_pass_compares_calls_with_the_reference():
-    other = (SOLUTIONS / "records" / "fsdp_gather_once.py").read_text()
-    gathered_once = other.replace("async def fsdp", "async def wsdp").replace(
-        "wsdp = fsdp", "FULL, ALL_REDUCE = 6, True"
+    other = (SOLUTIONS / "records" / "fsdp_layer_by_layer.py").read_text()
+    summed = other.replace(
+        "await reduce(grad_weights[layer], layer)",
+        "(await reduce(grad_weights[layer], layer)).shard(model.rank, model.RANKS)",
     )
+    gathered_once = summed.replace("else model.scatterreduce", "else model.allreduce").partition("ddp = wsdp")[0]
+    gathered_once = gathered_once.replace("async def fsdp", "async def wsdp") + "FULL = 6\n"
     Path("other.py").write_text(gathered_once)
     page = words(puzzles("grade", "other.py", "--why").stdout)
     assert "with every weight gathered once" in page

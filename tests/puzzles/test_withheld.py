@@ -165,7 +165,7 @@ DRAWN = f"""
 import drawing
 from lib import run
 {SOLUTION}
-assert "timesteps 33.3" in drawing.text(run(gpipe, 8, 4, 4).trace)
+assert "33.3 steps" in drawing.text(run(gpipe, 8, 4, 4).trace)
 """
 
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from lib.torch_csv import read_csv
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import of_crash
 from puzzles.site.in_browser import api, player
 from puzzles.site.in_browser.not_here import REPLACED, in_words, replaced
 from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing
+from tests.support.profiles import traces
 from tests.test_imports import ROOT
 
 
@@ -177,3 +179,26 @@ def test_no_message_of_the_page_names_an_option_of_the_command_line(error: Excep
     assert "browser" in said.sentence
     assert said.sentence.startswith("rank 0, t=0: ")
     assert in_words(None) is None
+
+
+async def test_traces_of_an_own_run_are_read_and_drawn() -> None:
+    found = await ask("profile", files_of("1f1b_slow"))
+    assert "Schedule: 1F1B" in found["text"]
+    measured, replay = found["views"]
+    assert measured["heading"].startswith("Measured: ")
+    assert replay["run"]["end"] < measured["run"]["end"]
+    ((line, mark),) = [one for one in found["lines"] if one[1] is not None]
+    assert "Rank 2 computes" in line
+    assert measured["run"]["rank"][mark] == 2
+    assert str(read_csv(found["csv"])).startswith("0F0 ")
+    shares = await ask("profile", files_of("ddp"))
+    assert "Rank 2 is waited for" in shares["text"]
+    assert shares["views"] == []
+    assert await refusal("profile", files_of("1f1b")[:3]) == (
+        "no file of rank 3 of 4 (distributedInfo); profile all ranks, or give --ranks 0-2 for shares without causes"
+    )
+
+
+def files_of(case: str) -> list[list[str]]:
+    """The name and the text of each file, as the page reads them."""
+    return [[f"rank{rank}.json", json.dumps(trace)] for rank, trace in enumerate(traces(case))]

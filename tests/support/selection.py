@@ -12,6 +12,8 @@ import pytest
 from puzzles.sandbox.tiers import select_tier
 
 TIERS = ("bubblewrap", "process")
+TESTS_OF_PROGRAMS = {"puzzles", "docs", "drawing", "layout", "site"}
+"""Folders whose tests take several times as long as others."""
 
 
 def mark_all_but_samples(items: list[pytest.Item]) -> None:
@@ -34,7 +36,8 @@ def heaviest_files_first(items: list[pytest.Item]) -> None:
     weights: Counter[Path] = Counter()
     for item in items:
         slow = item.get_closest_marker("slow")
-        weights[item.path] += 30 if slow and not slow.kwargs else 1
+        weight = 4 if TESTS_OF_PROGRAMS.intersection(item.path.parts) else 1
+        weights[item.path] += weight * (30 if slow and not slow.kwargs else 1)
     items.sort(key=lambda item: (-weights[item.path], item.path))
 
 

@@ -1,8 +1,9 @@
-"""Lends sandbox servers to the sessions of one test module, because starting one takes longer than grading.
+"""Lends sandbox servers to the sessions of the tests, because starting one takes longer than grading.
 
-A session that was given no server takes one that an earlier session has returned, as files graded as a batch do. A test
-marked `own_server` starts its own: it looks at what a server has from its start, or does at its end, or asks it from
-other threads. Those have servers of their own anyway, for bubblewrap ends a server with the thread that started it.
+A session that was given no server takes one that an earlier session has returned, as files graded as a batch do. A
+module ends the servers that it has started in a way of its own. A test marked `own_server` starts its own: it looks at
+what a server has from its start, or does at its end, or asks it from other threads. Those have servers of their own
+anyway, for bubblewrap ends a server with the thread that started it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
+from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,8 @@ import pytest
 
 from puzzles.grading.session import Session
 from puzzles.sandbox.client import SandboxClient as Client
-from puzzles.sandbox.tiers import command
+from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import command, select_tier
 
 
 def process_of(client: Client) -> int | None:
@@ -30,6 +34,7 @@ class Lender:
 
     def __init__(self) -> None:
         self.owner = os.getpid()
+        self.lends = True
         self.clients: list[Client] = []
         self.free: defaultdict[tuple[str, ...], list[Client]] = defaultdict(list)
 
@@ -38,7 +43,7 @@ class Lender:
 
         def init(found: Session, submission: Any, *rest: Any, **named: Any) -> None:
             begin(found, submission, *rest, **named)
-            if not found._lent and found.tier.forks and self._is_here():
+            if self.lends and not found._lent and found.tier.forks and self._is_here():
                 found._client, found._lent = self._take(found._client), True
 
         def leave(found: Session, *why: Any) -> None:
@@ -67,12 +72,19 @@ class Lender:
             pid for client in self.clients if client.tier.is_sandbox for pid in children(process_of(client))
         }
 
-    def close(self) -> None:
-        """Ends all servers."""
+    def close(self, but: Collection[tuple[str, ...]] = ()) -> None:
+        """Ends all servers, but those that were started in these ways."""
         for client in self.clients:
-            client.close()
-        self.clients.clear()
-        self.free.clear()
+            if _start_of(client) not in but:
+                client.close()
+        self.clients = [client for client in self.clients if _start_of(client) in but]
+        self.free = defaultdict(list, {start: free for start, free in self.free.items() if start in but})
+
+
+@cache
+def ordinary_starts() -> frozenset[tuple[str, ...]]:
+    """How servers are started with the limits that hold if nobody names others, in the tiers that work here."""
+    return frozenset(tuple(command(tier, Limits())) for tier in (select_tier(), select_tier("process")))
 
 
 def _start_of(client: Client) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ function theme(dark) {
   state.dark = dark ? 1 : 0;
   page.dataset.theme = dark ? "dark" : "light";
   $("theme")?.setAttribute("aria-pressed", dark);
-  for (const item of root.querySelectorAll(".kind")) item.style.background = run.memory.fills[item.dataset.kind][state.dark];
+  for (const item of root.querySelectorAll(".kind")) item.style.background = fills[item.dataset.kind][state.dark];
   for (const item of root.querySelectorAll("[data-swatch]")) {
     const swatch = colouring().swatches[item.dataset.swatch];
     item.className = swatch ? "filled" : "";
@@ -175,7 +175,7 @@ function colour(by) {
 }
 
 function fit() {
-  const ratio = window.devicePixelRatio || 1, height = floorOf(run.ranks - 1) + 6;
+  const ratio = window.devicePixelRatio || 1, height = bottom;
   width = canvas.clientWidth;
   canvas.style.height = `${height}px`;
   canvas.width = width * ratio;
@@ -224,4 +224,4 @@ function frames(count, copy) {
   return made;
 }
 
-return { theme, close, frames };
+return { theme, close, frames, choose };

@@ -3,16 +3,19 @@
 
 const $ = (id) => root.querySelector(`#${id}`);
 const canvas = $("timeline"), pen = canvas.getContext("2d"), page = document.documentElement;
-const LEFT = page.clientWidth < 500 ? 48 : 62, RIGHT = 14, AXIS = run.bands.length ? 42 : 26, HEAD = 42, UNIT = 20, SECONDS = 12;
+const LEFT = page.clientWidth < 500 ? 48 : 62, RIGHT = 14, AXIS = run.bands.length ? 42 : 26, HEAD = run.memory.most ? 42 : 0, UNIT = 20, SECONDS = 12;
 const INVITATION = "Point at an operation, tap it, or press Tab and the arrow keys, to see what it needs and what needs it.";
 // A `rank` here is a row of the picture: one rank, or several that do the same.
 // It has a row for computation, and a lower one for each stream beside it.
 const LANE_SCALE = 0.45, streams = run.streams.length, rowsHigh = 1 + LANE_SCALE * (streams - 1);
-const compute = Math.max(6, Math.min(46, 700 / run.ranks / rowsHigh)), pitch = compute * rowsHigh, strip = compute * 1.1;
+const compute = Math.max(6, Math.min(46, 700 / run.ranks / rowsHigh)), pitch = compute * rowsHigh, strip = run.memory.most ? compute * 1.1 : 0;
 const lane = pitch * 0.8, beside = streams > 1 ? (lane - compute * 0.8) / (streams - 1) : 0;
 const streamTop = (stream) => (stream ? compute * 0.8 + (stream - 0.88) * beside : 0);
 const streamHeight = (stream) => (stream ? beside * 0.88 : compute * 0.8);
 const floorOf = (rank) => AXIS + run.ranks * pitch + HEAD + (rank + 1) * strip;
+const barPitch = Math.min(20, pitch), barTop = (rank) => floorOf(run.ranks - 1) + HEAD + rank * barPitch;
+const bottom = run.traffic.most ? barTop(run.ranks) : floorOf(run.ranks - 1) + 6;
+const fills = [...run.memory.fills, ...run.traffic.fills];
 const whole = Math.max(run.end, 0.1);
 const state = { from: 0, to: whole, chosen: -1, pointed: -1, cursor: whole, playing: false, critical: false, dark: 0, colour: run.colour };
 let width = 800, queued = false;
@@ -92,6 +95,7 @@ function draw() {
   drawMemory();
   drawCursor();
   pen.restore();
+  drawTraffic();
   Object.assign(canvas.dataset, {
     from: state.from, to: state.to, chosen: state.chosen, needs: [...needed].join(), users: [...using].join(),
     cursor: state.cursor, drawn: Number(canvas.dataset.drawn || 0) + 1,
@@ -123,10 +127,10 @@ function drawAxis() {
     if (beside >= 9) run.streams.forEach((name, n) => {
       if (n) write(name, LEFT - 10, top(rank) + streamTop(n) + streamHeight(n) / 2, 9.5, paint("soft"), "right");
     });
-    write(name, LEFT - 10, floorOf(rank) - strip / 2, fits, paint("soft"), "right");
+    if (strip) write(name, LEFT - 10, floorOf(rank) - strip / 2, fits, paint("soft"), "right");
   }
   const most = run.memory.most.toLocaleString("en");
-  write(`memory in elements, all ranks on one scale up to ${most}`, LEFT, floorOf(-1) - 26, 12, paint("soft"), "left");
+  if (strip) write(`memory in elements, all ranks on one scale up to ${most}`, LEFT, floorOf(-1) - 26, 12, paint("soft"), "left");
 }
 
 function line(points) {
@@ -344,6 +348,7 @@ function frame(start, stop, y, high, colour, dash) {
 }
 
 function drawMemory() {
+  if (!strip) return;
   const { most, target, ranks, fills, peak } = run.memory, unit = most ? strip * 0.8 / most : 0;
   ranks.forEach((levels, rank) => {
     const floor = floorOf(rank), edge = [];
@@ -385,6 +390,32 @@ function drawMemory() {
   pen.strokeText(`peak ${peak[0].toLocaleString("en")}`, px + (left ? -8 : 8), py - 9);
   write(`peak ${peak[0].toLocaleString("en")}`, px + (left ? -8 : 8), py - 9, 12, paint("ink"), left ? "right" : "left", true);
   pen.lineWidth = 1;
+}
+
+// What each rank sends in the whole run, by kind of call. These bars have no time, so they do not zoom.
+function drawTraffic() {
+  const { most, target, names, fills, inks, ranks } = run.traffic, unit = (width - LEFT - RIGHT) / most, high = barPitch * 0.7;
+  if (!most) return;
+  const heading = `traffic: elements that each rank sends, all on one scale up to ${most.toLocaleString("en")}`;
+  write(heading, LEFT, barTop(0) - 14, 12, paint("soft"), "left");
+  const every = Math.max(1, Math.ceil(11 / barPitch));
+  ranks.forEach((sent, rank) => {
+    const y = barTop(rank), name = run.labels[rank];
+    if (rank % every === 0) write(name, LEFT - 10, y + high / 2, Math.min(12, (LEFT - 10) / name.length / 0.56), paint("soft"), "right");
+    let at = LEFT;
+    sent.forEach((elements, kind) => {
+      const words = `${names[kind]} ${elements.toLocaleString("en")}`, long = elements * unit;
+      pen.fillStyle = fills[kind][state.dark];
+      pen.fillRect(at, y, long, high);
+      if (high >= 11 && words.length * 6 + 10 < long) write(words, at + long / 2, y + high / 2, 10, inks[kind][state.dark]);
+      at += long;
+    });
+  });
+  if (!target || target > most) return;
+  pen.strokeStyle = paint("target");
+  pen.setLineDash([5, 3]);
+  line([[LEFT + target * unit, barTop(0) - 4], [LEFT + target * unit, barTop(run.ranks)]]);
+  pen.setLineDash([]);
 }
 
 function drawCursor() {

@@ -17,6 +17,9 @@ from lib.engine.transports.base import Port
 class NoArgument:
     """The type of `NO_ARGUMENT`."""
 
+    def __reduce__(self) -> str:
+        return "NO_ARGUMENT"
+
 
 NO_ARGUMENT = NoArgument()
 """The argument of a method that takes no argument."""

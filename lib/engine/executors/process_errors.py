@@ -16,6 +16,8 @@ from lib.errors import PuzzleError
 _must_abort = [False]
 """True if a device did not end in time after another one had failed."""
 
+TRACEBACK = "Its traceback, most recent call last:\n"
+
 
 def pickled(error: BaseException) -> bytes:
     """Pickles an exception for the other devices, with the player's lines of its traceback as a note; or its text if it
@@ -25,18 +27,22 @@ def pickled(error: BaseException) -> bytes:
         copy = pickle.loads(packed)
     except Exception:
         copy = RuntimeError(f"{type(error).__name__}: {error}")
-    for note in getattr(error, "__notes__", []):
-        if note not in getattr(copy, "__notes__", []):
+    for note in _notes(error):
+        if note not in _notes(copy):
             copy.add_note(note)
-    if not isinstance(error, PuzzleError):
+    if not isinstance(error, PuzzleError) and not any(note.startswith(TRACEBACK) for note in _notes(copy)):
         copy.add_note(_player_lines(error))
     return pickle.dumps(copy)
+
+
+def _notes(error: BaseException) -> list[str]:
+    return getattr(error, "__notes__", [])
 
 
 def _player_lines(error: BaseException) -> str:
     """The traceback on the device that raised an error, without the engine's frames."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_of_player(frame)]
-    return "".join(["Its traceback, most recent call last:\n", *StackSummary.extract(frames).format()]).rstrip()
+    return "".join([TRACEBACK, *StackSummary.extract(frames).format()]).rstrip()
 
 
 def marked(error: Any, device: int = 0, gave_up: bool = False) -> Any:

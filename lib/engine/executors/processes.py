@@ -42,8 +42,10 @@ class ProcessExecutor:
         patience: float,
         byte_time: Mapping[str, int],
         carrier: Carrier,
+        shares_results: bool = True,
     ) -> None:
-        sys.excepthook = print_once_on(carrier)
+        if shares_results:
+            sys.excepthook = print_once_on(carrier)
         self.cls = cls
         self.size = size
         self.metered = metered
@@ -53,6 +55,9 @@ class ProcessExecutor:
         self._readings: list[Any] = []
         self.own_error: BaseException | None = None
         """The exception of this device in the last call."""
+        self.own_result: Any = None
+        """The result of this device in the last call. Only where it `shares_results` do the others have it, too."""
+        self.shares_results = shares_results
         self.loop: Any = None
         self._run("__init__", lambda: self.device.make(args, kwargs))
 
@@ -82,9 +87,13 @@ class ProcessExecutor:
     def _outcome(self, state: str, result: Any) -> tuple[str, Any]:
         """The report to all devices: the state, the result or the pickled error, and the meter's reading."""
         self.own_error = result if state == "failed" else None
+        self.own_result = result if state == "returned" else None
         meter = self.port.meter
         reading = meter.reading() if meter is not None else None
-        return state, (result if self.own_error is None else pickled(result), reading)
+        return state, (
+            pickled(result) if self.own_error is not None else result if self.shares_results else None,
+            reading,
+        )
 
     def _results(self, outcomes: Sequence[tuple[str, Any]]) -> list[Any]:
         """The results by device.

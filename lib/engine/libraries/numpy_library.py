@@ -1,7 +1,8 @@
-"""Arrays of numpy, in the memory of the process."""
+"""Arrays of numpy, in the memory of the process; and what the engine asks of any library of arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,31 +16,41 @@ from lib.engine.metering.arrays import LentBlock, as_metered, lend, plain_view
 from lib.engine.metering.meter import Meter
 from lib.engine.metering.numpy_patch import patched_numpy
 
-from .base import ArrayLibrary
 
-
-class NumpyLibrary(ArrayLibrary):
-    """The library of the transports in process and on MPI."""
+class ArrayLibrary:
+    """A library of arrays on one device: numpy, where a subclass does not say otherwise. `xp` is its array namespace,
+    `device` where its arrays are. Everything else is done with methods that all arrays have."""
 
     xp: Any = np
     device: Any = "cpu"
     array_types: tuple[Any, ...] = (ndarray,)
+    """Of the arrays in arguments and results."""
     plain_type: type | None = ndarray
-    plain = staticmethod(plain_array)
-    charged = staticmethod(as_metered)
+    """Arrays of this type can be sent as they are."""
+    plain: Callable[[Any], Array] = staticmethod(plain_array)
+    """What a player gives, as an array that can be sent; may raise RuleError."""
+    charged: Callable[[Array, Meter], Array] = staticmethod(as_metered)
+    """An array, with its memory charged to a meter."""
 
-    def adopted(self, given: Array) -> Array:
+    def adopted(self, given: Any) -> Array:
+        """A new array of the device, with the elements of an array of numpy or of this library."""
         return new_array(given)
 
-    def copy(self, array: Array) -> Array:
-        return array.copy()
+    def copy(self, array: Any) -> Array:
+        """A new array, of which nothing is charged."""
+        copied: Array = array.copy()
+        return copied
 
-    def copy_out(self, array: Array) -> Array:
+    def copy_out(self, array: Any) -> Array:
+        """A copy that belongs to no device."""
         return new_array(plain_view(array))
 
-    on_host = copy_out
+    def on_host(self, array: Any) -> Array:
+        """A copy of numpy."""
+        return self.copy_out(array)
 
-    def lend(self, array: Array, meter: Meter | None) -> tuple[Array, LentBlock | None]:
+    def lend(self, array: Any, meter: Meter | None) -> tuple[Array, LentBlock | None]:
+        """An array that does not belong to the device, and its block, which is not charged yet."""
         if meter is not None:
             return lend(array, meter)
         view = array.view()
@@ -47,25 +58,57 @@ class NumpyLibrary(ArrayLibrary):
         return view, None
 
     def zeros(self, shape: Any, dtype: Any) -> Array:
+        """A new array, which is not charged."""
         return zeros(shape, dtype)
 
-    def strides(self, array: Array) -> tuple[int, ...]:
-        return array.strides
+    def strides(self, array: Any) -> tuple[int, ...]:
+        """As `place_in` takes them."""
+        steps: tuple[int, ...] = array.strides
+        return steps
 
-    def offset_in(self, buffer: Array, view: Array) -> int | None:
+    def offset_in(self, buffer: Any, view: Any) -> int | None:
+        """Where a view of a buffer starts in it; None if it is no view of it."""
         offset = _address(view) - _address(buffer)
         shares = np.may_share_memory(view, buffer) if view.size else _is_view(view, buffer)
         return offset if 0 <= offset <= buffer.nbytes and shares else None
 
-    def place_in(self, buffer: Array, offset: int, strides: tuple[int, ...], like: Array) -> Array:
+    def place_in(self, buffer: Any, offset: int, strides: tuple[int, ...], like: Any) -> Array:
+        """The view of a buffer that starts there, with the shape of another array."""
         flat = buffer.reshape(-1).view(np.uint8)
         return ndarray(like.shape, like.dtype, flat.data, offset, strides) if like.size else like
 
+    def synchronize(self) -> None:
+        """Waits until everything that was asked for is computed."""
+
     def watched(self, cls: type, metered: bool) -> AbstractContextManager[None]:
+        """A context for the code of a class, which is metered."""
         return patched_numpy(cls, metered)
 
 
-NUMPY: ArrayLibrary = NumpyLibrary()
+NUMPY = ArrayLibrary()
+
+
+def namespace(array: Any) -> Any:
+    """The functions of the library that an array is of."""
+    if isinstance(array, ndarray):
+        return np
+    from array_api_compat import array_namespace  # only here, because it comes with torch
+
+    return array_namespace(array)
+
+
+def numbers(count: int, like: Any) -> Array:
+    """0 to `count` - 1, where another array is."""
+    if isinstance(like, ndarray):
+        return np.arange(count)
+    found: Array = namespace(like).arange(count, device=like.device)
+    return found
+
+
+def cast_like(like: Any, array: Any) -> Array:
+    """An array with the dtype of another one."""
+    cast: Array = array.astype(like.dtype) if isinstance(array, ndarray) else array.to(like.dtype)
+    return cast
 
 
 def _is_view(array: Any, buffer: Array) -> bool:
@@ -75,6 +118,6 @@ def _is_view(array: Any, buffer: Array) -> bool:
     return array is buffer
 
 
-def _address(array: Array) -> int:
+def _address(array: Any) -> int:
     address: int = array.__array_interface__["data"][0]
     return address

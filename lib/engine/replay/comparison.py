@@ -17,7 +17,7 @@ from lib.rules.collectives import COLLECTIVES
 from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import Op, group_of
 from lib.values.base import Value
-from lib.values.kinds import Parked
+from lib.values.kinds import Parked, WeightGrad
 from lib.values.replicas import Average, Copy, averages_of
 
 from .labels import Content, Tokens
@@ -103,10 +103,18 @@ def _unfinished(alone: Sequence[Copy], steps: int) -> Iterable[Average]:
         yield alone[0].since, steps, tuple(sorted(tuple(sorted(mark.batches)) for mark in alone))
 
 
-def error_of(workload: Workload, found: Sequence[Sequence[Found]], averages: Sequence[Average]) -> float:
+def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
+    """The steps whose gradients were made with older weights, and of which step these are."""
+    grads = [value for rank in ranks for value in rank.values.values() if isinstance(value, WeightGrad)]
+    return {grad.step: grad.version for grad in grads if grad.version is not None}
+
+
+def error_of(
+    workload: Workload, found: Sequence[Sequence[Found]], averages: Sequence[Average], versions: Mapping[int, int]
+) -> float:
     """The worst of all results; infinite if a row of some layer, or a token of some batch, is in none."""
     infers = workload.setting.task == "infer"
-    right = outputs(workload) if infers else trained(workload, averages)
+    right = outputs(workload) if infers else trained(workload, averages, versions)
     missing = {(i, place) for i, tensor in enumerate(right) for place in range(tensor.shape[-2])}
     worst = 0.0
     for layer, label, tensor in (one for rank in found for one in rank):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from lib.engine.collectives import Array
 from lib.errors import TraceError
 
@@ -140,9 +138,8 @@ def taken(tensor: Array, label: Content, wanted: tuple[int, ...]) -> Array:
     return tensor[(*[slice(None)] * axis_of(label), index_of(label.places, wanted))]
 
 
-def joined(tensors: Sequence[Array], labels: Sequence[Content], wanted: Content) -> Array:
-    """The wanted rows or tokens of all tensors; those that none has, as in a forced trace, are zero."""
-    result = np.zeros(shape_of(wanted, tensors[0].shape[-1]), tensors[0].dtype)
+def joined(tensors: Sequence[Array], labels: Sequence[Content], wanted: Content, result: Array) -> Array:
+    """The wanted rows or tokens of all tensors, in `result`, which is zero where none has them: in a forced trace."""
     for tensor, label in zip(tensors, labels):
         result[(*[slice(None)] * axis_of(wanted), index_of(wanted.places, label.places))] = tensor
     return result

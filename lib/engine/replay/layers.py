@@ -1,4 +1,4 @@
-"""The mathematics of each kind of layer, the same for one device and for many.
+"""The mathematics of each kind of layer, the same for one device and for many, on arrays of numpy or torch.
 
 The gradient that a dense layer takes is that of its product, before relu: so the weight half of backward needs no
 weight (Qi et al. 2024, section 2), and the input half masks with the input, which relu has left positive or zero.
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-import numpy as np
-
 from lib.engine.collectives import Array
+from lib.engine.libraries.numpy_library import cast_like, namespace, numbers
 from lib.errors import TraceError
 from lib.game.kinds import EMBEDDING, HEAD
 
@@ -41,16 +40,16 @@ class Dense:
         return relu(inp @ whole(weight))
 
     def loss(self, out: Array, target: Array) -> Array:
-        return np.asanyarray((out - target) * (out > 0))
+        return (out - target) * (out > 0)
 
     def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
-        return np.asanyarray((grad @ whole(weight).T) * (inp > 0))
+        return (grad @ whole(weight).T) * (inp > 0)
 
     def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
         h = inp.shape[-1]
         if weight is not None:  # a whole backward: its own weight leaves the gradient as it is, another does not
             grad = grad * (inp @ whole(weight) > 0)
-        return np.asanyarray(inp.reshape(-1, h).T @ grad.reshape(-1, h))
+        return inp.reshape(-1, h).T @ grad.reshape(-1, h)
 
 
 class Block:
@@ -60,15 +59,15 @@ class Block:
 
     def forward(self, inp: Array, weight: Array) -> Array:
         x, v = self.by_expert(inp, weight)
-        return np.asanyarray((relu(x @ turned(v)) @ v).reshape(inp.shape))
+        return (relu(x @ turned(v)) @ v).reshape(inp.shape)
 
     def loss(self, out: Array, target: Array) -> Array:
-        return np.asanyarray(out - target)
+        return out - target
 
     def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
         x, v = self.by_expert(inp, weight)
         g, _ = self.by_expert(grad, weight)
-        return np.asanyarray(((g @ turned(v)) * (x @ turned(v) > 0)) @ v).reshape(inp.shape)
+        return (((g @ turned(v)) * (x @ turned(v) > 0)) @ v).reshape(inp.shape)
 
     def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
         if weight is None:
@@ -78,7 +77,8 @@ class Block:
         reached = x @ turned(v)
         back = (g @ turned(v)) * (reached > 0)
         found = turned(relu(reached)) @ g + turned(back) @ x
-        return np.asanyarray(found.sum(axis=0, dtype=found.dtype).reshape(weight.shape))
+        total: Array = found.sum(axis=0, dtype=found.dtype).reshape(weight.shape)
+        return total
 
     def by_expert(self, tokens: Array, weight: Array) -> tuple[Array, Array]:
         """Tokens as (batches, experts, tokens of each, h), and a weight as (experts, rows of each, h)."""
@@ -112,12 +112,11 @@ class Embedding(Dense):
         raise TraceError("token numbers have no gradient")
 
     def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
-        return np.asanyarray(self.one_hot(inp, grad).reshape(-1, self.rows).T @ grad.reshape(-1, grad.shape[-1]))
+        return self.one_hot(inp, grad).reshape(-1, self.rows).T @ grad.reshape(-1, grad.shape[-1])
 
     def one_hot(self, tokens: Array, like: Array) -> Array:
         """(batches, tokens, V) of token numbers (batches, tokens, 1)."""
-        chosen: Array = np.equal(np.arange(self.rows), tokens).astype(like.dtype)
-        return chosen
+        return cast_like(like, numbers(self.rows, tokens) == tokens)
 
 
 class Head(Dense):
@@ -127,20 +126,22 @@ class Head(Dense):
     variance = 2.0
 
     def forward(self, inp: Array, weight: Array) -> Array:
-        return np.asanyarray(inp @ weight.T)
+        return inp @ weight.T
 
     def loss(self, out: Array, target: Array) -> Array:
-        right = np.asanyarray(np.arange(out.shape[-1]) == target).astype(out.dtype)
-        if np.issubdtype(out.dtype, np.integer):
-            return np.asanyarray(out - right)
-        scores = np.exp(out - out.max(-1, keepdims=True))
-        return np.asanyarray((scores / scores.sum(-1, keepdims=True) - right) * out.dtype.type(out.shape[-1]))
+        right = cast_like(out, numbers(out.shape[-1], out) == target)
+        if "int" in str(out.dtype):
+            return out - right
+        xp = namespace(out)
+        scores = xp.exp(out - xp.max(out, axis=-1, keepdims=True))
+        change: Array = (scores / xp.sum(scores, axis=-1, keepdims=True) - right) * out.shape[-1]
+        return change
 
     def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
-        return np.asanyarray((grad @ weight) * (inp > 0))
+        return (grad @ weight) * (inp > 0)
 
     def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
-        return np.asanyarray(grad.reshape(-1, grad.shape[-1]).T @ inp.reshape(-1, inp.shape[-1]))
+        return grad.reshape(-1, grad.shape[-1]).T @ inp.reshape(-1, inp.shape[-1])
 
 
 LAYERS: Mapping[str, Layer] = {"dense": Dense(), "block": Block(), "experts": ExpertBlocks()}
@@ -153,12 +154,12 @@ def layer_of(name: str, kind: str, rows: int, hidden: int) -> Layer:
 
 
 def relu(x: Array) -> Array:
-    return np.asanyarray(np.maximum(x, x.dtype.type(0)))
+    return x.clip(0)
 
 
 def turned(matrices: Array) -> Array:
     """The transposes of a stack of matrices."""
-    return np.swapaxes(matrices, -1, -2)
+    return matrices.swapaxes(-1, -2)
 
 
 def whole(weight: Array) -> Array:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from math import prod
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from greenlet import getcurrent, greenlet
 
 from lib.engine.collectives import Array
 from lib.engine.engine import ShardedEngine
+from lib.engine.executors.copies import copy_in
+from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.memory_tiers import MemoryTier
-from lib.engine.metering.arrays import as_metered, plain_view
-from lib.engine.metering.meter import unmetered
+from lib.engine.metering.meter import current, unmetered
 from lib.trace.lifetimes import Span, lifetimes
 from lib.trace.ops import TIMED, Op
 
 from .collectives import TENSOR_COLLECTIVES
 from .label_walk import LabelWalk
-from .labels import Content, OnTier, Tokens, as_tokens, content, held, joined, shape_of, taken
+from .labels import Content, OnTier, Rows, Tokens, as_tokens, content, held, joined, shape_of, taken
 from .layers import Layer
 from .workload import Workload
 
@@ -45,6 +50,16 @@ class ReplayEngine(ShardedEngine):
         self.tags = {source: iter(tags) for source, tags in walk.tags[self.device_id].items()}
         self.unread: dict[tuple[int, int], list[Array]] = {}
         """By sender and tag: messages that came before the one that was waited for."""
+        self.begun: dict[int, list[Any]] = {}
+        """By index: collectives that run beside computation, a task for each tensor."""
+        self.makers: dict[int, int] = {}
+        """By number of what they make: the index of each of them."""
+        self.took: dict[int, float] = {}
+        """Seconds of each of them that has ended, by index of its operation."""
+        port: Any = self._port
+        self.overlaps = port.library is not NUMPY and bool(walk.on_lanes)
+        if port.library is not NUMPY:
+            port.rely_on(sorted({each.group for rank in walk.ranks for each in rank.exchanges.values()}))
         self.results: list[tuple[int | None, Content, Array]] = []
         """Final weights with their layer, or outputs."""
 
@@ -67,29 +82,68 @@ class ReplayEngine(ShardedEngine):
             if i in seconds and entry >= 0:
                 live.append(self.live_bytes())
             start = perf_counter()
-            self.turn(ops[i], entry < 0, i in later)
+            self.turn(i, entry < 0, i in later)
             if i in seconds:
+                self._port.library.synchronize()
                 seconds[i] += perf_counter() - start
             self.free(freed.get(entry, ()))
         live.append(self.live_bytes())
+        seconds.update(self.took)
         return {"live": live, "seconds": list(seconds.values())}
 
     def found(self) -> list[tuple[int | None, Content, Array]]:
         """What this rank has declared to be a result."""
         return self.results
 
-    def turn(self, op: Op, call_runs: bool, runs_later: bool) -> None:
-        """One entry of the script: an operation; or a call, which is made first and runs later."""
+    def turn(self, at: int, call_runs: bool, runs_later: bool) -> None:
+        """One entry of the script: the operation at an index; or a call, which is made first and runs later."""
+        op = self.placed.ops[at]
         if call_runs:
-            self.arriving.update(self.perform(op))
-            self.free(number for number in op.outputs if number in self.freed)
+            if at not in self.begun:
+                for number in op.inputs:  # what another call makes that has begun
+                    self.finish(self.makers.get(number, at))
+                self.arriving.update(self.perform(op))
+                self.free(number for number in op.outputs if number in self.freed)
         elif runs_later:
             self.reserve(op)
+            self.begin(at)
         elif op.name == "await":
             made = self.placed.ops[op.args[0]].outputs
+            self.finish(op.args[0])
             self.tensors.update((number, self.arriving.pop(number)) for number in made if number in self.arriving)
         else:
             self.tensors.update(self.perform(op))
+
+    def begin(self, at: int) -> None:
+        """Starts a collective that runs beside computation, where the transport can, and everything that it uses is
+        there; each tensor in a greenlet, which waits until `finish`. Else it runs where the script says.
+
+        All ranks begin the calls of a lane in one order: after one that could not begin, no other does."""
+        op, port = self.placed.ops[at], cast(Any, self._port)
+        if not self.overlaps or op.name not in TENSOR_COLLECTIVES:
+            return
+        self.overlaps = all(number in self.tensors for number in op.inputs)
+        if self.overlaps:
+            given = [
+                self._port.library.copy(self.tensors[n]) for n in op.inputs
+            ]  # so that the rank may let go of its own
+            tasks = [greenlet(meeting) for meeting in self.meetings(op, given)]
+            port.carrier.in_background = getcurrent().switch
+            with unmetered():  # what is on its way has its memory reserved
+                for task in tasks:
+                    task.switch()
+            port.carrier.in_background = None
+            self.begun[at] = tasks
+            self.makers.update(dict.fromkeys(op.outputs, at))
+
+    def finish(self, at: int) -> None:
+        """Waits for a collective that has begun."""
+        op, port = self.placed.ops[at], cast(Any, self._port)
+        for number, task in zip(op.outputs, self.begun.pop(at, ())):
+            made = task.switch()
+            self.took[at] = max(self.took.get(at, 0.0), port.carrier.took)
+            if number not in self.freed:
+                self.arriving[number] = made
 
     def perform(self, op: Op) -> dict[int, Array]:
         """The tensors that an operation makes, by number; none if no tensor is touched, or on a tier."""
@@ -105,13 +159,13 @@ class ReplayEngine(ShardedEngine):
         if number in self.tensors:
             return self.tensors[number]
         arriving = self.arriving[number]
-        return arriving if op.name in TENSOR_COLLECTIVES or op.name == "offload" else np.zeros_like(arriving)
+        return arriving if op.name in TENSOR_COLLECTIVES or op.name == "offload" else self.xp.zeros_like(arriving)
 
     def reserve(self, op: Op) -> None:
         """Takes the memory of what a call will make."""
         for number in op.outputs:
             label = self.labels[number]
-            buffer = np.zeros(shape_of(content(label), self.workload.shapes.hidden), self.workload.dtype)
+            buffer = self.zeros(content(label))
             if isinstance(label, OnTier):
                 self.tier(label).put(str(number), buffer)
             else:
@@ -128,6 +182,13 @@ class ReplayEngine(ShardedEngine):
                 self.tensors.pop(number, None)
                 self.arriving.pop(number, None)
 
+    def zeros(self, like: Content | tuple[int, ...]) -> Array:
+        """A tensor of zeros, for what it shall hold or of a shape."""
+        shape = shape_of(like, self.workload.shapes.hidden) if isinstance(like, Rows | Tokens) else like
+        library = self._port.library
+        made = library.zeros(shape, self.workload.dtype)
+        return made if current.meter is None else library.charged(made, current.meter)
+
     def tier(self, label: OnTier) -> MemoryTier:
         memory: MemoryTier = getattr(self, label.tier)
         return memory
@@ -143,7 +204,7 @@ class ReplayEngine(ShardedEngine):
         layer = op.layer or 0
         wholes = [self.workload.weight(layer), self.workload.state(layer)]
         labels = [self.labels[number] for number in op.outputs]
-        parts = [np.array(whole[list(content(label).places)]) for whole, label in zip(wholes, labels)]
+        parts = [copy_in(whole[list(content(label).places)], self._port) for whole, label in zip(wholes, labels)]
         return self.parked(op, parts) if isinstance(labels[0], OnTier) else parts
 
     def parked(self, op: Op, tensors: Sequence[Array]) -> Sequence[Array]:
@@ -164,7 +225,7 @@ class ReplayEngine(ShardedEngine):
         return [self.of_each_batch(self.workload.input, as_tokens(self.labels[op.outputs[0]]))]
 
     def zero_grad(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [np.zeros(shape_of(held(self.labels[op.outputs[0]]), self.workload.shapes.hidden), self.workload.dtype)]
+        return [self.zeros(held(self.labels[op.outputs[0]]))]
 
     def layer_forward(self, op: Op, used: list[Array]) -> Sequence[Array]:
         return [self.layer(op).forward(*used)]
@@ -196,40 +257,55 @@ class ReplayEngine(ShardedEngine):
         return [used[0] + used[1]]
 
     def combine(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [joined(used, [held(self.labels[number]) for number in op.inputs], held(self.labels[op.outputs[0]]))]
+        wanted = held(self.labels[op.outputs[0]])
+        return [joined(used, [held(self.labels[number]) for number in op.inputs], wanted, self.zeros(wanted))]
 
     def cut(self, op: Op, used: list[Array]) -> Sequence[Array]:
         whole, wanted = (held(self.labels[number]) for number in (*op.inputs, *op.outputs))
-        return [np.array(taken(used[0], whole, wanted.places))]
+        return [copy_in(taken(used[0], whole, wanted.places), self._port)]
 
     def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
         """Keeps a copy of a result, which is not the device's."""
         with unmetered():
-            self.results.append((op.layer, held(self.labels[op.inputs[0]]), plain_view(used[0]).copy()))
+            self.results.append((op.layer, held(self.labels[op.inputs[0]]), self._port.library.on_host(used[0])))
         return ()
 
     def of_each_batch(self, draw: Callable[[int, int], Array], label: Tokens) -> Array:
-        if label.in_a_row:
-            return np.array(np.concatenate([draw(batch, label.step) for batch in label.batches])[None])
-        return np.array([draw(batch, label.step)[list(label.places)] for batch in label.batches])
+        with unmetered():
+            if label.in_a_row:
+                drawn = np.concatenate([draw(batch, label.step) for batch in label.batches])[None]
+            else:
+                drawn = np.array([draw(batch, label.step)[list(label.places)] for batch in label.batches])
+        return copy_in(drawn, self._port)
 
     # --- What ranks do together ---
 
     def meet(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        return [meeting() for meeting in self.meetings(op, used)]
+
+    def meetings(self, op: Op, used: list[Array]) -> list[Callable[[], Array]]:
+        """What a collective does, tensor by tensor."""
         meet, exchanges = TENSOR_COLLECTIVES[op.name], self.placed.exchanges
-        return [meet(self, self.workload, tensor, exchanges[made]) for tensor, made in zip(used, op.outputs)]
+        return [partial(meet, self, tensor, exchanges[made]) for tensor, made in zip(used, op.outputs)]
 
     def send_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        self.send(op.args[0], used[0] if len(used) == 1 else bundle(used, self.workload))
+        self.send(op.args[0], used[0] if len(used) == 1 else self.bundle(used))
         return ()
+
+    def bundle(self, tensors: list[Array]) -> Array:
+        """Several tensors as one message; no tensors as an empty one."""
+        flat: Array = self.xp.concatenate([t.reshape(-1) for t in tensors]) if tensors else self.zeros((0,))
+        return flat
 
     def receive_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         array = self.next_message(*op.args)
         if len(op.outputs) == 1:
             return [array]
         shapes = [shape_of(held(self.labels[number]), self.workload.shapes.hidden) for number in op.outputs]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-        return [np.array(flat.reshape(shape)) for flat, shape in zip(np.split(array, ends[:-1]), shapes)]
+        ends = [0, *accumulate(map(prod, shapes))]
+        return [
+            copy_in(array[start:end].reshape(shape), self._port) for start, end, shape in zip(ends, ends[1:], shapes)
+        ]
 
     def next_message(self, source: int, tag: int = 0) -> Array:
         """The next message of a tag. The engine has no tags: messages come in the order of sending, and those before
@@ -239,7 +315,7 @@ class ReplayEngine(ShardedEngine):
             of = next(self.tags[source])
             self.unread.setdefault((source, of), []).append(self._port.receive(source))
         array, meter = box.pop(0), self._port.meter
-        return array if meter is None else as_metered(array, meter)
+        return array if meter is None else self._port.library.charged(array, meter)
 
 
 PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]] = {
@@ -274,8 +350,3 @@ def _freed_after(spans: Iterable[Span], ops: Sequence[Op], later: Collection[int
         runs_later = until in later and number in ops[until].inputs
         freed.setdefault(~until if runs_later else until, []).append(number)
     return freed
-
-
-def bundle(tensors: list[Array], workload: Workload) -> Array:
-    """Several tensors as one message; no tensors as an empty one."""
-    return np.concatenate([np.ravel(t) for t in tensors]) if tensors else np.zeros(0, workload.dtype)

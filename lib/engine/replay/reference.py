@@ -5,7 +5,7 @@ It knows nothing of ranks, groups or lanes. Replicas that train alone (local SGD
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import add
 
@@ -26,8 +26,11 @@ def outputs(workload: Workload) -> list[Array]:
     return [_inputs(workload, weights, batch, 0)[-1] for batch in range(workload.size.batches)]
 
 
-def trained(workload: Workload, averages: Sequence[Average] = ()) -> list[Array]:
-    """The weights of every layer after all steps. `averages` are those of replicas that trained alone before."""
+def trained(
+    workload: Workload, averages: Sequence[Average] = (), versions: Mapping[int, int] | None = None
+) -> list[Array]:
+    """The weights of every layer after all steps. `averages` are those of replicas that trained alone before;
+    `versions` has the steps whose gradients were made with older weights, and of which step these are."""
     layers, everything = range(workload.size.layers), range(workload.size.batches)
     alike: Replica = [workload.weight(layer) for layer in layers], [workload.state(layer) for layer in layers]
     states: dict[tuple[int, ...], list[Array]] = {}
@@ -40,22 +43,31 @@ def trained(workload: Workload, averages: Sequence[Average] = ()) -> list[Array]
         states.update((own, replica[1]) for own, replica in zip(partition, alone))
         sums = [reduce(add, column) for column in zip(*[weights for weights, _ in alone])]
         alike, done = ([workload.average(total, len(alone)) for total in sums], alike[1]), until
-    return _train(workload, alike, everything, range(done, workload.setting.steps))[0]
+    return _train(workload, alike, everything, range(done, workload.setting.steps), versions)[0]
 
 
-def _train(workload: Workload, replica: Replica, batches: Iterable[int], steps: Iterable[int]) -> Replica:
+def _train(
+    workload: Workload,
+    replica: Replica,
+    batches: Iterable[int],
+    steps: Iterable[int],
+    versions: Mapping[int, int] | None = None,
+) -> Replica:
     """Some steps on the same batches in each."""
     weights, states = replica
+    made: dict[int, list[Array]] = {}
     for step in steps:
+        made[step] = weights
+        used = made[(versions or {}).get(step, step)]
         grads = [np.zeros_like(weight) for weight in weights]
         for batch in batches:
-            inputs = _inputs(workload, weights, batch, step)
+            inputs = _inputs(workload, used, batch, step)
             grad = workload.layers[-1].loss(inputs.pop(), workload.target(batch, step)[None])
             for layer in reversed(range(len(weights))):
                 of = workload.layers[layer]
-                grads[layer] += of.backward_weight(inputs[layer], grad, weights[layer])
+                grads[layer] += of.backward_weight(inputs[layer], grad, used[layer])
                 if layer:
-                    grad = of.backward_input(inputs[layer], grad, weights[layer])
+                    grad = of.backward_input(inputs[layer], grad, used[layer])
         updated = [workload.update(*one) for one in zip(grads, weights, states)]
         weights, states = [pair[0] for pair in updated], [pair[1] for pair in updated]
     return weights, states

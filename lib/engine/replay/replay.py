@@ -16,7 +16,7 @@ from lib.judging.recompute import Recomputation
 from lib.trace.notation import trace_from_json
 from lib.trace.ops import FORMS, Op, Trace
 
-from .comparison import Found, RankReplay, averages_in, compared, error_of
+from .comparison import Found, RankReplay, averages_in, compared, error_of, versions_in
 from .label_walk import LabelWalk
 from .rank import PERFORM, TIERS, ReplayEngine
 from .shapes import odd_kinds
@@ -88,12 +88,18 @@ def _tiers(op: Op) -> Iterator[Any]:
 
 
 def replay(
-    trace: Trace, on: str = "inprocess", small: bool = False, goal: Goal | None = None, force: bool = False
+    trace: Trace,
+    on: str = "inprocess",
+    small: bool = False,
+    goal: Goal | None = None,
+    force: bool = False,
+    device: str = "cpu",
 ) -> Replay:
     """Executes a trace with real tensors, one device per rank, and compares.
 
-    `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of a puzzle apply. `force` also executes
-    a trace that the referee refuses, as far as possible, to see what it would have produced.
+    `on` and `device` are as in `launch`. `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of
+    a puzzle apply. `force` also executes a trace that the referee refuses, as far as possible, to see what it would
+    have produced.
 
     Predicted bytes are those of the tensors. Costs may price an activation gradient at less than an activation
     (`Costs.gradient`), since a block's activation is all that its forward leaves; a tensor is as large as either. They
@@ -113,9 +119,9 @@ def replay(
     except PuzzleError:
         if not force:
             raise
-    workload = Workload(trace.size, trace.setting, small)
+    workload, ranks = Workload(trace.size, trace.setting, small), recomputation.ranks
     try:
-        played, found, meters = _played(trace, workload, on)
+        played, found, meters = _played(trace, workload, on, device)
     except (*MALFORMED, LookupError, StopIteration) as why:
         if not force:
             raise
@@ -123,8 +129,8 @@ def replay(
     return Replay(
         on,
         small,
-        error_of(workload, found, averages_in(recomputation.ranks, trace.setting.steps)),
-        tuple(compared(state, workload, *rank) for state, *rank in zip(recomputation.ranks, played, meters)),
+        error_of(workload, found, averages_in(ranks, trace.setting.steps), versions_in(ranks)),
+        tuple(compared(state, workload, *rank) for state, *rank in zip(ranks, played, meters)),
         predicted(trace),
         measured(trace, [rank["seconds"] for rank in played]),
         "outputs" if trace.setting.task == "infer" else "weights",
@@ -148,10 +154,12 @@ def _notes(trace: Trace) -> Iterator[str]:
         yield f"Weights of the kind {', '.join(kinds)} have a size of their own; their tensors are those of any layer."
 
 
-def _played(trace: Trace, workload: Workload, on: str) -> tuple[list[Any], list[list[Found]], tuple[Reading, ...]]:
+def _played(
+    trace: Trace, workload: Workload, on: str, device: str
+) -> tuple[list[Any], list[list[Found]], tuple[Reading, ...]]:
     """What every rank has measured, what it has declared to be a result, and its meter."""
     walk = LabelWalk(trace, workload.shapes)
-    with launch(ReplayEngine, len(trace.ranks), walk, workload, on=on) as run:
+    with launch(ReplayEngine, len(trace.ranks), walk, workload, on=on, device=device) as run:
         return run.forward(0), run.call("found"), run.meters
 
 

@@ -42,7 +42,7 @@ class Workload:
         tokens = sum(map(self.shapes.tokens, range(size.batches)))
         # In float32 momenta begin about as large as gradients, and one token's part of a gradient, which a number close
         # to 0 may turn on or off, changes a weight by less than TOLERANCE.
-        numbers: tuple[Any, Any] = (3, 5) if small else (np.float32(0.001 / tokens), np.float32(0.9))
+        numbers: tuple[Any, Any] = (3, 5) if small else (0.001 / tokens, 0.9)
         self.rate, self.decay = numbers
         self.momentum = float(tokens)
         every = [(batch, step) for batch in range(size.batches) for step in range(setting.steps)]
@@ -76,7 +76,7 @@ class Workload:
 
     def average(self, total: Array, n: int) -> Array:
         """Of a sum of `n`; of whole numbers rounded down, which is as exact as the sum."""
-        return np.asanyarray(total // self.dtype(n) if self.exact else total / self.dtype(n))
+        return total // n if self.exact else total / n
 
     def error(self, found: Any, right: Array) -> float:
         """The largest difference of a tensor from the right one, as a share of the largest right entry."""

@@ -14,7 +14,7 @@ from greenlet import GreenletExit
 
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
-from lib.engine.libraries.base import ArrayLibrary
+from lib.engine.libraries.numpy_library import ArrayLibrary
 from lib.engine.metering.meter import Meter
 from lib.errors import DeadlockError, MismatchError, RuleError
 

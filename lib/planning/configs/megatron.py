@@ -25,6 +25,9 @@ SIZES = {
 SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
 """Strategies of Megatron FSDP, by the stage of ZeRO."""
 
+WITH_FSDP = ("--use-distributed-optimizer", "--no-gradient-accumulation-fusion", "--ckpt-format fsdp_dtensor")
+"""What Megatron FSDP requires besides."""
+
 
 def write(job: Job, split: Split) -> str:
     """The flags, one a line.
@@ -34,8 +37,12 @@ def write(job: Job, split: Split) -> str:
     """
     require_usual(
         split, "Megatron-LM", schedule=("1f1b", "interleaved"), recompute=("none", "selective", "full"), shards=0,
-        offload=("none", "states"),
+        offload=("none", "states"), warmup=0,
     )  # fmt: skip
+    if split.offload == "states" and not split.zero:
+        raise RuleError("Megatron-LM keeps states on the host with ZeRO only; take ZeRO 1")
+    if split.cp > 1 and job.sequence % (2 * split.cp):
+        raise RuleError(f"Megatron-LM cuts {job.sequence} tokens into 2 x cp pieces; take a cp that divides their half")
     flags = [f"--{flag} {getattr(split, field)}" for field, flag in SIZES.items()]
     flags += [f"--global-batch-size {job.batch}", f"--seq-length {job.sequence}", "--bf16"]
     if split.tp > 1 and split.sp:
@@ -52,20 +59,23 @@ def write(job: Job, split: Split) -> str:
     if split.zero == 1:
         flags.append("--use-distributed-optimizer")
     elif split.zero:
-        flags += ["--use-megatron-fsdp", f"--data-parallel-sharding-strategy {SHARDED[split.zero]}"]
+        flags += ["--use-megatron-fsdp", f"--data-parallel-sharding-strategy {SHARDED[split.zero]}", *WITH_FSDP]
     if job.overlap:
         flags += ["--overlap-grad-reduce"] + (["--overlap-param-gather"] if split.zero else [])
     flags += _recomputation(job, split)
     if split.offload == "states":
-        flags.append("--optimizer-cpu-offload")
+        flags += ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"]
     if job.fp8:
         flags.append("--fp8-format hybrid")
-    return "\n".join([f"# {VERSION}; {job.model.name} on {job.gpus} GPUs", *flags]) + "\n"
+    head = [f"# {VERSION}; {job.model.name} on {job.gpus} GPUs"]
+    if split.tp * split.cp > 1 and split.zero < 2:
+        head.append("# before Blackwell it needs CUDA_DEVICE_MAX_CONNECTIONS=1 in the environment")
+    return "\n".join([*head, *flags]) + "\n"
 
 
 def layout_text(stages: tuple[int, ...]) -> str:
     """Stages of different sizes: `Et*3|t*4|t*2L` is the embedding and 3 layers, 4 layers, and 2 layers and the loss."""
-    parts = [f"t*{count}" for count in stages]
+    parts = [f"t*{count}" if count else "" for count in stages]
     return "E" + "|".join(parts) + "L"
 
 
@@ -134,10 +144,10 @@ def _read_recomputation(flags: dict[str, str], stages: int) -> dict[str, Any]:
 
 def _layout(text: str) -> tuple[int, ...]:
     """The layers of each stage of a layout in the form that is written here."""
-    found = re.fullmatch(r"E(t\*\d+(?:\|t\*\d+)*)L", text)
+    found = re.fullmatch(r"E((?:t\*\d+)?(?:\|t\*\d+)*\|?)L", text)
     if found is None:
         raise RuleError(f"--pipeline-model-parallel-layout is read in the form 'Et*3|t*4|t*2L'; got {text[:60]!r}")
-    return tuple(int(part[2:]) for part in found[1].split("|"))
+    return tuple(int(part[2:] or 0) for part in found[1].split("|"))
 
 
 def _layers(flags: dict[str, str], why: str) -> int:

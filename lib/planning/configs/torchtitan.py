@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
+from itertools import count, islice
 from typing import Any
 
 from lib.errors import RuleError
@@ -34,14 +36,12 @@ def write(job: Job, split: Split) -> str:
     require_16_bits(job, "torchtitan")
     require_usual(
         split, "torchtitan", schedule=tuple(SCHEDULES), sp=True, recompute=("none", "ops", "full"), offload="none",
-        zero=(0, 1, 3) if split.pp > 1 else (0, 2, 3),
+        warmup=0, zero=(0, 1, 3) if split.pp > 1 else (0, 2, 3),
     )  # fmt: skip
     groups = split.dp * split.cp // split.sharing if split.zero else split.dp
     if split.dp % groups or (split.cp > 1 and not split.zero):
         raise RuleError(f"torchtitan shards weights along cp too: take ZeRO, and shards that cp {split.cp} divides")
     stages = split.stage_layers(job)
-    if len(set(stages)) > 1:
-        raise RuleError(f"torchtitan has no setting here for stages of different sizes, {stages}; take another pp")
     counted = int(sum(stages) > job.model.layers)
     checkpoint = "selective" if split.recompute == "ops" or split.every > 1 else split.recompute
     lines = [
@@ -64,14 +64,26 @@ def write(job: Job, split: Split) -> str:
         lines += [
             f'pipeline_parallel_schedule = "{SCHEDULES[split.schedule]}"',
             f"pipeline_parallel_microbatch_size = {split.microbatch}",
-            f"pipeline_parallel_layers_per_stage = {stages[0]}",
-            f"pipeline_parallel_first_stage_less_layers = {counted}",
-            f"pipeline_parallel_last_stage_less_layers = {counted}",
         ]
+        if len(set(stages)) > 1:
+            lines.append(f"module_fqns_per_model_part = {json.dumps(_modules(stages))}")
+        else:
+            lines += [
+                f"pipeline_parallel_layers_per_stage = {stages[0]}",
+                f"pipeline_parallel_first_stage_less_layers = {counted}",
+                f"pipeline_parallel_last_stage_less_layers = {counted}",
+            ]
     lines += ["", "[activation_checkpoint]", f'mode = "{checkpoint}"']
     if checkpoint == "selective":
         lines.append(f'selective_ac_option = "{"op" if split.recompute == "ops" else split.every}"')
     return "\n".join([*lines, "", "[compile]", "enable = true"]) + "\n"
+
+
+def _modules(stages: tuple[int, ...]) -> list[list[str]]:
+    """The modules of each stage, as torchtitan's Llama names them."""
+    layers = (f"layers.{layer}" for layer in count())
+    parts = [list(islice(layers, number)) for number in stages]
+    return [["tok_embeddings", *parts[0]], *parts[1:-1], [*parts[-1], "norm", "output"]]
 
 
 def read(text: str) -> Config:
@@ -136,14 +148,19 @@ def _pipeline(tables: Mapping[str, Any], parallel: Mapping[str, Any], pp: int) -
     known = {theirs.lower(): ours for ours, theirs in SCHEDULES.items()}
     if name.lower() not in known:
         raise RuleError(f"pipeline_parallel_schedule is one of {', '.join(SCHEDULES.values())} here; got {name[:40]!r}")
-    schedule = known[name.lower()]
+    schedule, modules = known[name.lower()], parallel.get("module_fqns_per_model_part")
+    if modules is not None:
+        if not isinstance(modules, list) or not all(isinstance(part, list) for part in modules):
+            raise RuleError(f"module_fqns_per_model_part is a list of lists of names; got {str(modules)[:40]!r}")
+        layers = tuple(sum(str(name).startswith("layers.") for name in part) for part in modules)
+        return {"schedule": schedule, "chunks": max(1, len(modules) // pp), "layers": layers}
     if schedule in ("1f1b", "gpipe"):
         return {"schedule": schedule}
-    layers, of_stage = _table(tables, "model").get("layers"), parallel.get("pipeline_parallel_layers_per_stage")
+    of_model, of_stage = _table(tables, "model").get("layers"), parallel.get("pipeline_parallel_layers_per_stage")
     chunks = 2
-    if schedule != "zb_v" and layers and of_stage:
+    if schedule != "zb_v" and of_model and of_stage:
         less = (parallel.get(f"pipeline_parallel_{end}_stage_less_layers", 1) for end in ("first", "last"))
-        chunks = (whole("model.layers", layers) + sum(whole("less_layers", n) for n in less)) // (
+        chunks = (whole("model.layers", of_model) + sum(whole("less_layers", n) for n in less)) // (
             whole("pipeline_parallel_layers_per_stage", of_stage) * pp
         )
     return {"schedule": schedule, "chunks": chunks}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import cache
 from importlib.resources import files
 from typing import Any, TypeVar, Unpack
@@ -44,20 +44,36 @@ def gpu_of_file(text: str, **changed: Unpack[GpuFields]) -> Gpu:
     Raises:
         RuleError: it is not one table with the numbers of a GPU.
     """
+    return _of_file(Gpu, text, changed)
+
+
+def transformer_of_file(text: str, **changed: Unpack[TransformerFields]) -> Transformer:
+    """The model of a preset file: one table, as in models.toml. Errors as in `gpu_of_file`."""
+    return _of_file(Transformer, text, changed)
+
+
+def _of_file(kind: type[P], text: str, changed: Mapping[str, Any]) -> P:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as why:
         raise RuleError(f"a preset file is TOML: {why}") from None
-    needed = {field.name for field in fields(Gpu)} - {"name", "context", "source"}
+    own = [field for field in fields(kind) if field.name not in ("name", "source")]
+    needed = {field.name for field in own if field.default is MISSING}
     rows = [(name, row) for name, row in tables.items() if isinstance(row, dict)]
-    if len(tables) != 1 or len(rows) != 1 or not needed <= set(rows[0][1]) <= needed | {"context", "source"}:
-        raise RuleError(f"a preset file has one table, [my-gpu], with {', '.join(sorted(needed))}")
+    known = {field.name for field in own} | {"source"}
+    if len(tables) != 1 or len(rows) != 1 or not needed <= set(rows[0][1]) <= known:
+        must, may = (", ".join(sorted(names)) for names in (needed, known - needed))
+        raise RuleError(f"a preset file has one table, [my-{_thing(kind)}], with {must}; it may have {may}")
     name, row = rows[0]
-    return _made(Gpu, name, {"source": str(row.pop("source", ""))}, {**row, **changed})
+    return _made(kind, name, {"source": str(row.pop("source", ""))}, {**row, **changed})
+
+
+def _thing(kind: type[Transformer | Gpu]) -> str:
+    return "model" if kind is Transformer else "gpu"
 
 
 def _made(kind: type[P], name: str, row: Mapping[str, Any], changed: Mapping[str, Any]) -> P:
-    thing = "model" if kind is Transformer else "gpu"
+    thing = _thing(kind)
     known = {field.name: field for field in fields(kind)}
     for key, given in changed.items():
         nearest(key, known, f"number of a {thing}")

@@ -59,7 +59,14 @@ MICROSECONDS = _chapter(
     "fsdp_bound", "axis_inside", "tp_limit", "hierarchy", "bucket_size", "park_or_recompute",
 )  # fmt: skip
 
-CHAPTERS = (CLASSICS, MEMORY, PIPELINES, OVERLAP, SPLITTING, CLUSTERS, MICROSECONDS)
+FRONTIER = _chapter(
+    "frontier",
+    "The frontier",
+    "what do the schedules of recent years change: stages, speeds, versions, directions?",
+    "straggler", "uneven_stages", "v_half", "weight_versions",
+)  # fmt: skip
+
+CHAPTERS = (CLASSICS, MEMORY, PIPELINES, OVERLAP, SPLITTING, CLUSTERS, MICROSECONDS, FRONTIER)
 
 ORDER = tuple(slug for chapter in CHAPTERS for slug in chapter.files)
 """Every slug in the order of play; its place is the puzzle's number."""

@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import NamedTuple
 
 from lib.game.costs import CLASSIC, COMPUTING, COPYING, Costs
-from lib.game.kinds import Kind
 from lib.game.setting import CLASSIC_SETTING, Setting
 
 LAYER_WORDS = {
@@ -39,6 +38,8 @@ def setting_text(setting: Setting) -> str:
         words.append(f"folded along {setting.fold}")
     if setting.steps > 1:
         words.append(f"{setting.steps} steps")
+    if setting.lag:
+        words.append(f"lag {setting.lag}")
     if setting.layer != "dense":
         words.append(f"layer {setting.layer}")
     if setting.task != "train":
@@ -121,18 +122,23 @@ def _kinds(setting: Setting) -> Iterator[Difference]:
     mesh = ", ".join(f"{axis} {length}" for axis, length in setting.mesh)
     yield Difference("mesh", mesh or "none", "none")
     yield Difference("training steps", str(setting.steps), str(CLASSIC_SETTING.steps))
+    lag = f"up to {setting.lag} {'step' if setting.lag == 1 else 'steps'} older than the data"
+    yield Difference("weights that compute", lag if setting.lag else "of the data's step", "of the data's step")
     yield Difference("a layer", LAYER_WORDS[setting.layer], LAYER_WORDS["dense"])
     yield Difference("the task", TASK_WORDS[setting.task], TASK_WORDS["train"])
     yield Difference("kinds of layers", _runs(setting.kinds) or "one", "one")
     for name in dict.fromkeys(kind for kind in setting.kinds if kind in setting.costs.kinds):
-        yield Difference(f"- {name}", _kind_text(setting.costs, setting.costs.kinds[name]), "as any layer")
+        yield from _kind(setting.costs, name)
     yield Difference("lengths of microbatches", _runs(setting.lengths) or "equal", "equal")
     slow = [f"rank {rank} computes {factor} times slower" for rank, factor in setting.costs.slow.items() if factor != 1]
     yield Difference("slow ranks", ", ".join(slow) or "none", "none")
 
 
-def _kind_text(costs: Costs, kind: Kind) -> str:
-    """'a weight of 524,288 elements, an output of 262,144, forward 2 steps, backward 4 steps'."""
-    sizes = (("a weight", kind.weight), ("an input", kind.inp), ("an output", kind.out))
-    words = [f"{what} of {size:,} elements" for what, size in sizes if size is not None]
-    return ", ".join([*words, *(f"{name} {_time(costs, ticks)}" for name, ticks in kind.ticks.items())])
+def _kind(costs: Costs, name: str) -> Iterator[Difference]:
+    """The sizes and prices of a kind of layers."""
+    kind = costs.kinds[name]
+    for what, size in (("weight", kind.weight), ("input", kind.inp), ("output", kind.out)):
+        if size is not None:
+            yield Difference(f"- {name}: {what}", f"{size:,} elements", "none")
+    for operation, ticks in kind.ticks.items():
+        yield Difference(f"- {name}: `{operation}`", _time(costs, ticks), "none")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from .params import add_folders
+from .params import add_folders, usage_errors
 
 if TYPE_CHECKING:
     from puzzles.course.comments import Comment
@@ -142,15 +142,12 @@ def course_options(command: C) -> C:
 def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, with those of --course where the command line has none; and the rule on what is late."""
     from puzzles.course.lateness import parse_late
-    from puzzles.course.roster import CourseError
 
     course = ctx.meta.get(COURSE)
     given = {name for name in options if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
     taken = {name: value for name, value in course.options.items() if name not in given} if course else {}
-    try:
+    with usage_errors():
         late = parse_late(options["late"]) if options["late"] else course.late if course else None
-    except CourseError as why:
-        raise click.UsageError(str(why)) from None
     stated = {"points", "partial", "shown_size", "strict", "third_star", "late"} & (given | set(taken))
     is_stated = bool(stated or late)
     return {**options, **taken, "late": late, "is_stated": is_stated, "is_course": course is not None}
@@ -164,7 +161,7 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
     """
     from puzzles.course.handed_in import as_one, handed_in, with_times
     from puzzles.course.roll import call
-    from puzzles.course.roster import CourseError, read_roster
+    from puzzles.course.roster import read_roster
 
     if options["one_student"] and (options["each_file"] or options["roster"]):
         other = "--each-file" if options["each_file"] else "--roster"
@@ -174,10 +171,8 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
     if options["one_student"]:
         submitted = as_one(submitted, paths[0])
     elif options["roster"]:
-        try:
+        with usage_errors():
             submitted, warnings = call(submitted, read_roster(options["roster"]))
-        except CourseError as why:
-            raise click.UsageError(str(why)) from None
     if options["late"]:
         submitted = with_times(submitted)
         unknown = options["late"].unknown(one.student for one in submitted)
@@ -194,14 +189,11 @@ def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) ->
         click.UsageError: they cannot be used.
     """
     from puzzles.course.comments import read_comments
-    from puzzles.course.roster import CourseError
 
     if not options["comments"]:
         return {}
-    try:
+    with usage_errors():
         comments = read_comments(Path(options["comments"]))
-    except CourseError as why:
-        raise click.UsageError(str(why)) from None
     for word in comments.unknown(submitted):
         click.echo(f"Warning: the comment on '{word}' is for nobody here, or for several.", err=True)
     return {one.path: comments.on(one) for one in submitted}

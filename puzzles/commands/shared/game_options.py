@@ -13,6 +13,8 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import ALL, Track, UnknownPuzzleError, find, find_several
 
+from .params import usage_errors
+
 if TYPE_CHECKING:
     from puzzles.tracks.free_play import FreeGame
 
@@ -114,16 +116,13 @@ def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
     given = {field: options[field] for field in FIELDS if options.get(field) is not None}
     if not given:
         return _puzzle(name)
-    from lib import PuzzleError
     from puzzles.tracks.free_play import game_of
 
     slug = name if name.isidentifier() else _puzzle(name).slug
     if "size" not in given and slug not in ALL:
         raise click.UsageError(f"there is no puzzle {name} to take the size from; add --size L,B,R, as --size 4,8,4")
-    try:
+    with usage_errors():
         return game_of(slug, given)
-    except PuzzleError as why:
-        raise click.UsageError(str(why)) from None
 
 
 def puzzle_slugs(name: str) -> tuple[str, ...]:
@@ -132,10 +131,8 @@ def puzzle_slugs(name: str) -> tuple[str, ...]:
     Raises:
         click.UsageError: there is none of that name.
     """
-    try:
+    with usage_errors():
         return find_several(name)
-    except UnknownPuzzleError as why:
-        raise click.UsageError(str(why)) from None
 
 
 def _puzzle(name: str) -> Puzzle:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from math import isfinite
 from pathlib import Path, PurePath
@@ -12,7 +14,17 @@ import click
 
 from puzzles.reports.next_command import FOLDERS
 from puzzles.sandbox.visible_files import INSTALL_ROOT
-from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_group, find_several, near_group, track_of
+from puzzles.tracks import (
+    ALL,
+    TRACKS,
+    OptionError,
+    UnknownPuzzleError,
+    find,
+    find_group,
+    find_several,
+    near_group,
+    track_of,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +32,21 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=click.Command)
 
 REFERENCES = INSTALL_ROOT / "solutions"
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """What is refused inside, in whole sentences, becomes an error of usage."""
+    try:
+        yield
+    except Exception as why:
+        from lib import PuzzleError  # here, with the others, because most commands can do without
+        from puzzles.course.roster import CourseError
+        from puzzles.custom import OwnPuzzleError
+
+        if isinstance(why, PuzzleError | CourseError | OwnPuzzleError | OptionError | UnknownPuzzleError):
+            raise click.UsageError(str(why)) from None
+        raise
 
 
 def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> None:

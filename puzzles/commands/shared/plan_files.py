@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from lib.planning import Gpu
+    from lib.planning import Gpu, Transformer
 
 
 def text_of(path: str) -> str:
@@ -20,7 +20,7 @@ def text_of(path: str) -> str:
         with open(path, encoding="utf-8-sig") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as why:
-        raise click.UsageError(f"{path} cannot be read: {why}") from None
+        raise click.UsageError(f"{path} cannot be read: {getattr(why, 'strerror', None) or why}") from None
 
 
 def write_text(text: str, output: str | None) -> None:
@@ -32,12 +32,12 @@ def write_text(text: str, output: str | None) -> None:
         with open(output, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as why:
-        raise click.UsageError(f"{output} cannot be written: {why}") from None
+        raise click.UsageError(f"{output} cannot be written: {why.strerror}") from None
     click.echo(f"wrote {output}", err=True)
 
 
 def gpu_named(name: str, changed: dict[str, Any]) -> Gpu:
-    """A known GPU, or that of a preset file (.toml).
+    """A known GPU, or the one of a preset file (.toml).
 
     Raises:
         PuzzleError: it is not known, or the file is no preset.
@@ -47,6 +47,14 @@ def gpu_named(name: str, changed: dict[str, Any]) -> Gpu:
     from lib.planning.presets import gpu_of_file
 
     return gpu_of_file(text_of(name), **changed) if name.endswith(".toml") else gpu(name, **changed)
+
+
+def model_named(name: str, changed: dict[str, Any]) -> Transformer:
+    """A known model, or the one of a preset file. Errors as in `gpu_named`."""
+    from lib.planning import transformer
+    from lib.planning.presets import transformer_of_file
+
+    return transformer_of_file(text_of(name), **changed) if name.endswith(".toml") else transformer(name, **changed)
 
 
 def calibrated(path: str) -> str:

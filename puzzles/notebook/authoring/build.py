@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from lib.extras import install_command
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import OwnFolder, folders
+from puzzles.tracks import find
+from puzzles.tracks.references import reference_file
 
 from . import sections
 from .collective_svg import collective_markdown
@@ -55,7 +57,7 @@ def own_book(folder: OwnFolder, solved: bool = False) -> Book:
     )
     for own in folder.puzzles.values():
         path = own.path(own.reference) if solved and own.reference else None
-        cells += sections.own_puzzle_cells(own.puzzle, path if path and path.is_file() else None)
+        cells += sections.any_puzzle_cells(own.puzzle, path if path and path.is_file() else None)
     return Book(f"{folder.path.name}.ipynb", _written(cells, solved))
 
 
@@ -111,5 +113,7 @@ def _expanded(source: list[tuple[str, str, str]], solved: bool) -> Iterator[tupl
             yield "code", sections.setup(), "setup"
         elif marker[1] == "collective":
             yield "markdown", collective_markdown(marker[2]), f"{marker[2]}-picture"
-        else:
+        elif marker[2] in PUZZLES:
             yield from sections.puzzle_cells(PUZZLES[marker[2]], solved)
+        else:
+            yield from sections.any_puzzle_cells(find(marker[2]), reference_file(marker[2]) if solved else None)

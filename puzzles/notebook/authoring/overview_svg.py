@@ -8,6 +8,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
 from drawing.palette import layer_colour
@@ -16,6 +17,7 @@ from puzzles.catalog.schedule import SchedulePuzzle
 CELL, GAP = 34, 6
 LEFT, TOP = 150, 30
 INK, SOFT, WIRE = "#1f2933", "#5a6675", "#44546a"
+Share = tuple[int, int] | None
 FONT = "'Helvetica Neue',Helvetica,Arial,sans-serif"
 
 
@@ -28,7 +30,7 @@ class PuzzlePlacement:
     rank to rank (`chain`).
     """
 
-    part: Callable[[int, int], tuple[int, int] | None]
+    part: Callable[[int, int], Share]
     batches: Callable[[int], str]
     talk: str = ""
     everybody: bool = False
@@ -42,105 +44,90 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
     layers, batches, ranks = puzzle.goal.size
     stage = layers // ranks if ranks <= layers else 1
 
-    def own(rank: int, layer: int) -> tuple[int, int] | None:
+    def own(rank: int, layer: int) -> Share:
         return (0, 1) if layer // stage == rank else None
 
-    def whole(rank: int, layer: int) -> tuple[int, int]:
+    def whole(rank: int, layer: int) -> Share:
         return 0, 1
 
-    def shard(rank: int, layer: int) -> tuple[int, int]:
+    def shard(rank: int, layer: int) -> Share:
         return rank, ranks
 
     def each(rank: int) -> str:
         return f"batch {rank}"
 
+    def fours(rank: int) -> str:
+        return f"batches {4 * rank}-{4 * rank + 3}"
+
     def first(text: str) -> Callable[[int], str]:
         return lambda rank: text if rank == 0 else ""
 
-    all_of_them = f"batches 0-{batches - 1}"
-    in_turn = first(f"{all_of_them}, in turn")
-    up_and_down = "activations down, gradients up"
+    def same(text: str) -> Callable[[int], str]:
+        return lambda rank: text
 
     def down(rank: int) -> bool:
         return rank < ranks - 1
 
+    at_once, in_turn = (first(f"batches 0-{batches - 1}, {how}") for how in ("at once", "in turn"))
+    alone, group = PuzzlePlacement, partial(PuzzlePlacement, everybody=True)
+    line = partial(PuzzlePlacement, chain=down)
+    stages = line(own, in_turn, "activations down, gradients up")
+    parked = alone(whole, first("batch 0"), "activations to the host and back")
+    ahead = "weights are gathered ahead, gradients scattered"
     return {
-        "basic": PuzzlePlacement(whole, first(f"{all_of_them}, at once")),
-        "grad_accum": PuzzlePlacement(whole, first(f"{all_of_them}, in turn")),
-        "ddp": PuzzlePlacement(whole, each, "gradients are summed over all ranks", everybody=True),
-        "wsdp": PuzzlePlacement(shard, each, "weights are gathered, gradients summed", everybody=True),
-        "fsdp": PuzzlePlacement(shard, each, "weights are gathered, gradients scattered", everybody=True),
-        "pipeline": PuzzlePlacement(own, first(f"{all_of_them}, at once"), up_and_down, chain=down),
-        "gpipe": PuzzlePlacement(own, in_turn, up_and_down, chain=down),
-        "zero1": PuzzlePlacement(whole, each, "gradients are scattered, weights gathered", everybody=True),
-        "zero2": PuzzlePlacement(
-            whole, lambda r: f"batches {4 * r}-{4 * r + 3}", "gradients are scattered, weights gathered", everybody=True
+        "basic": alone(whole, at_once),
+        "grad_accum": alone(whole, in_turn),
+        "ddp": group(whole, each, "gradients are summed over all ranks"),
+        "wsdp": group(shard, each, "weights are gathered, gradients summed"),
+        "fsdp": group(shard, each, "weights are gathered, gradients scattered"),
+        "pipeline": line(own, at_once, "activations down, gradients up"),
+        **dict.fromkeys(("gpipe", "one_f_one_b", "zb_h1", "zb_h2", "weight_versions"), stages),
+        "zero1": group(whole, each, "gradients are scattered, weights gathered"),
+        "zero2": group(whole, fours, "gradients are scattered, weights gathered"),
+        "checkpoint": alone(whole, first("batch 0")),
+        **dict.fromkeys(("offload", "park_or_recompute"), parked),
+        "interleaved": line(
+            lambda r, layer: (0, 1) if layer % ranks == r else None, in_turn, "twice down the ranks, and twice back up"
         ),
-        "checkpoint": PuzzlePlacement(whole, first("batch 0")),
-        "offload": PuzzlePlacement(whole, first("batch 0"), "activations to the host and back"),
-        **{slug: PuzzlePlacement(own, in_turn, up_and_down, chain=down) for slug in ("one_f_one_b", "zb_h1", "zb_h2")},
-        "interleaved": PuzzlePlacement(
-            lambda rank, layer: (0, 1) if layer % ranks == rank else None,
-            in_turn,
-            "twice down the ranks, and twice back up",
-            chain=down,
-        ),
-        "breadth_first": PuzzlePlacement(
+        "breadth_first": group(
             lambda rank, layer: (rank // 2, 2) if layer % 2 == rank % 2 else None,
             lambda rank: "" if rank % 2 else f"batches {rank // 2}, {rank // 2 + 2} ... {rank // 2 + 6}",
             "messages over pp, shards over dp",
-            everybody=True,
         ),
-        "zb_v": PuzzlePlacement(
-            lambda rank, layer: (0, 1) if layer in (rank, layers - 1 - rank) else None,
-            in_turn,
-            "down and up the V, and back",
-            chain=down,
+        "zb_v": line(
+            lambda r, layer: (0, 1) if layer in (r, layers - 1 - r) else None, in_turn, "down and up the V, and back"
         ),
-        "ddp_overlap": PuzzlePlacement(whole, each, "gradients are summed while backward goes on", everybody=True),
-        "fsdp_prefetch": PuzzlePlacement(
-            shard, each, "weights are gathered ahead, gradients scattered", everybody=True
-        ),
-        "stream_inference": PuzzlePlacement(
-            whole, first(f"{all_of_them}, at once"), "weights from the host, one by one"
-        ),
-        "tensor_parallel": PuzzlePlacement(shard, lambda rank: "batch 0", "activations are summed", everybody=True),
-        "sequence_parallel": PuzzlePlacement(
-            shard, lambda rank: "batch 0", "tokens are scattered and gathered", everybody=True
-        ),
-        "expert_parallel": PuzzlePlacement(
-            shard, lambda rank: f"batches {rank}, {rank + 4}", "tokens go to experts and back", everybody=True
-        ),
-        "three_d": PuzzlePlacement(
+        "ddp_overlap": group(whole, each, "gradients are summed while backward goes on"),
+        "fsdp_prefetch": group(shard, each, ahead),
+        "stream_inference": alone(whole, at_once, "weights from the host, one by one"),
+        "tensor_parallel": group(shard, same("batch 0"), "activations are summed"),
+        "sequence_parallel": group(shard, same("batch 0"), "tokens are scattered and gathered"),
+        "expert_parallel": group(shard, lambda r: f"batches {r}, {r + 4}", "tokens go to experts and back"),
+        "three_d": group(
             lambda rank, layer: (rank % 2, 2) if layer // 2 == rank // 2 % 2 else None,
             lambda rank: f"batches {rank // 4 * 2}-{rank // 4 * 2 + 1}" if rank % 4 < 2 else "",
             "sums over tp, messages over pp, sums over dp",
-            everybody=True,
         ),
-        "hybrid_shard": PuzzlePlacement(
-            lambda rank, layer: (rank % 4, 4), each, "weights within a machine, sums of shards between", everybody=True
+        "hybrid_shard": group(
+            lambda rank, layer: (rank % 4, 4), each, "weights within a machine, sums of shards between"
         ),
-        "local_sgd": PuzzlePlacement(whole, each, "weights are averaged", everybody=True),
-        "fsdp_bound": PuzzlePlacement(
-            shard,
-            lambda r: f"batches {4 * r}-{4 * r + 3}",
-            "weights are gathered ahead, gradients scattered",
-            everybody=True,
+        "local_sgd": group(whole, each, "weights are averaged"),
+        "fsdp_bound": group(shard, fours, ahead),
+        "axis_inside": group(lambda rank, layer: (rank % 4, 4), same(""), "which groups share a batch?"),
+        "tp_limit": group(lambda rank, layer: (rank % 2, 2), same(""), "how many share a batch?"),
+        "hierarchy": group(whole, each, "gradients are summed in two levels"),
+        "bucket_size": group(whole, each, "gradients are summed in buckets"),
+        "straggler": group(whole, same(""), "who has which batches?"),
+        "uneven_stages": line(lambda rank, layer: None, in_turn, "who has which layers?"),
+        "v_half": line(
+            lambda rank, layer: (0, 1) if layer in (rank, layers - 1 - rank) else None,
+            in_turn,
+            "down and up the V, and back",
         ),
-        "axis_inside": PuzzlePlacement(
-            lambda rank, layer: (rank % 4, 4), lambda rank: "", "which groups share a batch?", everybody=True
-        ),
-        "tp_limit": PuzzlePlacement(
-            lambda rank, layer: (rank % 2, 2), lambda rank: "", "how many share a batch?", everybody=True
-        ),
-        "hierarchy": PuzzlePlacement(whole, each, "gradients are summed in two levels", everybody=True),
-        "bucket_size": PuzzlePlacement(whole, each, "gradients are summed in buckets", everybody=True),
-        "park_or_recompute": PuzzlePlacement(whole, first("batch 0"), "activations to the host and back"),
-        "pipeline_fsdp": PuzzlePlacement(
+        "pipeline_fsdp": group(
             shard,
             lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",
             "all ranks share shards; a frame marks who computes",
-            everybody=True,
             chain=lambda rank: rank % 4 < 3,
             works=lambda rank, layer: layer == rank % 4,
         ),

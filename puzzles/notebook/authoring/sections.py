@@ -73,8 +73,8 @@ def solution(slug: str) -> str:
     return without_head((SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8"))
 
 
-def own_puzzle_cells(puzzle: Puzzle, reference: Path | None) -> Iterator[Cell]:
-    """The cells of a teacher's puzzle, of any track, with its reference solution filled in if that is given."""
+def any_puzzle_cells(puzzle: Puzzle, reference: Path | None) -> Iterator[Cell]:
+    """The cells of a puzzle of any track, a teacher's too, with its reference solution filled in if that is given."""
     track, slug = track_of(puzzle.slug), puzzle.slug
     lines = [
         f"- `{line}`{meaning and f': {meaning}'}" for part in track.sections(puzzle) for line, meaning in part.lines

@@ -39,25 +39,18 @@ def called_name(call: ast.Call) -> str:
 class Bare(ast.NodeTransformer):
     """Removes what does not change what a definition does: docstrings and annotations."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self._without_docstring(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        node.returns = None
-        return self._without_docstring(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self._without_docstring(node)
-
     def visit_arg(self, node: ast.arg) -> ast.AST:
         node.annotation = None
         return node
 
-    def _without_docstring(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
+    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
+        if not isinstance(node, ast.ClassDef):
+            node.returns = None
         if ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
         return self.generic_visit(node)
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _definition
 
 
 def _is_placeholder(node: ast.stmt) -> bool:

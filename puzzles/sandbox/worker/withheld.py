@@ -1,4 +1,4 @@
-"""A module that a graded schedule has to do without: `lib.schedules` has what puzzles ask for."""
+"""Modules that a graded definition has to do without: what has the schedules or finds the splits of puzzles."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ import lib
 from lib import PuzzleError
 
 WITHHELD = "lib.schedules"
+PLANNERS = ("lib.planning.plans", "lib.planning.split_search", "lib.planning.timing")
+"""What plays and searches splits; graded plans are played by the judge."""
+PLANNING = {*"plan search".split()}
+"""Its functions in `lib.planning`."""
+
 FOLDER = os.path.realpath(os.path.join(os.path.dirname(lib.__file__), "schedules"))
 
 REFUSAL = (
     f"a graded schedule cannot use {WITHHELD}, which has the schedules that puzzles ask for; write it yourself, and "
     "compare it with theirs in free play: puzzles run FILE NAME --size 4,8,4"
+)
+
+REFUSAL_OF_PLANNERS = (
+    "a graded plan cannot use the planner, which finds the split that the puzzle asks for; return your own Split, and "
+    "ask the planner by itself: puzzles plan --model llama-3-8b --gpus 16"
 )
 
 
@@ -26,8 +36,8 @@ def withhold() -> None:
     """Makes Python refuse to import or read the module for the rest of this process, by an audit hook."""
 
     def refuse(event: str, given: tuple[Any, ...]) -> None:
-        if event == "import" and is_withheld(given[0]):
-            raise WithheldError(REFUSAL)
+        if event == "import" and (why := refusal_of(given[0])):
+            raise WithheldError(why)
         if event == "open" and given and isinstance(given[0], str | bytes):
             path = os.path.realpath(os.fsdecode(given[0]))
             if path.startswith(FOLDER + os.sep):
@@ -39,13 +49,21 @@ def withhold() -> None:
     sys.addaudithook(refuse)
 
 
+def refusal_of(module: str | None) -> str:
+    """Why a graded definition cannot use a module; empty if it can."""
+    if f"{module}.".startswith(tuple(f"{name}." for name in PLANNERS)):
+        return REFUSAL_OF_PLANNERS
+    return REFUSAL if is_withheld(module) else ""
+
+
 def is_withheld(module: str | None) -> bool:
-    """True for the module and those in it."""
+    """True for the module of schedules and those in it."""
     return f"{module}.".startswith(f"{WITHHELD}.")
 
 
-def uses_withheld(definition: Any) -> bool:
-    """True if a definition is of the module, or its code, or a function of the same notebook that it names, uses it.
+def withheld_use(definition: Any) -> str:
+    """Why a definition cannot be graded: it is of a withheld module, or its code, or a function of the same notebook
+    that it names, uses one. Empty if it does not.
 
     What a name stood for when other values were computed does not show: this keeps the rule, it is no protection.
     """
@@ -57,16 +75,18 @@ def uses_withheld(definition: Any) -> bool:
         if id(thing) in seen:
             continue
         seen.add(id(thing))
-        if is_withheld(_module_of(thing)):
-            return True
         names = _names_in(getattr(thing, "__code__", None))
-        if any(map(is_withheld, names)) or {"lib", "schedules"} <= names:
-            return True
+        if why := next(filter(None, map(refusal_of, [_module_of(thing), *names])), ""):
+            return why
+        if {"lib", "schedules"} <= names:
+            return REFUSAL
+        if "lib.planning" in names and names & PLANNING:
+            return REFUSAL_OF_PLANNERS
         places: dict[str, Any] = getattr(thing, "__globals__", {})
         if places is getattr(definition, "__globals__", None):
             found += [places[name] for name in names if name in places]
             found += [cell.cell_contents for cell in thing.__closure__ or () if _is_filled(cell)]
-    return False
+    return ""
 
 
 def _module_of(thing: Any) -> str | None:

@@ -86,14 +86,8 @@ class _Unnamed(ast.NodeTransformer):
         node.arg = self._number(node.arg)
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
         node.name = self._number(node.name)
         return self.generic_visit(node)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        node.name = self._number(node.name)
-        return self.generic_visit(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        node.name = self._number(node.name)
-        return self.generic_visit(node)
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _definition

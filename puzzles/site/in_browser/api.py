@@ -92,6 +92,13 @@ def timetable_of_runs(slug: str, record: Any) -> list[list[str]]:
     return by_hand.of_run(PUZZLES[slug], _trace(verdict))
 
 
+def profile(files: list[list[str]]) -> dict[str, Any]:
+    """What the traces of a run say, given the name and the text of each: a report, and pictures of a pipeline."""
+    from .pictures import profiled
+
+    return profiled(files)
+
+
 def fragment(slug: str, kind: str, text: str) -> str:
     """What follows the '#' in a link to code or to a run."""
     return links.fragment(slug, kind, text)
@@ -126,6 +133,6 @@ CALLS: Calls = {
     call.__name__: call
     for call in (
         *(judge, verify, story, view, picture, trace, fragment, export, split),
-        *(draft, refusals, written, read_timetable, timetable_of_runs),
+        *(profile, draft, refusals, written, read_timetable, timetable_of_runs),
     )
 }

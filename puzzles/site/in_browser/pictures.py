@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import redirect_stdout
-from io import StringIO
+from functools import partial
+from io import BytesIO, StringIO
 from typing import Any
 
 import drawing
 from drawing.export.html import run_data, view_words
 from drawing.runs.scene import scene_of
 from lib import Goal, Trace
+from lib.profiles import Shares, Source
 from puzzles.tracks.schedule.pictures import is_plausible
 
 
@@ -19,6 +21,22 @@ def viewed(trace: Trace, title: str, goal: Goal, colour: str) -> dict[str, Any] 
         return None
     scene = scene_of(trace, goal, colour)
     return {**view_words(scene, title), "run": run_data(scene)}
+
+
+def profiled(files: list[list[str]]) -> dict[str, Any]:
+    """A report on traces, and as data the pictures of a pipeline, with the lines that lead to its cells."""
+    from puzzles.notebook.profile import profile
+    from puzzles.pytorch.profiled import page_parts
+
+    found = profile(*(Source(name, partial(BytesIO, text.encode())) for name, text in files))
+    if isinstance(found.study, Shares):
+        return {"text": found.text, "views": [], "lines": [], "csv": ""}
+    parts = page_parts(found.study)
+    views = [
+        {**view_words(scene, heading), "heading": heading, "run": run_data(scene)} for heading, scene in parts.views
+    ]
+    csv = found.csv() if found.study.prospect.better else ""
+    return {"text": found.text, "views": views, "lines": parts.lines, "csv": csv}
 
 
 def picture(trace: Trace, title: str, goal: Goal, colour: str, dark: bool) -> str:

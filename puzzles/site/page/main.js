@@ -2,6 +2,7 @@
 
 import { button, h, tell } from "./dom.js";
 import { showMap } from "./map.js";
+import { ProfilePage } from "./profile.js";
 import { PuzzlePage, showElsewhere } from "./puzzle.js";
 import { Python } from "./python.js";
 import { addMenu } from "./menu.js";
@@ -51,6 +52,12 @@ async function route() {
   page?.close();
   page = null;
   showTotal();
+  if (slug === "profile") {
+    page = new ProfilePage(main, python);
+    document.title = "Your own run - Training Puzzles";
+    main.dataset.page = "profile";
+    return scrollTo(0, 0);
+  }
   const puzzle = Object.hasOwn(catalog.puzzles, slug) ? catalog.puzzles[slug] : null;
   document.title = puzzle ? `${puzzle.title} - Training Puzzles` : "Training Puzzles";
   if (slug && !puzzle) tell(`There is no puzzle ${slug}; here are all of them.`);

@@ -12,7 +12,7 @@ export function addMenu(place, { catalog, python, page, refresh }) {
   // Does something with the page that is open, and says so if that fails.
   const onPage = (what) => async () => {
     for (const menu of place.querySelectorAll("details")) menu.open = false;
-    if (!page()) return tell("Open a puzzle first.");
+    if (!page()?.puzzle) return tell("Open a puzzle first.");
     try {
       await what(page());
     } catch (why) {
@@ -35,7 +35,7 @@ export function addMenu(place, { catalog, python, page, refresh }) {
     button("Export all as a .py file", exportAll),
     button("Import a .py file", () => file.click()),
     h("p", {}, "'puzzles grade' takes the file. Your code is kept in this browser only."));
-  place.append(h("a", { href: "#", class: "item" }, "Puzzles"), share, mine, file,
+  place.append(h("a", { href: "#", class: "item" }, "Puzzles"), h("a", { href: "#profile", class: "item" }, "Your own run"), share, mine, file,
     button("◐", toggle, { "aria-label": "Light or dark", title: "Light or dark", id: "light" }));
 
   async function exportAll() {

@@ -145,9 +145,9 @@ export class Python {
   }
 
   // A function of api.py, in the Python that never runs a player's code.
-  call(name, given = []) {
+  call(name, given = [], seconds = JUDGE_SECONDS) {
     const { judge } = this;
-    return judge.call(name, given, JUDGE_SECONDS, (why) => {
+    return judge.call(name, given, seconds, (why) => {
       if (this.judge !== judge) return;
       this.judge = this.make(JUDGE);
       this.state("loading");

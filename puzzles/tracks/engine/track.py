@@ -11,8 +11,9 @@ from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.catalog.fields import Fields
-from puzzles.tracks.base import OptionError, Section, Track
+from puzzles.tracks.base import Track
 from puzzles.tracks.outcomes import SEE_NOTE, LocalRun, Measure, RunRequest
+from puzzles.tracks.shown import OptionError, Section
 
 if TYPE_CHECKING:
     from puzzles.tracks.workbench import DrawOptions, TensorOptions, Turns, Workbench

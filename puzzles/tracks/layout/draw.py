@@ -13,9 +13,9 @@ from lib import PuzzleError
 from lib.layout import GraphPlan
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
-from puzzles.tracks.base import OptionError
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.pictures import import_drawing, report_failure
+from puzzles.tracks.shown import OptionError
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
 from .score import plan_of_file

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from puzzles.catalog.fields import Fields
 from puzzles.catalog.layout import CHAPTER, LAYOUT_PUZZLES
 from puzzles.failure import Failure
-from puzzles.tracks.base import Column, OptionError, Overview, Section, Track
+from puzzles.tracks.base import Track
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, capitalized
+from puzzles.tracks.shown import Column, OptionError, Overview, Section
 
 if TYPE_CHECKING:
     from lib.layout import GraphPlan

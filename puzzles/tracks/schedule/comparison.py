@@ -27,7 +27,7 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
     trace = trace_from_json(kept)
     found = recognize(trace)
     if found is not None:
-        yield from above_possible(trace, found, figures, puzzle.goal.records)
+        yield from above_possible(trace, found, figures, puzzle.goal.records, puzzle.goal.time_limit)
     known = _reference(puzzle.slug)
     if known is None:
         return

@@ -45,7 +45,7 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
 def replay_trace(slug: str, title: str, trace: Trace, options: TensorOptions, bench: Workbench) -> bool:
     """Replays a correct trace, as `replay_run` does."""
     try:
-        result = on_transport(trace, options.on, options.small)
+        result = on_transport(trace, options.on, options.small, options.device)
     except PuzzleError as why:
         return bench.refuse(f"could not be run: {why}")
     show_replay(bench.console, slug, result)
@@ -64,10 +64,10 @@ def _correct_trace(request: RunRequest, bench: Workbench) -> Trace | Failure:
     return score if isinstance(score, Failure) else trace_in(outcome.row or {})
 
 
-def on_transport(trace: Trace, on: str, small: bool) -> Replay:
+def on_transport(trace: Trace, on: str, small: bool, device: str = "cpu") -> Replay:
     """The replay: here, or by as many processes as there are ranks."""
     if on != "mpi":
-        return replay(trace, on, small)
+        return replay(trace, on, small, device=device)
     from lib.engine.transports.mpi.spawn import by_mpiexec
 
     request = json.dumps({"trace": trace_to_json(trace), "small": small})

@@ -14,9 +14,10 @@ from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
-from puzzles.tracks.base import Column, Overview, Section, Track
+from puzzles.tracks.base import Track
 from puzzles.tracks.open_track import ReferenceRow
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
+from puzzles.tracks.shown import Column, Overview, Section
 from puzzles.tracks.workbench import COLOURS
 
 from .calls import reminder, value_calls

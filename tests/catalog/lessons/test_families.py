@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib import Model
-from lib.schedules.orders import interleaved, one_f_one_b, zb_h1, zb_h2, zb_v
+from lib.schedules.orders import interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zb_v
 from puzzles.catalog.schedule import PUZZLES
 from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.grid import grid
@@ -20,6 +20,7 @@ from tests.catalog.lessons.families.local import local
 from tests.catalog.lessons.families.passes import passes
 from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.judged import judged, missed
+from tests.support.schedules.splits import uneven
 
 TAUGHT: Mapping[str, Callable[[Model], Any]] = {
     "ddp": replicas("d"),
@@ -46,6 +47,8 @@ TAUGHT: Mapping[str, Callable[[Model], Any]] = {
     "fsdp_bound": passes(4),
     "axis_inside": grid(1, 4, 2),
     "tp_limit": grid(1, 2, 4),
+    "uneven_stages": uneven((3, 3, 3, 1)),
+    "v_half": grid(8, order=v_half),
     "bucket_size": buckets(4, 4, 4, 4),
     "park_or_recompute": host_plan("papapkk"),
 }

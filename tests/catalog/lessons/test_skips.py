@@ -12,7 +12,7 @@ from tests.catalog.lessons.tables.unstopped import UNSTOPPED
 CASES = [pytest.param(slug, name, id=f"{slug}: {name}") for slug in SKIPS for name in SKIPS[slug]]
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(("slug", "name"), CASES)
 def test_a_skip_misses_what_its_table_says(slug: str, name: str) -> None:
     schedule, expected = SKIPS[slug][name]
@@ -22,9 +22,9 @@ def test_a_skip_misses_what_its_table_says(slug: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("slug", [*UNSTOPPED])
-def test_what_nothing_stops_is_still_a_gap(slug: str) -> None:
+def test_what_the_targets_allow_has_three_stars(slug: str) -> None:
     for schedule, expected in UNSTOPPED[slug].values():
-        assert missed(judged(schedule, PUZZLES[slug].goal)) == expected, "the gap is closed: move it to SKIPS"
+        assert missed(judged(schedule, PUZZLES[slug].goal)) == expected, "a target stops it: move it to SKIPS"
 
 
 def test_every_puzzle_has_at_least_three_skips() -> None:

@@ -61,7 +61,7 @@ def test_the_words_are_all_there(puzzle: SchedulePuzzle):
 @every_puzzle
 def test_every_year_that_the_words_cite_is_that_of_a_source(puzzle: SchedulePuzzle):
     for source in puzzle.sources:
-        assert 1980 < source.year < 2030
+        assert 1960 < source.year < 2030
         assert str(source).startswith(f"{source.authors} ({source.year}). {source.title}.")
     cited = [word.strip("().,;") for word in (puzzle.concept + puzzle.in_practice).split()]
     years = {int(word) for word in cited if word.isdigit() and len(word) == 4}

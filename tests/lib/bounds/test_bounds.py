@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lib import COLLECTIVES, Costs, Goal, Model, Record, Report, RuleError, Setting, Size, Trace, referee, run
-from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound
+from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound, traffic_bound
 from lib.game.costs import CLASSIC_TICKS
 from lib.recognition import recognize
 from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, sequence_parallel, zb_h1, zb_h2, zb_v
@@ -39,6 +39,8 @@ def require_within(trace: Trace) -> tuple[Report, Bound, Bound]:
     time, memory = time_bound(size, setting), memory_bound(size, setting)
     assert report.timesteps >= time.least, (size, setting, time)
     assert report.peak.memory >= memory.least, (size, setting, memory)
+    sent = traffic_bound(size, setting, report.timesteps)
+    assert report.traffic >= sent.least, (size, setting, sent)
     found = recognize(trace)
     if found is not None and found.stages:
         own = pipeline_time_bound(size, setting, found.stages)
@@ -427,3 +429,39 @@ def test_an_impossible_size_is_refused(size: Any) -> None:
 def test_stages_that_are_not_the_layers_are_refused(stages: Any) -> None:
     with pytest.raises(RuleError, match="each of the layers 0 to 2 once"):
         pipeline_time_bound(Size(3, 2, 2), Setting(), stages)
+
+
+# --- Traffic ---
+
+
+def test_one_rank_in_all_the_time_of_the_world_sends_nothing() -> None:
+    assert traffic_bound(Size(2, 4, 4), Setting(), 16).least == 0, "one rank computes for 16 steps"
+    assert traffic_bound(Size(2, 4, 4), Setting(), 15.9).least > 0
+
+
+@pytest.mark.parametrize(("timesteps", "received"), [(15.9, 1), (12.9, 2), (9.9, 3), (6.9, 4)])
+def test_each_microbatch_that_is_not_computed_alone_is_received(timesteps: float, received: int) -> None:
+    """A rank takes four steps for a microbatch alone and one with a gradient that it is sent: 16, 13, 10, 7 or 4. The
+    gradients of two layers are as large as four activations."""
+    costs = Setting().costs
+    assert traffic_bound(Size(2, 4, 4), Setting(), timesteps).least == received * costs.activation // 4
+
+
+def test_the_gradient_of_every_layer_is_the_most_that_has_to_be_sent() -> None:
+    costs = Setting().costs
+    assert traffic_bound(Size(2, 64, 4), Setting(), 66).least == 2 * costs.weight // 4
+    assert traffic_bound(Size(2, 64, 3), Setting(), 66).least == -(-2 * costs.weight // 3), "rounded up"
+
+
+@pytest.mark.parametrize("setting", [
+    Setting("parts"), Setting("quarters", layer=BLOCK), Setting("experts", layer=EXPERTS),
+    Setting("slow", steps=4, task="local"), Setting("streams", task="infer"), Setting(fold="dp", mesh={"dp": 4}),
+])  # fmt: skip
+def test_where_nothing_is_known_the_bound_is_zero(setting: Setting) -> None:
+    assert traffic_bound(Size(2, 4, 4), setting, 1).least == 0
+    assert traffic_bound(Size(2, 4, 1), Setting(), 1).least == 0
+
+
+def test_a_size_that_is_none_has_no_bound_of_traffic() -> None:
+    with pytest.raises(RuleError, match="a size is layers, batches and ranks"):
+        traffic_bound(Size(2, 4, 0), Setting(), 1)

@@ -33,6 +33,8 @@ MEGATRON = [
     Split(dp=2, tp=2, cp=2, zero=2, sp=False, offload="states"),
     Split(dp=2, pp=4, recompute="full", every=5),
     Split(dp=2, pp=4, layers=(19, 21, 21, 19)),
+    Split(dp=2, pp=3, layers=(0, 80, 0)),
+    Split(dp=2, pp=2, schedule="interleaved", chunks=2, layers=(0, 40, 40, 0)),
 ]
 TITAN = [
     PLAN_A,
@@ -41,6 +43,8 @@ TITAN = [
     Split(dp=4, pp=2, schedule="gpipe", zero=0, recompute="full", every=2),
     Split(dp=8, cp=2, zero=3, shards=8, microbatch=2),
     Split(dp=8, zero=2),
+    Split(dp=2, pp=4, layers=(19, 21, 21, 19)),
+    Split(dp=2, pp=2, schedule="interleaved", chunks=2, layers=(0, 40, 40, 0)),
 ]
 
 
@@ -66,6 +70,9 @@ def test_flags_of_megatron_are_those_of_its_command_line() -> None:
     sharded = export_config(JOB, PLAN_B, "megatron").splitlines()
     assert "--data-parallel-sharding-strategy optim_grads_params" in sharded
     assert "--recompute-num-layers 1" in sharded
+    assert {"--use-megatron-fsdp", "--use-distributed-optimizer", "--ckpt-format fsdp_dtensor"} <= set(sharded)
+    on_host = export_config(job_for(Split(dp=8, offload="states")), Split(dp=8, offload="states"), "megatron")
+    assert "--use-precision-aware-optimizer" in on_host.splitlines()
 
 
 def test_megatron_counts_the_embedding_and_the_head_as_layers_where_layers_do_not_divide() -> None:
@@ -172,7 +179,10 @@ def test_python_of_fsdp2_makes_the_same_split(split: Split, monkeypatch: pytest.
         ("megatron", Split(dp=2, pp=4, schedule="zb_h1"), ("Megatron-LM", "schedule zb_h1", "1f1b or interleaved")),
         ("megatron", Split(dp=16, zero=3, shards=8), ("Megatron-LM", "shards 8")),
         ("megatron", Split(dp=2, pp=4, recompute="full", every=3), ("every 3", "20 layers of a stage")),
-        ("torchtitan", Split(dp=2, pp=4, layers=(19, 21, 21, 19)), ("torchtitan", "stages of different sizes", "21")),
+        ("megatron", Split(dp=8, zero=0, offload="states"), ("Megatron-LM", "on the host with ZeRO only", "ZeRO 1")),
+        ("megatron", Split(dp=2, cp=16), ("8208 tokens into 2 x cp pieces",)),
+        ("torchtitan", Split(pp=2, schedule="interleaved", chunks=2, warmup=3), ("torchtitan", "warmup 3", "takes 0")),
+        ("megatron", Split(pp=2, schedule="interleaved", chunks=2, warmup=3), ("Megatron-LM", "warmup 3")),
         ("torchtitan", Split(dp=8, zero=1), ("torchtitan", "zero 1", "0 or 2 or 3")),
         ("torchtitan", Split(dp=8, tp=2, sp=False, zero=3), ("torchtitan", "sp False")),
         ("torchtitan", Split(dp=8, offload="activations", zero=3), ("torchtitan", "offload activations")),
@@ -182,7 +192,7 @@ def test_python_of_fsdp2_makes_the_same_split(split: Split, monkeypatch: pytest.
 )
 def test_what_a_program_cannot_do_is_refused_by_name(name: str, split: Split, facts: tuple[str, ...]) -> None:
     with pytest.raises(RuleError) as why:
-        export_config(job_for(split), split, name)
+        export_config(job_for(split, sequence=8208 if split.cp == 16 else 8192), split, name)
     assert all(fact in str(why.value) for fact in facts), why.value
 
 
@@ -206,6 +216,7 @@ def test_8_bits_are_exported_for_megatron_only(name: str) -> None:
         ("training = 3", ("training must be a table", "3")),
         ("[parallelism]\ntensor_parallel_degree = 2.5", ("tensor_parallel_degree", "2.5")),
         ("[parallelism]\nfsdp_reshard_after_forward = 'no'", ("default, always or never", "no")),
+        ("[parallelism]\npipeline_parallel_degree = 2\nmodule_fqns_per_model_part = 3", ("list of lists", "3")),
         ("[activation_checkpoint]\nmode = 'all'", ("none, selective or full", "all")),
         ("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = 'DualPipe'", ("1F1B", "DualPipe")),
     ],

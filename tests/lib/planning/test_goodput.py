@@ -11,7 +11,8 @@ import pytest
 
 from lib import RuleError
 from lib.planning import Job, Split, gpu, plan, transformer
-from lib.planning.calibration import RATES, calibrate, preset_text, read_run
+from lib.planning.calibration import RATES, calibrate, calibrate_stages, preset_text, read_run
+from lib.planning.cost_model import prices
 from lib.planning.goodput import checkpoint_bytes, goodput, training_seconds
 from lib.planning.presets import gpu_of_file
 
@@ -71,6 +72,38 @@ def test_a_step_of_known_rates_gives_these_rates(factor: float) -> None:
     assert again.seconds == pytest.approx(plan(known, SPLIT).seconds, rel=1e-4)
 
 
+def profiled(job: Job, split: Split, *slower: float) -> list[dict[str, Any]]:
+    """Stages as `puzzles profile` writes them, in ms, each so many times slower; one with its backward in halves."""
+    priced, stages = prices(job, split), []
+    for stage, factor in enumerate(slower):
+        halves = {"I": priced.back_input, "W": priced.back_weight}
+        ticks = {"F": priced.forward, **(halves if stage == 1 else {"B": sum(halves.values())})}
+        times = {op: factor * priced.units[stage] * n / 1000 for op, n in ticks.items()}
+        times["F"] += factor * priced.loss / 1000 if stage == split.stages - 1 else 0
+        row = {op: {"median": ms, "low": ms, "high": ms} for op, ms in times.items()}
+        stages.append({"stage": stage, "rank": stage, "times": row, "held": 1})
+    return stages
+
+
+def test_measured_stages_give_the_rates_of_their_median() -> None:
+    known = replace(SMALL, gpu=replace(SMALL.gpu, **{name: getattr(SMALL.gpu, name) * 0.9 for name in RATES}))
+    split = Split(dp=2, pp=4)
+    stages = profiled(known, split, 1, 1, 1.2, 1)
+    found = calibrate_stages(
+        SMALL, split, [sum(one["median"] for one in row["times"].values()) / 1e3 for row in stages]
+    )
+    assert found.factor == pytest.approx(0.9, rel=1e-3)
+    assert found.low < 0.8 < found.high == pytest.approx(0.9, rel=1e-3)
+    assert f"({found.low:.3f} to {found.high:.3f} of the stages)" in preset_text(found, "mine")
+
+
+def test_stages_of_a_profile_are_read() -> None:
+    split, job = Split(dp=2, pp=4), Job(transformer("llama-3-8b"), gpu("h100"), 8, 16, kernels="pytorch")
+    found = read_run(run_of("stages", profiled(job, split, 1, 1, 1, 1), split={"dp": 2, "pp": 4}))
+    assert found.by_stage
+    assert found.factor == pytest.approx(1, rel=1e-3)
+
+
 def test_a_preset_file_is_read_back() -> None:
     found = calibrate(SMALL, SPLIT, 100_000, peak_gib=20)
     text = preset_text(found, "mine")
@@ -81,9 +114,9 @@ def test_a_preset_file_is_read_back() -> None:
     assert gpu_of_file(text, network=1e9).network == 1e9
 
 
-def run_of(**changed: Any) -> str:
+def run_of(measured: str = "tokens_per_second", value: Any = 60000, **changed: Any) -> str:
     given = {"model": "llama-3-8b", "gpu": "h100", "gpus": 8, "batch": 16, "split": {"dp": 8, "zero": 3}}
-    return json.dumps({**given, "tokens_per_second": 60000, "kernels": "pytorch", **changed})
+    return json.dumps({**given, measured: value, "kernels": "pytorch", **changed})
 
 
 def test_a_measured_run_is_json() -> None:
@@ -103,6 +136,11 @@ def test_a_measured_run_is_json() -> None:
         (run_of(tokens_per_second=1e9), ("cannot be explained by the rates of h100", "at the data sheet's rate")),
         (run_of(tokens_per_second=-1), ("tokens_per_second must be a number more than 0",)),
         (run_of(split={"dp": 4}), ("makes 4 GPUs, and there are 8",)),
+        (run_of(stages=[]), ("tokens_per_second or stages", "may have peak_gib")),
+        (run_of("stages", [3]), ("stages is the list that puzzles profile",)),
+        (run_of("stages", []), ("0 stages were measured", "has 1")),
+        (run_of("stages", [{"times": {"F": {"median": 0}}}]), ("the time of stage 0 must be a number more than 0",)),
+        (run_of("stages", [{"times": {"F": {"median": 1}}}]), ("a microbatch in stage 0 takes", "data sheet's rate")),
     ],
 )
 def test_a_run_that_cannot_be_calibrated_is_refused(text: str, facts: tuple[str, ...]) -> None:

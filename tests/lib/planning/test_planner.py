@@ -14,7 +14,7 @@ from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.game.setting_notation import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
 from lib.planning.all_splits import lower_bound, splits
-from lib.planning.cost_model import TICKS, prices
+from lib.planning.cost_model import TICKS, prices, setting_of
 from lib.planning.gpus import call_seconds
 from lib.planning.job import KERNELS
 from lib.planning.layer_compute import activation_bytes, compute_seconds
@@ -22,7 +22,8 @@ from lib.planning.layer_cost import TICKS as LAYER_TICKS
 from lib.planning.layer_cost import exact, layer_times
 from lib.planning.memory import KINDS
 from lib.planning.plans import program_of
-from lib.planning.split import CHUNKED, SCHEDULES, balanced, problems
+from lib.planning.split import CHUNKED, balanced, problems
+from lib.planning.split import SCHEDULES as ORDERS
 from lib.planning.steady import estimated
 from lib.planning.timing import estimate
 from tests.support.truth import MODELS
@@ -54,10 +55,7 @@ def compare(job: Job, split: Split) -> None:
 KINDS_OF_SPLIT = [
     *((Split(zero=zero, dp=4, pp=2), 4) for zero in (0, 1, 2, 3)),
     *((Split(zero=zero, dp=2, tp=2), 2) for zero in (0, 3)),
-    *(
-        (Split(pp=2, dp=2, schedule=name, chunks=2 if name in CHUNKED or name == "zb_v" else 1), 4)
-        for name in SCHEDULES
-    ),
+    *((Split(pp=2, dp=2, schedule=name, chunks=2 if name in CHUNKED or name == "zb_v" else 1), 4) for name in ORDERS),
     (Split(pp=4, dp=2, schedule="interleaved", chunks=2, zero=3, recompute="full"), 8),
     (Split(tp=4, sp=False, dp=2), 2),
     (Split(cp=2, dp=2, tp=2), 2),
@@ -75,6 +73,12 @@ KINDS_OF_SPLIT = [
     (Split(dp=2, pp=3, zero=2, schedule="zb_v", chunks=2), 6),
     (Split(dp=2, pp=3, schedule="interleaved", chunks=2), 6),
     (Split(dp=2, pp=2, layers=(3, 5)), 4),
+    (Split(dp=2, pp=3, layers=(0, 8, 0)), 4),
+    (Split(dp=2, pp=3, layers=(0, 8, 0), zero=3), 4),
+    (Split(dp=2, pp=2, layers=(0, 4, 4, 0), zero=2, schedule="interleaved", chunks=2), 6),
+    (Split(dp=2, pp=2, layers=(0, 4, 4, 0), zero=0, schedule="zb_v", chunks=2, recompute="ops"), 6),
+    (Split(dp=2, pp=3, schedule="interleaved", chunks=3, offload="states"), 6),
+    (Split(dp=2, pp=4, schedule="interleaved", chunks=2, warmup=7), 12),
 ]
 
 
@@ -96,7 +100,7 @@ def chosen(seed: int) -> Iterator[tuple[Job, Split]]:
     while True:
         split = Split(
             choice((1, 2, 4)), choice((1, 2)), choice((1, 2, 3, 4)), choice((1, 1, 2)), choice((1, 2)),
-            choice((True, False)), choice((0, 1, 2, 3)), choice(SCHEDULES), choice((1, 2, 4)), choice((1, 2)),
+            choice((True, False)), choice((0, 1, 2, 3)), choice(ORDERS), choice((1, 2, 4)), choice((1, 2)),
             choice(("none", "selective", "ops", "full")), choice(("none", "states", "activations")),
             choice((0, 0, 2)), choice((1, 1, 2)),
         )  # fmt: skip
@@ -121,7 +125,7 @@ def test_estimates_of_many_splits_are_continued_from_fewer_and_bounded() -> None
         assert bound.bytes <= found.peak, split
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ORDERS)
 def test_many_microbatches_are_continued_from_fewer(schedule: str) -> None:
     for p, zero in ((2, 1), (4, 2), (4, 3)):
         split = Split(dp=8, pp=p, zero=zero, schedule=schedule, chunks=2 if schedule in (*CHUNKED, "zb_v") else 1)
@@ -135,8 +139,8 @@ def test_many_microbatches_are_continued_from_fewer(schedule: str) -> None:
 def flat(job: Job, split: Split) -> int:
     """Ticks of a step in one run of all ranks along dp, pp and tp, of which none is folded or nested: another program,
     GPipe with two blocks for each layer, an all-reduce after each block, and ZeRO 1 at the end."""
-    priced, tp, m = prices(job, split), split.tp, split.batches(job)
-    known = priced.setting.costs
+    tp, m = split.tp, split.batches(job)
+    known = setting_of(job, split).costs
     names = ("forward", "backward_input", "backward_weight")
     blocks = {name: round(time * tp / 2 * TICKS) for name, time in zip(names, compute_seconds(job, split))}
     halves = {name: known.calls[name] / 2 for name in ("scatterreduce", "allgather")}  # two blocks make one call each
@@ -291,6 +295,20 @@ def test_a_step_of_uneven_stages_takes_as_long_as_its_largest_stage() -> None:
     assert [rank.layers for rank in times[1].ranks] == [2, 6]
 
 
+def test_the_last_stage_may_have_the_head_alone() -> None:
+    assert balanced(transformer("deepseek-v3"), 32) == (1, *[2] * 30, 0)
+
+
+def test_fewer_forwards_of_warm_up_hold_fewer_activations() -> None:
+    usual, short = (Split(pp=4, schedule="interleaved", chunks=2, warmup=warmup) for warmup in (0, 7))
+    job = job_of(usual, 8)
+    most, least = plan(job, usual), plan(job, short)
+    kept = prices(job, usual).kept
+    assert most.ranks[0].low["activations"] - least.ranks[0].low["activations"] == pytest.approx(3 * kept, rel=0.05)
+    assert most.seconds <= least.seconds < 1.1 * most.seconds
+    assert plan(job, replace(usual, warmup=10)).seconds == most.seconds
+
+
 @pytest.mark.slow
 def test_deepseek_v3_is_cut_into_16_stages() -> None:
     job = Job(transformer("deepseek-v3"), gpu("h800"), 2048, 15360, 4096, fp8=True)
@@ -421,8 +439,11 @@ BAD_SPLITS = [
     ({"shards": 3, "zero": 3}, ("shards 3", "512 replicas", "shards may be 1, 2, 4")),
     ({"shards": 2, "zero": 0}, ("shards 2", "with ZeRO 0 nothing is in shards")),
     ({"shards": -1}, ("shards must be a whole number from 0 on", "-1")),
-    ({"layers": (1, 2)}, ("layers must be 1 whole numbers", "add up to 80", "(1, 2)")),
-    ({"pp": 128, "dp": 4}, ("80 layers cannot fill 128 stages", "at most 80")),
+    ({"layers": (1, 2)}, ("layers must be 2 whole numbers", "add up to 80", "(1, 2)")),
+    ({"pp": 128, "dp": 4}, ("80 layers, the embedding and the head cannot fill 128 stages", "at most 82")),
+    ({"layers": (1, 0, 79), "pp": 4, "dp": 128}, ("layers must be 4", "only the first and the last may be 0")),
+    ({"pp": 4, "schedule": "interleaved", "chunks": 2, "warmup": 6}, ("warmup 6 is not possible", "7 to 10 here")),
+    ({"pp": 4, "warmup": 7, "schedule": "1f1b"}, ("warmup 7", "for the schedule interleaved")),
     ({"every": 0}, ("every must be a whole number from 1 on", "0")),
     ({"every": 2, "recompute": "none"}, ("every 2", "take recompute full, not none")),
 ]

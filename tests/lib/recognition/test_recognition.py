@@ -34,6 +34,7 @@ from lib.schedules import (
 )
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule_papers import with_papers
+from solutions.records import fsdp_layer_by_layer
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
@@ -51,6 +52,18 @@ OVERLAPPED = ", with gradients summed during backward"
 PARKED = f"{STANDARD}{RECOMPUTED}, prefetch and activations offloaded to the host"
 INFERENCE = "inference on one rank, with "
 TENSOR, SEQUENCE = "tensor parallelism", "tensor and sequence parallelism"
+
+ALMOST_DDP = "like data parallelism, but layer {} is kept in shards, and each rank gets its shard of the gradient"
+
+
+def by_layer(layers: str, plan: dict[str, Any]) -> str:
+    """What a variant of fsdp_layer_by_layer is called."""
+    gathered_once = plan["FULL"] + plan["REPLICATED"]
+    once = gathered_once == {"two": 2, "four": 4, "six": 6, "eight": 8}[layers]
+    also = ["activations recomputed"] * bool(plan["TWICE"]) + ["every weight gathered once"] * once
+    text = f"{ZERO_3}{', with ' if also else ''}{' and '.join(also)}"
+    return f"like {text}, but layer 0 is kept whole" if plan["REPLICATED"] else text
+
 
 KNOWN = {
     "basic": STANDARD,
@@ -85,7 +98,6 @@ KNOWN = {
     "records.ddp_sharded: above_the_first": f"like {ZERO_3}, with every weight gathered once, but "
     "layer 0 is kept whole",
     "records.ddp_update_before_next_backward": "data parallelism",
-    "records.fsdp_gather_once: last_layer": ZERO_3,
     "records.fsdp_one_activation_twice": ZERO_3 + RECOMPUTED,
     "records.fsdp_owners_send: six_layers_four_twice": OWNERS_SEND,
     "records.gpipe_laps: a_batch_per_rank": "like interleaved 1F1B, but rank 3 runs the forward of microbatch 2 in "
@@ -100,14 +112,16 @@ KNOWN = {
     "records.gpipe_sharded: two_inputs_twice": ZERO_3 + RECOMPUTED,
     "records.pipeline_fsdp_gather: twice_forward_everywhere": REPEATED,
     "records.pipeline_fsdp_gather: once_forward_everywhere": REPEATED,
-    "records.pipeline_fsdp_gather: once": f"{WITHOUT} x {ZERO_3}, with every weight gathered once",
+    "records.pipeline_fsdp_replicas: one_owner_first": f"{WITHOUT} x data parallelism of another kind",
+    "records.pipeline_fsdp_replicas: two_owners_first": f"{WITHOUT} x data parallelism of another kind",
+    "records.pipeline_fsdp_replicas: every_replica": f"{WITHOUT} x data parallelism of another kind",
+    "records.pipeline_fsdp_replicas: two_stages": "1F1B x data parallelism of another kind",
     "records.pipeline_fsdp_gather: twice": f"{WITHOUT} x {ZERO_3}",
     "records.pipeline_fsdp_owners_send": OWNERS_SEND,
     "records.gpipe_laps: three_batches": "an interleaved pipeline",
     "records.gpipe_sharded: five_inputs_again": ZERO_3 + RECOMPUTED,
     "records.gpipe_sharded: no_input_kept": ZERO_3 + RECOMPUTED,
     "records.pipeline_timetable": "a pipeline",
-    "records.fsdp_gather_once: every_layer_all_reduced": f"{SHARDED}, with every weight gathered once",
     "records.fsdp_owners_send: six_layers_two_twice": OWNERS_SEND,
     "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, but rank 0 runs the "
     "forward of microbatch 0 in stage 2 instead of the forward of microbatch 2 in stage 0",
@@ -121,11 +135,20 @@ KNOWN = {
     "fsdp_bound": f"{ZERO_3}, with prefetch and gradients summed during backward",
     "axis_inside": f"{TENSOR} x data parallelism",
     "tp_limit": f"{TENSOR} x data parallelism",
-    "records.tp_limit_input_again": f"{TENSOR} x data parallelism",
+    "records.tp_limit_states_in_shards": f"{TENSOR} x {ZERO_1_OR_2}",
+    "records.axis_inside_states_in_shards": f"like {TENSOR} x ZeRO-1, but layer 0 is kept whole, and only its state in "
+    "shards",
+    "records.three_d_states_by_layer": "1F1B x tensor parallelism x data parallelism of another kind",
     "hierarchy": "data parallelism of another kind",
     "records.hierarchy_input_again": "data parallelism of another kind",
     "bucket_size": f"data parallelism{OVERLAPPED} and buckets",
     "records.bucket_size_growing": f"data parallelism{OVERLAPPED} and buckets",
+    "straggler": "data parallelism",
+    "uneven_stages": "1F1B",
+    "records.uneven_stages_other_counts: less_time": "1F1B",
+    "records.uneven_stages_other_counts: less_memory": "1F1B",
+    "v_half": "a pipeline in a V",
+    "weight_versions": "a pipeline",
     "park_or_recompute": PARKED,
     "records.park_or_recompute_waits_once": PARKED,
     "records.ddp_overlap_update_early: one_layer_early": f"data parallelism{OVERLAPPED} and buckets",
@@ -136,10 +159,7 @@ KNOWN = {
     "records.local_sgd_input_again": "local SGD",
     "records.expert_parallel_loss_at_the_experts": "expert parallelism",
     "records.expert_parallel_one_after_the_other": "expert parallelism",
-    "records.fsdp_gather_once: last_four_layers": ZERO_3,
     "records.fsdp_prefetch_input_again": f"{ZERO_3}, with prefetch and gradients summed during backward",
-    "records.fsdp_gather_once: last_three_layers": ZERO_3,
-    "records.fsdp_gather_once: last_two_layers": ZERO_3,
     "records.hybrid_shard_one_full_weight: within_a_machine": "hybrid sharding (HSDP)",
     "records.hybrid_shard_one_full_weight: over_all_ranks": ZERO_3,
     "records.interleaved_short_warm_up": "an interleaved pipeline",
@@ -147,18 +167,23 @@ KNOWN = {
     "records.sequence_parallel_last_stays_whole": SEQUENCE,
     "records.stream_inference_nothing_ahead": f"{INFERENCE}weights fetched from the host",
     "records.sequence_parallel_whole_activations": TENSOR,
-    "records.wsdp_five_layers_stay_whole": SHARDED,
     "records.zb_h2_weight_gradients_last": "like ZB-H2, but rank 0 runs the forward of microbatch 7 instead of the "
     "weight gradient of microbatch 0",
     "records.zb_v_timetable": "a pipeline in a V",
-    "records.zero1_input_again": ZERO_1_OR_2,
     "records.zero2_sum: shards": "ZeRO-2",
     "records.zero2_sum: full_gradients": "ZeRO-1",
+    "records.fsdp_layer_by_layer: six_layers_six_replicated": "data parallelism",
+    "records.fsdp_layer_by_layer: six_layers_five_replicated": ALMOST_DDP.format(5),
+    "records.fsdp_layer_by_layer: six_layers_four_replicated": ALMOST_DDP.format(4),
+} | {
+    f"records.fsdp_layer_by_layer: {name}": by_layer(name.partition("_")[0], plan)
+    for name, plan in fsdp_layer_by_layer.VARIANTS.items()
+    if plan["REPLICATED"] < 4
 }
 
 
 def module_name(record: Record) -> str:
-    """'records.fsdp_gather_once: last_layer': the module below `solutions`, and the variant."""
+    """'records.fsdp_layer_by_layer: six_layers_one_full': the module below `solutions`, and the variant."""
     file, variant = record.file_and_variant
     module = file.removeprefix("solutions/").removesuffix(".py").replace("/", ".")
     return ": ".join(filter(None, [module, variant]))

@@ -23,7 +23,7 @@ from lib import (
 from lib.engine.replay.replay import replay
 from lib.schedules import sequence_parallel, tensor_parallel
 from solutions.checkpoint import checkpoint
-from solutions.records.zero1_input_again import zero1
+from solutions.zero1 import zero1
 from tests.support.schedules import shards, tiers
 
 
@@ -43,7 +43,7 @@ BLOCK = {"layer": "block"}
 LOCAL = {"steps": 4, "task": "local"}
 
 KNOWN = [
-    ("zero1", zero1, (4, 4, 4), costs("classic"), 12.1, 1_966_080),
+    ("zero1", zero1, (4, 4, 4), costs("classic"), 12.1, 2_097_152),
     ("checkpoint", checkpoint, (9, 1, 1), costs("long"), 26, 9_961_472),
     ("tensor_parallel", tensor_parallel, (4, 1, 4), costs("quarters", **BLOCK), 5.9, 1_179_648),
     ("tensor_parallel_record", shards.tensor_parallel_record, (4, 1, 4), costs("quarters", **BLOCK), 5.6, 1_048_576),

@@ -94,3 +94,11 @@ def test_with_one_chunk_interleaved_zero_bubble_is_zb_h1() -> None:
 def test_groups_may_be_larger_than_the_ranks() -> None:
     assert interleaved(4, 8, 2, 4) == interleaved(4, 8, 2)
     assert interleaved(4, 6, 2, 6).batches == 6
+
+
+def test_a_shorter_warm_up_is_at_least_enough_for_the_first_microbatch() -> None:
+    assert interleaved(4, 8, 2, warmup=10) == interleaved(4, 8, 2)
+    first = [cell.op for slot in interleaved(4, 8, 2, warmup=7).rows[0] for cell in slot]
+    assert first.index("B") == 8
+    with pytest.raises(RuleError, match="at least 7 forwards of warm-up; got 6"):
+        interleaved(4, 8, 2, warmup=6)

@@ -26,6 +26,8 @@ class Training(Writer):
         self._whole: dict[tuple[int, int, int], int | None] = {}
         """By the same: a weight to compute with; None while it is gathered."""
         self._grads: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        self.version = [max(0, step - choice.randint(0, self.lag)) for step in range(self.steps)]
+        """By step: that of the weights that compute."""
         self._missing: dict[tuple[int, int], int] = defaultdict(int)
         """By layer and step: how many gradients are not computed yet."""
 
@@ -101,7 +103,7 @@ class Training(Writer):
 
     def _release(self, rank: int, layer: int, step: int) -> None:
         key = rank, layer, step
-        if self.choice.random() < 0.3 and self._whole[key] is not None and self._whole[key] != self._own[key][0]:
+        if self.choice.random() < 0.3 and self._whole.get(key) not in (None, self._own[key][0]):
             self.drop(rank, self._whole.pop(key) or 0)
 
     # --- Microbatches ---
@@ -115,11 +117,11 @@ class Training(Writer):
         for layer in range(self.layers):
             ranks = self._ranks(layer, replica)
             inputs[layer] = acts = yield from self._moved(acts, ranks)
-            weights, outs = (yield from self._weights(layer, step, ranks)), {}
+            weights, outs = (yield from self._weights(layer, self.version[step], ranks)), {}
             for rank in ranks:
                 uses = acts[rank], weights[rank]
                 (outs[rank],) = self.do(rank, "forward", *uses, makes=[Piece("act", n)], layer=layer, batches=batches)
-                self._release(rank, layer, step)
+                self._release(rank, layer, self.version[step])
             if self.choice.random() < 0.2:
                 parked.add(layer)
                 inputs[layer] = yield from self._replaced("offload", acts)
@@ -136,7 +138,7 @@ class Training(Writer):
             grads = yield from self._moved(grads, ranks)
             if layer in parked:
                 inputs[layer] = yield from self._replaced("fetch", inputs[layer])
-            weights = yield from self._weights(layer, step, ranks)
+            weights = yield from self._weights(layer, self.version[step], ranks)
             outs = {
                 rank: self._backward(rank, layer, step, batches, inputs[layer][rank], grads[rank], weights[rank])
                 for rank in ranks
@@ -168,7 +170,7 @@ class Training(Writer):
         else:
             (before,) = self.do(rank, "backward_input", inp, grad, weight, makes=[out], **more)
             self.late(weight_half())
-        self._release(rank, layer, step)
+        self._release(rank, layer, self.version[step])
         return before
 
     def _moved(self, values: Held, ranks: Sequence[int]) -> Task[Held]:

@@ -42,6 +42,7 @@ class Program(NamedTuple):
     steps: int
     layer: str
     prices: Prices
+    lag: int
     acts: Sequence[Sequence[Act]]
 
 
@@ -59,6 +60,8 @@ class Writer:
         self.prices = random_prices(choice)
         if self.kind == "dense" and choice.random() < 0.5:
             self.prices = unequal(choice, self.prices, self.layers, self.batches, self.ranks)
+        self.lag = choice.randrange(3) if self.steps > 1 else 0
+        """Weights may be so many steps older than the data."""
         self.simulation = Simulation(self.ranks, self.prices)
         self.tasks: list[Task[None]] = []
         self.first_tag = choice.randrange(2)
@@ -76,7 +79,7 @@ class Writer:
                 self.tasks.remove(task)
             assert self._idle < 10_000, "these tasks wait for each other"
         size = self.layers, self.batches, self.ranks
-        return Program(size, self.mesh, self.steps, self.kind, self.prices, self.simulation.acts)
+        return Program(size, self.mesh, self.steps, self.kind, self.prices, self.lag, self.simulation.acts)
 
     def late(self, task: Task[None]) -> None:
         """Has a task done some time."""

@@ -21,7 +21,7 @@ def setting_of(program: Program) -> Setting:
     lanes = "group" if prices.pop("lane_for_each_group") else "one"
     prices["tiers"] = {name: Tier(*both) for name, both in prices["tiers"].items()}
     kinds = {f"kind {layer}": Kind(*kind) for layer, kind in enumerate(prices.pop("kinds"))}
-    more = {"kinds": tuple(kinds), "lengths": prices.pop("lengths")}
+    more = {"kinds": tuple(kinds), "lengths": prices.pop("lengths"), "lag": program.lag}
     costs = Costs("random", lanes=lanes, kinds=kinds, **prices)
     return Setting(costs, program.mesh, program.steps, program.layer, **more)
 

@@ -13,24 +13,26 @@ def uneven(counts: Sequence[int], warm_up: Callable[[int, int], int] | None = No
     ranks - rank; as many as there are microbatches is GPipe."""
 
     async def schedule(model: Model) -> None:
-        me, weights, states, inputs, grads = model.rank, {}, {}, {}, {}
+        weights, states, inputs, waiting, grads = model.storage()
+        me, last = model.rank, model.rank == model.RANKS - 1
         mine = range(sum(counts[:me]), sum(counts[: me + 1]))
-        last = me == model.RANKS - 1
         for layer in mine:
             weights[layer], states[layer] = model.load_weights(layer)
 
         async def forward(batch: int) -> None:
-            x = await model.receive(me - 1) if me else model.get_activation([batch])
+            out = await model.receive(me - 1) if me else model.get_activation([batch])
             for layer in mine:
-                inputs[layer, batch] = x
-                x = model.forward(layer, x, weights[layer])
+                inputs[layer, batch] = out
+                out = model.forward(layer, out, weights[layer])
             if last:
-                inputs[model.LAYERS, batch] = x
+                waiting[batch] = model.loss(out)
             else:
-                await model.pass_to(me + 1, x)
+                await model.pass_to(me + 1, out)
 
         async def backward(batch: int) -> None:
-            grad = model.loss(inputs.pop((model.LAYERS, batch))) if last else await model.receive(me + 1)
+            if not last:
+                waiting[batch] = await model.receive(me + 1)
+            grad: Any = waiting.pop(batch)
             for layer in reversed(mine):
                 new, grad = model.backward(layer, inputs.pop((layer, batch)), grad, weights[layer])
                 grads[layer] = grads[layer] + new if layer in grads else new
@@ -38,13 +40,13 @@ def uneven(counts: Sequence[int], warm_up: Callable[[int, int], int] | None = No
                 await model.pass_to(me - 1, grad)
 
         ahead = min(model.BATCHES, (warm_up or (lambda rank, ranks: ranks - rank))(me, model.RANKS))
-        for batch in range(model.BATCHES + ahead):
+        for batch in range(model.BATCHES + ahead - 1):
             if batch < model.BATCHES:
                 await forward(batch)
-            if batch >= ahead - 1 and batch - ahead + 1 < model.BATCHES:
+            if batch >= ahead - 1:
                 await backward(batch - ahead + 1)
         for layer in mine:
-            weights[layer], states[layer] = model.update(layer, grads[layer], weights[layer], states[layer])
+            weights[layer], states[layer] = model.update(layer, grads.pop(layer), weights[layer], states[layer])
             model.set_final_weight(layer, weights[layer])
 
     return schedule

@@ -7,7 +7,7 @@ still be on their way, and would be received in the next communicator of the sam
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import count
 from typing import Any
 
@@ -44,6 +44,7 @@ class MpiCarrier:
     max_small = 1 << 12
     polls_per_check = 64
     lost: Collection[int] = ()
+    in_background: Callable[[], object] | None = None
     idle = staticmethod(os.sched_yield)  # there may be more devices than cores
 
     def __init__(self, size: int) -> None:
@@ -61,7 +62,7 @@ class MpiCarrier:
 
     def collective(self, call: CollectiveCall, arr: Array, index: int) -> Array:
         contiguous = ascontiguousarray(arr).reshape(arr.shape)
-        return LARGE_COLLECTIVES[call.name](_group_communicator(call.group), call, contiguous, index)
+        return LARGE_COLLECTIVES[call.name](self.group(call.group), call, contiguous, index)
 
     def send_body(self, arr: Array, to: int, tag: int, header: Any) -> Any:
         return self.data.Isend([as_bytes(arr), MPI.BYTE], to, tag)
@@ -70,13 +71,11 @@ class MpiCarrier:
         array = empty(shape, dtype)
         return array, self.data.Irecv([as_bytes(array), MPI.BYTE], source, tag)
 
+    def group(self, members: tuple[int, ...]) -> Any:
+        if members not in _groups:
+            world = MPI.COMM_WORLD
+            _groups[members] = world.Create_group(world.group.Incl(list(members)))
+        return _groups[members]
+
     def abort(self) -> None:
         MPI.COMM_WORLD.Abort(1)
-
-
-def _group_communicator(group: tuple[int, ...]) -> Any:
-    """The communicator of a group of devices, for collectives. All members call this together when it is new."""
-    if group not in _groups:
-        world = MPI.COMM_WORLD
-        _groups[group] = world.Create_group(world.group.Incl(list(group)))
-    return _groups[group]

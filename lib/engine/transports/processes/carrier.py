@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
-from lib.engine.libraries.base import ArrayLibrary
+from lib.engine.libraries.numpy_library import ArrayLibrary
 
 
 class Carrier(Protocol):
@@ -23,6 +23,8 @@ class Carrier(Protocol):
     """Bytes of the largest array that is part of a header or a row; -1: none is."""
     polls_per_check: int
     """Polls between two checks of the control messages."""
+    in_background: Callable[[], object] | None
+    """Called when a collective has begun; returns when its result is wanted. Only torch can do that."""
     lost: Collection[int]
     """Devices whose processes have ended."""
 
@@ -32,6 +34,10 @@ class Carrier(Protocol):
 
     def collective(self, call: CollectiveCall, arr: Array, index: int) -> Array:
         """The result of the member at `index` of a collective on which all members have agreed."""
+        ...
+
+    def group(self, members: tuple[int, ...]) -> Any:
+        """The communicator of some devices, which all of them make together when it is new."""
         ...
 
     def send_body(self, arr: Array, to: int, tag: int, header: Any) -> Any:

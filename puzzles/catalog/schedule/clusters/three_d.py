@@ -1,9 +1,10 @@
 """three_d: data, pipeline and tensor parallelism at once, each collective on its axis."""
 
-from lib import Goal, Record, Setting, Size
+from lib import Goal, Setting, Size
 from lib.judging.family import TENSOR_PIPELINE
 from puzzles.catalog.papers import MEGATRON, MEGATRON_CLUSTERS
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
 
 PUZZLE = SchedulePuzzle(
     title="3D parallelism",
@@ -13,7 +14,7 @@ PUZZLE = SchedulePuzzle(
         time=10,
         memory=3_500_000,
         traffic=2_300_000,
-        records=(Record(10.9, 3_538_944, "solutions/three_d.py", TENSOR_PIPELINE, 2_359_296),),
+        records=records(TENSOR_PIPELINE, (10.9, 3_014_656, 2_359_296, "three_d_states_by_layer")),
         setting=Setting("twentieths", mesh={"dp": 2, "pp": 2, "tp": 2}, layer="block"),
         family=TENSOR_PIPELINE,
         steady=True,

@@ -1,9 +1,10 @@
 """axis_inside: tensor parallelism stays in a machine, data parallelism goes between machines."""
 
-from lib import Goal, Record, Setting, Size
+from lib import Goal, Setting, Size
 from lib.judging.family import TENSOR_PARALLEL
 from puzzles.catalog.papers import H100, MEGATRON, MEGATRON_CLUSTERS
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
 
 PUZZLE = SchedulePuzzle(
     title="Which axis goes inside the machine?",
@@ -13,7 +14,7 @@ PUZZLE = SchedulePuzzle(
         time=2_699,
         memory=109_900_000,
         traffic=192_900_000,
-        records=(Record(2_612.0, 100_663_296, "solutions/axis_inside.py", TENSOR_PARALLEL, 192_937_984),),
+        records=records(TENSOR_PARALLEL, (2_523.0, 92_274_688, 192_937_984, "axis_inside_states_in_shards")),
         setting=Setting("hopper_long_machines", mesh={"machine": 2, "gpu": 4}, layer="block"),
         family=TENSOR_PARALLEL,
         steady=True,

@@ -14,7 +14,7 @@ PUZZLE = SchedulePuzzle(
         time=1_699,
         memory=114_900_000,
         traffic=114_900_000,
-        records=records(TENSOR_PARALLEL, (1_598.0, 100_663_296, 109_051_904, "tp_limit_input_again")),
+        records=records(TENSOR_PARALLEL, (1_564.0, 75_497_472, 109_051_904, "tp_limit_states_in_shards")),
         setting=Setting("hopper_nvlink", mesh={"gpu": 8}, layer="block"),
         family=TENSOR_PARALLEL,
         steady=True,

@@ -135,12 +135,13 @@ class _Replica:
             if batches and layer == 0:
                 acts[0] = model.get_activation(batches, step)
             if batches:
-                new, grads[layer] = model.backward(layer, acts.pop(layer), grads.pop(layer + 1), weight)
+                new, before = model.backward(layer, acts.pop(layer), grads.pop(layer + 1), weight)
+                if layer:  # an embedding has none, and nobody needs it
+                    grads[layer] = before
             else:
                 new = model.fake_grad(layer, [], step)
             del weight
             self.drop()
-            grads.pop(0, None)
             await self.share(layer, new, last)
             if last and self.early:
                 await self.settle(0)

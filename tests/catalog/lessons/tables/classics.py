@@ -33,6 +33,7 @@ SKIPS: Skips = {
         "pipeline": (grid(2, 1, 2, in_messages=True), {"time"}),
     },
     "wsdp": {
+        "zero1": (replicas("1"), {"record"}),
         "ddp": (replicas("d"), {"memory"}),
         "owners send": (SEND, {"time"}),
         "whole weights stay, owners send new ones": (HOLD, {"memory"}),
@@ -65,5 +66,6 @@ SKIPS: Skips = {
         "owners send": (SEND, {"memory"}),
         "whole weights stay, owners send new ones": (HOLD, {"memory"}),
         "load again": (AGAIN, {"steady"}),
+        "full weights of a stage on four replicas": (grid(4, 1, 4, in_messages=True), {"record"}),
     },
 }  # fmt: skip

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from tests.catalog.lessons.tables import classics, clusters, memory, microseconds, overlap, pipelines, splitting
+from tests.catalog.lessons.tables import (
+    classics,
+    clusters,
+    frontier,
+    memory,
+    microseconds,
+    overlap,
+    pipelines,
+    splitting,
+)
 from tests.catalog.lessons.tables.common import Skips
 
 SKIPS: Skips = {
     slug: skips
-    for chapter in (classics, memory, pipelines, overlap, splitting, clusters, microseconds)
+    for chapter in (classics, memory, pipelines, overlap, splitting, clusters, microseconds, frontier)
     for slug, skips in chapter.SKIPS.items()
 }

@@ -1,4 +1,8 @@
-"""Groups of two share a microbatch; the model's input is dropped after the first forward and taken again."""
+"""Groups of two share a microbatch, and replicas keep the optimizer states in shards (ZeRO-1).
+
+The update is between the two halves of an all-reduce, so no more is sent, and of the last half only the start counts.
+The model's input is dropped after the first forward and taken again.
+"""
 
 from lib import Model
 
@@ -9,9 +13,11 @@ async def tp_limit(model: Model) -> Model:
     batch, part = model.rank // size, model.rank % size
     group = list(range(batch * size, (batch + 1) * size))
     replicas = list(range(part, model.RANKS, size))
+    shard = part * len(replicas) + batch, model.RANKS
 
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer, part, size)
+        opt_states[layer] = opt_states[layer].shard(*shard)
     activations[0] = model.get_activation([batch])
 
     for layer in range(model.LAYERS):
@@ -32,8 +38,10 @@ async def tp_limit(model: Model) -> Model:
         if layer:  # nobody needs the gradient of the model's input
             grad_activations[layer - 1] = await model.allreduce(grad_activations["part"], layer - 1, group=group)
         del grad_activations["part"]
-        grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, group=replicas)
+        grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, group=replicas)
+        weights[layer] = weights[layer].shard(*shard)
         weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
         del grad_weights[layer]
+        weights[layer] = await model.allgather(weights[layer], layer, group=replicas)
         model.set_final_weight(layer, weights[layer])
     return model

@@ -1,0 +1,211 @@
+"""Starts a process for each device of a run, and passes every call of the run on to all of them.
+
+In each process runs the same executor as in a program that torchrun has started. It is forked from this one, so that a
+class may be defined anywhere, also in a notebook.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import tee
+from multiprocessing.connection import Connection, Pipe, wait
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+from lib.engine.metering.meter import Reading
+from lib.engine.transports.processes.control import GRACE_SECONDS
+from lib.errors import RuleError
+
+from .process_errors import pickled
+from .processes import ProcessExecutor
+
+
+class ForkedExecutor:
+    """The processes of a run. `make` makes the executor of a device in its process; it gets a folder that all share."""
+
+    def __init__(self, size: int, metered: bool, make: Callable[[int, str], ProcessExecutor]) -> None:
+        if not hasattr(os, "fork"):
+            raise RuleError("this system cannot fork processes, as Linux and macOS do; start the program with torchrun")
+        self.size, self.metered = size, metered
+        self._readings: tuple[Reading, ...] = ()
+        self._inputs: Sequence[Iterator[Any]] = ()
+        self._ends: dict[Connection, int] = {}
+        """By connection, the device."""
+        self._processes: list[int] = []
+        self._folder = TemporaryDirectory(prefix="engine-")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for device in range(size):
+            ours, theirs = Pipe()
+            with warnings.catch_warnings():  # about threads, which a child does not have: it uses none of this process
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process = os.fork()
+            if not process:
+                for end in (ours, *self._ends):
+                    end.close()
+                _Server(theirs, partial(make, device, self._folder.name)).run()
+            theirs.close()
+            self._ends[ours] = device
+            self._processes.append(process)
+        self._answers("__init__")
+
+    def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
+        return self._ask(method, [("call", method, argument, lent) for argument in arguments])
+
+    def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
+        """Every process asks for the inputs when it needs them, and for the outputs when they are wanted."""
+        self._inputs = tee(inputs, self.size)
+        self._ask("inference_loop", [("stream",)] * self.size)
+        try:
+            while row := self._ask("inference_loop", [("next",)] * self.size)[0]:
+                yield row[0]
+        except GeneratorExit:
+            self._ask("inference_loop", [("leave",)] * self.size)
+            raise
+
+    def readings(self) -> tuple[Reading, ...]:
+        return self._readings
+
+    def close(self, failed: bool) -> None:
+        try:
+            if not failed and self._ends:
+                self._ask("close", [("close",)] * self.size)
+        finally:
+            self._end()
+
+    def _ask(self, method: str, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+        try:
+            for end, device in self._ends.items():
+                end.send_bytes(pickle.dumps(requests[device]))
+        except OSError:
+            pass  # one has died, which is found out below
+        return self._answers(method)
+
+    def _answers(self, method: str) -> list[Any]:
+        """What all devices answer. Meanwhile they may ask for inputs.
+
+        Raises:
+            Exception: the error of the first device that failed.
+            RuleError: a device has died.
+        """
+        answers: dict[int, Any] = {}
+        failures: dict[int, Any] = {}
+        until = None
+        try:
+            while waiting := [end for end, device in self._ends.items() if device not in answers]:
+                ready = wait(waiting, None if until is None else max(0.0, until - monotonic()))
+                if not ready:
+                    break
+                for end in ready:
+                    assert isinstance(end, Connection)
+                    kind, content = self._heard(end, method)
+                    if kind == "input":
+                        items = self._inputs[self._ends[end]]
+                        end.send_bytes(pickle.dumps(next(((item,) for item in items), ())))
+                        continue
+                    answers[self._ends[end]] = content
+                    if kind == "failed":
+                        failures[self._ends[end]] = content
+                        until = until or monotonic() + 2 * GRACE_SECONDS
+            if failures:
+                raise pickle.loads(failures[min(failures)])
+        except BaseException:
+            self._end()
+            raise
+        self._readings = answers[0][1]
+        return [answers[device][0] for device in range(self.size)]
+
+    def _heard(self, end: Connection, method: str) -> tuple[str, Any]:
+        try:
+            heard: tuple[str, Any] = pickle.loads(end.recv_bytes())
+            return heard
+        except (EOFError, OSError):
+            device = self._ends[end]
+            _, status = os.waitpid(self._processes[device], 0)
+            self._processes[device] = 0
+            how = how_it_ended(os.waitstatus_to_exitcode(status))
+            raise RuleError(f"device {device} of {self.size} has died in {method}: {how}") from None
+
+    def _end(self) -> None:
+        """Ends all processes, which have answered or will never do so."""
+        for end in self._ends:
+            end.close()
+        self._ends.clear()
+        for process in filter(None, self._processes):
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+        self._processes.clear()
+        self._folder.cleanup()
+
+    def __del__(self) -> None:
+        self._end()
+
+
+def how_it_ended(code: int) -> str:
+    """How a process ended that said nothing, given its exit code."""
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
+    how = f"{name} ended its process" if code < 0 else f"its process ended with exit code {code}"
+    if -code == signal.SIGKILL:
+        return f"{how}, as the system does when memory runs out; free some memory, or use fewer devices"
+    return f"{how}, without a message; run it again"
+
+
+class _Server:
+    """Runs in each process: makes its executor and does what the parent asks, until the parent has gone."""
+
+    def __init__(self, parent: Connection, make: Callable[[], ProcessExecutor]) -> None:
+        self.parent, self.make = parent, make
+        self.executor: Any = None
+        self.rows: Any = None
+
+    def run(self) -> None:
+        try:
+            self.answer("make")
+            while True:
+                self.answer(*pickle.loads(self.parent.recv_bytes()))
+        except (EOFError, OSError):
+            pass  # the parent has gone
+        finally:
+            os._exit(0)
+
+    def answer(self, asked: str, *given: Any) -> None:
+        said: tuple[str, Any]
+        try:
+            result = getattr(self, f"do_{asked}")(*given)
+            said = "returned", (result, self.executor.readings())
+        except BaseException as why:
+            said = "failed", pickled(why)
+        self.parent.send_bytes(pickle.dumps(said))
+
+    def do_make(self) -> None:
+        self.executor = self.make()
+
+    def do_call(self, method: str, argument: Any, lent: bool) -> Any:
+        self.executor.call(method, [argument] * self.executor.size, lent)
+        return self.executor.own_result
+
+    def do_stream(self) -> None:
+        self.rows = self.executor.stream(self.inputs())
+
+    def do_next(self) -> tuple[Any, ...]:
+        return next(((row,) for row in self.rows), ())
+
+    def do_leave(self) -> None:
+        self.rows.close()
+
+    def do_close(self) -> None:
+        self.executor.close(False)
+
+    def inputs(self) -> Iterator[Any]:
+        while True:
+            self.parent.send_bytes(pickle.dumps(("input", None)))
+            if not (come := pickle.loads(self.parent.recv_bytes())):
+                return
+            yield come[0]

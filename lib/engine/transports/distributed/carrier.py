@@ -1,0 +1,256 @@
+"""torch.distributed as a carrier: a process group of gloo, or of NCCL where every process has a GPU of its own.
+
+Each collective is torch's own, but a reduce-scatter of gloo, which would not run in the background: there it is an
+all-to-all and a sum. An all-reduce adds in an order of its own, so floats may differ from those of other transports in
+the last bits. Messages go through gloo, also between GPUs: NCCL has none that their sender need not wait
+for. What gloo moves for a GPU is copied to the processor's memory and back.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import socket
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from functools import reduce
+from itertools import count
+from time import perf_counter
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from lib.engine.call import TORCH, CollectiveCall
+from lib.engine.libraries.numpy_library import ArrayLibrary
+from lib.engine.libraries.torch_library import TorchLibrary
+from lib.engine.metering.meter import unmetered
+from lib.engine.transports.processes.control import PeerFailedError
+from lib.errors import RuleError
+
+from .sockets import SocketCommunicator
+
+TAGS_OF_A_RUN = 6
+GROUPS = -2
+"""The tag of messages about new groups."""
+
+LONGEST = timedelta(minutes=5)
+"""How long torch waits for an array that another process has said it sends."""
+
+REDUCTIONS = {"sum": "SUM", "avg": "SUM", "max": "MAX", "min": "MIN", "prod": "PRODUCT"}
+COMBINE = {"sum": torch.add, "avg": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
+LOGICAL = {"sum": "max", "prod": "min"}
+"""How numpy reduces what is true or false."""
+
+_numbers = count()
+_world: list[SocketCommunicator] = []
+_groups: dict[tuple[int, ...], Any] = {}
+_made: list[Any] = []
+
+
+class TorchCarrier:
+    """One run on the default process group of torch.distributed, which the first run makes: from the variables that
+    torchrun sets, or with a `store`, a new file that all processes know."""
+
+    max_small = -1
+    polls_per_check = 1
+
+    def __init__(self, size: int, device: str, store: str = "") -> None:
+        found = int(os.environ.get("WORLD_SIZE", "1"))
+        if size != found:
+            raise RuleError(
+                f"there are {found} processes for {size} devices; start the program with "
+                f"'torchrun --nproc-per-node {size} ...'"
+            )
+        require_device(device)
+        place, self.backend = _chosen(device)
+        if not _world:
+            torch.set_num_threads(1 if store else max(1, (os.cpu_count() or 1) // size))  # a forked pool would hang
+            if store:
+                loopback = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
+                os.environ.setdefault("GLOO_SOCKET_IFNAME", (*loopback, "lo")[0])
+            backend = "cpu:gloo,cuda:nccl" if self.backend == "nccl" else "gloo"
+            where = {"init_method": f"file://{store}", "rank": int(os.environ["RANK"]), "world_size": size}
+            dist.init_process_group(backend, timeout=LONGEST, **(where if store else {}))
+            _world.append(_connected(dist.get_rank(), size))
+            atexit.register(_world[0].flush)
+        self.control = self.data = _world[0]
+        self.library: ArrayLibrary = TorchLibrary(place)
+        self.first = next(_numbers) * TAGS_OF_A_RUN
+        self.lost: Collection[int] = self.data.lost
+        self.idle = self.data.idle
+        self.in_background: Callable[[], object] | None = None
+        self.took = 0.0
+        """Seconds from the start to the end of the last collective."""
+
+    def collective(self, call: CollectiveCall, arr: Any, index: int) -> Any:
+        with unmetered():
+            start, ended = perf_counter(), [0.0]
+            work, result = self._started(call, arr)
+            if work is not None and self.backend == "gloo":
+                work.get_future().add_done_callback(lambda _: ended.__setitem__(0, perf_counter()))
+        if self.in_background is not None:
+            self.in_background()
+        with unmetered():
+            self._finish(work)
+            self.took = (ended[0] or perf_counter()) - start
+            return result()
+
+    def _started(self, call: CollectiveCall, arr: Any) -> tuple[Any, Callable[[], Any]]:
+        """Torch's work, and what makes the result when it is done."""
+        n, name, op = len(call.group), call.name, call.op
+        if op == "avg" and not (arr.is_floating_point() or arr.is_complex()):
+            arr = arr.to(torch.float64)
+        op = LOGICAL.get(op, op) if arr.dtype is torch.bool else op
+        if op in ("max", "min") and arr.is_complex():
+            raise RuleError(f"torch has no {op} of complex numbers; reduce their absolute values, or gather them")
+        given = self._staged(arr)
+        if name in ("reduce_scatter", "all_to_all"):
+            given = given.unflatten(call.axis, (n, given.shape[call.axis] // n)).movedim(call.axis, 0)
+        pieces = given.clone(memory_format=torch.contiguous_format)  # gloo lets go of it later than it says
+        scatters = name == "reduce_scatter" and self.backend == "gloo"
+        shapes = {"all_gather": (n, *pieces.shape), "reduce_scatter": pieces.shape[0 if scatters else 1 :]}
+        shape = shapes.get(name, pieces.shape)
+        made = pieces if name == "all_reduce" else torch.empty(shape, dtype=given.dtype, device=given.device)
+        options = {"group": self.group(call.group), "async_op": True}
+        reduction = {"op": getattr(dist.ReduceOp, REDUCTIONS[op])} if op else {}
+        work = None
+        if n == 1:
+            made.copy_(pieces.view(made.shape))
+        elif given.numel():
+            match name:
+                case "all_reduce":
+                    work = dist.all_reduce(made, **reduction, **options)
+                case "all_gather":
+                    work = dist.all_gather_single(made.view(-1), pieces.view(-1), **options)
+                case "reduce_scatter" if not scatters:
+                    work = dist.reduce_scatter_single(made.view(-1), pieces.view(-1), **reduction, **options)
+                case _:
+                    work = dist.all_to_all_single(made.view(-1), pieces.view(-1), **options)
+
+        def result() -> Any:
+            found = reduce(COMBINE[op], made) if scatters else made
+            found = found / n if call.op == "avg" else found.clone() if name == "all_reduce" else found
+            if name in ("all_gather", "all_to_all"):
+                found = torch.cat(list(found) if given.ndim else [found], call.axis)
+            return found.to(self.library.device)
+
+        return work, result
+
+    def _staged(self, arr: Any) -> Any:
+        """The tensor where the backend takes it."""
+        return arr if self.backend == "nccl" else arr.cpu()
+
+    def group(self, members: tuple[int, ...]) -> Any:
+        """Torch's group of some devices, which all of them make together when it is new.
+
+        Gloo connects a group only if each member has made as many groups before. Who has made fewer makes some of its
+        own."""
+        if members == tuple(range(self.data.size)) or len(members) == 1:
+            return None
+        if members not in _groups:
+            most = max(self._counts(members, len(_made)))
+            while len(_made) <= most:
+                chosen = [self.data.rank] if len(_made) < most else list(members)
+                _made.append(dist.new_group(chosen, timeout=LONGEST, use_local_synchronization=True, sort_ranks=False))
+            _groups[members] = _made[-1]
+        return _groups[members]
+
+    def _counts(self, members: tuple[int, ...], mine: int) -> list[int]:
+        """The number of each member."""
+        others = [member for member in members if member != self.data.rank]
+        for other in others:
+            self.data.isend(mine, other, GROUPS)
+        counts = [mine]
+        for other in others:
+            while (come := self.data.improbe(other, GROUPS)) is None:
+                if other in self.lost:
+                    raise PeerFailedError
+                self.idle()
+            counts.append(come.recv())
+        return counts
+
+    def _finish(self, work: Any) -> None:
+        """Waits for torch's work, on which all have agreed."""
+        try:
+            if work is not None:
+                work.wait()
+        except RuntimeError as why:
+            self.idle()
+            if self.lost:
+                raise PeerFailedError from None
+            raise RuleError(f"torch.distributed has failed: {str(why).splitlines()[0]}") from None
+
+    def send_body(self, arr: Any, to: int, tag: int, header: Any) -> Any:
+        with unmetered():
+            content = arr.detach().cpu().contiguous().view(-1)
+            return _Body(self, dist.isend(content, to, tag=tag) if arr.numel() else None, header)
+
+    def receive_body(self, shape: tuple[int, ...], dtype: str, source: int, tag: int) -> tuple[Any, Any]:
+        with unmetered():
+            array = torch.empty(shape, dtype=getattr(torch, dtype.removeprefix(TORCH)))
+            self._finish(dist.irecv(array.view(-1), source, tag=tag) if array.numel() else None)
+            return array.to(self.library.device), None
+
+    def abort(self) -> None:
+        os._exit(1)
+
+
+class _Body:
+    """An array on its way: torch is asked about it only when the receiver has begun to receive it."""
+
+    def __init__(self, carrier: TorchCarrier, work: Any, header: Any) -> None:
+        self.carrier, self.work, self.header = carrier, work, header
+
+    def Test(self) -> bool:  # as mpi4py calls it
+        if not self.header.Test():
+            return False
+        self.carrier._finish(self.work)
+        self.work = None
+        return True
+
+
+def require_device(device: str) -> None:
+    """Refuses a device that torch does not have here."""
+    if device not in ("cpu", "cuda"):
+        raise RuleError(f"there is no device {device!r}; there are 'cpu' and 'cuda'")
+    if device == "cuda" and not torch.cuda.device_count():
+        raise RuleError("torch finds no GPU here; leave out device='cuda', or --device cuda, to run on the processor")
+    if device == "cuda" and torch.cuda.is_initialized() and not _world:
+        raise RuleError("this process has used the GPU, so those it starts cannot; launch before that, or use torchrun")
+
+
+def _chosen(device: str) -> tuple[str, str]:
+    """Where this process computes, and by which backend it communicates."""
+    if device == "cpu":
+        return "cpu", "gloo"
+    gpus = torch.cuda.device_count()
+    local, processes = (int(os.environ.get(name, "0")) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    torch.cuda.set_device(local % gpus)
+    return f"cuda:{local % gpus}", "nccl" if processes <= gpus else "gloo"
+
+
+def _connected(rank: int, size: int) -> SocketCommunicator:
+    """Sockets to all other processes. Each listens where the first can reach it; a secret tells who calls."""
+    first = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    family, _, _, _, address = socket.getaddrinfo(first, 1, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(address)
+        own = probe.getsockname()[0]
+    ends: dict[int, socket.socket] = {}
+    with socket.create_server((own, 0), family=family, backlog=size) as server:
+        found: list[Any] = [None] * size
+        dist.all_gather_object(found, (server.getsockname()[:2], secrets.token_bytes(16)))
+        secret = found[0][1]
+        for other in range(rank):
+            ends[other] = socket.create_connection(found[other][0])
+            ends[other].sendall(secret + rank.to_bytes(8, "little"))
+        while len(ends) < size - 1:
+            end, _ = server.accept()
+            said = end.recv(24, socket.MSG_WAITALL)
+            if secrets.compare_digest(said[:16], secret):
+                ends[int.from_bytes(said[16:], "little")] = end
+    for end in ends.values():
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return SocketCommunicator(rank, ends)

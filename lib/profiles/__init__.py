@@ -1,0 +1,14 @@
+"""Reads profiler traces of a run, names its schedule, and says where the step went. PyTorch is not needed.
+
+from lib.profiles import sources_of, study
+
+`study(sources_of([folder]))` is a `Study` of a pipeline: the schedule's name, the shares of the step, why there is a
+bubble, findings, a lower bound and a shorter order; of DDP, FSDP and tensor parallelism it is the `Shares` of ranks.
+"""
+
+from .names import read_rules
+from .shares import Shares
+from .sources import Source, sources_of
+from .studying import Study, study
+
+__all__ = ["Shares", "Source", "Study", "read_rules", "sources_of", "study"]

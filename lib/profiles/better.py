@@ -1,0 +1,177 @@
+"""What could be shorter: the measured pipeline as a problem for the solver, its bound, and orders that are shorter with
+each stage's own times."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean, median
+from typing import Any
+
+from lib.errors import RuleError
+from lib.recognition.rows import Pipeline
+from lib.schedules import Cell, Timetable
+from lib.solver import Problem, Solution, solve
+from lib.solver.bounds import bound
+from lib.solver.solution import figures
+
+from .accounting import Accounting
+
+SHORTER = 0.01
+"""An order is shown if it is by this share shorter than the order of the run, replayed alike."""
+
+EFFORT = 0.1
+HALVES = (0.4, 0.5, 0.6)
+"""Shares of a whole backward that its input half may take, where only the whole was measured."""
+
+LEAST, MOST = 0.001, 9_999.0
+"""Times of a problem, in ms."""
+
+MOST_SOLVED = 20_000
+"""Forwards of a pipeline up to which orders are looked for."""
+
+Rows = Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True)
+class OrderBound:
+    """With median times, no order of this kind takes less than `ms`; the measured order takes `replay`, and `even` if
+    all stages were alike."""
+
+    ms: float
+    reason: str
+    replay: float
+    even: float
+    has_halves: bool
+
+
+@dataclass(frozen=True)
+class Better:
+    """A shorter order: its name, what it takes with the medians of each stage, and the same with 40 and 60 % of a
+    backward in its input half, where halves are `assumed`."""
+
+    table: Timetable
+    ms: float
+    replay: float
+    span: tuple[float, float]
+    assumed: bool
+    held: float
+
+    @property
+    def shorter(self) -> float:
+        """By which share of the order that was run, replayed alike."""
+        return 1 - self.ms / self.replay
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What the measured times allow: `refusal` says why there is no bound, or no search for orders."""
+
+    bound: OrderBound | None = None
+    better: Better | None = None
+    refusal: str = ""
+
+
+def median_times(found: Accounting) -> dict[tuple[int, str], float]:
+    """By stage and operation, the median time in ms, without cells that overlap with others."""
+    alone: dict[tuple[int, str], list[float]] = defaultdict(list)
+    shared: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for row in found.step.spans:
+        for span in row:
+            for stage, op in span.kind:
+                (alone if len(span.cells) == 1 else shared)[stage, op].append(span.length / len(span.cells))
+    return {key: median(times) for key, times in {**shared, **alone}.items()}
+
+
+def prospect(found: Accounting, effort: float = EFFORT) -> Prospect:
+    """The bound of the measured order's kind, and a shorter order if one is found."""
+    table = found.step.table
+    pipeline = Pipeline.of_table(table)
+    kind, p, v, _ = pipeline.placement
+    if kind == "other":
+        return Prospect(refusal="Stages are dealt out as in no known placement, so there is no bound.")
+    times = median_times(found)
+    split = any(op == "W" for _, op in times)
+    own: Rows = [[cell for slot in row for cell in slot] for row in table.rows]
+    try:
+        problem = Problem(
+            p, table.batches, placement=kind, chunks=v, whole=not split, least="makespan",
+            send=_rounded(found.message, 0.0), **_lengths(times, table.stages, 0.5, whole=not split),
+        )  # fmt: skip
+        rows = _split(own) if split else own
+        capped = replace(problem, memory=max(figures(problem, rows).held))
+    except RuleError as why:
+        return Prospect(refusal=f"There is no bound: {why}.")
+    replay = _makespan(capped, rows)
+    least = bound(capped)
+    typical: dict[str, Any] = {name: _rounded(mean(capped.by_stage(name))) for name in ("forward", "backward_input")}
+    typical["backward_weight"] = _rounded(mean(capped.by_stage("backward_weight")), 0.0)
+    even = replace(capped, **typical)
+    shown = OrderBound(capped.time(least.ticks), least.reason, replay, _makespan(even, rows), split)
+    if table.stages * table.batches > MOST_SOLVED:
+        return Prospect(shown, refusal="No better order was looked for: the pipeline is too large.")
+    return Prospect(shown, _better(capped, own, times, effort))
+
+
+def _better(problem: Problem, own: Rows, times: Mapping[tuple[int, str], float], effort: float) -> Better | None:
+    """The shortest order of the solver and the textbooks, if it is shorter than the own one."""
+    wholes = [(problem, own)] if problem.whole else []
+    halves = replace(problem, whole=False, **_lengths(times, problem.stages, 0.5, whole=False))
+    found = []
+    for one, rows in [*wholes, (halves, _split(own))]:
+        replay = _makespan(problem, own) if problem.whole else _makespan(one, rows)
+        try:
+            solution = _solved(one, effort)
+        except RuleError:  # nothing fits, as where halves hold more
+            continue
+        if solution.makespan < (1 - SHORTER) * replay:
+            found.append((solution.makespan, one, solution, replay))
+    if not found:
+        return None
+    ms, one, solution, replay = min(found, key=lambda each: each[0])
+    assumed = problem.whole and not one.whole
+    rows = [[cell for slot in row for cell in slot] for row in solution.table.rows]
+    spread = (
+        [_makespan(replace(one, **_lengths(times, one.stages, share, whole=False)), rows) for share in HALVES]
+        if assumed
+        else [ms]
+    )
+    return Better(solution.table, ms, replay, (min(spread), max(spread)), assumed, max(solution.held))
+
+
+def _solved(problem: Problem, effort: float) -> Solution:
+    fields = {name: getattr(problem, name) for name in problem.__match_args__}
+    return solve(effort=effort, proof_seconds=0, **fields)
+
+
+def _makespan(problem: Problem, rows: Rows) -> float:
+    return problem.time(max(figures(problem, rows).ends))
+
+
+def _split(rows: Rows) -> list[list[Cell]]:
+    """Rows in which each backward is its halves."""
+    return [[cell._replace(op=op) for cell in row for op in ("IW" if cell.op == "B" else cell.op)] for row in rows]
+
+
+def _lengths(times: Mapping[tuple[int, str], float], stages: int, share: float, whole: bool) -> dict[str, Any]:
+    """The times of a problem by stage. Of a whole backward a share is its input half, and nothing in the first stage,
+    whose input needs no gradient."""
+    f, i, w = [], [], []
+    for stage in range(stages):
+        f.append(_rounded(times[stage, "F"]))
+        back = times.get((stage, "B"), 0.0)
+        halved = (times[stage, "I"], times[stage, "W"]) if (stage, "I") in times else None
+        if whole:
+            i.append(_rounded(back))
+            w.append(0.0)
+            continue
+        one, two = halved or (back * share if stage else 0.0, back * (1 - share) if stage else back)
+        i.append(_rounded(one))
+        w.append(_rounded(two, 0.0))
+    return {"forward": tuple(f), "backward_input": tuple(i), "backward_weight": tuple(w)}
+
+
+def _rounded(ms: float, least: float = LEAST) -> float:
+    """A time that a problem can have: in whole µs."""
+    return min(max(round(ms, 3), least), MOST)

@@ -1,0 +1,268 @@
+"""All files of a run: which are there, which steps they share, and the pipelines that their ranks make."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lib.errors import PuzzleError, RuleError
+from lib.schedules import Cell, Timetable
+from lib.schedules.cells import OPERATIONS
+
+from .clocks import Clocks, clocks_of
+from .dumps import NAME as DUMP_NAME
+from .dumps import is_dump_config, read_dump
+from .kineto import is_kineto, read_kineto
+from .names import NameRule
+from .replay import Order
+from .sources import Source, json_of
+from .spans import RankProfile, Span, clipped
+
+NOT_NAMED = "neither PP:2F5 nor Forward 5, and no messages; 'puzzles profile --hooks torch' names them"
+
+
+@dataclass(frozen=True)
+class PipelineStep:
+    """One step of one pipeline, in ms from its first start, on one clock. `ranks` are the numbers of its rows, and
+    `outside` what the longest rank does in the step besides."""
+
+    number: int
+    ranks: tuple[int, ...]
+    order: Order
+    spans: tuple[tuple[Span, ...], ...]
+    outside: float
+    clocks: Clocks
+
+    @property
+    def table(self) -> Timetable:
+        return self.order.table
+
+    @property
+    def length(self) -> float:
+        """From the first start to the last end of a cell, on any rank."""
+        return max(span.end for row in self.spans for span in row)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The files of a run, the complete steps of its pipelines, and what a reader should know."""
+
+    profiles: tuple[RankProfile, ...]
+    steps: tuple[PipelineStep, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_profiles(
+    sources: Sequence[Source], rules: Sequence[NameRule] = (), only: Collection[int] | None = None
+) -> list[RankProfile]:
+    """One profile for each file, by rank; with `only`, of these ranks.
+
+    Raises:
+        RuleError: a file is no trace, or the files are not those of one run.
+    """
+    if not sources:
+        raise RuleError("there is no file to read; give the folder of a run, or a file for each rank")
+    profiles: list[RankProfile] = []
+    config: Mapping[str, object] | None = None
+    for source in sorted(sources, key=lambda source: source.name != "config.json"):
+        data = json_of(source)
+        if is_kineto(data):
+            profiles.append(read_kineto(data, source.name, rules))
+        elif is_dump_config(data):
+            config = data
+        elif config is not None:
+            profiles.append(read_dump(data, source.name, config))
+        else:
+            more = ", and there is no config.json beside it" if DUMP_NAME.fullmatch(source.name) else ""
+            raise RuleError(f"{source.name} is no profiler trace: it has no traceEvents{more}")
+        del data
+    profiles = sorted(
+        (one for one in profiles if only is None or one.rank in only), key=lambda one: (one.rank, one.file)
+    )
+    _require_one_run(profiles, only)
+    return profiles
+
+
+def _require_one_run(profiles: Sequence[RankProfile], only: Collection[int] | None) -> None:
+    if not profiles:
+        raise RuleError("no file of these ranks is there" if only else "config.json has no pp_rank_0.json beside it")
+    by_rank: dict[int, RankProfile] = {}
+    for one in profiles:
+        if one.rank in by_rank:
+            raise RuleError(f"{one.file} is a second file of rank {one.rank}; give one run")
+        by_rank[one.rank] = one
+    first = profiles[0]
+    for one in profiles:
+        if one.world != first.world:
+            raise RuleError(
+                f"rank {one.rank} has another world_size ({one.world}) than rank {first.rank} ({first.world}); give "
+                "one run"
+            )
+        if one.kind != first.kind:
+            raise RuleError(f"{one.file} is a {one.kind}, and {first.file} is a {first.kind}; give one run")
+    world, said = first.world or 1 + max(by_rank), "distributedInfo" if first.world else "the names of the files"
+    wanted = range(world) if only is None else sorted(only)
+    if world > 100_000 or any(rank >= world for rank in by_rank):
+        raise RuleError(f"{profiles[-1].file} is of rank {profiles[-1].rank}, and the world has {world} ranks")
+    missing = next((rank for rank in wanted if rank not in by_rank), None)
+    if missing is not None:
+        raise RuleError(
+            f"no file of rank {missing} of {world} ({said}); profile all ranks, or give --ranks "
+            f"{numbers_text(by_rank)} for shares without causes"
+        )
+
+
+def numbers_text(numbers: Collection[int]) -> str:
+    """'0-2, 5'."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def common_steps(steps_of: Mapping[int, Collection[int]]) -> set[int]:
+    """The steps that all ranks have.
+
+    Raises:
+        RuleError: there is none; the text names two ranks.
+    """
+    (first, mine), *others = steps_of.items()
+    common = set(mine).intersection(*steps_of.values())
+    if not common:
+        rank, steps = next(
+            (one for one in others if set(mine).isdisjoint(one[1])), others[-1] if others else (first, mine)
+        )
+        raise RuleError(
+            f"rank {rank} has other steps ({numbers_text(steps) or 'none'}) than rank {first} "
+            f"({numbers_text(mine) or 'none'}); give one run"
+        )
+    return common
+
+
+def gathered(profiles: Sequence[RankProfile]) -> Gathered:
+    """The steps that all ranks have in full.
+
+    Raises:
+        RuleError: no cells are named on a rank, ranks have no step in common, or none of the steps is complete.
+    """
+    with_cells = {one.rank: {n for n, step in one.steps.items() if step.spans} for one in profiles}
+    empty = [rank for rank, steps in with_cells.items() if not steps]
+    if empty:
+        raise RuleError(f"no cell is named on rank {numbers_text(empty)}: {NOT_NAMED}")
+    common = common_steps(with_cells)
+    found: list[PipelineStep] = []
+    notes = [note for one in profiles[:1] for note in one.notes]
+    refused: list[str] = []
+    every = set().union(*with_cells.values())
+    for number in sorted(every):
+        try:
+            if number not in common:
+                rank = next(rank for rank, steps in with_cells.items() if number not in steps)
+                raise RuleError(f"step {number} of rank {rank} has no cells")
+            found += [_step(number, ranks) for ranks in _pipelines(profiles, number)]
+        except PuzzleError as why:
+            refused.append(str(why))
+            found = [one for one in found if one.number != number]
+    taken = numbers_text({one.number for one in found})
+    if not found:
+        raise RuleError(refused[0])
+    notes += [
+        f"{why[0].upper()}{why[1:]}; taken: step{'s' if '-' in taken or ',' in taken else ''} {taken}."
+        for why in refused
+    ]
+    notes += dict.fromkeys(f"{one.clocks.note}." for one in found if one.clocks.note)
+    return Gathered(tuple(profiles), tuple(found), tuple(notes))
+
+
+def _pipelines(profiles: Sequence[RankProfile], number: int) -> Iterator[list[tuple[RankProfile, list[Span]]]]:
+    """The ranks of each pipeline with their spans, of which all have a stage and a microbatch."""
+    rows = {one.rank: (one, _numbered(one, one.steps[number].spans, profiles)) for one in profiles}
+    alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for rank, (_, spans) in rows.items():
+        alike[tuple(sorted({cell.stage for span in spans for cell in span.cells}))].append(rank)
+    counts = {len(ranks) for ranks in alike.values()}
+    if len(counts) > 1:
+        few, many = min(alike, key=lambda stages: len(alike[stages])), max(alike, key=lambda stages: len(alike[stages]))
+        raise RuleError(
+            f"stage {numbers_text(few)} is on rank {numbers_text(alike[few])}, and stage {numbers_text(many)} on rank "
+            f"{numbers_text(alike[many])}; every pipeline has all stages once"
+        )
+    stages_of = {rank: stages for stages, ranks in alike.items() for rank in ranks}
+    groups = {group for one in profiles for group in one.groups}
+    fits = all(len({stages_of.get(rank) for rank in group} - {None}) == len(group) == len(alike) for group in groups)
+    if fits and sorted(rank for group in groups for rank in group) == sorted(rows):
+        chosen = sorted(groups)
+    else:
+        chosen = [tuple(sorted(ranks)) for ranks in zip(*(sorted(ranks) for ranks in alike.values()))]
+    for ranks in chosen:
+        yield [rows[rank] for rank in sorted(ranks)]
+
+
+def _numbered(one: RankProfile, spans: Sequence[Span], profiles: Sequence[RankProfile]) -> list[Span]:
+    """Spans whose stage is the place of their rank, or whose microbatch is counted, with numbers."""
+    if all(cell.stage >= 0 and cell.batch >= 0 for span in spans for cell in span.cells):
+        return list(spans)
+    ranks = one.groups[0] if one.groups else [each.rank for each in profiles]
+    place, counted = list(ranks).index(one.rank), defaultdict[tuple[int, str], int](int)
+
+    def numbered(cell: Cell) -> Cell:
+        stage = cell.stage if cell.stage >= 0 else place + len(ranks) * (-1 - cell.stage)
+        counted[stage, cell.op] += 1
+        return Cell(stage, cell.op, cell.batch if cell.batch >= 0 else counted[stage, cell.op] - 1)
+
+    return [span._replace(cells=tuple(map(numbered, span.cells))) for span in spans]
+
+
+def _step(number: int, rows: Sequence[tuple[RankProfile, list[Span]]]) -> PipelineStep:
+    ranks = tuple(one.rank for one, _ in rows)
+    _require_complete(number, ranks, [spans for _, spans in rows])
+    try:
+        order = Order(Timetable.of([span.cells for span in spans] for _, spans in rows))
+    except PuzzleError as why:
+        raise RuleError(f"step {number} is no pipeline's: {why}") from None
+    base = min(one.base for one, _ in rows)
+    placed = [[span.moved((one.base - base) / 1e6) for span in spans] for one, spans in rows]
+    clocks = clocks_of(order, placed, [one.host for one, _ in rows], ranks)
+    placed = [[span.moved(offset) for span in row] for row, offset in zip(placed, clocks.offsets)]
+    first = min(span.start for row in placed for span in row)
+    spans = tuple(tuple(span.moved(-first) for span in row) for row in placed)
+    length = max(span.end for row in spans for span in row)
+    marked = max(one.steps[number].end - one.steps[number].start for one, _ in rows)
+    return PipelineStep(number, ranks, order, spans, max(0.0, marked - length), clocks)
+
+
+def _require_complete(number: int, ranks: Sequence[int], rows: Sequence[Sequence[Span]]) -> None:
+    """Refuses a step in which a cell is missing.
+
+    Raises:
+        RuleError: naming it.
+    """
+    done: dict[tuple[int, int], list[str]] = defaultdict(list)
+    rank_of: dict[int, int] = {}
+    for rank, row in zip(ranks, rows):
+        for cell in (cell for span in row for cell in span.cells):
+            done[cell.stage, cell.batch].append(cell.op)
+            rank_of.setdefault(cell.stage, rank)
+    batches = 1 + max(batch for _, batch in done)
+    for stage in range(1 + max(rank_of)):
+        if stage not in rank_of:
+            raise RuleError(f"step {number} has no cell of stage {stage}")
+        for batch in range(batches):
+            has = done.get((stage, batch), [])
+            missing = (
+                "F" if "F" not in has else "" if "B" in has or {"I", "W"} <= {*has} else "W" if "I" in has else "B"
+            )
+            if missing:
+                raise RuleError(
+                    f"step {number} of rank {rank_of[stage]} is incomplete: microbatch {batch} has no "
+                    f"{OPERATIONS[missing].replace('its ', '')} in stage {stage}"
+                )
+            if len(has) > (2 if "B" in has else 3):
+                raise RuleError(
+                    f"step {number} of rank {rank_of[stage]} has {clipped(' '.join(has))} for microbatch {batch} in "
+                    f"stage {stage}; a step has each cell once"
+                )

@@ -1,0 +1,270 @@
+"""Reads a trace that torch.profiler exported: the steps of a rank, its cells, and its collectives.
+
+On processors, a cell lasts from the first to the last operation within its annotation that is not communication: an
+annotation begins before its receive has been waited for. On GPUs, it lasts from the first to the last kernel that was
+launched within the annotation, by any thread, since autograd has threads of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from lib.errors import RuleError
+from lib.schedules import Cell
+from lib.schedules.cells import Slot
+
+from .names import NameRule, slot_named
+from .sources import is_time, listed, mapping, whole_number
+from .spans import JoinedCall, RankProfile, RankStep, Span, clipped, union, without
+
+LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
+ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+WANTED = frozenset(("user_annotation", "cpu_op", *LAUNCHES, *ON_GPU))
+
+STEP = re.compile(r"ProfilerStep#(\d{1,9})")
+COMMUNICATION = re.compile(
+    r"_?c10d(_functional)?::.*|record_param_comms|gloo:.*|nccl:.*"
+    r"|FSDP::(all_gather|post_backward_reduce|post_backward_rs_wait) .*"
+)
+COLLECTIVE = re.compile("(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast)")
+BACKWARD = "autograd::engine::evaluate_function"
+
+SHORT = 0.1
+"""Without annotations, computing of less than this part of the median is no cell."""
+
+
+class TraceEvent(NamedTuple):
+    """An event with a duration, in ms."""
+
+    name: str
+    thread: tuple[str, str]
+    start: float
+    end: float
+    args: Mapping[str, Any]
+
+    @property
+    def process(self) -> str:
+        return self.thread[0]
+
+
+class Annotated(NamedTuple):
+    """Cells that an annotation names."""
+
+    slot: Slot
+    event: TraceEvent
+
+
+def is_kineto(data: Any) -> bool:
+    return isinstance(mapping(data).get("traceEvents"), list)
+
+
+def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = ()) -> RankProfile:
+    """What a trace says about its rank.
+
+    Raises:
+        RuleError: it does not say its rank, or an event is not as the profiler writes them.
+    """
+    info = mapping(data.get("distributedInfo"))
+    rank = whole_number(info.get("rank"))
+    if rank is None:
+        named = re.search(r"rank[^0-9]{0,2}(\d{1,6})", file, re.IGNORECASE)
+        if named is None:
+            raise RuleError(f"{file} does not say its rank; name it rank0.json, or profile after init_process_group")
+        rank = int(named[1])
+    events = _events(data["traceEvents"], file)
+    on_gpu = bool(events["kernel"])
+    steps: dict[int, RankStep] = {}
+    notes: tuple[str, ...] = ()
+    for number, start, end in _steps(events):
+        within = {
+            name: some if name in ON_GPU else [event for event in some if start <= event.start < end]
+            for name, some in events.items()
+        }
+        spans = _cells(within, rules, on_gpu)
+        if not spans and not on_gpu and (spans := _between_messages(within["cpu_op"])):
+            notes = ("No cell is named; cells follow from the order of messages.",)
+        steps[number] = RankStep(start, end, tuple(spans))
+        if not spans:
+            steps[number] = _collective_step(steps[number], within, on_gpu)
+    groups = [tuple(ranks) for ranks in _pipeline_groups(info) if rank in ranks]
+    base = data.get("baseTimeNanoseconds")
+    return RankProfile(
+        file,
+        rank,
+        whole_number(info.get("world_size")),
+        steps,
+        "PyTorch trace of GPUs" if on_gpu else "PyTorch trace",
+        clipped(host) if isinstance(host := data.get("host_name"), str) else "",
+        base if type(base) is int and abs(base) < 1 << 63 else 0,
+        groups,
+        notes,
+    )
+
+
+def _pipeline_groups(info: Mapping[str, Any]) -> Iterator[list[int]]:
+    """The process groups that are called a pipeline."""
+    for group in map(mapping, listed(info.get("pg_config"))):
+        called, ranks = group.get("pg_desc"), listed(group.get("ranks"))
+        is_pipeline = isinstance(called, str) and re.search(r"pp|pipe", called, re.IGNORECASE)
+        if is_pipeline and len(ranks) > 1 and all(whole_number(rank) is not None for rank in ranks):
+            yield ranks
+
+
+def _events(raw: Sequence[Any], file: str) -> dict[str, list[TraceEvent]]:
+    """By category, the events that are used, by their starts."""
+    found: dict[str, list[TraceEvent]] = {name: [] for name in WANTED}
+    for number, event in enumerate(raw):
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            continue
+        category = event.get("cat")
+        if isinstance(category, str) and category in WANTED:
+            found[category].append(_event(event, f"{file}, event {number}"))
+    for events in found.values():
+        events.sort(key=lambda event: (event.start, -event.end))
+    return found
+
+
+def _event(event: Mapping[str, Any], where: str) -> TraceEvent:
+    name, args = event.get("name"), event.get("args", {})
+    start: Any = event.get("ts")
+    length: Any = event.get("dur", 0)
+    if not isinstance(name, str):
+        raise RuleError(f"{where} has a name that is no text: {clipped(repr(name))}")
+    for field, value in (("ts", start), ("dur", length)):
+        if not is_time(value):
+            raise RuleError(f"{where}, '{clipped(name)}', has a {field} that is no time: {clipped(repr(value))}")
+    if length < 0:
+        raise RuleError(f"{where}, '{clipped(name)}', lasts less than no time: {length:g} µs")
+    if not isinstance(args, dict):
+        raise RuleError(f"{where}, '{clipped(name)}', has args that are no object: {clipped(repr(args))}")
+    thread = _identity(event.get("pid"), where), _identity(event.get("tid"), where)
+    return TraceEvent(name, thread, start / 1e3, (start + length) / 1e3, args)
+
+
+def _identity(value: Any, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | str | None):
+        raise RuleError(f"{where} has a process or thread that is neither a number nor text: {clipped(repr(value))}")
+    return str(value)
+
+
+def _steps(events: Mapping[str, Sequence[TraceEvent]]) -> list[tuple[int, float, float]]:
+    """The steps that the profiler marked; without marks the file is step 0."""
+    marked = [(event, STEP.fullmatch(event.name)) for event in events["user_annotation"]]
+    found = {int(step[1]): (event.start, event.end) for event, step in marked if step}
+    if found:
+        return [(number, *found[number]) for number in sorted(found)]
+    times = [time for some in events.values() for event in some for time in (event.start, event.end)]
+    return [(0, min(times), max(times) + 1e-6)] if times else []
+
+
+def _cells(events: Mapping[str, Sequence[TraceEvent]], rules: Sequence[NameRule], on_gpu: bool) -> list[Span]:
+    """The cells of a step, in the order of their annotations."""
+    named = [
+        Annotated(slot, event)
+        for event in events["user_annotation"]
+        if (slot := slot_named(event.name, rules)) is not None
+    ]
+    if any(one.event.name.startswith("PP:") for one in named):  # hooks name what a framework names less well
+        named = [one for one in named if not re.match(r"Forward|Backward", one.event.name)]
+    if on_gpu:
+        return _on_gpu(named, events)
+    threads: dict[tuple[str, str], list[TraceEvent]] = {}
+    for event in events["cpu_op"]:
+        if not COMMUNICATION.fullmatch(event.name):
+            threads.setdefault(event.thread, []).append(event)
+    starts = {thread: [event.start for event in some] for thread, some in threads.items()}
+    found = []
+    for slot, event in named:
+        ops, at = threads.get(event.thread, []), starts.get(event.thread, [])
+        inside = ops[bisect_left(at, event.start) : bisect_left(at, event.end)]
+        start = inside[0].start if inside else event.end  # a cell without work waits for its receive all the same
+        end = max((op.end for op in inside), default=start)
+        found.append(Span(slot, event.start, start, end, end - start))
+    return found
+
+
+def _on_gpu(named: Sequence[Annotated], events: Mapping[str, Sequence[TraceEvent]]) -> list[Span]:
+    """Cells by the kernels that were launched in them."""
+    launched: dict[tuple[str, int], TraceEvent] = {}
+    for category in LAUNCHES:
+        for event in events[category]:
+            if (number := whole_number(event.args.get("correlation"))) is not None:
+                launched.setdefault((event.process, number), event)
+    by_number = {number: event for (_, number), event in launched.items()}
+    communicating = {event.thread for event in events["kernel"] if "nccl" in event.name.lower()}
+    kernels = []
+    for event in (event for category in ON_GPU for event in events[category]):
+        number = whole_number(event.args.get("correlation"))
+        if number in by_number and event.thread not in communicating:
+            kernels.append((by_number[number].start, by_number[number].process, event))
+    kernels.sort(key=lambda kernel: kernel[0])
+    at = [start for start, _, _ in kernels]
+    found: list[Span] = []
+    for slot, event in named:
+        mine = kernels[bisect_left(at, event.start) : bisect_right(at, event.end)]
+        times = [(one.start, one.end) for _, process, one in mine if process == event.process]
+        start, end = (min(times)[0], max(end for _, end in times)) if times else (0.0, 0.0)
+        found.append(Span(slot, event.start, start, end, sum(end - start for start, end in union(times))))
+    # A cell without work waits for its receive, as do the kernels after it: a stream keeps the order of the program.
+    following = max((span.end for span in found), default=0.0)
+    for n in reversed(range(len(found))):
+        if not found[n].length:
+            found[n] = found[n]._replace(start=following, end=following)
+        following = found[n].start
+    return found
+
+
+def _between_messages(ops: Sequence[TraceEvent]) -> list[Span]:
+    """Computing runs between messages: of a rank with one stage, forward and backward in turn, counted in order."""
+    if not any(re.fullmatch(r"c10d::(send|recv_)", op.name) for op in ops):
+        return []
+    runs: list[Span] = []
+    kind, end = "", -1.0
+    for op in (op for op in ops if op.thread == ops[0].thread):
+        if op.start < end:
+            continue  # it is part of another operation
+        end = op.end
+        if COMMUNICATION.fullmatch(op.name):
+            kind = ""
+            continue
+        mine = "B" if op.name.startswith(BACKWARD) else "F"
+        if mine == kind:
+            runs[-1] = runs[-1]._replace(end=op.end, busy=op.end - runs[-1].start)
+        else:
+            runs.append(Span((Cell(-1, mine, -1),), op.start, op.start, op.end, op.end - op.start))
+        kind = mine
+    typical = sorted(run.length for run in runs)[len(runs) // 2] if runs else 0.0
+    return [run for run in runs if run.length >= SHORT * typical]
+
+
+def _collective_step(step: RankStep, events: Mapping[str, Sequence[TraceEvent]], on_gpu: bool) -> RankStep:
+    """A step without cells: its collectives, and when anything else ran."""
+    if on_gpu:
+        kernels = [event for event in events["kernel"] if step.start <= event.start < step.end]
+        works = [event for event in kernels if "nccl" in event.name.lower()]
+        talking: list[TraceEvent] = works
+        others = [event for event in kernels if "nccl" not in event.name.lower()]
+    else:
+        ops = events["cpu_op"]
+        works = [event for event in events["user_annotation"] if event.name.startswith(("gloo:", "nccl:"))]
+        talking = [op for op in (*ops, *events["user_annotation"]) if COMMUNICATION.fullmatch(op.name)]
+        threads = {op.thread for op in ops if not COMMUNICATION.fullmatch(op.name)}
+        talking = [op for op in talking if op.thread in threads]
+        others = [op for op in ops if not COMMUNICATION.fullmatch(op.name)]
+    calls = []
+    for work in works or talking:
+        name = work.args.get("Collective name")
+        found = COLLECTIVE.search(name if isinstance(name, str) else work.name.lower())
+        group = work.args.get("Process Group Ranks", work.args.get("Process Group Name", ""))
+        if found is not None:
+            calls.append(JoinedCall(found[1].replace("_", ""), clipped(str(group)), work.start, work.end))
+    computing = without(_times(others), _times(talking))
+    return replace(step, calls=tuple(calls), computing=tuple(computing))
+
+
+def _times(events: Sequence[TraceEvent]) -> list[tuple[float, float]]:
+    return union([(event.start, event.end) for event in events])

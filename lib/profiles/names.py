@@ -1,0 +1,91 @@
+"""Which cells an annotation names: those of PyTorch's pipelines, and others by a TOML file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lib.errors import RuleError
+from lib.schedules import Cell
+from lib.schedules.cells import OPERATIONS, Slot
+
+from .spans import clipped
+
+GROUPS = ("stage", "batch", "chunk", "op")
+
+PYTORCH = re.compile(r"PP:(\d{1,6})([FBIW])(\d{1,6})")
+TOGETHER = re.compile(r"PP:\((\d{1,6})([FBIW])(\d{1,6});(\d{1,6})([FBIW])(\d{1,6})\)OVERLAP_F_B")
+GPIPE = re.compile(r"(Forward|Backward) (\d{1,6})")
+
+
+@dataclass(frozen=True)
+class NameRule:
+    """A pattern for whole names, and the operation that they mean unless the name says it."""
+
+    match: re.Pattern[str]
+    op: str
+
+    def slot(self, name: str) -> Slot | None:
+        found = self.match.fullmatch(name)
+        if found is None:
+            return None
+        said = found.groupdict()
+        op = said.get("op") or self.op
+        if op not in OPERATIONS:
+            raise RuleError(f"'{clipped(name)}' has the operation '{clipped(op)}'; it is one of F, B, I and W")
+        stage = _number(name, said.get("stage"), -1 - _number(name, said.get("chunk"), 0))
+        return (Cell(stage, op, _number(name, said.get("batch"), -1)),)
+
+
+def _number(name: str, text: str | None, otherwise: int) -> int:
+    if text is None:
+        return otherwise
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        raise RuleError(f"'{clipped(name)}' has '{clipped(text)}' where the pattern has a number; match \\d+ there")
+    return int(text)
+
+
+def slot_named(name: str, rules: Sequence[NameRule] = ()) -> Slot | None:
+    """The cells that an annotation names; None for any other."""
+    for rule in rules:
+        if (found := rule.slot(name)) is not None:
+            return found
+    if cell := PYTORCH.fullmatch(name):
+        return (Cell(int(cell[1]), cell[2], int(cell[3])),)
+    if two := TOGETHER.fullmatch(name):
+        return Cell(int(two[1]), two[2], int(two[3])), Cell(int(two[4]), two[5], int(two[6]))
+    if cell := GPIPE.fullmatch(name):
+        return (Cell(-1, cell[1][0], int(cell[2])),)
+    return None
+
+
+def read_rules(text: str, file: str) -> list[NameRule]:
+    """The rules of a TOML file: `[[cell]]` with `match`, a regular expression with the groups stage, batch, chunk and
+    op, and `op`.
+
+    Raises:
+        RuleError: naming the file and what is wrong.
+    """
+    try:
+        cells = tomllib.loads(text).get("cell")
+    except (tomllib.TOMLDecodeError, RecursionError) as why:
+        raise RuleError(f"{file} is no TOML: {clipped(str(why))}") from None
+    if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
+        raise RuleError(f"{file} has no [[cell]]; each has match = '...' and op = \"F\"")
+    found = []
+    for number, cell in enumerate(cells, 1):
+        match, op = cell.get("match"), cell.get("op", "")
+        if not isinstance(match, str):
+            raise RuleError(f"{file}, cell {number} has no match = '...', a regular expression for whole names")
+        try:
+            pattern = re.compile(match)
+        except (re.error, RecursionError, OverflowError) as why:
+            raise RuleError(f"{file}, cell {number}: '{clipped(match)}' is no regular expression: {why}") from None
+        if unknown := [group for group in pattern.groupindex if group not in GROUPS]:
+            raise RuleError(f"{file}, cell {number} has the group {unknown[0]}; groups are {', '.join(GROUPS)}")
+        if op not in OPERATIONS and "op" not in pattern.groupindex:
+            raise RuleError(f"{file}, cell {number} has no operation: op is F, B, I or W, or a group of the pattern")
+        found.append(NameRule(pattern, op))
+    return found

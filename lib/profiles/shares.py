@@ -1,0 +1,173 @@
+"""Where the time of each rank went in runs without cells, such as DDP, FSDP and tensor parallelism: by collectives,
+which end on all ranks together. Also the shares of single ranks of a pipeline, without causes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+from lib.errors import RuleError
+
+from .gathered import NOT_NAMED, common_steps, numbers_text
+from .spans import JoinedCall, RankProfile, RankStep, union, without
+
+
+class RankTime(NamedTuple):
+    """One rank's step, in ms. `waiting` is by the rank that joined last. Of a single rank of a pipeline, all time
+    without computing is `idle`."""
+
+    rank: int
+    length: float
+    computing: float
+    waiting: dict[int, float]
+    communication: float
+    host: float
+    idle: float = 0.0
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The shares of a step's ranks, and what a reader should know."""
+
+    profiles: tuple[RankProfile, ...]
+    step: int
+    ranks: tuple[RankTime, ...]
+    calls: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def length(self) -> float:
+        return max(one.length for one in self.ranks)
+
+    @property
+    def waited_for(self) -> dict[int, float]:
+        """By rank, how long others waited for it."""
+        found: dict[int, float] = defaultdict(float)
+        for one in self.ranks:
+            for rank, ms in one.waiting.items():
+                found[rank] += ms
+        return dict(found)
+
+
+def middle_step(lengths: dict[int, float], wanted: int | None) -> int:
+    """The wanted step, or the one of median length.
+
+    Raises:
+        RuleError: there is no such step.
+    """
+    if wanted is None:
+        return sorted(lengths, key=lambda number: (lengths[number], number))[(len(lengths) - 1) // 2]
+    if wanted not in lengths:
+        raise RuleError(f"there is no step {wanted}; steps are {numbers_text(lengths)}")
+    return wanted
+
+
+def collective_shares(profiles: Sequence[RankProfile], wanted: int | None = None) -> Shares:
+    """The shares of a run's ranks by their collectives.
+
+    Raises:
+        RuleError: there are neither cells nor collectives.
+    """
+    silent = [one.rank for one in profiles if not any(step.calls for step in one.steps.values())]
+    if silent:
+        raise RuleError(f"no cell is named on rank {numbers_text(silent)}: {NOT_NAMED}")
+    lengths = {
+        n: max(_length(one.steps[n]) for one in profiles)
+        for n in common_steps({one.rank: one.steps for one in profiles})
+    }
+    number = middle_step(lengths, wanted)
+    steps = {one.rank: one.steps[number] for one in profiles}
+    met, notes = _meetings(steps)
+    hosts = {one.host for one in profiles}
+    offsets = {one.rank: (one.base - profiles[0].base) / 1e6 for one in profiles}
+    if met and ("" in hosts or len(hosts) > 1):
+        offsets |= _offsets(profiles, met)
+        notes.append("Clocks are moved so that collectives end together.")
+    ranks = [_rank_time(rank, step, met, offsets) for rank, step in steps.items()]
+    return Shares(tuple(profiles), number, tuple(ranks), len(met), tuple(notes))
+
+
+def single_shares(profiles: Sequence[RankProfile], wanted: int | None = None) -> Shares:
+    """Computing and idle time of some ranks of a pipeline, whose causes are on other ranks."""
+    lengths = {
+        n: max(_length(one.steps[n]) for one in profiles)
+        for n in common_steps({one.rank: one.steps for one in profiles})
+    }
+    number = middle_step(lengths, wanted)
+    ranks = []
+    for one in profiles:
+        spans = one.steps[number].spans
+        if not spans:
+            raise RuleError(f"no cell is named on rank {one.rank}: {NOT_NAMED}")
+        length = max(span.end for span in spans) - min(span.start for span in spans)
+        computing = sum(span.length for span in spans)
+        ranks.append(RankTime(one.rank, length, computing, {}, 0.0, 0.0, length - computing))
+    notes = ("These are not all ranks, so there are shares without causes.",)
+    return Shares(tuple(profiles), number, tuple(ranks), 0, notes)
+
+
+def _length(step: RankStep) -> float:
+    return step.end - step.start
+
+
+Meeting = dict[int, JoinedCall]
+"""By rank, its call."""
+
+
+def _meetings(steps: dict[int, RankStep]) -> tuple[list[Meeting], list[str]]:
+    """The calls that are one collective: the n-th of a kind in a group on each of its ranks."""
+    by_kind: dict[tuple[str, str], dict[int, list[JoinedCall]]] = defaultdict(dict)
+    for rank, step in steps.items():
+        for call in sorted(step.calls, key=lambda call: call.start):
+            by_kind[call.group, call.name].setdefault(rank, []).append(call)
+    found: list[Meeting] = []
+    notes = []
+    for (_, name), ranks in by_kind.items():
+        if len({len(calls) for calls in ranks.values()}) > 1:
+            rank = min(ranks, key=lambda rank: len(ranks[rank]))
+            notes.append(f"Rank {rank} has fewer calls of {name} than others, so these are not matched.")
+        elif len(ranks) > 1:
+            found += [dict(zip(ranks, calls)) for calls in zip(*ranks.values())]
+    return found, notes
+
+
+def _offsets(profiles: Sequence[RankProfile], met: Sequence[Meeting]) -> dict[int, float]:
+    """By rank, what is added to its times, so that collectives end together; of ranks that meet the first one."""
+    first = profiles[0].rank
+    late = {
+        one.rank: [call[first].end - call[one.rank].end for call in met if {first, one.rank} <= call.keys()]
+        for one in profiles
+    }
+    return {rank: median(some) for rank, some in late.items() if some}
+
+
+def _rank_time(rank: int, step: RankStep, met: Sequence[Meeting], offsets: dict[int, float]) -> RankTime:
+    """Of the time in which a rank does not compute: until the last rank joined, then until the end of the call."""
+    idle = without([(step.start, step.end)], union(step.computing))
+    joined: list[tuple[float, float, int]] = []
+    moving: list[tuple[float, float]] = []
+    for calls in met:
+        if rank not in calls:
+            continue
+        mine = calls[rank]
+        last = max(calls, key=lambda other: calls[other].start + offsets[other])
+        since = min(max(calls[last].start + offsets[last] - offsets[rank], mine.start), mine.end)
+        if last != rank and since > mine.start:
+            joined.append((mine.start, since, last))
+        moving.append((since, mine.end))
+    waiting: dict[int, float] = defaultdict(float)
+    left = idle
+    for start, end, last in sorted(joined):
+        rest = without(left, [(start, end)])
+        waiting[last] += _sum(left) - _sum(rest)
+        left = rest
+    host = without(left, union(moving))
+    computing = _length(step) - _sum(idle)
+    return RankTime(rank, _length(step), computing, dict(waiting), _sum(left) - _sum(host), _sum(host))
+
+
+def _sum(intervals: Sequence[tuple[float, float]]) -> float:
+    return sum(end - start for start, end in intervals)

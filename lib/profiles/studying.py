@@ -1,0 +1,130 @@
+"""A profiled pipeline as data: its steps, the name of its schedule, where the time went, and what would be shorter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median, quantiles
+from typing import NamedTuple
+
+from lib.recognition import Recognition, recognize_table
+
+from .accounting import Accounting, accounted
+from .better import Prospect, prospect
+from .findings import ProfileFinding, findings_of
+from .gathered import Gathered, gathered, read_profiles
+from .ladder import TRUSTED, Rung, ladder_of
+from .names import NameRule
+from .shares import Shares, collective_shares, middle_step, single_shares
+from .sources import Source
+
+
+class StageTime(NamedTuple):
+    """Of an operation of a stage: the median time and its tenth and ninetieth percentile, in ms."""
+
+    median: float
+    low: float
+    high: float
+
+
+class StageRow(NamedTuple):
+    """A stage: its rank, the times of its operations, and how many forwards its rank holds at most."""
+
+    stage: int
+    rank: int
+    times: dict[str, StageTime]
+    held: int
+
+
+@dataclass(frozen=True)
+class Study:
+    """One step in full, and all steps in short. Of replicas, the step is that of the slowest."""
+
+    gathered: Gathered
+    steps: tuple[Accounting, ...]
+    """The slowest pipeline of each step."""
+    chosen: Accounting
+
+    @cached_property
+    def name(self) -> Recognition:
+        return recognize_table(self.chosen.step.table)
+
+    @cached_property
+    def ladder(self) -> list[Rung]:
+        return ladder_of(self.chosen)
+
+    @property
+    def is_trusted(self) -> bool:
+        """True if hardly anything of the step is not explained."""
+        return abs(self.ladder[-1].ms) <= TRUSTED * self.chosen.step.length
+
+    @cached_property
+    def findings(self) -> list[ProfileFinding]:
+        return findings_of(self.chosen, [one for one in self.steps if one.step.ranks == self.chosen.step.ranks])
+
+    @cached_property
+    def prospect(self) -> Prospect:
+        return prospect(self.chosen)
+
+    @cached_property
+    def better_name(self) -> Recognition | None:
+        """What the shorter order is called."""
+        return recognize_table(self.prospect.better.table) if self.prospect.better else None
+
+    @cached_property
+    def stages(self) -> list[StageRow]:
+        step = self.chosen.step
+        rows = []
+        for rank, spans in enumerate(step.spans):
+            by_op: dict[tuple[int, str], list[float]] = {}
+            held = most = 0
+            for span in spans:
+                for cell in span.cells:
+                    held += {"F": 1, "I": 0}.get(cell.op, -1)
+                    most = max(most, held)
+                    if len(span.cells) == 1:
+                        by_op.setdefault((cell.stage, cell.op), []).append(span.length)
+            rows += [
+                StageRow(
+                    stage,
+                    step.ranks[rank],
+                    {op: _time(by_op[stage, op]) for op in "FBIW" if (stage, op) in by_op},
+                    most,
+                )
+                for stage in step.table.stages_of(rank)
+            ]
+        return sorted(rows)
+
+
+def _time(lengths: Sequence[float]) -> StageTime:
+    tenths = quantiles(lengths, n=10, method="inclusive") if len(lengths) > 1 else [*lengths] * 9
+    return StageTime(median(lengths), tenths[0], tenths[-1])
+
+
+def study(
+    sources: Sequence[Source],
+    rules: Sequence[NameRule] = (),
+    only: Collection[int] | None = None,
+    step: int | None = None,
+) -> Study | Shares:
+    """What the files of a run say: of a pipeline a `Study`, else the shares of its ranks. `only` are the ranks that are
+    there, if not all are; `step` is the one to show in full, else the one of median length.
+
+    Raises:
+        RuleError: the files cannot be read, are not those of one run, or name no cells; the text says what to do.
+    """
+    profiles = read_profiles(sources, rules, only)
+    world = profiles[0].world or len(profiles)
+    if only is not None and len(profiles) < world:
+        return single_shares(profiles, step)
+    if not any(one.spans for profile in profiles for one in profile.steps.values()):
+        return collective_shares(profiles, step)
+    found = gathered(profiles)
+    slowest: dict[int, Accounting] = {}
+    for one in map(accounted, found.steps):
+        before = slowest.get(one.step.number)
+        if before is None or one.step.length > before.step.length:
+            slowest[one.step.number] = one
+    chosen = middle_step({number: one.step.length for number, one in slowest.items()}, step)
+    return Study(found, tuple(slowest.values()), slowest[chosen])

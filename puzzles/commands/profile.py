@@ -1,0 +1,81 @@
+"""`puzzles profile`: reads profiler traces of a run, names the schedule, and says where the step went."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .shared.params import usage_errors
+
+WIDTH = 100
+
+
+class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
+    """Ranks as 0-3,6."""
+
+    name = "ranks"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> set[int]:
+        found: set[int] = set()
+        for part in str(value).split(","):
+            first, _, last = part.strip().partition("-")
+            if not (first.isdecimal() and (last or first).isdecimal()) or len(first + last) > 10:
+                self.fail(f"{value!r} is no list of ranks; write 0-3 or 0,2,5", param, ctx)
+            found |= {*range(int(first), min(int(last or first), 99_999) + 1)}
+        return found
+
+
+@click.command()
+@click.argument("paths", metavar="FOLDER|FILE...", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "-o", "outputs", metavar="FILE", multiple=True,
+    help="Where to write, several times: .html, .svg, .png or .pdf draws it, .csv is an order for PyTorch, .json has "
+    "all figures, .txt this text.",
+)  # fmt: skip
+@click.option("--step", type=int, help="The step to show in full  [default: the one of median length]")
+@click.option("--names", "names_file", metavar="FILE.toml", help="What other annotations name which cells.")
+@click.option("--ranks", "only", type=Ranks(), help="The ranks that are there, as 0-3, if some are missing.")
+@click.option(
+    "--order",
+    type=click.Choice(["better", "measured"]),
+    default="better",
+    show_default=True,
+    help="What a .csv holds: the better order, or the order of the run.",
+)
+@click.option("--hooks", type=click.Choice(["torch", "megatron"]), help="Print lines that name cells, to import there.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def profile(
+    paths: tuple[Path, ...], outputs: tuple[str, ...], step: int | None, names_file: str | None,
+    only: set[int] | None, order: str, hooks: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Say where a step of your own run went.
+
+    Reads what torch.profiler wrote, one file for each rank (export_chrome_trace or tensorboard_trace_handler), or event
+    dumps. Names the pipeline's schedule, what causes its bubble, what no order can beat, and a better order if there is
+    one. PyTorch is not needed.
+    """
+    from lib.profiles.hooks import hooks as hooks_for
+    from puzzles.catalog.text_lines import wrapped
+    from puzzles.notebook.profile import profile as profiled
+    from puzzles.notebook.profile import require_known
+
+    if hooks:
+        click.echo(hooks_for(hooks), nl=False)
+        return
+    if not paths:
+        raise click.UsageError("name the folder of a run, as in: puzzles profile traces/")
+    with usage_errors():
+        for output in outputs:
+            require_known(output)
+        found = profiled(*paths, names=names_file, ranks=only, step=step)
+        if as_json:
+            click.echo(json.dumps(found.record, indent=1))
+        else:
+            lines = found.text.splitlines()
+            click.echo("\n".join(line if line.startswith(" ") else wrapped(line, WIDTH) for line in lines))
+        for output in outputs:
+            found.save(output, order)
+            click.echo(f"Wrote {output}.", err=as_json)

@@ -1,0 +1,189 @@
+"""A profiled run as text: what was read, the schedule's name, why there is a bubble, findings, a bound, the next
+command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from lib.profiles import Shares, Study
+from lib.profiles.gathered import numbers_text
+from lib.profiles.spans import RankProfile
+from puzzles.catalog.schedule_papers import with_papers
+
+SHOWN = 0.0005
+"""Rungs of less than this share of the step are left out of the sentence."""
+
+MOST_ROWS = 12
+"""Rows of a table; of more stages or ranks only the first are shown."""
+
+GPU_NOTE = (
+    "Cells on GPUs are read by the kernels that were launched in them, which was not yet tried on a real pipeline."
+)
+
+
+def text_of(found: Study | Shares, paths: str = "traces/") -> str:
+    """The report; `paths` are the files as a command names them."""
+    lines = _of_shares(found) if isinstance(found, Shares) else _of_pipeline(found, paths)
+    return "\n".join(lines)
+
+
+def _of_pipeline(found: Study, paths: str) -> Iterator[str]:
+    step, chosen = found.chosen.step, found.chosen
+    yield f"{_read(found.gathered.profiles)}; {_steps(found)}; {_clock(found)}."
+    yield from found.gathered.notes
+    if "GPU" in found.gathered.profiles[0].kind:
+        yield GPU_NOTE
+    size = f"{step.table.stages} stages on {step.table.ranks} ranks, {step.table.batches} microbatches"
+    yield f"Schedule: {with_papers(found.name)}; {size}."
+    if len(found.steps) > 1:
+        for one in found.steps[:MOST_ROWS]:
+            mark = "  (in full below)" if one is chosen else ""
+            yield f"  step {one.step.number}: {one.step.length:.1f} ms, {one.bubble:.1%} bubble{mark}"
+    outside = f", and {step.outside:.1f} ms outside the pipeline" if step.outside else ""
+    yield f"Step {step.number} takes {step.length:.1f} ms{outside}. {ladder_text(found)}"
+    if not found.is_trusted:
+        yield (
+            "More than 3% is not explained, so do not trust this account: cells are missing or wrongly named, or the "
+            "ranks share a busy machine."
+        )
+    gaps = sum(one.gaps for one in chosen.ranks) / len(chosen.ranks) / step.length
+    if gaps > 0.01:
+        yield f"Within cells, no kernel runs for {gaps:.1%} of the step: launches are too slow there."
+    yield ""
+    yield from _stage_table(found)
+    yield ""
+    yield from findings_text(found)
+    yield from prospect_text(found)
+    target = (
+        "-o run.csv writes the better order for PyTorch" if found.prospect.better else "-o run.json writes all of it"
+    )
+    yield f"Next: puzzles profile {paths} -o run.html shows each cell; {target}."
+
+
+def _read(profiles: Sequence[RankProfile]) -> str:
+    kind = (
+        profiles[0].kind.replace("trace", "traces").replace("dump", "dumps") if len(profiles) > 1 else profiles[0].kind
+    )
+    return f"Read {len(profiles)} {kind}, of rank {numbers_text([one.rank for one in profiles])}"
+
+
+def _steps(found: Study) -> str:
+    numbers = {one.step.number for one in found.steps}
+    pipelines = len({one.ranks for one in found.gathered.steps})
+    more = (
+        f", {pipelines} replicas (the slowest is shown: rank {numbers_text(found.chosen.step.ranks)})"
+        if pipelines > 1
+        else ""
+    )
+    return f"step{'s' if len(numbers) > 1 else ''} {numbers_text(numbers)}{more}"
+
+
+def _clock(found: Study) -> str:
+    clocks = found.chosen.step.clocks
+    if clocks.are_kept:
+        return "one clock"
+    return (
+        f"clocks moved by up to {max(map(abs, clocks.offsets)):.1f} ms so that nothing is used before it is made; "
+        f"waiting and messages below {clocks.doubt:.1f} ms are unknown"
+    )
+
+
+def ladder_text(found: Study) -> str:
+    """'27.7% of the step is bubble: 15.8 order, 10.5 uneven stages, 0.7 host.'"""
+    length = found.chosen.step.length
+    rungs = sorted((one for one in found.ladder if abs(one.ms) >= SHOWN * length), key=lambda one: -one.ms)
+    parts = ", ".join(f"{100 * one.ms / length:.1f} {one.cause}" for one in rungs)
+    return f"{found.chosen.bubble:.1%} of the step is bubble: {parts}."
+
+
+def _stage_table(found: Study) -> Iterator[str]:
+    ops = [op for op in "FBIW" if any(op in row.times for row in found.stages)]
+    heads = [f"{op} ms (10-90%)" for op in ops]
+    rows = [["stage", "rank", *heads, "held"]]
+    for row in found.stages[:MOST_ROWS]:
+        times = [row.times.get(op) for op in ops]
+        cells = [f"{time.median:.1f} ({time.low:.1f}-{time.high:.1f})" if time else "-" for time in times]
+        rows.append([str(row.stage), str(row.rank), *cells, str(row.held)])
+    yield from _table(rows)
+    if len(found.stages) > MOST_ROWS:
+        yield f"and {len(found.stages) - MOST_ROWS} more stages"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows:
+        yield "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths))
+
+
+def findings_text(found: Study) -> Iterator[str]:
+    """The findings, and for whom ranks wait."""
+    for number, one in enumerate(found.findings, 1):
+        yield f"{number}. {one.text} At {one.at:.1f} ms: {one.cell} on rank {one.rank}; it costs {one.ms:.1f} ms."
+    if not found.findings:
+        yield "No rank is slow, no cell is slow, and no host is late."
+    waited = found.chosen.waited_for
+    if waited:
+        place, ms = max(waited.items(), key=lambda item: item[1])
+        yield f"Ranks wait longest for rank {found.chosen.step.ranks[place]}: {ms:.1f} ms in all, warm-up left out."
+
+
+def prospect_text(found: Study) -> Iterator[str]:
+    """The bound, and the better order or that none was found."""
+    bound, better = found.prospect.bound, found.prospect.better
+    if bound is not None:
+        kind = "" if bound.has_halves else " of whole backwards"
+        yield (
+            f"Bound: with the median times and this memory, no order{kind} takes less than {bound.ms:.1f} ms "
+            f"({_in_ms(bound.reason)}). Replayed so, this order takes {bound.replay:.1f} ms, and {bound.even:.1f} ms "
+            f"with even stages; measured: {found.chosen.step.length:.1f} ms."
+        )
+    if found.prospect.refusal:
+        yield found.prospect.refusal
+    if better is None:
+        if bound is not None and not found.prospect.refusal:
+            below = 1 - bound.ms / bound.replay
+            yield f"No better order was found; the bound is {below:.1%} below this order."
+        return
+    assert found.better_name is not None
+    low, high = better.span
+    spread = f" ({low:.0f} to {high:.0f} ms with 40 to 60% of a backward in its input half)" if better.assumed else ""
+    yield (
+        f"Better order: {with_papers(found.better_name)}. With each stage's own times it takes {better.ms:.1f} ms"
+        f"{spread}, {better.shorter:.1%} less than this order replayed alike. A rank holds at most {better.held:g} "
+        "microbatches."
+    )
+    if better.assumed:
+        yield "Halves of backward are assumed, half and half; measure them with PyTorch's _PipelineScheduleRuntime."
+
+
+def _in_ms(reason: str) -> str:
+    """A reason of the solver, whose times have no unit, with times in ms."""
+    return re.sub(r"(?<=for |ins )\d+(\.\d+)?", lambda time: f"{float(time[0]):.1f} ms", reason)
+
+
+def _of_shares(found: Shares) -> Iterator[str]:
+    yield (
+        f"{_read(found.profiles)}; step {found.step}; {found.calls} collectives, and no cells of a pipeline."
+        if (found.calls)
+        else f"{_read(found.profiles)}; step {found.step}."
+    )
+    yield from found.notes
+    is_single = any(one.idle for one in found.ranks)
+    heads = ["computing", "idle"] if is_single else ["computing", "waiting for others", "communication", "host"]
+    rows = [["rank", "step ms", *heads]]
+    for one in found.ranks[:MOST_ROWS]:
+        parts = [one.computing, one.idle] if is_single else [
+            one.computing, sum(one.waiting.values()), one.communication, one.host
+        ]  # fmt: skip
+        rows.append([str(one.rank), f"{one.length:.1f}", *(f"{ms:.1f} ({ms / one.length:.0%})" for ms in parts)])
+    yield ""
+    yield from _table(rows)
+    if len(found.ranks) > MOST_ROWS:
+        yield f"and {len(found.ranks) - MOST_ROWS} more ranks"
+    yield ""
+    waited = found.waited_for
+    if waited:
+        rank, ms = max(waited.items(), key=lambda item: item[1])
+        every = sum(waited.values())
+        yield f"Rank {rank} is waited for: {ms:.1f} of the {every:.1f} ms that ranks wait before collectives."

@@ -1,0 +1,1 @@
+"""The plan track: how is a real model split over a real cluster?"""

@@ -1,0 +1,51 @@
+"""Solutions that skip the lessons of the chapter The frontier."""
+
+from __future__ import annotations
+
+from lib.schedules import pipeline
+from lib.schedules.orders import gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
+from tests.catalog.lessons.families.grid import grid
+from tests.catalog.lessons.tables.common import HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips, all_messages
+from tests.support.mistakes import altered
+from tests.support.schedules.splits import uneven
+
+DEALT = "dealt(setting.lengths, setting.costs.slow, model.RANKS)[model.rank]"
+
+SKIPS: Skips = {
+    "straggler": {
+        "in turn": (altered("straggler", ((DEALT, "range(model.rank, 12, 4)"),)), {"time"}),
+        "blocks of three": (altered("straggler", ((DEALT, "range(3 * model.rank, 3 * model.rank + 3)"),)), {"time"}),
+        "equal tokens": (altered("straggler", (("setting.costs.slow, model", "{}, model"),)), {"time"}),
+        "rank 3 does nothing": (altered("straggler", (("range(ranks), key", "range(3), key"),)), {"time"}),
+    },
+    "uneven_stages": {
+        "equal counts": (uneven((3, 2, 2, 3)), {"time"}),
+        "fewer layers at the start": (uneven((2, 2, 3, 3)), {"time"}),
+        "fewer layers at both ends": (uneven((2, 3, 3, 2)), {"time"}),
+        "more layers at the start": (uneven((4, 3, 2, 1)), {"memory"}),
+        "gpipe": (uneven((4, 3, 2, 1), lambda rank, ranks: 99), {"time", "memory"}),
+        "gpipe, the head alone": (uneven((3, 3, 3, 1), lambda rank, ranks: 99), {"time", "memory"}),
+        **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
+    },
+    "v_half": {
+        "1f1b of two layers a rank": (grid(8), {"time", "memory"}),
+        "gpipe": (grid(8, order=gpipe), {"time", "memory"}),
+        "zb-h1 of two layers a rank": (grid(8, order=zb_h1), {"memory"}),
+        "interleaved": (grid(8, order=interleaved, chunks=2), {"time", "memory"}),
+        "zb-v": (grid(8, order=zb_v), {"memory"}),
+        "v-min": (grid(8, order=v_min), {"time"}),
+        **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
+    },
+    "weight_versions": {
+        "a flush each step": (pipeline(one_f_one_b), {"time"}),
+        "gpipe": (pipeline(gpipe), {"time"}),
+        "every version is kept": (
+            altered("weight_versions", (("weights.pop(step - 1, None)", "weights"),)),
+            {"memory"},
+        ),
+        "owners send": (SEND, {"traffic"}),
+        "owners send, all microbatches together": (SEND_AT_ONCE, {"traffic"}),
+        "whole weights stay, owners send new ones": (HOLD, {"memory", "traffic"}),
+        "whole weights stay, all microbatches together": (HOLD_AT_ONCE, {"memory", "traffic"}),
+    },
+}

@@ -1,0 +1,257 @@
+"""The plan catalog: best plans confirmed by an independent enumeration and by published runs; wrong plans; refusals."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+from importlib import import_module
+
+import pytest
+
+from lib.planning import Job, Split, plan
+from lib.planning.families import family_of
+from lib.planning.prediction import DOMINATES, Prediction
+from lib.planning.steady import estimated
+from puzzles.catalog.plan import PLAN_PUZZLES
+from puzzles.catalog.plan.puzzle import PlanPuzzle
+from puzzles.failure import Failure
+from puzzles.tracks import TRACKS
+from puzzles.tracks.outcomes import Score
+from puzzles.tracks.plan.score import score_split
+from puzzles.tracks.plan.words import dominating
+from tests.support import published_runs
+from tests.support.plan_enumeration import fastest
+from tests.support.wrong_plans import REFUSED, WRONG
+from tests.test_imports import ROOT
+
+SLOW = {"gpt3_384", "mixtral_64", "llama_70b_256", "llama_405b_1024", "llama_70b_64", "deepseek_2048"}
+SLOW |= {"llama_405b_16384", "llama_70b_40gb"}
+"""Jobs whose enumeration takes a minute or more."""
+
+every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in PLAN_PUZZLES.items()])
+
+
+def solution(puzzle: PlanPuzzle) -> tuple[Split, Prediction]:
+    found = getattr(import_module(f"solutions.plan.{puzzle.slug}"), puzzle.slug)(puzzle.job)
+    assert isinstance(found, tuple)
+    return found
+
+
+def scored(puzzle: PlanPuzzle, split: Split, prediction: Prediction | None = None) -> Score | Failure:
+    return score_split(puzzle, {"split": asdict(split), "prediction": prediction and asdict(prediction)})
+
+
+# --- The best known ---
+
+
+@pytest.mark.sampled(2)
+@every_puzzle
+def test_the_reference_has_three_stars_and_predicts_right(puzzle: PlanPuzzle) -> None:
+    split, prediction = solution(puzzle)
+    score = scored(puzzle, split, prediction)
+    assert isinstance(score, Score)
+    assert (score.stars, score.missed) == (3, ())
+    assert "within 10 %" in score.why[0]
+    assert ". Right: " in score.why[1]
+    assert score.figures["seconds"] <= puzzle.seconds
+    assert score.figures["gib"] <= puzzle.gib
+
+
+@pytest.mark.parametrize(
+    "puzzle",
+    [pytest.param(p, id=slug, marks=[pytest.mark.slow] if slug in SLOW else []) for slug, p in PLAN_PUZZLES.items()],
+)
+def test_no_split_of_an_independent_enumeration_is_faster_than_the_best_known(puzzle: PlanPuzzle) -> None:
+    seconds, split, asked = fastest(puzzle.job, puzzle.fixed, 1.002 * puzzle.best)
+    assert seconds >= 0.999 * puzzle.best, split
+    assert asked > 0
+
+
+@every_puzzle
+def test_targets_leave_room_for_what_the_model_cannot_tell_apart(puzzle: PlanPuzzle) -> None:
+    assert puzzle.seconds >= 1.05 * puzzle.best - 0.001
+    for family, seconds in puzzle.tied.items():
+        assert puzzle.best < seconds <= 1.12 * puzzle.best, family
+        assert seconds <= puzzle.seconds
+        assert puzzle.third_star(seconds, family)
+        assert not puzzle.third_star(1.02 * seconds, family)
+
+
+TIED = [
+    ("llama_8b_16", Split(dp=16, zero=3), "FSDP"),
+    ("llama_8b_16", Split(dp=16, zero=3, shards=8), "HSDP"),
+    ("mixtral_64", Split(dp=64, ep=8, zero=3, microbatch=2), "expert parallel + FSDP"),
+    ("llama_8b_long", Split(dp=8, cp=8, tp=2), "tensor parallel + context parallel"),
+    ("llama_70b_40gb", Split(dp=32, tp=2, zero=3, recompute="full"), "tensor parallel + FSDP"),
+    ("llama_70b_64", Split(dp=64, zero=3, microbatch=2, recompute="full"), "FSDP"),
+]
+
+
+@pytest.mark.parametrize(("slug", "split", "family"), TIED)
+def test_a_tied_kind_of_split_is_stated_as_it_is_measured_and_passes(slug: str, split: Split, family: str) -> None:
+    puzzle = PLAN_PUZZLES[slug]
+    score = scored(puzzle, split)
+    assert isinstance(score, Score)
+    assert score.stars == 3
+    assert score.family == family_of(split) == family
+    assert score.figures["seconds"] == pytest.approx(puzzle.tied[family], rel=0.002)
+
+
+PUBLISHED = {
+    "gpt3_384": "Narayanan et al. 2021, Table 2, PTD parallelism: gpt-3, 384",
+    "mixtral_64": "NVIDIA Megatron Core, README of its MoE: 468 TFLOPS; reference mapping: mixtral-8x7b, 64",
+    "llama_405b_16384": "Grattafiori et al. 2024 (Llama 3), Table 4: 16384 GPUs, 8,192 tokens",
+}
+"""The runs of docs/truth.md that trained the very job of a puzzle."""
+
+
+@pytest.mark.parametrize("slug", PUBLISHED)
+def test_published_runs_are_those_of_the_truth_page(slug: str) -> None:
+    puzzle = PLAN_PUZZLES[slug]
+    (row,) = [run for run in published_runs.ALL if run.key == PUBLISHED[slug]]
+    said = puzzle.published
+    assert said is not None
+    assert said.split == row.split
+    assert replace(said.job or puzzle.job, flash=True, overlap=True) == replace(row.job, flash=True, overlap=True)
+    ours = published_runs.seconds_of(row)
+    assert said.predicted == pytest.approx(ours, rel=0.002)
+    assert said.seconds == pytest.approx(ours * published_runs.in_unit(row, ours) / row.figure, rel=0.002)
+
+
+def test_every_run_with_a_time_is_compared() -> None:
+    assert {slug for slug, p in PLAN_PUZZLES.items() if p.published and p.published.seconds} == PUBLISHED.keys()
+
+
+# --- What players write ---
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize(("slug", "split", "outcome", "fact"), WRONG)
+def test_a_natural_wrong_plan_fails_with_the_reason(slug: str, split: Split, outcome: str, fact: str) -> None:
+    score = scored(PLAN_PUZZLES[slug], split)
+    if isinstance(score, Failure):
+        assert (score.reason, fact in score.sentence) == (outcome, True), score
+        assert outcome == "split" or "the changes that help most: " in score.sentence
+        return
+    assert (outcome, score.stars) == ("slow", 1)
+    assert fact in score.missed[0]
+    assert f"the target is {PLAN_PUZZLES[slug].seconds:,} s" in score.missed[0]
+    assert score.advice
+
+
+def test_every_puzzle_has_three_wrong_plans() -> None:
+    assert all(sum(slug == row[0] for row in WRONG) >= 3 for slug in PLAN_PUZZLES)
+
+
+@pytest.mark.parametrize(("slug", "split", "told"), REFUSED)
+def test_a_split_that_cannot_be_is_refused_with_what_would_fit(slug: str, split: Split, told: str) -> None:
+    found = scored(PLAN_PUZZLES[slug], split)
+    assert isinstance(found, Failure)
+    assert found.reason == "split"
+    assert told in found.sentence
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{}, {"split": 3}, {"split": {"gpus": 3}}, {"split": {"dp": [1]}}, {"split": {"dp": 1.5}}, {"split": {"sp": 1}},
+     {"split": {"layers": "abc"}}, {"split": {"layers": [1] * 5000}}, {"split": {"dp": 10**40}}],
+)  # fmt: skip
+def test_a_forged_row_is_refused(row: dict[str, object]) -> None:
+    found = score_split(PLAN_PUZZLES["llama_8b_16"], row)
+    assert isinstance(found, Failure)
+    assert found.reason == "split"
+
+
+def test_the_published_split_has_three_stars_however_slow_the_model_takes_it_for() -> None:
+    puzzle = replace(PLAN_PUZZLES["mixtral_64"], best=1.0, tied={})
+    assert puzzle.published is not None
+    assert puzzle.published.split is not None
+    score = scored(puzzle, puzzle.published.split)
+    assert isinstance(score, Score)
+    assert (score.stars, score.missed) == (3, ())
+
+
+def test_a_plan_that_depends_on_the_code_passes_and_is_told_so() -> None:
+    puzzle = PLAN_PUZZLES["mixtral_64"]
+    score = scored(puzzle, Split(dp=64, ep=8))
+    assert isinstance(score, Score)
+    assert score.figures["gib"] <= puzzle.gib < score.figures["gib_high"]
+    assert any("depends on the code" in line for line in score.why)
+
+
+# --- Words ---
+
+
+def test_a_wrong_prediction_is_answered() -> None:
+    puzzle = PLAN_PUZZLES["llama_8b_16"]
+    score = scored(puzzle, Split(dp=2, tp=8), Prediction(60, "bubble"))
+    assert isinstance(score, Score)
+    assert score.why[0].startswith("You predicted 60 GiB. It is 16.2 to 18.1, and it fits: off by 41.9 GiB.")
+    assert "It is not: besides computing everything once, tp costs most, 37%" in score.why[1]
+    failed = scored(puzzle, Split(dp=16, zero=0), Prediction(60, "bubble"))
+    assert isinstance(failed, Failure)
+    assert "You predicted 60 GiB. It is 174.6 to 194.2, and it does not fit" in failed.sentence
+
+
+def test_what_dominates_is_the_largest_of_the_costs() -> None:
+    job = PLAN_PUZZLES["llama_8b_16"].job
+    assert dominating(plan(job, Split(pp=16)))[0] == "bubble"
+    assert dominating(plan(job, Split(tp=16)))[0] == "tp"
+    assert dominating(plan(job, Split(dp=16, zero=3, recompute="full")))[0] == "recomputation"
+
+
+def test_the_lines_of_a_plan_add_up_to_its_step() -> None:
+    puzzle = PLAN_PUZZLES["llama_70b_256"]
+    score = scored(puzzle, Split(dp=8, pp=8, tp=4, schedule="interleaved", chunks=5))
+    assert isinstance(score, Score)
+    seconds = [float(found[1]) for line in score.why if (found := re.match(r"\s*([\d.]+) s +[\d.]+%", line))]
+    assert sum(seconds) == pytest.approx(score.figures["seconds"], abs=0.006)
+    assert len(seconds) >= 7
+
+
+ARITHMETIC = re.compile(r"^ {4}(\S.*?) {3,}(\S[^=]*) = ([\d.e]+)( .*)?$")
+
+
+@every_puzzle
+def test_the_arithmetic_by_hand_is_right(puzzle: PlanPuzzle) -> None:
+    lines = [line for line in puzzle.concept.splitlines() if line.startswith("    ")]
+    assert len(lines) == 6
+    for line in lines:
+        found = ARITHMETIC.match(line)
+        assert found, line
+        assert re.fullmatch(r"[\d.e+*/() -]+", found[2]), line
+        assert float(found[3]) == pytest.approx(eval(found[2]), rel=0.02), line
+
+
+def test_the_parameters_by_hand_are_those_of_the_model() -> None:
+    for slug, text in (("llama_8b_16", "= 8.03e9"), ("gpt3_384", "= 1.75e11"), ("mixtral_64", "= 4.51e10")):
+        assert text in PLAN_PUZZLES[slug].concept
+    assert PLAN_PUZZLES["llama_8b_16"].job.model.weights == pytest.approx(8.03e9, rel=0.001)
+    assert PLAN_PUZZLES["gpt3_384"].job.model.weights == pytest.approx(1.75e11, rel=0.01)
+    assert PLAN_PUZZLES["mixtral_64"].job.model.routed_weights == pytest.approx(4.51e10, rel=0.001)
+
+
+@every_puzzle
+def test_the_flops_by_hand_are_those_of_the_job(puzzle: PlanPuzzle) -> None:
+    job: Job = puzzle.job
+    (line,) = [line for line in puzzle.concept.splitlines() if line.startswith("    flops ")]
+    stated = float(line.split("=")[1].split()[0])
+    peak = job.gpu.flops8 if job.fp8 else job.gpu.flops
+    assert stated == pytest.approx(job.flops / job.gpus / peak, rel=0.02)
+
+
+def test_show_says_what_to_predict_and_names_every_answer() -> None:
+    track = TRACKS["plan"]
+    words = str(track.sections(PLAN_PUZZLES["gpt3_384"]))
+    assert all(name in words for name in DOMINATES)
+
+
+def test_the_estimate_of_a_best_plan_is_its_run() -> None:
+    puzzle = PLAN_PUZZLES["llama_8b_16"]
+    split, _ = solution(puzzle)
+    made = plan(puzzle.job, split)
+    assert estimated(puzzle.job, split) == (round(made.seconds * 10**6), made.peak)
+
+
+def test_solutions_and_puzzles_have_the_same_names() -> None:
+    assert {path.stem for path in (ROOT / "solutions" / "plan").glob("[a-z]*.py")} == set(PLAN_PUZZLES)

@@ -1,0 +1,93 @@
+"""Every schedule on torch: its trace in as many processes as it has ranks, where collectives really overlap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lib.engine.replay.rank import PERFORM, ReplayEngine
+from lib.engine.replay.replay import replay
+from puzzles.catalog.schedule import PUZZLES
+from tests.support.replays import GAMES, trace_of
+from tests.support.selection import first_of_each_kind
+from tests.support.solved import RECORDS, played, record_name, reference_of, solved_by
+
+torch = pytest.importorskip("torch", reason="needs the extra: pip install -e '.[torch]'")
+pytest.importorskip("array_api_compat", reason="needs the extra: pip install -e '.[torch]'")
+
+KINDS = ["fsdp", "zb_v", "fsdp_prefetch", "expert_parallel", "sequence_parallel", "offload", "local_sgd", "three_d"]
+"""References that stand for the others: shards, halves, overlap, tokens, parts, tiers, several steps, groups."""
+
+
+def passes(trace: Any, small: bool = True) -> None:
+    result = replay(trace, "torch", small)
+    here = replay(trace, small=small)
+    assert result.passed
+    assert (result.ranks, result.predicted) == (here.ranks, here.predicted)
+    assert [len(events) for events in result.measured] == [len(events) for events in result.predicted]
+
+
+@pytest.mark.parametrize("slug", [pytest.param(s, marks=[] if s in KINDS else pytest.mark.slow) for s in PUZZLES])
+def test_a_reference_has_the_results_memory_and_bytes_that_were_predicted(slug: str) -> None:
+    passes(played(PUZZLES[slug], reference_of(slug)).trace)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("record", [pytest.param(record, id=record_name(record)) for record in RECORDS])
+def test_so_has_a_record(record: Any) -> None:
+    for puzzle, function in solved_by(record):
+        passes(played(puzzle, function).trace)
+
+
+@pytest.mark.parametrize("name", first_of_each_kind(((name,) for name in GAMES), lambda _: None, every=12))
+def test_so_has_any_other_schedule(name: str) -> None:
+    passes(trace_of(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slug", ["ddp", "fsdp_prefetch", "one_f_one_b"])
+def test_so_it_has_in_full_size(slug: str) -> None:
+    """An all-reduce of gloo adds in an order of its own, which float32 forgives."""
+    passes(played(PUZZLES[slug], reference_of(slug)).trace, small=False)
+
+
+def test_calls_beside_computation_are_asynchronous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gather begins where it is made and ends at its await: computation between the two does not wait for it."""
+    import torch.distributed as dist
+
+    gather, forward, finish = dist.all_gather_single, PERFORM["forward"], ReplayEngine.finish
+    noted: list[str] = []
+
+    def gathers(*args: Any, **kwargs: Any) -> Any:
+        assert kwargs["async_op"]
+        noted.append("gather")
+        return gather(*args, **kwargs)
+
+    def computes(self: Any, op: Any, used: Any) -> Any:
+        noted.append("forward")
+        return forward(self, op, used)
+
+    def waits(self: Any, at: int) -> None:
+        noted.extend(["wait"] * (at in self.begun))
+        finish(self, at)
+
+    def shown(workload: Any, found: Any, averages: Any) -> float:
+        raise AssertionError(" ".join(found[0]))
+
+    monkeypatch.setattr(dist, "all_gather_single", gathers)
+    monkeypatch.setitem(PERFORM, "forward", computes)
+    monkeypatch.setattr(ReplayEngine, "finish", waits)
+    monkeypatch.setattr(ReplayEngine, "found", lambda self: noted)
+    monkeypatch.setattr("lib.engine.replay.replay.error_of", shown)
+    trace = played(PUZZLES["fsdp_prefetch"], reference_of("fsdp_prefetch")).trace
+    with pytest.raises(AssertionError, match="wait gather forward wait gather forward"):
+        replay(trace, "torch", small=True)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU on this machine")
+@pytest.mark.parametrize("slug", ["fsdp", "one_f_one_b", "tensor_parallel"])
+def test_a_schedule_runs_on_one_gpu_by_several_processes(slug: str) -> None:
+    """NCCL refuses two processes on one GPU; there gloo moves what they send, through the processor's memory."""
+    trace = played(PUZZLES[slug], reference_of(slug)).trace
+    assert replay(trace, "torch", small=False, device="cuda").passed

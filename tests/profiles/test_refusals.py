@@ -1,0 +1,234 @@
+"""Files that cannot be read end in one line that says which, and what to do."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from lib import PuzzleError
+from lib.profiles import read_rules, sources_of, study
+from lib.profiles.sources import json_of
+from puzzles.commands.main import main
+from tests.support.profiles import TRACES, Trace, events, moved, source, sources, traces
+
+
+def refusal(found: list[Trace], **options: Any) -> str:
+    with pytest.raises(PuzzleError) as why:
+        study(sources(found), **options)
+    assert "\n" not in str(why.value)
+    return str(why.value)
+
+
+def test_a_file_that_was_cut_off() -> None:
+    data = (TRACES / "1f1b" / "rank2.json.gz").read_bytes()
+    with pytest.raises(PuzzleError, match=r"rank2\.json\.gz is cut off; the profiler was stopped while it wrote"):
+        json_of(source("rank2.json.gz", data[:5000]))
+    text = gzip.decompress(data)[:61139]
+    with pytest.raises(PuzzleError, match=r"rank2\.json ends at character 61139"):
+        json_of(source("rank2.json", text))
+    with pytest.raises(PuzzleError, match="gzip cannot unpack it"):
+        json_of(source("rank2.json", data[:400] + bytes(400) + data[800:]))
+
+
+def test_what_is_packed_is_told_by_the_bytes_and_counted_while_unpacking() -> None:
+    packed = gzip.compress(json.dumps({"traceEvents": [" " * 5_000_000]}).encode())
+    assert json_of(source("rank0.json", packed)).keys() == {"traceEvents"}
+    with pytest.raises(PuzzleError, match=r"rank0\.json has more than 0\.003 GB unpacked; profile fewer steps"):
+        json_of(source("rank0.json", packed), limit=3_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"{]", "is no JSON: expecting property name"),
+        (b"[" * 100_000, "cannot be read as JSON"),
+        (b"\xff\xfe\x00", "is no text"),
+        (b"", "ends at character 0"),
+        (b'{"traceEvents": 5}', "x.json is no profiler trace: it has no traceEvents"),
+        (b"[1, 2]", "x.json is no profiler trace: it has no traceEvents"),
+        (b'{"traceEvents": []}', "x.json does not say its rank; name it rank0.json"),
+    ],
+)
+def test_what_is_no_trace(text: bytes, words: str) -> None:
+    with pytest.raises(PuzzleError) as why:
+        study([source("x.json", text)])
+    assert words in str(why.value)
+
+
+def test_a_dump_without_its_config() -> None:
+    with pytest.raises(PuzzleError, match=r"has no traceEvents, and there is no config\.json beside it"):
+        study([source("pp_rank_0.json", b"{}")])
+
+
+def test_a_rank_without_a_file() -> None:
+    found = traces("1f1b_annotated")
+    del found[2]
+    assert refusal(found) == (
+        "no file of rank 2 of 4 (distributedInfo); profile all ranks, or give --ranks 0-1, 3 for shares without causes"
+    )
+    for trace in found:
+        del trace["distributedInfo"]
+    with pytest.raises(PuzzleError, match=r"no file of rank 1 of 4 \(the names of the files\)"):
+        study([source(f"rank{rank}.json", json.dumps(trace).encode()) for rank, trace in zip((0, 2, 3), found)])
+
+
+def test_two_files_of_a_rank() -> None:
+    every = sources(traces("1f1b_annotated"))
+    more = source("rank1_copy.json", json.dumps(traces("1f1b_annotated")[1]).encode())
+    with pytest.raises(PuzzleError, match=r"rank1_copy\.json is a second file of rank 1; give one run"):
+        study([*every, more])
+
+
+def test_another_run() -> None:
+    found = traces("interleaved_steps")
+    for event in events(found[3], lambda event: event["name"].startswith("ProfilerStep#")):
+        event["name"] = f"ProfilerStep#{int(event['name'][13:]) + 3}"
+    assert refusal(found) == "rank 3 has other steps (5-7) than rank 0 (2-4); give one run"
+    found = traces("1f1b_annotated")
+    found[3]["distributedInfo"]["world_size"] = 8
+    assert refusal(found) == "rank 3 has another world_size (8) than rank 0 (4); give one run"
+
+
+def without(found: list[Trace], name: str) -> list[Trace]:
+    for trace in found:
+        trace["traceEvents"] = [event for event in trace["traceEvents"] if not str(event.get("name")).startswith(name)]
+    return found
+
+
+def test_no_cells_and_no_messages() -> None:
+    found = without(without(without(traces("interleaved"), "PP:"), "c10d::"), "gloo:")
+    assert refusal(found) == (
+        "no cell is named on rank 0-3: neither PP:2F5 nor Forward 5, and no messages; 'puzzles profile --hooks torch' "
+        "names them"
+    )
+
+
+def test_an_incomplete_step_is_left_out_and_said() -> None:
+    found = traces("interleaved_steps")
+    last = events(found[1], lambda event: event["name"] == "PP:1B3")[-1]
+    found[1]["traceEvents"].remove(last)
+    again = study(sources(found))
+    assert again.gathered.notes == (  # type: ignore[union-attr]
+        "Step 4 of rank 1 is incomplete: microbatch 3 has no backward in stage 1; taken: steps 2-3.",
+    )
+    alone = traces("1f1b_annotated")
+    alone[1]["traceEvents"].remove(events(alone[1], lambda event: event["name"] == "PP:1B3")[0])
+    assert refusal(alone) == "step 2 of rank 1 is incomplete: microbatch 3 has no backward in stage 1"
+
+
+def test_a_profile_that_ends_within_a_step() -> None:
+    found = traces("interleaved")
+    for trace in found:
+        times = sorted(event["ts"] for event in events(trace, lambda event: event["name"].startswith("PP:")))
+        trace["traceEvents"] = [event for event in trace["traceEvents"] if event.get("ts", 0) < times[len(times) // 2]]
+    assert "step 2 of rank" in refusal(found)
+    assert "is incomplete: microbatch" in refusal(found)
+
+
+def test_a_cell_that_is_there_twice() -> None:
+    found = traces("1f1b_annotated")
+    event = events(found[0], lambda event: event["name"] == "PP:0F3")[0]
+    found[0]["traceEvents"].append(event)
+    assert refusal(found) == "step 2 of rank 0 has F F B for microbatch 3 in stage 0; a step has each cell once"
+
+
+def test_clocks_that_drift() -> None:
+    found = moved(traces("interleaved"), (0, 0, 0, 0))
+    start = min(event["ts"] for event in events(found[2], lambda event: True))
+    for event in events(found[2], lambda event: True):
+        event["ts"] += 0.05 * (event["ts"] - start)
+        event["dur"] *= 1.05
+    words = refusal(found)
+    assert "no clocks fit: " in words
+    assert "on rank 2" in words
+    assert "a clock drifts" in words
+
+
+def test_clocks_of_one_host_that_contradict_each_other_are_said() -> None:
+    found = moved(traces("1f1b_annotated"), (0, 12, 0, 0))
+    for trace in found:
+        trace["host_name"] = "node7"
+    again = study(sources(found))
+    assert any("both ran on node7" in note for note in again.gathered.notes)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("ts", "soon", "has a ts that is no time: 'soon'"),
+        ("ts", True, "has a ts that is no time: True"),
+        ("ts", float("nan"), "has a ts that is no time: nan"),
+        ("dur", [1], "has a dur that is no time: [1]"),
+        ("dur", -2.5, "lasts less than no time: -2.5 µs"),
+        ("name", 5, "has a name that is no text: 5"),
+        ("args", [], "has args that are no object: []"),
+        ("pid", {}, "has a process or thread that is neither a number nor text: {}"),
+    ],
+)
+def test_events_that_are_not_as_the_profiler_writes_them(field: str, value: Any, words: str) -> None:
+    found = traces("1f1b_annotated")
+    events(found[2], lambda event: event["name"] == "PP:2F5")[0][field] = value
+    told = refusal(found)
+    assert told.startswith("rank2.json, event ")
+    assert told.endswith(words)
+
+
+RULES = [
+    ("cell = 5", "has no [[cell]]"),
+    ("[[cell]", "is no TOML"),
+    ("[[cell]]\nop = 'F'", "cell 1 has no match"),
+    ("[[cell]]\nmatch = '('\nop = 'F'", "'(' is no regular expression"),
+    ("[[cell]]\nmatch = 'x'", "has no operation: op is F, B, I or W"),
+    ("[[cell]]\nmatch = '(?P<rank>x)'\nop = 'F'", "has the group rank; groups are stage, batch, chunk, op"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), RULES)
+def test_rules_for_names_that_are_none(text: str, words: str) -> None:
+    with pytest.raises(PuzzleError) as why:
+        read_rules(text, "names.toml")
+    assert str(why.value).startswith("names.toml")
+    assert words in str(why.value)
+
+
+def test_names_that_a_rule_cannot_read() -> None:
+    rule = read_rules("[[cell]]\nmatch = 'PP:(?P<stage>\\d)(?P<op>\\w)(?P<batch>.)'", "names.toml")
+    found = traces("1f1b_annotated")
+    events(found[0], lambda event: event["name"] == "PP:0F3")[0]["name"] = "PP:0X3"
+    assert refusal(found, rules=rule) == "'PP:0X3' has the operation 'X'; it is one of F, B, I and W"
+    events(found[0], lambda event: event["name"] == "PP:0X3")[0]["name"] = "PP:0Fx"
+    assert refusal(found, rules=rule) == "'PP:0Fx' has 'x' where the pattern has a number; match \\d+ there"
+
+
+def test_steps_ranks_and_folders_that_are_not_there(tmp_path: Path) -> None:
+    assert refusal(traces("interleaved_steps"), step=7) == "there is no step 7; steps are 2-4"
+    assert refusal(traces("interleaved_steps"), only={5, 6}) == "no file of these ranks is there"
+    with pytest.raises(PuzzleError, match=r"has no \.json or \.json\.gz file"):
+        sources_of([tmp_path])
+    with pytest.raises(PuzzleError, match="there is no file to read"):
+        study([])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name the folder of a run, as in: puzzles profile traces/"),
+        (["nowhere"], "'nowhere' does not exist"),
+        (["1f1b", "-o", "run.gif"], "cannot write run.gif: a name ends with .html"),
+        (["1f1b", "--ranks", "a-b"], "'a-b' is no list of ranks; write 0-3 or 0,2,5"),
+        (["zbv", "-o", "x.csv"], "no better order was found; take the order measured (--order measured)"),
+        (["ddp", "-o", "x.csv"], "these files have no pipeline, so there is not an order"),
+        (["1f1b", "-o", "nowhere/x.json"], "cannot write nowhere/x.json: no such file or directory"),
+    ],
+)
+def test_commands_that_cannot_be_done(arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(TRACES)
+    done = CliRunner().invoke(main, ["profile", *arguments])
+    assert done.exit_code == 2
+    assert words in done.output
+    assert "Traceback" not in done.output

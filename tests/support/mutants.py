@@ -1,0 +1,27 @@
+"""Replays in which one result is zero: the weights must differ, or the comparison is blind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from lib.engine.replay import rank as playing
+
+
+@contextmanager
+def zeroed(monkeypatch: pytest.MonkeyPatch, operation: str, nth: int) -> Iterator[None]:
+    """The nth result of an operation, counted from 1 over all ranks, is zero."""
+    right, calls = playing.PERFORM[operation], [0]
+
+    def wrong(engine: Any, op: Any, used: Any) -> Any:
+        calls[0] += 1
+        made = right(engine, op, used)
+        return [array * array.dtype.type(0) for array in made] if calls[0] == nth else made
+
+    with monkeypatch.context() as changed:
+        changed.setattr(playing, "PERFORM", {**playing.PERFORM, operation: wrong})
+        yield
+        assert calls[0] >= nth
