@@ -1,4 +1,4 @@
-"""Layout puzzle 13: the ends are given as fully sharded data parallelism has them; what lies between is free."""
+"""Layout puzzle 12: the ends are given as fully sharded data parallelism has them; what lies between is free."""
 
 from lib.layout import Graph, P, mesh
 from lib.layout.examples import megatron_mlp

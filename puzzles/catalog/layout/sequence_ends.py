@@ -1,4 +1,4 @@
-"""Layout puzzle 14: attention whose input and result are split along the sequence."""
+"""Layout puzzle 13: attention whose input and result are split along the sequence."""
 
 from lib.layout import Graph, P, mesh
 from lib.layout.examples import add_attention

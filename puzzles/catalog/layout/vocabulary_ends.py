@@ -1,4 +1,4 @@
-"""Layout puzzle 15: the loss of a vocabulary that four devices share."""
+"""Layout puzzle 14: the loss of a vocabulary that four devices share."""
 
 from lib.layout import Graph, P, mesh
 from lib.layout.examples import vocabulary_loss
