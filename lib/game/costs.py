@@ -13,6 +13,7 @@ from lib.errors import RuleError
 
 from . import cost_checks
 from .kinds import Kind, Unequal, checked_slow
+from .ring import elements_sent, hops
 
 TICKS_PER_STEP = 10
 """In the classic costs time is counted in integer tenths of a step, so that sums never drift."""
@@ -243,7 +244,7 @@ class Costs:
         crosses = self.crosses(ranks)
         ticks = self.ticks_between if crosses else self.ticks
         sent = elements_sent(operation, elements, len(ranks))
-        return ticks.get(operation, 0) * items + self.by_size(operation, _hops(operation, len(ranks)), sent, crosses)
+        return ticks.get(operation, 0) * items + self.by_size(operation, hops(operation, len(ranks)), sent, crosses)
 
     def by_size(self, operation: str, hops: int, sent: int, crosses: bool = False) -> int:
         """Ticks of a communication besides `ticks`: for the call, each hop, and each element sent. `crosses`: its group
@@ -303,37 +304,6 @@ class Costs:
         digits = next(d for d in range(4) if 10**d % self.unit == 0)
         text = f"{ticks / self.unit:.{digits}f}"
         return text.rstrip("0").rstrip(".") if digits and ticks < 10**6 else text
-
-
-def elements_sent(operation: str, elements: int, ranks: int) -> int:
-    """Elements one rank sends when it brings `elements` to an operation of a group of `ranks`, by the ring algorithms.
-
-    All-reduce 2(N-1)/N S, reduce-scatter (N-1)/N S, all-gather (N-1) times the shard (Patarasuk and Yuan 2009,
-    "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3); the all-to-alls `dispatch` and
-    `collect` (N-1)/N S; a message S.
-    """
-    match operation:
-        case "allreduce":
-            return 2 * (ranks - 1) * elements // ranks
-        case "scatterreduce" | "dispatch" | "collect":
-            return (ranks - 1) * elements // ranks
-        case "allgather":
-            return (ranks - 1) * elements
-        case "pass_to":
-            return elements
-    return 0
-
-
-def _hops(operation: str, ranks: int) -> int:
-    """Sequential hops of the ring algorithm: 2(n-1) for an all-reduce, n-1 for other collectives, 1 for a message."""
-    match operation:
-        case "allreduce":
-            return 2 * (ranks - 1)
-        case "pass_to":
-            return 1
-        case "receive":
-            return 0
-    return ranks - 1
 
 
 CLASSIC = Costs()

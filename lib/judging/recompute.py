@@ -11,7 +11,8 @@ from lib.communication.meetings import PendingCall, complete, members_of, messag
 from lib.communication.meetings import ticks as collective_ticks
 from lib.communication.mesh import Mesh
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.game.costs import COPYING, elements_sent
+from lib.game.costs import COPYING
+from lib.game.ring import elements_sent
 from lib.game.setting import Game
 from lib.rules import durations, memory_tiers, operations
 from lib.rules.collectives import COLLECTIVES, REQUESTING, Group, requested_batches, require_contribution

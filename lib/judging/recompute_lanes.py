@@ -8,7 +8,7 @@ from lib.communication.lanes import Call
 from lib.communication.meetings import members_of
 from lib.communication.walk import Walk
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.game.costs import elements_sent
+from lib.game.ring import elements_sent
 from lib.rules.collectives import Group, requested_batches
 from lib.trace.ops import NO_BATCHES, Op, place_text
 from lib.values.base import Value

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lib.communication.meetings import members_of
-from lib.game.costs import COPYING, elements_sent
+from lib.game.costs import COPYING
+from lib.game.ring import elements_sent
 from lib.rules.collectives import COLLECTIVES
 from lib.trace.ops import Op, group_of
 from lib.values.kinds import Weight, WeightGrad

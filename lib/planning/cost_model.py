@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lib import Costs, Setting
-from lib.game.costs import Tier, elements_sent
+from lib.game.costs import Tier
+from lib.game.ring import elements_sent
 
 from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job

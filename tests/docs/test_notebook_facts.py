@@ -24,7 +24,8 @@ from lib import (
     run,
 )
 from lib.bounds import pipeline_time_bound
-from lib.game.costs import CLASSIC, elements_sent
+from lib.game.costs import CLASSIC
+from lib.game.ring import elements_sent
 from lib.schedules import ddp, fsdp_prefetch, gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2, zb_v, zero3
 from lib.schedules.player import Order
 from puzzles.catalog.schedule import CLASSICS as EIGHT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -52,6 +53,10 @@ def written(name: str, text: str, mark: bytes = b"") -> str:
     return name
 
 
+def recorded() -> str:
+    return gzip.decompress((ROOT / "tests/profiles/traces/1f1b/rank0.json.gz").read_bytes()).decode()
+
+
 FILES: dict[str, tuple[Callable[[], str], list[list[str]]]] = {
     "basic.py": (
         solution,
@@ -68,6 +73,7 @@ FILES: dict[str, tuple[Callable[[], str], list[list[str]]]] = {
         lambda: json.dumps(record_to_json(costs_named("parts"))),
         [["run", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--size", "2,2,2", "--costs", "FILE", "--no-tensors"]],
     ),
+    "rank0.json": (recorded, [["profile", "FILE", "--ranks", "0"]]),
     "board/ann.json": (entry, [["leaderboard", "board", "-o", "made"]]),
     "week/chapter.toml": (lambda: CHAPTER, [["check", "week"]]),
     "week/relay.toml": (lambda: Path("week/relay.toml").read_text(encoding="utf-8"), [["check", "week"]]),

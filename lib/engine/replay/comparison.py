@@ -10,7 +10,7 @@ import numpy as np
 
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Reading
-from lib.game.costs import elements_sent
+from lib.game.ring import elements_sent
 from lib.judging.rank_state import RankState
 from lib.judging.referee import BYTES_PER_ELEMENT
 from lib.rules.collectives import COLLECTIVES

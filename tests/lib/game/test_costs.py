@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from lib import COSTS, Costs, Model, Setting, Size, referee, run
-from lib.game.costs import CLASSIC, elements_sent
+from lib.game.costs import CLASSIC
 from lib.game.former_costs import FORMER
+from lib.game.ring import elements_sent
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.sandbox.worker.stages.schedule import prepare
 from puzzles.tracks.schedule.score import request_at
