@@ -20,7 +20,7 @@ from .game.kinds import Kind
 from .game.named_costs import COSTS
 from .game.setting import CLASSIC_SETTING, Setting, Size
 from .rules.collectives import COLLECTIVES
-from .trace.ops import TIMED, Event, Op, Trace, group_of
+from .trace.ops import TIMED, Event, Op, Trace, group_of, halves
 
 if TYPE_CHECKING:
     from lib.judging.inflight import inflight
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lib.judging.peak_text import peak_lines
     from lib.judging.referee import referee
     from lib.judging.report import Report
-    from lib.judging.training_steps import event_steps
+    from lib.judging.training_steps import event_steps, old_versions
 
     from .game.goal import Goal, Record
     from .trace.notation import trace_from_json, trace_to_json
@@ -76,9 +76,11 @@ __all__ = [
     "computing",
     "event_steps",
     "group_of",
+    "halves",
     "in_group",
     "inflight",
     "memory_by_kind",
+    "old_versions",
     "peak_lines",
     "referee",
     "run",
@@ -91,6 +93,7 @@ __all__ = [
 
 LOADED_LATER = {
     "event_steps": "lib.judging.training_steps",
+    "old_versions": "lib.judging.training_steps",
     "inflight": "lib.judging.inflight",
     "Sample": "lib.judging.memory_by_kind",
     "Share": "lib.judging.memory_by_kind",

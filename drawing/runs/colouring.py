@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from drawing.palette import INK, OPERATIONS, PAPER, SOFT, STROKE, batch_colour, layer_colour, mix
-from lib import PuzzleError
+from lib import PuzzleError, halves
 
 from .marks import LaneMarks, Mark
 
@@ -80,7 +80,12 @@ class Colouring:
     def of(cls, by: str, layers: int, lanes: Iterable[LaneMarks]) -> Colouring:
         """The colouring of a run."""
         computed = {
-            lane.rank: {mark.op.layer for mark in lane.marks if mark.op.name == "forward" and mark.op.layer is not None}
+            lane.rank: {
+                op.layer
+                for mark in lane.marks
+                for op in halves(mark.op)
+                if op.name == "forward" and op.layer is not None
+            }
             for lane in lanes
         }
         varied = frozenset(rank for rank, own in computed.items() if len(own) > 1)

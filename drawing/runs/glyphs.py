@@ -16,7 +16,7 @@ from chalk.types import Diagram
 
 from drawing.palette import PAPER, text_on
 from drawing.pen import Point, box, corners, hatch, label, lines, polygon, style, text_width
-from lib import COMPUTING
+from lib import COMPUTING, halves
 
 from .colouring import HOLLOW, Colouring
 from .marks import Mark
@@ -70,6 +70,13 @@ def backward_outline(f: Frame) -> list[Point]:
 def backward_input_outline(f: Frame) -> list[Point]:
     n, (_, y) = min(5.0, f.width / 4), f.middle
     return [(f.x0 + n, f.y0), (f.x1, f.y0), (f.x1, f.y1), (f.x0 + n, f.y1), (f.x0, y)]
+
+
+def pair_outline(f: Frame) -> list[Point]:
+    """The outline of a forward above a backward."""
+    y = f.middle[1]
+    upper, lower = f._replace(y1=y), f._replace(y0=y)
+    return [*forward_outline(upper), *backward_outline(lower)]
 
 
 def update_outline(f: Frame) -> list[Point]:
@@ -146,6 +153,7 @@ GLYPHS: dict[str, Glyph] = {
     "forward": Glyph("F", "forward", forward_outline),
     "loss": Glyph("L", "loss", loss_outline),
     "backward": Glyph("B", "backward", backward_outline),
+    "pair": Glyph("P", "forward and backward", pair_outline),
     "backward_input": Glyph("I", "input gradient", backward_input_outline),
     "backward_weight": Glyph("W", "weight gradient", box_outline),
     "update": Glyph("U", "update", update_outline),
@@ -175,6 +183,12 @@ def in_legend_order(operations: Iterable[str]) -> list[str]:
 
 def draw_mark(mark: Mark, frame: Frame, colouring: Colouring) -> list[Diagram]:
     """One operation: its shape, the bar of its chunk, and as much of its text as fits."""
+    if mark.op.name == "pair":  # one bar, cut along its length
+        _, y = frame.middle
+        frames = frame._replace(y1=y), frame._replace(y0=y)
+        return [
+            part for op, own in zip(halves(mark.op), frames) for part in draw_mark(mark._replace(op=op), own, colouring)
+        ]
     glyph = glyph_of(mark.op.name)
     fill, stroke, width = colouring.paint(mark)
     if frame.width <= 3:  # too narrow for a border; a hollow shape is drawn as its border only

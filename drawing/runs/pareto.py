@@ -92,6 +92,7 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
     plane = plane_of(goal, [spot for spot in spots if spot.whose != "failed"])
     name = clip(title or goal.slug, 80)
     asked = f"target: {goal.time_text} {goal.costs.time_words}, {goal.memory_text} elements"
+    asked += f"; sent {goal.traffic_words}" if goal.traffic_text else ""
     words = [describe_spot(spot, goal) for spot in spots]
     plot = panel(
         WIDTH,

@@ -24,10 +24,10 @@ from lib import (
     clocks,
     event_steps,
     memory_by_kind,
+    old_versions,
     referee,
     trace_of,
 )
-from lib.judging.training_steps import old_versions
 from lib.recognition import recognize, recomputed
 
 from .colouring import Colouring, require_colour

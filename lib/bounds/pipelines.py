@@ -54,8 +54,8 @@ def _work(prices: Prices, stage: Stage) -> tuple[Fraction, Fraction]:
     """A rank's share of a stage's computing in a step, and of that what other stages wait for."""
     layers, ranks = stage
     share = prices.microbatches / prices.together(ranks)
-    work = share * sum(prices.forward(layer) + prices.backward(layer) for layer in layers)
-    return work, share * sum(prices.forward(layer) + prices.at_once(layer) for layer in layers)
+    work = share * sum(prices.both(layer, prices.backward(layer)) for layer in layers)
+    return work, share * sum(prices.both(layer, prices.at_once(layer)) for layer in layers)
 
 
 def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 from lib.errors import RuleError
-from lib.game.costs import COMPUTING
+from lib.game.costs import PAIR, PRODUCTS
 from lib.game.setting import Setting, Size
 
 NEVER = Fraction(10**12)
@@ -27,7 +27,7 @@ class Prices:
         self.is_cut = setting.layer != "dense" and size.ranks > 1
         """Ranks can share a layer of one microbatch."""
         layers, slow = range(self.size.layers), self.costs.slow
-        products = {name: [self._product(name, layer) for layer in layers] for name in sorted(COMPUTING)}
+        products = {name: [self._product(name, layer) for layer in layers] for name in sorted(PRODUCTS)}
         self._forward, self._whole = products["forward"], products["backward"]
         self._input, self._weight = products["backward_input"], products["backward_weight"]
         self.has_halves = any(min(pair) < NEVER for pair in zip(self._input, self._weight))
@@ -87,11 +87,16 @@ class Prices:
 
     def step(self) -> Fraction:
         """All computing of a whole microbatch."""
-        return sum((self.forward(layer) + self.backward(layer) for layer in range(self.size.layers)), Fraction(0))
+        return sum((self.both(layer, self.backward(layer)) for layer in range(self.size.layers)), Fraction(0))
 
     def urgent(self) -> Fraction:
         """The part of it that the update of layer 0 waits for."""
-        return sum((self.forward(layer) + self.at_once(layer) for layer in range(self.size.layers)), Fraction(0))
+        return sum((self.both(layer, self.at_once(layer)) for layer in range(self.size.layers)), Fraction(0))
+
+    def both(self, layer: int, back: Fraction) -> Fraction:
+        """A layer's forward and so much of its backward: each perhaps in a pair with another microbatch's."""
+        apart = self.forward(layer) + back
+        return min(apart, Fraction(self.costs.ticks[PAIR])) if self.costs.priced(PAIR) else apart
 
     def stage(self, product: Fraction, summed: bool = True) -> int:
         """One layer of the longest microbatch, by all ranks together if layers can be cut; then parts are summed."""

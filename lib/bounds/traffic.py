@@ -10,6 +10,8 @@ schedules reach.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from lib.game.setting import Setting, Size
 
 from .prices import Prices
@@ -17,28 +19,27 @@ from .timesteps import Bound
 
 
 def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:
-    """The least elements sent by the busiest rank of any schedule that takes at most so many timesteps.
-
-    0 where nothing is known: on one rank, in folded games, without synchronous steps, where layers or backwards can be
-    taken apart, and where layers or microbatches are unequal.
+    """The least elements sent by the busiest rank of any schedule that takes at most so many timesteps; 0 where nothing
+    is known: on one rank, in folded games, where layers or backwards can be taken apart, and without synchronous steps.
 
     Raises:
         RuleError: there is no such size.
     """
     prices = Prices(size, setting)
     layers, batches, ranks = prices.size
-    is_equal = prices.costs.unequal is None and not setting.lengths and not setting.lag
-    is_whole = setting.layer == "dense" and not prices.has_halves and not setting.fold and is_equal
+    is_whole = setting.layer == "dense" and not prices.has_halves and not setting.fold and not setting.lag
     if ranks == 1 or not is_whole or setting.task != "train" or not prices.can_train:
         return Bound(0, "")
-    costs, ticks = prices.costs, timesteps * prices.costs.unit
-    forward, backward = prices.forward(0), min(map(prices.backward, range(layers)))
+    weights = [*map(prices.weight, range(layers))]
+    ticks = Fraction(round(timesteps * prices.costs.unit, 6)) * prices.speeds[0]
+    forward = sum(map(prices.forward, range(layers)))
 
     def received(lowest: int) -> int:
         """The fewest microbatches of which a rank receives something, if it computes this layer's gradient of all."""
-        alone = layers * forward + (layers - lowest) * backward
-        return next((x for x in range(batches) if (batches - x) * alone + x * backward <= ticks), batches)
+        alone, least = forward + sum(map(prices.backward, range(lowest, layers))), prices.backward(lowest)
+        works = [((batches - x) * alone + x * least) * min(prices.lengths) for x in range(batches)]
+        return next((x for x, work in enumerate(works) if work <= ticks), batches)
 
-    ways = [lowest * costs.weight + received(lowest) * prices.activation for lowest in range(layers)]
-    total = min(*ways, layers * costs.weight)
+    ways = [sum(weights[:lowest]) + received(lowest) * prices.activation for lowest in range(layers)]
+    total = min(*ways, sum(weights))
     return Bound(-(-total // ranks), "no rank can compute everything in that time; at best all send equally")

@@ -43,8 +43,14 @@ CLASSIC_TICKS: Mapping[str, int] = MappingProxyType(
     }
 )
 
-COMPUTING = frozenset(("forward", "backward", "backward_input", "backward_weight"))
+PRODUCTS = frozenset(("forward", "backward", "backward_input", "backward_weight"))
 """Matrix products: they may be priced by size, and on a share of a weight they take that share of the time."""
+
+PAIR = "pair"
+"""A forward and a backward at once (DeepSeek-AI 2024, section 3.2.1)."""
+
+COMPUTING = PRODUCTS | {PAIR}
+"""What layers compute."""
 
 COPYING = frozenset(("offload", "fetch"))
 """Operations that move values between memories; each tier has prices of its own."""
@@ -53,6 +59,7 @@ WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
     {
         "backward_input": "; backward is in one piece here",
         "backward_weight": "; backward is in one piece here",
+        PAIR: "; a forward and a backward run one after the other here",
     }
 )
 """What else a refusal of an operation without a price says."""
@@ -167,6 +174,13 @@ class Costs:
             }
             object.__setattr__(self, name, MappingProxyType(exact))
         object.__setattr__(self, "slow", checked_slow(self.slow))
+        if PAIR in self.ticks:
+            one, other = (self.ticks.get(name, 0) for name in ("forward", "backward"))
+            if not max(one, other) <= self.ticks[PAIR] <= one + other:
+                raise RuleError(
+                    f"Costs: a pair takes from {max(one, other)} to {one + other} ticks here, as long as the longer of "
+                    f"its two or as both; got {self.ticks[PAIR]}"
+                )
         for name, kind in cost_checks.checked_mapping(self.kinds, "Costs: kinds").items():
             cost_checks.checked_text(name, "Costs: name of a kind")
             Kind.checked(kind, name, self.ticks)
@@ -197,7 +211,7 @@ class Costs:
         Raises:
             RuleError: the operation has no price.
         """
-        if (held != total or self.flops_per_tick) and operation in COMPUTING:
+        if (held != total or self.flops_per_tick) and operation in PRODUCTS:
             return ceil(self.product(operation) * items * held / total)
         try:
             return self.ticks[operation] * items
@@ -205,13 +219,13 @@ class Costs:
             raise self.unpriced(operation) from None
 
     def product(self, operation: str, weight: int | None = None) -> Fraction:
-        """Ticks of a matrix product (one of COMPUTING) on one batch, before they are rounded up; `weight` has as many
+        """Ticks of a matrix product (one of PRODUCTS) on one batch, before they are rounded up; `weight` has as many
         elements, if not as many as usual.
 
         Raises:
             RuleError: the operation has no price.
         """
-        if not self.flops_per_tick or operation not in COMPUTING:
+        if not self.flops_per_tick or operation not in PRODUCTS:
             return Fraction(self.duration(operation))
         flops = 2 * (weight or self.weight) * self.length * (2 if operation == "backward" else 1)
         return Fraction(flops, self.flops_per_tick)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lib.errors import RuleError
 
 from .cost_checks import fraction
-from .costs import CLASSIC, COMPUTING, COPYING, Costs
+from .costs import CLASSIC, COPYING, PAIR, PRODUCTS, Costs
 from .folding import Fold, fold_of, require_first
 from .kinds import OWN_PRICES
 from .named_costs import costs_named
@@ -102,6 +102,8 @@ class Setting:
         unequal = [name for name in ("kinds", "lengths") if getattr(self, name)]
         if unequal and self.layer != "dense":
             raise RuleError(f"Setting: {' and '.join(unequal)} are for dense layers; these are {self.layer!r}")
+        if PAIR in self.costs.ticks and (unequal or self.layer != "dense"):
+            raise RuleError("Setting: pairs are of dense layers and microbatches that are all alike")
         if self.fold and (self.lengths or self.costs.slow):
             raise RuleError("Setting: a folded run plays one replica for all, so it has no lengths and no slow ranks")
 
@@ -155,9 +157,9 @@ class Game:
 
     def __post_init__(self) -> None:
         costs = self.setting.costs
-        sized = COPYING if self.layer == "dense" and not costs.flops_per_tick else COPYING | COMPUTING
+        sized = COPYING if self.layer == "dense" and not costs.flops_per_tick else COPYING | PRODUCTS
         if costs.unequal is not None:
-            sized = sized | {*OWN_PRICES}
+            sized = sized | {*OWN_PRICES, PAIR}
         fixed = {name: ticks for name, ticks in costs.ticks.items() if name not in sized}
         object.__setattr__(self, "prices", fixed)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lib.trace.ops import Op, Trace
+from lib.game.costs import PAIR
+from lib.trace.ops import Op, Trace, halves
 
 Piece = tuple[tuple[int, ...], int]
 """A chunk, which is a run of layers that follow each other, and a microbatch."""
@@ -21,11 +22,11 @@ def inflight(trace: Trace, m_b: float = 1, m_w: float = 1, chunk: int = 0) -> tu
 
 
 def _most(ops: Sequence[Op], m_b: float, m_w: float, chunk: int) -> float:
-    chunk_of = _chunks((op.layer for op in ops if op.name == "forward" and op.layer is not None), chunk)
+    chunk_of = _chunks((op.layer for op in ops if op.name in ("forward", PAIR) and op.layer is not None), chunk)
     to_input: dict[Piece, set[int]] = {}
     to_weight: dict[Piece, set[int]] = {}
     most = 0.0
-    for op in ops:
+    for op in (half for whole in ops for half in halves(whole)):
         if op.layer not in chunk_of or not op.batches:
             continue
         for batch in op.batches:

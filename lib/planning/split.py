@@ -115,30 +115,26 @@ def balanced(model: Transformer, stages: int) -> tuple[int, ...]:
 
 
 def problems(job: Job, split: Split) -> Iterator[str]:
-    """Why a job cannot be split so, each with what would fit."""
+    """Why a job cannot be split so, with what would fit. Only the first counts: what follows takes for granted that the
+    fields before it are right."""
     model = job.model
     for axis in ("dp", "tp", "pp", "cp", "ep", "microbatch", "chunks"):
         number = getattr(split, axis)
         if type(number) is not int or number < 1:
             yield f"{axis} must be a whole number from 1 on; got {number!r:.40}"
-            return
     for name, known in (("schedule", SCHEDULES), ("recompute", RECOMPUTED), ("offload", OFFLOADED)):
         if getattr(split, name) not in known:
             yield f"there is no {name} {getattr(split, name)!r:.40}; there are {', '.join(known)}"
-            return
     if type(split.sp) is not bool:
         yield f"sp must be True or False; got {split.sp!r:.40}"
-        return
     if split.zero not in (0, 1, 2, 3):
         yield f"ZeRO has the stages 0 to 3; got {split.zero!r:.40}"
-        return
     used = split.dp * split.tp * split.pp * split.cp
     if used != job.gpus:
         product = f"dp {split.dp} x pp {split.pp} x cp {split.cp} x tp {split.tp}"
         inner = used // split.dp
         fit = f"dp {job.gpus // inner} would" if job.gpus % inner == 0 else _fit("pp x cp x tp", job.gpus, inner)
         yield f"{product} makes {used} GPUs, and there are {job.gpus}; {fit}"
-        return
     for axis, count, of in (
         ("tp", model.kv_heads if split.tp <= model.kv_heads else model.heads, "heads"),
         ("cp", job.sequence, "tokens of a sequence"),
@@ -147,33 +143,26 @@ def problems(job: Job, split: Split) -> Iterator[str]:
         given = getattr(split, axis)
         if count % given:
             yield f"{axis} {given} does not divide {count} {of}; {_fit(axis, count, given)}"
-            return
     if split.dp % split.ep:
         yield f"ep {split.ep} does not divide dp {split.dp}, whose replicas share the experts; " + _fit(
             "ep", split.dp, split.ep
         )
-        return
-    for problem in _of_chunks(split):
-        yield problem
-        return
+    yield from _of_chunks(split)
     if model.layers + 2 < split.stages:
         yield (
             f"{model.layers} layers, the embedding and the head cannot fill {split.stages} stages; pp x chunks may be "
             f"at most {model.layers + 2}"
         )
-        return
     if split.layers != () and not _cut(split, model.layers):
         yield (
             f"layers must be {split.stages} whole numbers, one for each stage, which add up to {model.layers}, and of "
             f"which only the first and the last may be 0; got {split.layers!r:.60}"
         )
-        return
     if job.batch % (split.dp * split.microbatch):
         yield (
             f"{job.batch} sequences cannot be dealt to {split.dp} replicas in microbatches of {split.microbatch}; "
             + _fit("dp x microbatch", job.batch, split.dp * split.microbatch)
         )
-        return
     yield from _of_batches(split, split.batches(job))
     yield from _of_choices(split)
 

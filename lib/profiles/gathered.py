@@ -151,8 +151,11 @@ def gathered(profiles: Sequence[RankProfile]) -> Gathered:
     """
     with_cells = {one.rank: {n for n, step in one.steps.items() if step.spans} for one in profiles}
     empty = [rank for rank, steps in with_cells.items() if not steps]
+    guessed = [one.rank for one in profiles if one.notes]
     if empty:
-        raise RuleError(f"no cell is named on rank {numbers_text(empty)}: {NOT_NAMED}")
+        raise RuleError(
+            _unnamed([*with_cells]) if guessed else f"no cell is named on rank {numbers_text(empty)}: {NOT_NAMED}"
+        )
     common = common_steps(with_cells)
     found: list[PipelineStep] = []
     notes = [note for one in profiles[:1] for note in one.notes]
@@ -169,13 +172,21 @@ def gathered(profiles: Sequence[RankProfile]) -> Gathered:
             found = [one for one in found if one.number != number]
     taken = numbers_text({one.number for one in found})
     if not found:
-        raise RuleError(refused[0])
+        raise RuleError(refused[0] if not guessed else _unnamed(guessed))
     notes += [
         f"{why[0].upper()}{why[1:]}; taken: step{'s' if '-' in taken or ',' in taken else ''} {taken}."
         for why in refused
     ]
     notes += dict.fromkeys(f"{one.clocks.note}." for one in found if one.clocks.note)
     return Gathered(tuple(profiles), tuple(found), tuple(notes))
+
+
+def _unnamed(ranks: Sequence[int]) -> str:
+    """Why runs of computing between messages are no cells."""
+    return (
+        f"no cell is named on rank {numbers_text(ranks)}, and messages do not show which cells they are; "
+        "'puzzles profile --hooks torch' names them"
+    )
 
 
 def _pipelines(profiles: Sequence[RankProfile], number: int) -> Iterator[list[tuple[RankProfile, list[Span]]]]:
@@ -224,6 +235,8 @@ def _step(number: int, rows: Sequence[tuple[RankProfile, list[Span]]]) -> Pipeli
         order = Order(Timetable.of([span.cells for span in spans] for _, spans in rows))
     except PuzzleError as why:
         raise RuleError(f"step {number} is no pipeline's: {why}") from None
+    if not any(span.length for _, spans in rows for span in spans):
+        raise RuleError(f"step {number} has no cell that takes time; record activities of the CPU, or of the GPU too")
     base = min(one.base for one, _ in rows)
     placed = [[span.moved((one.base - base) / 1e6) for span in spans] for one, spans in rows]
     clocks = clocks_of(order, placed, [one.host for one, _ in rows], ranks)

@@ -85,7 +85,7 @@ def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = 
             for name, some in events.items()
         }
         spans = _cells(within, rules, on_gpu)
-        if not spans and not on_gpu and (spans := _between_messages(within["cpu_op"])):
+        if not spans and not on_gpu and (spans := _between_messages(within["cpu_op"], rank == 0)):
             notes = ("No cell is named; cells follow from the order of messages.",)
         steps[number] = RankStep(start, end, tuple(spans))
         if not spans:
@@ -97,7 +97,7 @@ def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = 
         rank,
         whole_number(info.get("world_size")),
         steps,
-        "PyTorch trace of GPUs" if on_gpu else "PyTorch trace",
+        "PyTorch GPU trace" if on_gpu else "PyTorch trace",
         clipped(host) if isinstance(host := data.get("host_name"), str) else "",
         base if type(base) is int and abs(base) < 1 << 63 else 0,
         groups,
@@ -218,9 +218,10 @@ def _on_gpu(named: Sequence[Annotated], events: Mapping[str, Sequence[TraceEvent
     return found
 
 
-def _between_messages(ops: Sequence[TraceEvent]) -> list[Span]:
-    """Computing runs between messages: of a rank with one stage, forward and backward in turn, counted in order."""
-    if not any(re.fullmatch(r"c10d::(send|recv_)", op.name) for op in ops):
+def _between_messages(ops: Sequence[TraceEvent], is_first: bool) -> list[Span]:
+    """Computing runs between messages: of a rank with one stage, forward and backward in turn, counted in order. The
+    first rank then sends one message for each forward; if not, ranks have several stages, and there is no telling."""
+    if not any(op.name in ("c10d::send", "c10d::recv_") for op in ops):
         return []
     runs: list[Span] = []
     kind, end = "", -1.0
@@ -238,7 +239,9 @@ def _between_messages(ops: Sequence[TraceEvent]) -> list[Span]:
             runs.append(Span((Cell(-1, mine, -1),), op.start, op.start, op.end, op.end - op.start))
         kind = mine
     typical = sorted(run.length for run in runs)[len(runs) // 2] if runs else 0.0
-    return [run for run in runs if run.length >= SHORT * typical]
+    found = [run for run in runs if run.length >= SHORT * typical]
+    sends = sum(op.name == "c10d::send" for op in ops)
+    return [] if is_first and sends != sum(run.cells[0].op == "F" for run in found) else found
 
 
 def _collective_step(step: RankStep, events: Mapping[str, Sequence[TraceEvent]], on_gpu: bool) -> RankStep:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lib.game.costs import COMPUTING
 from lib.judging.rank_state import RankState
-from lib.trace.ops import Op
+from lib.trace.ops import Op, halves
 from lib.values.kinds import Weight
 
 from .recomputation import recomputed
@@ -44,8 +44,10 @@ class RankWork:
     def _parts(self, steps: Sequence[int]) -> Iterator[Part]:
         for i, op in enumerate(self.ops):
             if op.name in COMPUTING and i not in self.again and op.layer is not None:
-                for half in HALVES[op.name]:
-                    yield Part(half, op.layer, op.batches, steps[i], i, op.start)
+                for one in halves(op):
+                    step = getattr(self.state.values[one.outputs[0]], "step", steps[i])
+                    for half in HALVES[one.name]:
+                        yield Part(half, one.layer or 0, one.batches, step, i, op.start)
 
     def _shards(self) -> Iterator[tuple[int, int]]:
         """The parts of weights that this rank computes with, where it has not the whole ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lib.trace.ops import Op
+from lib.trace.ops import Op, halves
 
 BACKWARD = frozenset(("backward", "backward_input", "backward_weight"))
 
@@ -14,7 +14,7 @@ def recomputed(ops: Sequence[Op], steps: Sequence[int] = ()) -> set[int]:
     step of each operation; without it, a forward is told from that of the step before by the backward between them."""
     found = set()
     done: dict[tuple[int | None, int], frozenset[int]] = {}
-    for i, op in enumerate(ops):
+    for i, op in ((i, half) for i, whole in enumerate(ops) for half in halves(whole)):
         if op.name != "forward" and op.name not in BACKWARD:
             continue
         key = op.layer, steps[i] if steps else 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from lib.game.costs import COMPUTING, COPYING
+from lib.game.costs import COPYING, PRODUCTS
 from lib.game.setting import Game
 from lib.values.kinds import Weight
 
@@ -26,7 +26,7 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Seq
     costs = game.setting.costs
     if operation in COPYING:
         return memory_tiers.ticks(costs, operation, made, used)
-    cut = game.layer != "dense" and operation in COMPUTING and type(used[-1]) is Weight
+    cut = game.layer != "dense" and operation in PRODUCTS and type(used[-1]) is Weight
     held, total = (len(used[-1].shards), used[-1].total) if cut else (1, 1)
     if costs.unequal is not None:
         batches = made[0].batches if operation in PER_BATCH else ()

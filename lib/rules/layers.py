@@ -116,6 +116,22 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, weight: Val
     return _weight_grad(inp, weight, _replica(inp, weight, grad), grad.version)
 
 
+def pair(game: Game, layer: int, back: int, batch: int, *values: Value) -> tuple[Value, ...]:
+    """The forward of one microbatch in a layer, and the backward of another one, `batch`, in the layer `back`: what the
+    first makes, then what the second makes."""
+    inp, weight, *rest = values
+    ahead, behind = forward(game, layer, inp, weight), backward(game, back, *rest)
+    if len(ahead.batches) > 1 or len(behind[0].batches) > 1:
+        raise RuleError(
+            f"a pair has one microbatch on each side; these have {batches_text(ahead)}, and {batches_text(behind[0])}"
+        )
+    if behind[0].batches != {batch}:
+        raise RuleError(f"this is the gradient of {batches_text(behind[0])}, not of microbatch {batch}")
+    if (ahead.step, ahead.batches) == (behind[0].step, behind[0].batches):
+        raise RuleError(f"a forward and the backward of microbatch {batch} cannot run at once")
+    return ahead, *behind
+
+
 # --- What the values must be ---
 
 

@@ -34,10 +34,10 @@ from lib.values.replicas import Copy, averages_of, shared
 
 from . import memory_tiers
 from .folded_numbers import chosen_batches, part_in_record
-from .layers import WHOLE, backward, backward_input, backward_weight, forward, loss, same_model
+from .layers import WHOLE, backward, backward_input, backward_weight, forward, loss, pair, same_model
 
 PER_BATCH = frozenset(
-    ("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight")
+    ("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight", "pair")
 )
 """Operations on batches: those of the first value that they make."""
 
@@ -298,6 +298,7 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "forward": lambda game, op, v: (forward(game, op.layer, *v),),
     "loss": lambda game, op, v: (loss(game, *v),),
     "backward": lambda game, op, v: backward(game, op.layer, *v),
+    "pair": lambda game, op, v: pair(game, op.layer, *op.args, *v),
     "backward_input": lambda game, op, v: (backward_input(game, op.layer, *v),),
     "backward_weight": lambda game, op, v: (backward_weight(game, op.layer, *v),),
     "update": lambda game, op, v: update(game, op.layer, *v),

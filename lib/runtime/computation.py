@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any, overload
 
+from lib.errors import RuleError
 from lib.game.setting import Game
 from lib.rules import layers, operations
 from lib.rules.folded_numbers import require_own_batches
+from lib.values import algebra
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
 from .rank import RankOperations
+from .recorder import RankRecorder, player_line
 
 
 class Computation(RankOperations):
@@ -64,6 +67,19 @@ class Computation(RankOperations):
         made: Any = self._compute("backward", layers.backward, layer, inp, grad, weight)
         return made if len(made) == 2 else (*made, None)
 
+    def forward_backward(
+        self, ahead: tuple[int, Activation, Weight], behind: tuple[int, Activation, ActivationGrad, Weight]
+    ) -> tuple[Activation, tuple[WeightGrad, ActivationGrad]]:
+        """The forward of one microbatch and the backward of another at once: what `forward(*ahead)` returns, and what
+        `backward(*behind)` returns.
+
+        Only where the costs price a pair.
+        """
+        (layer, inp, weight), (back, *rest) = _sides(self._recorder, ahead, behind)
+        batch = min(rest[1].batches) if isinstance(rest[1], ActivationGrad) else 0
+        made: Any = self._compute("pair", layers.pair, layer, inp, weight, *rest, args=(back, batch))
+        return made[0], (made[1], made[2])
+
     def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
         """The half of backward that the layer before waits for: the gradient for backward_input(layer - 1).
 
@@ -94,6 +110,22 @@ class Computation(RankOperations):
         made: tuple[Weight, OptState]
         made = self._compute("update", operations.update, layer, weight_grad, weight, opt_state)
         return made
+
+
+def _sides(recorder: RankRecorder, ahead: Any, behind: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The arguments of both sides of a pair, with layers as plain numbers."""
+    try:
+        recorder.costs.require_priced("pair")
+        for side, n in ((ahead, 3), (behind, 4)):
+            if not isinstance(side, tuple) or len(side) != n:
+                raise RuleError(
+                    "forward_backward takes (layer, inp, weight) for a forward and (layer, inp, grad, weight) for a "
+                    "backward"
+                )
+        back = algebra.number(behind[0], recorder.game.layers, "layer")
+        return ahead, (back, *behind[1:])
+    except RuleError as why:
+        raise why.at(recorder.place("forward_backward()"), player_line(1)) from None
 
 
 def _activation(game: Game, batches: object, step: object) -> Activation:

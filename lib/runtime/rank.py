@@ -53,8 +53,10 @@ class RankOperations(LaneOperations):
             held = {id(value): value for value in self.parked.values()}
             memory_tiers.require_room(self.run.costs, held.values(), made)
 
-    def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
-        """Performs an operation on this rank's values."""
+    def _compute(
+        self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any, args: tuple[int, ...] = ()
+    ) -> Any:
+        """Performs an operation on this rank's values, with other arguments if it has some."""
         recorder, line = self._recorder, player_line(2)
         game = recorder.game
         try:
@@ -65,7 +67,7 @@ class RankOperations(LaneOperations):
             else:
                 if type(layer) is not int:
                     layer = algebra.whole_number(layer, "layer")
-                made = rule(game, layer, *used)
+                made = rule(game, layer, *args, *used)
             if type(made) is not tuple:
                 made = (made,)
             batches: frozenset[int] = made[0].batches if name in operations.PER_BATCH else NO_BATCHES
@@ -76,7 +78,7 @@ class RankOperations(LaneOperations):
             raise why.at(recorder.place(call_text(name, layer)), line) from None
         if ticks is None:
             return recorder.write(name, made, line, numbers, layer)
-        return recorder.write_event(name, made, line, numbers, layer, batches, (), recorder.clock, ticks)
+        return recorder.write_event(name, made, line, numbers, layer, batches, args, recorder.clock, ticks)
 
     def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = ()) -> Any:
         """A collective of a group, which may ask for batches. The layer is that of the value; a label that differs is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lib import Activation, ActivationGrad, Model, Weight, WeightGrad
 
-from .cells import Cell
+from .cells import Cell, Slot
 
 
 class CellWork:
@@ -82,6 +82,23 @@ class CellWork:
             new, grad = model.backward(layer, model.activations.pop((layer, b)), grad, await self.weight(layer))
             await self.add(layer, new)
         return grad if layers.start else None
+
+    async def pair(self, slot: Slot, step: int) -> dict[Cell, Activation | ActivationGrad | None]:
+        """The forward and the backward of a slot, of one layer each, at once."""
+        model = self.model
+        ahead, behind = sorted(slot, key=lambda cell: cell.op, reverse=True)
+        layer, back = self.layers(ahead.stage).start, self.layers(behind.stage).start
+        if layer == 0:
+            model.activations[0, ahead.batch] = model.get_activation([self.first_batch + ahead.batch], step)
+        inp, grad = model.activations.pop((back, behind.batch)), model.grad_activations.pop((back, behind.batch))
+        out, (new, before) = model.forward_backward(
+            (layer, model.activations[layer, ahead.batch], await self.weight(layer)),
+            (back, inp, grad, await self.weight(back)),
+        )
+        await self.add(back, new)
+        if layer == model.LAYERS - 1:
+            model.grad_activations[layer, ahead.batch] = model.loss(out)
+        return {ahead: out if layer < model.LAYERS - 1 else None, behind: before if back else None}
 
     async def backward_input(self, cell: Cell) -> ActivationGrad | None:
         """Keeps what the weight half needs: each layer's input, and the gradient of its output."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lib.errors import RuleError
-from lib.trace.ops import Op, Trace
+from lib.game.costs import PAIR
+from lib.trace.ops import Op, Trace, halves
 
-from .cells import Cell
+from .cells import Cell, Slot
 from .timetable import Timetable
 
 LETTERS = {"forward": "F", "backward": "B", "backward_input": "I", "backward_weight": "W"}
@@ -34,11 +35,15 @@ def timetable_of(trace: Trace, stages: int) -> Timetable:
     return Timetable.of(rows)
 
 
-def _cells(rank: int, ops: tuple[Op, ...], depth: int) -> Iterator[Cell]:
-    """The cells of a rank: each is its layers, one right after the other."""
+def _cells(rank: int, ops: tuple[Op, ...], depth: int) -> Iterator[Cell | Slot]:
+    """The cells of a rank: each is its layers, one right after the other. A pair of single layers is a slot of two."""
     done: list[int] = []
     cell = None
     for op in ops:
+        if op.name == PAIR:
+            if depth > 1 or done:
+                raise RuleError(f"rank {rank} pairs layers of stages with {depth} layers; a pair is of whole stages")
+            yield tuple(Cell(one.layer or 0, LETTERS[one.name], *one.batches) for one in halves(op))
         if op.name not in LETTERS or op.layer is None:
             continue
         if len(op.batches) != 1:

@@ -127,9 +127,10 @@ class _Rank(CellWork):
         for message in self.table.needs.received(slot):
             self.keep(message.made, await self.model.receive(self.peers[message.source], self.tag(message)))
         outgoing = {message.made: message for message in self.table.needs.sent(slot)}
-        made = dict[Cell, Any]()
+        made = await self.pair(slot, step) if self.pairs(slot) else dict[Cell, Any]()
         for cell in slot:
-            made[cell] = await self.compute(cell, step)
+            if cell not in made:
+                made[cell] = await self.compute(cell, step)
             if cell not in outgoing:  # the next stage is on this rank too
                 self.keep(cell, made.pop(cell))
         for cell, message in outgoing.items():
@@ -139,6 +140,12 @@ class _Rank(CellWork):
                 self.under_way.append(sent)
             else:
                 await sent
+
+    def pairs(self, slot: Slot) -> bool:
+        """True if a slot is one operation: a forward and a backward of single layers, where a pair has a price."""
+        kinds = sorted(cell.op for cell in slot)
+        plain = not (self.recompute or self.sharded) and self.depth == 1
+        return kinds == ["B", "F"] and plain and self.model.dist.setting.costs.priced("pair")
 
     async def drop_what_arrived(self) -> None:
         """Awaits the messages that need no waiting any more, which counts as memory until then."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from lib.errors import PuzzleError, RuleError
+from lib.game.costs import PAIR
 from lib.game.setting import Setting
 from lib.judging.recompute import Recomputation
 from lib.recognition.computed import Grid, Part, RankWork, grid_of
 from lib.recognition.rows import placement_of
 from lib.schedules import Cell, Timetable
+from lib.schedules.cells import Slot
 from lib.trace.ops import Trace
 
 Cells = Mapping[Cell, Sequence[int]]
@@ -69,8 +72,19 @@ class Pipeline:
                     raise RuleError(
                         f"rank {work.rank} has another order than in the first replica; a file has only one"
                     )
-        table = Timetable.of(list(row) for row in cells)
+        table = Timetable.of(_slots(work, row) for work, row in zip(ranks, cells))
         return cls(table, stage_of, ranks, cells, batches, len(found))
+
+
+def _slots(work: RankWork, cells: Cells) -> Iterator[Slot]:
+    """The cells of a rank in order; those whose layers are all paired with each other are one slot."""
+
+    def together(one: tuple[Cell, Sequence[int]]) -> object:
+        cell, at = one
+        return tuple(at) if all(work.ops[i].name == PAIR for i in at) else cell
+
+    for _, of in groupby(cells.items(), key=together):
+        yield tuple(cell for cell, _ in of)
 
 
 def _require_expressible(setting: Setting) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lib.game.costs import CLASSIC, COMPUTING, Costs
+from lib.game.costs import CLASSIC, COMPUTING, PAIR, Costs
 from lib.game.setting import CLASSIC_SETTING, Setting, Size
 from lib.rules.collectives import COLLECTIVES
 
@@ -61,6 +61,7 @@ FORMS: Mapping[str, Form] = {
     "forward": Form(True, 2),
     "loss": Form(False, 1),
     "backward": Form(True, 3),
+    "pair": Form(True, 5, ("back", "batch")),
     "backward_input": Form(True, 3),
     "backward_weight": Form(True, None),
     "update": Form(True, 3),
@@ -115,8 +116,18 @@ class Op(NamedTuple):
         return call_text(self.name, self.layer)
 
 
+def halves(op: Op) -> tuple[Op, ...]:
+    """The forward and the backward of a pair; of any other operation the operation itself."""
+    if op.name != PAIR:
+        return (op,)
+    back, batch = op.args
+    ahead = op._replace(name="forward", inputs=op.inputs[:2], outputs=op.outputs[:1], args=())
+    behind = ahead._replace(name="backward", layer=back, batches=frozenset((batch,)))
+    return ahead, behind._replace(inputs=op.inputs[2:], outputs=op.outputs[1:])
+
+
 def call_text(name: str, layer: object = None) -> str:
-    name = "'+'" if name == "add" else f"{name}()"
+    name = {"add": "'+'", PAIR: "forward_backward()"}.get(name, f"{name}()")
     return name if layer is None else f"{name[:-1]}layer={layer if hasattr(layer, '__index__') else '...'})"
 
 

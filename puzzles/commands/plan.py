@@ -101,11 +101,14 @@ class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
 @click.option("--best", type=click.IntRange(1, 20), default=3, show_default=True, help="How many of the fastest.")
 @click.option("--ranks", is_flag=True, help="Memory of each rank of the fastest, and what lives at its peak.")
 @click.option(
-    "--largest", metavar="WHAT", help="The largest batch, sequence or model that fits with the fastest split."
+    "--largest", type=click.Choice(("batch", "sequence", "model")), help="The largest that fits with the fastest split."
 )
 @click.option("--config", metavar="FILE", help="Plan what torchtitan's TOML or Megatron's flags say.")
 @click.option(
-    "--export", "target", metavar="NAME", help="Write the fastest that megatron, torchtitan, deepspeed or fsdp2 can do."
+    "--export",
+    "target",
+    type=click.Choice(("megatron", "torchtitan", "deepspeed", "fsdp2")),
+    help="Write the fastest that this program can do.",
 )
 @click.option("--calibrate", metavar="RUN.json", help="Rates of a GPU from a measured step, as a preset for --gpu.")
 @click.option("--mtbf", type=Amount(), help="Hours between failures of one GPU: the share of time that trains.")

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-
-if TYPE_CHECKING:
-    from puzzles.leaderboard.entry import Entry
 
 
 @click.command()
@@ -23,7 +19,9 @@ def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
     It holds the trace and no code. The run comes from a trace that 'puzzles grade --traces' or 'puzzles draw' saved, or
     from your solution, which is graded first.
     """
+    from lib.game.goal import figures_text
     from puzzles.leaderboard.entry import EntryError, judged, saved_puzzle
+    from puzzles.tracks.schedule.standing import figures_of
 
     try:
         puzzle = saved_puzzle(slug or path.stem, "" if slug else "; --puzzle SLUG says which it solves")
@@ -35,12 +33,9 @@ def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
         raise click.ClickException(f"{path}: {why}") from None
     except OSError as why:
         raise click.ClickException(f"cannot write {why.filename}: {why.strerror}") from None
-    click.echo(f"Wrote {file}: {puzzle.slug}, {figures(entry)}, {entry.verdict.stars} of 3 stars.")
-
-
-def figures(entry: Entry) -> str:
-    """'5.1 timesteps, 1,835,008 elements'."""
-    return f"{entry.verdict.timesteps:g} timesteps, {entry.verdict.peak_memory:,} elements"
+    verdict = entry.verdict
+    figures = figures_text(*figures_of(verdict.figures))
+    click.echo(f"Wrote {file}: {puzzle.slug}, {figures}, {verdict.stars} of 3 stars.")
 
 
 def _trace(path: Path, slug: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,9 @@ class ProfiledRun:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from markupsafe import escape
 
-        picture = self.picture().in_svg() if isinstance(self.study, Study) else ""
+        picture = ""
+        with suppress(PuzzleError):  # ranks without a pipeline, or a pipeline too large to draw, are text only
+            picture = self.picture().in_svg()
         return {"text/plain": self.text, "text/html": f"{picture}<pre>{escape(self.text)}</pre>"}
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from lib import PuzzleError, Trace
 from lib.communication.mesh import Mesh
+from lib.engine.executors.forked import how_it_ended
 from lib.extras import install_command
 from lib.torch_csv import Pipeline, write_csv
 from puzzles.search_path import START
@@ -152,15 +153,6 @@ def _work(folder: Path, seconds: float) -> None:
     if worker.returncode and not list(folder.glob("rank-*.json")):
         last = errors.decode(errors="replace").strip().splitlines()[-1:]
         raise PuzzleError(f"PyTorch failed: {last[0][:300] if last else how_it_ended(worker.returncode)}")
-
-
-def how_it_ended(code: int) -> str:
-    """How a process ended that said nothing, given its exit code."""
-    name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
-    how = f"{name} ended its process" if code < 0 else f"its process ended with exit code {code}"
-    if -code == signal.SIGKILL:
-        return f"{how}, as the system does when memory runs out; free some memory, or play fewer ranks with --size"
-    return f"{how}, without a message; run it again"
 
 
 def _results(folder: Path, ranks: int, schedules: int) -> list[MeasuredRun]:

@@ -62,10 +62,8 @@ def _of_pipeline(found: Study, paths: str) -> Iterator[str]:
 
 
 def _read(profiles: Sequence[RankProfile]) -> str:
-    kind = (
-        profiles[0].kind.replace("trace", "traces").replace("dump", "dumps") if len(profiles) > 1 else profiles[0].kind
-    )
-    return f"Read {len(profiles)} {kind}, of rank {numbers_text([one.rank for one in profiles])}"
+    plural = "s" if len(profiles) > 1 else ""
+    return f"Read {len(profiles)} {profiles[0].kind}{plural}, of rank {numbers_text([one.rank for one in profiles])}"
 
 
 def _steps(found: Study) -> str:
@@ -163,11 +161,8 @@ def _in_ms(reason: str) -> str:
 
 
 def _of_shares(found: Shares) -> Iterator[str]:
-    yield (
-        f"{_read(found.profiles)}; step {found.step}; {found.calls} collectives, and no cells of a pipeline."
-        if (found.calls)
-        else f"{_read(found.profiles)}; step {found.step}."
-    )
+    calls = f"; {found.calls} collectives, and no cells of a pipeline" if found.calls else ""
+    yield f"{_read(found.profiles)}; step {found.step}{calls}."
     yield from found.notes
     is_single = any(one.idle for one in found.ranks)
     heads = ["computing", "idle"] if is_single else ["computing", "waiting for others", "communication", "host"]
@@ -176,7 +171,7 @@ def _of_shares(found: Shares) -> Iterator[str]:
         parts = [one.computing, one.idle] if is_single else [
             one.computing, sum(one.waiting.values()), one.communication, one.host
         ]  # fmt: skip
-        rows.append([str(one.rank), f"{one.length:.1f}", *(f"{ms:.1f} ({ms / one.length:.0%})" for ms in parts)])
+        rows.append([str(one.rank), f"{one.length:.1f}", *(f"{ms:.1f} ({ms / (one.length or 1):.0%})" for ms in parts)])
     yield ""
     yield from _table(rows)
     if len(found.ranks) > MOST_ROWS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,8 @@ def test_the_commands_for_pytorch_work(tmp_path: Path, monkeypatch: pytest.Monke
     Path("mine.py").write_text((ROOT / "solutions" / "zb_h1.py").read_text(encoding="utf-8"))
     ran = []
     for line in commands("torch"):
-        if "puzzles torch" in line:
-            continue  # tests/puzzles/test_pytorch.py runs it
+        if "puzzles torch" in line or "--on torch" in line:
+            continue  # tests/puzzles/test_pytorch.py runs them
         result = CliRunner().invoke(main, line.split()[1:])
         assert result.exit_code == 0, result.output
         ran.append(" ".join(result.output.split()))
@@ -65,6 +66,18 @@ def test_the_commands_for_pytorch_work(tmp_path: Path, monkeypatch: pytest.Monke
     assert "Correct: ZB-H1" in ran[2]
     assert "8 layers, 8 batches, 4 ranks" in ran[3]
     assert "27 timesteps" in ran[4]
+
+
+def test_the_example_for_torchtitan_loads_the_file_that_is_exported(tmp_path: Path) -> None:
+    config = tomllib.loads(re.findall(r"^```toml\n(.*?)^```", PAGES["torch"], re.MULTILINE | re.DOTALL)[0])
+    chosen, file = config["parallelism"], tmp_path / config["parallelism"]["pipeline_parallel_schedule_csv"]
+    args = ["export", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--format", "torch-csv", "-o", str(file)]
+    assert CliRunner().invoke(main, args).exit_code == 0
+    assert len(file.read_text().splitlines()) == chosen["pipeline_parallel_degree"]
+    if not missing():
+        from torch.distributed.pipelining.schedules import get_schedule_class
+
+        assert hasattr(get_schedule_class(chosen["pipeline_parallel_schedule"]), "_load_csv")
 
 
 def test_the_page_says_how_to_install_what_a_refusal_asks_for() -> None:

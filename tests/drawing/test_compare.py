@@ -149,8 +149,10 @@ def test_what_failed_is_named_and_has_no_place() -> None:
 
 
 def test_an_untried_puzzle_shows_only_its_target() -> None:
-    picture = draw_pareto(Goal("x", Size(1, 1, 1), 1, 100_000))
-    assert texts(picture)[:2] == ["x", "target: < 2 timesteps, < 0.2M elements"]
+    asked = "target: < 2 timesteps, < 0.2M elements"
+    assert texts(draw_pareto(Goal("x", Size(1, 1, 1), 1, 100_000)))[:2] == ["x", asked]
+    sending = Goal("x", Size(1, 1, 2), 1, 100_000, traffic=300_000, decides="star")
+    assert f"{asked}; sent < 0.4M for the third star" in texts(draw_pareto(sending))
 
 
 def test_hostile_names_are_text() -> None:

@@ -72,7 +72,7 @@ def test_calls_beside_computation_are_asynchronous(monkeypatch: pytest.MonkeyPat
         noted.extend(["wait"] * (at in self.begun))
         finish(self, at)
 
-    def shown(workload: Any, found: Any, averages: Any) -> float:
+    def shown(workload: Any, found: Any, *_: Any) -> float:
         raise AssertionError(" ".join(found[0]))
 
     monkeypatch.setattr(dist, "all_gather_single", gathers)

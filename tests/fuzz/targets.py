@@ -279,11 +279,25 @@ def profiled() -> list[dict[str, Any]]:
     return found
 
 
+@cache
+def dumped() -> dict[str, Any]:
+    """The files of an event dump of two ranks."""
+    rows = (("fwd", [0, 1], [1, 2], "bwd", [3, 6], [5, 8]), ("fwd", [1, 3], [2, 4], "bwd", [2, 4], [3, 6]))
+    files: dict[str, Any] = {"config.json": {"pp_size": 2, "vp_size": None, "num_mbs": 2}}
+    for rank, row in enumerate(rows):
+        lists = {f"{row[at]}_{side}": row[at + n] for at in (0, 3) for n, side in ((1, "start"), (2, "end"))}
+        files[f"pp_rank_{rank}.json"] = {"1": {**lists, "total": 9.5}}
+    return files
+
+
 def profile(draw: Random) -> None:
-    """Traces are read to a report, or refused in one line."""
-    found = list(profiled())
+    """Traces and dumps are read to a report, or refused in one line."""
+    found: list[Any] = list(profiled())
+    names = [f"rank{n}.json" for n in range(len(found))]
+    if draw.random() < 0.3:
+        names, found = list(dumped()), list(dumped().values())
     rank = draw.randrange(len(found))
-    files = [recorded.source(f"rank{n}.json", json.dumps(one).encode()) for n, one in enumerate(found)]
+    files = [recorded.source(name, json.dumps(one).encode()) for name, one in zip(names, found)]
     match draw.randrange(4):
         case 0:
             data = changed_bytes(draw, json.dumps(found[rank]).encode(), (b"1e999", b"NaN", b"[[", b'"ts":', b"}"))
@@ -293,7 +307,7 @@ def profile(draw: Random) -> None:
             data = json.dumps(changed_tree(draw, [{"traceEvents": []}, 5])).encode()
         case _:
             data = json.dumps(changed_tree(draw, found[rank])).encode()
-    files[rank] = recorded.source(f"rank{rank}.json", data)
+    files[rank] = recorded.source(names[rank], data)
     try:
         said = study(files)
         assert profile_text(said)

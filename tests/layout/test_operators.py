@@ -230,7 +230,7 @@ REFUSED = [
     (lambda g: g.shard("matmul", ((2, 2), (2, 4))), "((2,2),(2,4)) makes 16 parts, which does not divide 8 devices"),
     (
         lambda g: g.shard("matmul", ((2, 2), (4, 1))),
-        "is split into 4 parts, but the same dimension of another input into 2",
+        "is split into 4 parts, but dimension 1 of 'x' into 2; both are the same dimension of the operator",
     ),
     (
         lambda g: g.shard("matmul", ((2, 1),)),

@@ -127,6 +127,19 @@ def test_the_rule_and_completion_keep_pins() -> None:
     assert propagate(graph).bytes == 196_608
 
 
+def test_completion_takes_the_cheaper_of_two_claims() -> None:
+    """`y` could be split as `a` or as `b`; one exchange is cheaper than gathering both."""
+    graph = Graph(mesh=GRID)
+    for name in "ab":
+        graph.input(name, (64, 64))
+    graph.relu("z", graph.add("y", "a", "b"))
+    done = complete(graph, {"a": P("model"), "b": P(None, "model")})
+    (chosen,) = [conflict for conflict in done.conflicts if "which moves fewer bytes" in conflict.outcome]
+    assert chosen.outcome == "it is split over model, which moves fewer bytes"
+    assert done.plan.bytes == 24_576, "an all-to-all; with `y` whole, two all-gathers move 196,608"
+    assert_same_program(done.plan)
+
+
 def test_pins_come_back_from_data_and_stay_in_a_training_step() -> None:
     graph = mlp()
     graph.pin("w1", ROWS)

@@ -72,6 +72,9 @@ def test_too_many_cells_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiled, "MOST_DRAWN", 10)
     with pytest.raises(PuzzleError, match="this run has 64 cells, and at most 10 are drawn"):
         draw_profile(studied("1f1b"))
+    shown = ProfiledRun(studied("1f1b"))._repr_mimebundle_()
+    assert "<svg" not in shown["text/html"]
+    assert "Schedule: 1F1B" in shown["text/html"]
 
 
 def test_a_profile_in_a_notebook() -> None:

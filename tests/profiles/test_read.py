@@ -76,7 +76,7 @@ def test_cells_of_a_gpu_are_those_of_its_kernels(case: str) -> None:
                 assert span.start == pytest.approx(other.start, abs=1e-3)
                 assert span.end == pytest.approx(other.end, abs=1e-3)
                 assert 0 < span.busy < span.length
-    assert found.gathered.profiles[0].kind == "PyTorch trace of GPUs"
+    assert found.gathered.profiles[0].kind == "PyTorch GPU trace"
     assert any(shares.gaps > 0 for shares in found.chosen.ranks)
 
 

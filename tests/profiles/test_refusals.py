@@ -108,6 +108,13 @@ def test_no_cells_and_no_messages() -> None:
     )
 
 
+def test_messages_of_several_stages_show_no_cells() -> None:
+    assert refusal(without(traces("interleaved"), "PP:")) == (
+        "no cell is named on rank 0-3, and messages do not show which cells they are; 'puzzles profile --hooks torch' "
+        "names them"
+    )
+
+
 def test_an_incomplete_step_is_left_out_and_said() -> None:
     found = traces("interleaved_steps")
     last = events(found[1], lambda event: event["name"] == "PP:1B3")[-1]
@@ -135,6 +142,14 @@ def test_a_cell_that_is_there_twice() -> None:
     event = events(found[0], lambda event: event["name"] == "PP:0F3")[0]
     found[0]["traceEvents"].append(event)
     assert refusal(found) == "step 2 of rank 0 has F F B for microbatch 3 in stage 0; a step has each cell once"
+
+
+def test_cells_that_take_no_time() -> None:
+    found = traces("1f1b_annotated")
+    for trace in found:
+        for event in events(trace, lambda event: event["cat"] == "cpu_op"):
+            event["cat"] = "other"
+    assert refusal(found).startswith("step 2 has no cell that takes time; record activities of the CPU")
 
 
 def test_clocks_that_drift() -> None:

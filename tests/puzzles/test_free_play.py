@@ -91,6 +91,7 @@ def test_any_function_runs_at_any_size_and_shows_what_it_took() -> None:
     assert "0.0% of the time" in text
     sent = 3 * (2 * 4 * 512 * 512 // 5) * 4  # ring: 2(N-1)/N of each weight's elements
     assert f"0-4 100.0% {'2,228,224'} 0 {sent:,}" in text
+    assert f"Traffic: rank 0 sends {sent // 4:,} elements, the most of all ranks." in text
     assert "★" not in text
     assert "target" not in text
 
@@ -217,6 +218,7 @@ def test_verify_reads_a_trace_with_a_whole_cost_record() -> None:
     report = referee(trace)
     assert (row["status"], row["name"], row["setting"]["costs"]["name"]) == ("correct", "trace", "mine")
     assert (row["timesteps"], row["peak_memory"]) == (report.timesteps, report.peak.memory)
+    assert (row["traffic"], row["traffic_total"]) == (report.traffic, report.traffic_total)
 
 
 def test_verify_refuses_what_is_altered_or_no_trace() -> None:

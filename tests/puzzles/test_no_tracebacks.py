@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from puzzles.commands.main import main
+from tests.support.profiles import TRACES
 from tests.support.relay import finished_folder
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ WORKING: dict[str, str] = {
     "check": "week3 --only relay_layout", "gradescope": "--puzzle basic --wheel no.whl", "leaderboard": "entries",
     "doctor": "", "solve": "--ranks 2 --microbatches 2 --effort 0 --proof-seconds 0",
     "plan": "--model llama-3-8b --gpus 8 --batch 8 --sequence 1024 --pp 1 --tp 8 --zero 0 --best 1",
-    "export": "gpipe.py gpipe", "import": "gpipe.csv", "torch": "gpipe.py gpipe",
+    "export": "gpipe.py gpipe", "import": "gpipe.csv", "torch": "gpipe.py gpipe", "profile": "traces",
 }  # fmt: skip
 """Arguments with which each command runs."""
 
@@ -59,6 +60,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("no.whl").touch()
     Path("entries").mkdir()
     Path("gpipe.csv").write_text(GPIPE)
+    shutil.copytree(TRACES / "ddp", "traces")
 
 
 def require_an_answer(*words: str) -> None:

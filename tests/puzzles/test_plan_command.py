@@ -188,11 +188,14 @@ def test_where_the_time_goes_adds_up_to_the_step() -> None:
         (f"{SMALL} --pareto front.html", ("front.html",)),
         (f"{SMALL} --fp8", ("a100", "8 bits")),
         (f"{SMALL} --config nowhere.toml", ("nowhere.toml cannot be read",)),
-        (f"{SMALL} --tp 2 --dp 2 --best 1 --microbatch 4 --export nemo", ("no format 'nemo'", "megatron")),
+        (
+            f"{SMALL} --tp 2 --dp 2 --best 1 --microbatch 4 --export nemo",
+            ("'nemo' is not one of", "'megatron', 'torchtitan', 'deepspeed', 'fsdp2'"),
+        ),
         (f"{SMALL} --kernels triton", ("no kernels 'triton'", "megatron, pytorch")),
         (
             f"{SMALL} --dp 4 --zero 1 --microbatch 1 --best 1 --largest gpu",
-            ("batch, sequence, model",),
+            ("'gpu' is not one of 'batch', 'sequence', 'model'",),
         ),
     ],
 )

@@ -178,3 +178,45 @@ def test_replicas_are_exported_and_not_run() -> None:
     assert Pipeline.of(trace).replicas == 2
     with pytest.raises(PuzzleError, match="2 replicas"):
         Scheduled.of("x", trace)
+
+
+@with_torch
+def test_run_on_torch_replays_any_schedule_and_draws_what_was_measured_first(tmp_path: Path) -> None:
+    picture = tmp_path / "measured.svg"
+    solution = str(ROOT / "solutions" / "ddp_overlap.py")
+    done = CliRunner().invoke(main, ["run", solution, "ddp_overlap", "--on", "torch", "--small", "-o", str(picture)])
+    assert done.exit_code == 0, done.output
+    assert "The updated weights are those of a single device, exactly." in done.output
+    assert done.output.count("equal") == 4
+    text = picture.read_text(encoding="utf-8")
+    assert text.index("Measured:") < text.index("Predicted:")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["fsdp.py", "fsdp", "--device", "cuda"], "--device and --through are for --on torch"),
+        (
+            ["engine/data_parallel.py", "DataParallel", "--on", "torch"],
+            "DataParallel is judged with numpy; in your own program",
+        ),
+        (["zb_h1.py", "zb_h1", "--on", "torch", "--through", "pipelining", "--small"], "takes no --fold, --device"),
+        (["zb_h1.py", "zb_h1", "--on", "torch", "--no-tensors"], "are for a run on tensors; leave out --no-tensors"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_refused(given: list[str], words: str) -> None:
+    file, *options = given
+    done = CliRunner().invoke(main, ["run", str(ROOT / "solutions" / file), *options])
+    assert done.exit_code == 2
+    assert words in " ".join(done.output.replace("│", " ").split())
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing() or "PyTorch is there")
+def test_a_gpu_that_is_not_there_is_refused() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    done = CliRunner().invoke(main, ["run", str(ROOT / "solutions/ddp.py"), "ddp", "--on", "torch", "--device", "cuda"])
+    assert done.exit_code == 1
+    assert "torch finds no GPU here; leave out" in " ".join(done.output.split())

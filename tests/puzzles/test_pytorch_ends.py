@@ -14,11 +14,12 @@ from click.testing import CliRunner, Result
 
 from docs.generate import gallery
 from lib import PuzzleError
+from lib.engine.executors.forked import how_it_ended
 from lib.schedules import one_f_one_b
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
 from puzzles.pytorch import run as running
-from puzzles.pytorch.run import Scheduled, how_it_ended, run_all
+from puzzles.pytorch.run import Scheduled, run_all
 from tests.support.schedules.random_pipelines import played
 from tests.test_imports import ROOT
 

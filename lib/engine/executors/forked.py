@@ -153,7 +153,7 @@ def how_it_ended(code: int) -> str:
     name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
     how = f"{name} ended its process" if code < 0 else f"its process ended with exit code {code}"
     if -code == signal.SIGKILL:
-        return f"{how}, as the system does when memory runs out; free some memory, or use fewer devices"
+        return f"{how}, as the system does when memory runs out; free some memory, or run fewer processes"
     return f"{how}, without a message; run it again"
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from lib.engine.collectives import Array
 
 from .label_walk import TensorExchange
 from .labels import Content, Rows, as_tokens, axis_of, index_of, joined
-
-if TYPE_CHECKING:
-    from .rank import ReplayEngine
+from .tensor_device import TensorDevice
 
 
-def summed(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
+def summed(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
     """The sum of all; of weights, which only replicas bring, the average."""
     total = engine.all_reduce(tensor, group=exchange.group)
     mine = exchange.brought[exchange.place]
@@ -22,12 +19,12 @@ def summed(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Arr
     return engine.workload.average(total, len(exchange.group)) if averages else total
 
 
-def scattered(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
+def scattered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
     axis = axis_of(exchange.brought[exchange.place])
     return engine.reduce_scatter(tensor, axis=axis, group=exchange.group)
 
 
-def gathered(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
+def gathered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
     """The rows or tokens of all in order. Where some bring fewer than others, all send as many as the most."""
     brought, made = exchange.brought, exchange.made[exchange.place]
     axis, most = axis_of(made), max(len(label.places) for label in brought)
@@ -39,7 +36,7 @@ def gathered(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> A
     return joined(short, brought, made, engine.zeros(made))
 
 
-def dispatched(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
+def dispatched(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
     """This rank's share of the tokens of all batches. Where some bring fewer batches, all send as many as the most."""
     brought, made = exchange.brought, exchange.made[exchange.place]
     n, most = len(brought), max(len(as_tokens(label).batches) for label in brought)
@@ -51,7 +48,7 @@ def dispatched(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) ->
     return arrived
 
 
-def collected(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
+def collected(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
     """All tokens of the batches that this rank wants. Where some want fewer, all send as many as the most."""
     mine, made = exchange.brought[exchange.place], exchange.made[exchange.place]
     most = max(len(as_tokens(label).batches) for label in exchange.made)
@@ -63,7 +60,7 @@ def collected(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> 
     return joined(short, exchange.brought, made, engine.zeros(made))
 
 
-TENSOR_COLLECTIVES: Mapping[str, Callable[[ReplayEngine, Array, TensorExchange], Array]] = {
+TENSOR_COLLECTIVES: Mapping[str, Callable[[TensorDevice, Array, TensorExchange], Array]] = {
     "allreduce": summed,
     "scatterreduce": scattered,
     "allgather": gathered,
@@ -73,7 +70,7 @@ TENSOR_COLLECTIVES: Mapping[str, Callable[[ReplayEngine, Array, TensorExchange],
 """Each collective by name: from a rank's tensor to what it gets."""
 
 
-def padded(engine: ReplayEngine, tensor: Array, axis: int, length: int) -> Array:
+def padded(engine: TensorDevice, tensor: Array, axis: int, length: int) -> Array:
     """A tensor with zeros at its end, so that it is as long as another."""
     missing = length - tensor.shape[axis]
     if not missing:

@@ -21,8 +21,8 @@ from lib.values.kinds import Parked, WeightGrad
 from lib.values.replicas import Average, Copy, averages_of
 
 from .labels import Content, Tokens
-from .rank import TIERS
 from .reference import outputs, trained
+from .tensor_device import TIERS
 from .workload import Workload
 
 Found = tuple[int | None, Content, Array]

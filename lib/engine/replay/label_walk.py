@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lib.communication.lanes import Call
 from lib.errors import TraceError
 from lib.rules.collectives import COLLECTIVES, Group
-from lib.trace.ops import Op, Trace
+from lib.trace.ops import Op, Trace, halves
 
 from .labels import Content, Label, OnTier, Rows, Tokens, all_batches, as_rows, as_tokens, cut, held, share, union
 from .shapes import Shapes
@@ -168,6 +168,11 @@ LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[L
     "forward": lambda walk, op, used: [walk.of_layer(used[0], (op.layer or 0) + 1)],
     "loss": lambda walk, op, used: used[:1],
     "backward": lambda walk, op, used: [_weight_grad(walk, op, used), used[0]],
+    "pair": lambda walk, op, used: [
+        label
+        for part, own in zip(halves(op), (used[:2], used[2:]))
+        for label in LOCAL_LABELS[part.name](walk, part, own)
+    ],
     "backward_input": lambda walk, op, used: used[:1],
     "backward_weight": lambda walk, op, used: [_weight_grad(walk, op, used)],
     "update": lambda walk, op, used: [as_rows(held(used[1]))._replace(kind=kind) for kind in ("weight", "state")],

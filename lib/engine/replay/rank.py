@@ -9,29 +9,24 @@ from math import prod
 from time import perf_counter
 from typing import Any, cast
 
-import numpy as np
 from greenlet import getcurrent, greenlet
 
 from lib.engine.collectives import Array
-from lib.engine.engine import ShardedEngine
 from lib.engine.executors.copies import copy_in
 from lib.engine.libraries.numpy_library import NUMPY
-from lib.engine.memory_tiers import MemoryTier
-from lib.engine.metering.meter import current, unmetered
+from lib.engine.metering.meter import unmetered
 from lib.trace.lifetimes import Span, lifetimes
-from lib.trace.ops import TIMED, Op
+from lib.trace.ops import TIMED, Op, halves
 
 from .collectives import TENSOR_COLLECTIVES
 from .label_walk import LabelWalk
-from .labels import Content, OnTier, Rows, Tokens, as_tokens, content, held, joined, shape_of, taken
+from .labels import Content, OnTier, as_tokens, content, held, joined, shape_of, taken
 from .layers import Layer
+from .tensor_device import TensorDevice
 from .workload import Workload
 
-TIERS = ("host", "disk")
-"""The memory tiers of a device."""
 
-
-class ReplayEngine(ShardedEngine):
+class ReplayEngine(TensorDevice):
     """Holds a tensor from when the trace makes it to its last use, and while it is stored: what the game charges.
 
     What a call beside computation makes has its memory from the call on, as the output of an asynchronous collective
@@ -62,12 +57,6 @@ class ReplayEngine(ShardedEngine):
             port.rely_on(sorted({each.group for rank in walk.ranks for each in rank.exchanges.values()}))
         self.results: list[tuple[int | None, Content, Array]] = []
         """Final weights with their layer, or outputs."""
-
-    def load_checkpoint(self, params: Any) -> None:
-        """Does nothing: `load_weights` in the trace determines which part is loaded, and when."""
-
-    def backward(self, grads: Any) -> Any:
-        """Does nothing: the trace determines when."""
 
     def forward(self, x: Any) -> Any:
         """Plays the whole trace. Returns what was measured: bytes live at each event and at the end, on the device
@@ -182,22 +171,6 @@ class ReplayEngine(ShardedEngine):
                 self.tensors.pop(number, None)
                 self.arriving.pop(number, None)
 
-    def zeros(self, like: Content | tuple[int, ...]) -> Array:
-        """A tensor of zeros, for what it shall hold or of a shape."""
-        shape = shape_of(like, self.workload.shapes.hidden) if isinstance(like, Rows | Tokens) else like
-        library = self._port.library
-        made = library.zeros(shape, self.workload.dtype)
-        return made if current.meter is None else library.charged(made, current.meter)
-
-    def tier(self, label: OnTier) -> MemoryTier:
-        memory: MemoryTier = getattr(self, label.tier)
-        return memory
-
-    def live_bytes(self) -> tuple[int, ...]:
-        """Bytes on the device, and on each of TIERS."""
-        meter = self._port.meter
-        return (0,) * 3 if meter is None else (meter.live, *(getattr(meter, tier)["live"] for tier in TIERS))
-
     # --- What a rank does on its own ---
 
     def load(self, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -242,6 +215,10 @@ class ReplayEngine(ShardedEngine):
         of_weight = self.layer(op).backward_weight(*used)
         return [of_weight, self.layer(op).backward_input(*used)] if len(op.outputs) > 1 else [of_weight]
 
+    def pair(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        ahead, behind = halves(op)
+        return [*self.layer_forward(ahead, used[:2]), *self.layer_backward(behind, used[2:])]
+
     def backward_input(self, op: Op, used: list[Array]) -> Sequence[Array]:
         return [self.layer(op).backward_input(*used)]
 
@@ -270,14 +247,6 @@ class ReplayEngine(ShardedEngine):
             self.results.append((op.layer, held(self.labels[op.inputs[0]]), self._port.library.on_host(used[0])))
         return ()
 
-    def of_each_batch(self, draw: Callable[[int, int], Array], label: Tokens) -> Array:
-        with unmetered():
-            if label.in_a_row:
-                drawn = np.concatenate([draw(batch, label.step) for batch in label.batches])[None]
-            else:
-                drawn = np.array([draw(batch, label.step)[list(label.places)] for batch in label.batches])
-        return copy_in(drawn, self._port)
-
     # --- What ranks do together ---
 
     def meet(self, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -291,11 +260,6 @@ class ReplayEngine(ShardedEngine):
     def send_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         self.send(op.args[0], used[0] if len(used) == 1 else self.bundle(used))
         return ()
-
-    def bundle(self, tensors: list[Array]) -> Array:
-        """Several tensors as one message; no tensors as an empty one."""
-        flat: Array = self.xp.concatenate([t.reshape(-1) for t in tensors]) if tensors else self.zeros((0,))
-        return flat
 
     def receive_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         array = self.next_message(*op.args)
@@ -325,6 +289,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "forward": ReplayEngine.layer_forward,
     "loss": ReplayEngine.loss,
     "backward": ReplayEngine.layer_backward,
+    "pair": ReplayEngine.pair,
     "backward_input": ReplayEngine.backward_input,
     "backward_weight": ReplayEngine.backward_weight,
     "update": ReplayEngine.update,

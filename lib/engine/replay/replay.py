@@ -18,8 +18,9 @@ from lib.trace.ops import FORMS, Op, Trace
 
 from .comparison import Found, RankReplay, averages_in, compared, error_of, versions_in
 from .label_walk import LabelWalk
-from .rank import PERFORM, TIERS, ReplayEngine
+from .rank import PERFORM, ReplayEngine
 from .shapes import odd_kinds
+from .tensor_device import TIERS
 from .timeline import TimedEvent, measured, predicted
 from .workload import TOLERANCE, Workload
 

@@ -1,14 +1,15 @@
 """Completion: annotations on a few tensors are propagated forwards and backwards until nothing changes.
 
 Sources: Xu et al. 2021, "GSPMD", section 3.5 (dimensions are refined, never changed; operators that preserve
-dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose silently, this reports a Conflict, and
-neither of the two contradictory claims is propagated further.
+dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose silently, this reports a Conflict. Of the
+claims, the one with which the plan moves the fewest bytes is propagated further, or none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 from typing import Any, NamedTuple
 
@@ -25,6 +26,11 @@ from lib.layout.redistribution.exchange import least_elements
 from lib.layout.redistribution.redistribution import redistribute
 
 from .plan import GraphPlan
+
+Place = tuple[str, int]
+"""A tensor, and the number of a dimension."""
+MAX_CONFLICTS = 16
+"""For so many dimensions, the outcomes of a conflict are compared."""
 
 
 class Conflict(NamedTuple):
@@ -67,10 +73,16 @@ def complete(graph: Graph, annotations: Mapping[str, Any], peak: int | None = No
         raise LayoutError("nothing is annotated; give a layout to at least one tensor")
     annotations = on_one_matrix({**graph.pins, **given})
     matrix = next(iter(annotations.values())).matrix
-    spread = _Spread(graph, matrix, annotations)
-    layouts = spread.layouts()
-    operators = {name: spread.distribute(op, layouts) for name, op in graph.operators.items()}
-    plan = GraphPlan(graph, operators, {name: layouts[name] for name in graph.sources})
+    chosen: dict[Place, Axes] = {}
+    best = _Spread(graph, matrix, annotations, chosen)
+    plan = best.plan()
+    for place, options in islice(best.options.items(), MAX_CONFLICTS):
+        for axes in options:
+            other = _Spread(graph, matrix, annotations, {**chosen, place: axes})
+            tried = other.plan()
+            if tried.bytes < plan.bytes:
+                best, plan, chosen = other, tried, {**chosen, place: axes}
+    spread, layouts = best, best.layouts()
     if peak is not None and plan.peak > peak:
         largest = sorted(plan.peak_moment.held.items(), key=lambda one: -one[1])[:3]
         names = ", ".join(f"{name} {held:,}" for name, held in largest)
@@ -84,8 +96,16 @@ def complete(graph: Graph, annotations: Mapping[str, Any], peak: int | None = No
 class _Spread:
     """The state of completion: for each dimension of each tensor its axes, or None while it is undecided."""
 
-    def __init__(self, graph: Graph, matrix: DeviceMatrix, annotations: Mapping[str, TensorLayout]) -> None:
-        self.graph, self.matrix, self.annotations = graph, matrix, annotations
+    def __init__(
+        self,
+        graph: Graph,
+        matrix: DeviceMatrix,
+        annotations: Mapping[str, TensorLayout],
+        chosen: Mapping[Place, Axes],
+    ) -> None:
+        self.graph, self.matrix, self.annotations, self.chosen = graph, matrix, annotations, chosen
+        self.options: dict[Place, list[Axes]] = {}
+        """By dimension of a tensor over which claims differ: the axes that are claimed."""
         self.known: dict[str, list[Axes | None]] = {name: [None] * len(s) for name, s in graph.shapes.items()}
         for name, layout in annotations.items():
             self.known[name] = list(layout.tensor_map)
@@ -97,6 +117,11 @@ class _Spread:
         every = list(graph.operators.values())
         while self._round(quick) or self._round(every):
             pass
+
+    def plan(self) -> GraphPlan:
+        layouts = self.layouts()
+        operators = {name: self.distribute(op, layouts) for name, op in self.graph.operators.items()}
+        return GraphPlan(self.graph, operators, {name: layouts[name] for name in self.graph.sources})
 
     def layouts(self) -> dict[str, TensorLayout]:
         shapes = self.graph.shapes
@@ -190,7 +215,7 @@ class _Spread:
         for (tensor, dim), offer in offers.items():
             if len(offer) > 1:
                 said = tuple(f"{who} wants {self._names(axes)}" for axes, who in offer.items())
-                self._close(tensor, dim, said)
+                self._close(tensor, dim, said, offer)
                 changed = True
             else:
                 wishes.setdefault(tensor, {})[dim] = next(iter(offer))
@@ -202,7 +227,7 @@ class _Spread:
                 who = next(iter(offers[tensor, dim].values()))
                 if rivals:
                     shared = f"dimension {rivals[0]} wants {self._names(others[rivals[0]] or ())} as well"
-                    self._close(tensor, dim, (f"{who} wants {self._names(axes)}", shared))
+                    self._close(tensor, dim, (f"{who} wants {self._names(axes)}", shared), [axes])
                 elif (tensor, dim, axes) in self.misfits:
                     size, parts = self.graph.shapes[tensor][dim], self._parts(axes)
                     self._close(tensor, dim, (f"{who} wants {self._names(axes)}", f"{size} has no {parts} equal parts"))
@@ -210,9 +235,16 @@ class _Spread:
                     self.known[tensor][dim] = axes
         return changed
 
-    def _close(self, tensor: str, dim: int, said: tuple[str, ...]) -> None:
-        self.known[tensor][dim] = ()
-        self._note(Conflict(f"'{tensor}', dimension {dim}", said, "it stays whole"))
+    def _close(self, tensor: str, dim: int, said: tuple[str, ...], options: Iterable[Axes] = ()) -> None:
+        """Settles a dimension over which claims differ: it stays whole, unless one of them has been chosen."""
+        taken = {axis for axes in self.known[tensor] for axis in axes or ()}
+        self.options[tensor, dim] = [a for a in options if not taken & set(a) and (tensor, dim, a) not in self.misfits]
+        chosen = self.chosen.get((tensor, dim), ())
+        self.known[tensor][dim] = chosen if chosen in self.options[tensor, dim] else ()
+        split = f"it is split over {self._names(chosen)}, which moves fewer bytes"
+        self._note(
+            Conflict(f"'{tensor}', dimension {dim}", said, split if self.known[tensor][dim] else "it stays whole")
+        )
 
     def _note(self, conflict: Conflict) -> None:
         if conflict not in self.conflicts:

@@ -178,6 +178,7 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
             f"{name}: a strategy has a number for each dimension of each input, {wanted}; got {strategy_text(strategy)}"
         )
     parts: dict[str, int] = {}
+    first: dict[str, tuple[str, int]] = {}
     for i, (letters, numbers) in enumerate(zip(operator.input_letters, strategy)):
         for dim, (letter, n) in enumerate(zip(letters, numbers)):
             size = shapes[i][dim]
@@ -187,9 +188,12 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
             if n > 1 and (letter == "1" or letter not in operator.free):
                 raise LayoutError(f"{where} must stay whole in a {operator.kind}; the strategy splits it into {n}")
             if letter != "1" and parts.setdefault(letter, n) != n:
+                other, place = first[letter]
                 raise LayoutError(
-                    f"{where} is split into {n} parts, but the same dimension of another input into {parts[letter]}"
+                    f"{where} is split into {n} parts, but dimension {place} of '{other}' into {parts[letter]}; both "
+                    "are the same dimension of the operator"
                 )
+            first.setdefault(letter, (operator.inputs[i], dim))
             if not operator.splits(letter, n):
                 sizes = operator.sizes(letter)
                 raise LayoutError(f"{where} cannot be split into {n}: that has to divide {sizes}, or pieces differ")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SLUGS = (
     "matmul ffn megatron_mlp mesh_2x3 boundary attention embedding_head gathers_everything "
-    "train_ffn train_layer zero_or_tensor rematerialization"
+    "train_ffn train_layer zero_or_tensor rematerialization fsdp_mlp sequence_ends vocabulary_ends"
 ).split()
 
 CHAPTER = Chapter(

@@ -197,7 +197,10 @@ def graph_lines(puzzle: LayoutPuzzle) -> list[str]:
     """The program, a line for each operator."""
     graph = puzzle.graph()
     lines = [f"{name}: {role} {graph.shapes[name]}" for name, role in graph.sources.items()]
+    for i, name in enumerate(graph.sources):
+        lines[i] += f"  # pinned {graph.pins[name]}" if name in graph.pins else ""
     for name, op in graph.operators.items():
         given = f"  # configured {graph.strategies[name]}" if name in graph.strategies else ""
+        given += f"  # pinned {graph.pins[name]}" if name in graph.pins else ""
         lines.append(f"{name} = {op.kind}({', '.join(op.inputs)}): {op.output_shape}{given}")
     return lines

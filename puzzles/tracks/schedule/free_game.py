@@ -135,6 +135,8 @@ def figures(report: Report) -> dict[str, Any]:
         "bubble": round(report.bubble, 6),
         "peak_memory": report.peak.memory,
         "lasting_peak": report.lasting_peak,
+        "traffic": report.traffic,
+        "traffic_total": report.traffic_total,
         "family": report.family,
         "tiers": {tier: peak.memory for tier, peak in report.peaks.items()},
         "ranks": [
@@ -158,6 +160,8 @@ def summary(trace: Trace, report: Report) -> Sequence[str]:
         for tier, most in report.peaks.items()
         if most.memory
     ]
+    if report.traffic:
+        lines.append(f"Traffic: rank {report.sent.rank} sends {report.traffic:,} elements, the most of all ranks.")
     possible = (
         above_possible(trace, found, {"timesteps": report.timesteps, "peak_memory": peak.memory}) if found else ()
     )

@@ -88,7 +88,8 @@ def draw_replay(output: str, title: str, trace: Trace, result: Replay, colour: s
         f"{_weights(result)} Memory, messages and bytes as predicted on {same} of {len(result.ranks)} ranks.",
     ]
     times = [[(span.start, span.end, span.called, span.awaited) for span in rank] for rank in result.measured]
-    drawing.save(drawing.draw_replay(trace, times, title, lines, colour=colour), output)
+    first = result.on == "torch"
+    drawing.save(drawing.draw_replay(trace, times, title, lines, colour=colour, measured_first=first), output)
 
 
 def show_replay(console: Console, slug: str, result: Replay) -> None:

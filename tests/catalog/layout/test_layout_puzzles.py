@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,10 @@ def test_three_stars_are_the_fewest_bytes_that_move_under_the_cap(puzzle: Layout
 @every_puzzle
 def test_what_unused_devices_and_parts_of_axes_would_save(puzzle: LayoutPuzzle):
     """On an axis for each prime factor of the devices, each used or not: no less, except where the puzzle says so."""
+    if puzzle.slug == "embedding_head" and find_spec("scipy") is None:
+        pytest.skip("an integer program proves this one: pip install -e '.[exact]'")
     graph = puzzle.build() if puzzle.may_change else puzzle.graph()
-    found = plan(graph, memory_cap=puzzle.memory_cap, every_split=True).bytes
+    found = plan(graph, memory_cap=puzzle.memory_cap, every_split=True, seconds=120).bytes
     assert found == (puzzle.best if puzzle.least is None else puzzle.least)
     assert puzzle.least is None or puzzle.least < puzzle.best
 
@@ -78,7 +81,7 @@ def test_a_pass_says_what_was_left_out(tmp_path):
         return TRACKS["layout"].record(LAYOUT_PUZZLES[slug], {}, stars)
 
     assert "not even one that leaves devices unused or splits parts of axes" in said("ffn", 3)
-    assert "With devices that hold copies, or parts of axes, it finds 172,032 bytes." in said("embedding_head", 3)
+    assert "With devices that hold copies, or parts of axes, it finds 163,840 bytes." in said("embedding_head", 3)
     assert said("megatron_mlp", 2) == "Three stars: 49,152 bytes, with reduce-scatters."
 
 
@@ -126,7 +129,7 @@ def test_slugs_do_not_meet_those_of_the_schedule_track():
     from puzzles.catalog.schedule import PUZZLES
 
     assert not set(PUZZLES) & set(LAYOUT_PUZZLES)
-    assert len(LAYOUT_PUZZLES) == 12
+    assert len(LAYOUT_PUZZLES) == 15
 
 
 FFN = "def ffn(graph):\n    "
@@ -222,8 +225,8 @@ def test_grading_the_solutions(here: Path):
     result = puzzles("grade", "--json", "--puzzle", "layout", str(SOLUTIONS))
     assert result.exit_code == 0
     results = [one for file in json.loads(result.stdout)["files"] for one in file["results"]]
-    assert sum(one["status"] == "passed" for one in results) == 12
-    assert "12 solutions of 12 puzzles in 12 files: 12 passed." in puzzles("grade", str(SOLUTIONS)).stdout
+    assert sum(one["status"] == "passed" for one in results) == 15
+    assert "15 solutions of 15 puzzles in 15 files: 15 passed." in puzzles("grade", str(SOLUTIONS)).stdout
 
 
 def test_drawing_a_plan(here: Path):

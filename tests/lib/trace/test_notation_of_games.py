@@ -28,6 +28,7 @@ from lib import (
 )
 from lib.trace.ops import FORMS
 from solutions.checkpoint import checkpoint
+from solutions.weight_versions import weight_versions
 from solutions.zero1 import zero1
 from tests.support.examples import examples
 from tests.support.schedules import folded, groups, overlapping, shards, tiers
@@ -63,6 +64,7 @@ def game(schedule: Callable[[Model], Any], layers: int, batches: int, ranks: int
     return schedule, Size(layers, batches, ranks), Setting(*setting, **more)
 
 
+PAIRS = replace(COSTS["parts"], name="pairs", ticks={**COSTS["parts"].ticks, "pair": 20})
 BLOCK, EXPERTS = {"layer": "block"}, {"layer": "experts"}
 LOCAL = {"steps": 4, "task": "local"}
 P = schedules.pipeline
@@ -91,6 +93,8 @@ GAMES: dict[str, Play] = {
     "stream_inference": game(tiers.stream_inference, 3, 2, 1, "streams", task="infer"),
     "stream_inference_in_turn": game(tiers.stream_inference_in_turn, 3, 2, 1, "streams", task="infer"),
     "experts_in_groups": game(experts_in_groups, 1, 4, 4, "experts", {"data": 2, "expert": 2}, **EXPERTS),
+    "pairs": game(P(schedules.dualpipev), 4, 4, 2, PAIRS),
+    "two_versions": game(weight_versions, 2, 2, 2, "stages", steps=3, lag=1),
     "the_rest": game(the_rest, 1, 2, 2, steps=2),
 }
 TRACES: dict[str, Trace] = {}
