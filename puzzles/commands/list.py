@@ -59,8 +59,7 @@ def show_tracks(console: Console, entries: Progress) -> None:
             console.print(table)
     console.print()
     print_wrapped(console, what_next())
-    more = f"More: 'puzzles list {'|'.join(TRACKS)}', or a chapter: 'puzzles list data'."
-    print_wrapped(console, f"'puzzles path' shows the core path. {more}")
+    print_wrapped(console, f"More: 'puzzles path', 'puzzles list {'|'.join(TRACKS)}|data'.")
 
 
 def _stars(slugs: Sequence[str], entries: Progress) -> str:
