@@ -275,7 +275,7 @@ def test_a_save_of_another_file_is_ignored(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_status_counts_attempts_stars_and_hints():
-    assert "0 of 36 stars." in puzzles("status").stdout
+    assert "0 of 45 stars." in puzzles("status").stdout
     Path("mine.py").write_text(solution("basic") + "async def ddp(model): await model.receive()\n")
     progress.add_own_file("mine.py")
     puzzles("grade", "mine.py")
@@ -317,7 +317,7 @@ def test_reset_asks_first():
 @pytest.mark.parametrize("text", ["", "[]", '{"puzzles": {"basic": {"what": 1}}}', '{"puzzles": 5}', "\0"])
 def test_a_progress_file_that_is_broken_counts_as_none(text: str, home_of_its_own: Path):
     (home_of_its_own / "progress.json").write_text(text)
-    assert "0 of 36 stars." in puzzles("status").stdout
+    assert "0 of 45 stars." in puzzles("status").stdout
 
 
 def test_where_nothing_can_be_written_the_game_continues(monkeypatch: pytest.MonkeyPatch):
