@@ -19,9 +19,8 @@ def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
     It holds the trace and no code. The run comes from a trace that 'puzzles grade --traces' or 'puzzles draw' saved, or
     from your solution, which is graded first.
     """
-    from lib.game.goal import figures_text
     from puzzles.leaderboard.entry import EntryError, judged, saved_puzzle
-    from puzzles.tracks.schedule.standing import figures_of
+    from puzzles.tracks import track_of
 
     try:
         puzzle = saved_puzzle(slug or path.stem, "" if slug else "; --puzzle SLUG says which it solves")
@@ -34,7 +33,7 @@ def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
     except OSError as why:
         raise click.ClickException(f"cannot write {why.filename}: {why.strerror}") from None
     verdict = entry.verdict
-    figures = figures_text(*figures_of(verdict.figures))
+    figures = track_of(puzzle.slug).figures_text(puzzle, verdict.figures)
     click.echo(f"Wrote {file}: {puzzle.slug}, {figures}, {verdict.stars} of 3 stars.")
 
 

@@ -14,7 +14,18 @@ from PIL import Image, ImageChops, ImageFilter, ImageStat
 
 import drawing
 from docs.generate import gallery
-from drawing import draw, draw_compare, draw_group, draw_network, draw_plans, draw_replay, draw_runs, draw_value, svg
+from drawing import (
+    draw,
+    draw_compare,
+    draw_group,
+    draw_network,
+    draw_plans,
+    draw_replay,
+    draw_runs,
+    draw_value,
+    draw_waterfall,
+    svg,
+)
 from drawing.export import raster
 from drawing.picture import Picture
 from drawing.runs.predicted_vs_measured import plain_scene
@@ -48,9 +59,12 @@ def replay() -> Picture:
     return draw_replay(trace, [[(op.start, op.end) for op in trace.events(0)]])
 
 
+def some_job() -> Job:
+    return Job(transformer("llama-3-8b", layers=4), gpu("h100"), 4, 8, 4096)
+
+
 def some_plans() -> Picture:
-    job = Job(transformer("llama-3-8b", layers=4), gpu("h100"), 4, 8, 4096)
-    return draw_plans([plan(job, Split(dp=4)), plan(job, Split(dp=2, tp=2))])
+    return draw_plans([plan(some_job(), Split(dp=4)), plan(some_job(), Split(dp=2, tp=2))])
 
 
 IN_THE_GALLERY = {
@@ -67,6 +81,7 @@ MADE: dict[str, Callable[[], str]] = {
     "draw_plans": lambda: svg(some_plans()),
     "draw_replay": lambda: svg(replay()),
     "draw_runs": lambda: svg(draw_runs({"measured": plain_scene(small().trace)}, "runs", bar={"all": 100.0})),
+    "draw_waterfall": lambda: svg(draw_waterfall(plan(some_job(), Split(dp=4)), "Where time goes", 1.0)),
     "draw_value": lambda: svg(draw_value(Weight(1, 4, 0, {2}, 4))),
 }
 ODD: dict[str, Callable[[], str]] = {

@@ -71,7 +71,7 @@ def played() -> Iterator[Verdict]:
 def test_a_folder_of_any_shape_can_be_played(gone: tuple[str, ...], week: Path) -> None:
     for name in gone:
         remove(week / name)
-    wanted = {"relay_schedule": "passed", "relay_layout": "passed"}
+    wanted = {"relay_schedule": "passed", "relay_layout": "passed", "relay_plan": "passed"}
     wanted["relay_engine"] = "failed" if "trials" in gone else "passed"
     with folder_added(week):
         for verdicts in (grade_file("mine.py").verdicts, watched(), list(played())):
@@ -95,7 +95,7 @@ def test_in_a_class_one_puzzle_fails_alone(week: Path) -> None:
     for file in json.loads(done.stdout)["files"]:
         rows = {row["puzzle"]: row for row in file["results"] if row["status"] != "not_attempted"}
         assert {slug: row["stars"] for slug, row in rows.items()} == {
-            "relay_schedule": 3, "relay_engine": 0, "relay_layout": 3}  # fmt: skip
+            "relay_schedule": 3, "relay_engine": 0, "relay_layout": 3, "relay_plan": 3}  # fmt: skip
     assert "sandbox was lost" not in done.stderr
     said = CliRunner().invoke(main, [*words[:1], "mine.py", *words[3:]])
     assert said.exit_code == 1
@@ -109,5 +109,5 @@ def test_a_class_in_python_without_trials_fails_alone(trials: str, week: Path) -
     with folder_added(week):
         verdicts = {verdict.puzzle: verdict for verdict in grade_file("mine.py").verdicts if verdict.attempted}
     assert {slug for slug, verdict in verdicts.items() if verdict.status == "passed"} == {
-        "relay_schedule", "relay_layout"}  # fmt: skip
+        "relay_schedule", "relay_layout", "relay_plan"}  # fmt: skip
     assert "relay_engine.py: it defines no TRIALS, a tuple of functions" in verdicts["relay_engine"].message

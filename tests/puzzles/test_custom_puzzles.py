@@ -426,7 +426,7 @@ def test_schedules_of_a_folder_go_into_the_site_without_their_solutions(week: Pa
         packed = dict(files())[custom.FILE]
         assert listing()["puzzles"]["relay_schedule"]["title"] == "Done. a title"
     assert json.loads(packed).keys() == {"week3"}
-    assert json.loads(packed)["week3"].keys() == {"relay_schedule.toml"}
+    assert json.loads(packed)["week3"].keys() == {"relay_schedule.toml", "relay_plan.toml"}
     assert b"The gradients are summed" not in packed
     custom.add(packed, tmp_path / "browser")
     assert find("relay_schedule").title == "Done. a title"

@@ -182,7 +182,8 @@ def test_traces_of_a_graded_class_are_entries(tmp_path: Path) -> None:
 def test_a_solution_is_submitted_with_its_run_and_without_its_code(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("SECRET = 1\n" + (ROOT / "solutions" / "ddp.py").read_text())
     done = puzzles("submit", tmp_path / "mine.py", "--puzzle", "ddp", "--name", "Ann", "-o", tmp_path)
-    assert "ddp, 5.1 timesteps, 1,835,008 elements and 786,432 elements sent, 2 of 3 stars" in done.output
+    assert "ddp, 5.1 timesteps (target < 6), 1,835,008 elements" in done.output
+    assert "786,432 elements sent" in done.output
     (file,) = (tmp_path / "ddp").iterdir()
     assert "SECRET" not in file.read_text()
     for words, said in (

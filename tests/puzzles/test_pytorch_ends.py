@@ -101,7 +101,7 @@ def test_every_option_that_a_refusal_advises_works(
     """Of all puzzles: the command is typed as the refusal says, and then PyTorch is asked to run it."""
     asked: list[Scheduled] = []
 
-    def instead(schedules: list[Scheduled], seconds: float) -> list[object]:
+    def instead(schedules: list[Scheduled], seconds: float, **options: object) -> list[object]:
         asked.extend(schedules)
         raise PuzzleError("that is far enough")
 
@@ -113,12 +113,13 @@ def test_every_option_that_a_refusal_advises_works(
         "breadth_first": [("--size", "4,4,2"), ("--mesh", "dp=1,pp=2")],
         "pipeline_fsdp": [("--size", "4,1,4")],
         "zb_h2": [("--steps", "1")],
+        "weight_versions": [("--steps", "1")],
     }
     for slug, options in advised.items():
         typed = [word for option in options for word in option]
         result = puzzles("torch", ROOT / "solutions" / f"{slug}.py", slug, *typed)
         assert "that is far enough" in result.output, result.output
-    assert [schedule.pipeline.replicas for schedule in asked] == [1, 1, 1]
+    assert [schedule.pipeline.replicas for schedule in asked] == [1, 1, 1, 1]
 
 
 REWRITTEN = {"basic": "grad_accum", "pipeline": "gpipe", "checkpoint": "gpipe"}

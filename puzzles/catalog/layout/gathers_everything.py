@@ -7,7 +7,7 @@ from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     slug="gathers_everything",
-    title="The plan that gathers everything",
+    title="All gathered at once",
     build=lambda: feed_forward(devices=8, batch=64, width=64, hidden=256),
     given={"matmul1": ((2, 1), (1, 4)), "relu": ((1, 1),), "matmul2": ((2, 4), (4, 1))},
     may_change=True,

@@ -18,7 +18,7 @@ def resharded() -> Graph:
 
 PUZZLE = LayoutPuzzle(
     slug="rematerialization",
-    title="Involuntary full rematerialization",
+    title="Full rematerialization",
     build=resharded,
     given={"d": ((2, 1, 4), (2, 1, 4)), "result": ((1, 8, 1), (1, 8, 1))},
     annotations=1,

@@ -22,7 +22,7 @@ def build() -> Graph:
 
 PUZZLE = LayoutPuzzle(
     slug="sequence_ends",
-    title="Attention between sequence-parallel ends",
+    title="Sequence parallel both ends",
     build=build,
     annotations=4,
     memory_cap=116_000,

@@ -8,7 +8,7 @@ from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     slug="train_ffn",
-    title="The feed-forward network, trained",
+    title="Training the feed-forward",
     build=lambda: training(feed_forward(batch=256), "sgd"),
     annotations=2,
     memory_cap=68_500,

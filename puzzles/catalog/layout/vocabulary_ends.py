@@ -18,7 +18,7 @@ def build() -> Graph:
 
 PUZZLE = LayoutPuzzle(
     slug="vocabulary_ends",
-    title="The loss of a split vocabulary",
+    title="Loss of a split vocabulary",
     build=build,
     annotations=4,
     memory_cap=30_500,

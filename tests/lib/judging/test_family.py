@@ -71,7 +71,12 @@ def test_a_record_is_of_its_family_at_every_size(slug: str) -> None:
     puzzle = PUZZLES[slug]
     for record, function in records_of(slug):
         for size in puzzle.other_sizes:
-            assert family(function, size, puzzle.goal.setting) == record.family
+            expected = "a pipeline" if record.by in ONE_REPLICA else record.family
+            assert family(function, size, puzzle.goal.setting) == expected
+
+
+ONE_REPLICA = ("solutions/records/pipeline_fsdp_replicas.py: two_stages",)
+"""Records that shard weights over replicas of a pipeline: for few ranks there is one replica, and no shard."""
 
 
 class Altered:
