@@ -186,7 +186,7 @@ def test_a_collective_is_drawn_as_the_runtime_computes_it(name: str, filled_dots
 
 
 @pytest.mark.sampled(9)
-@pytest.mark.parametrize("slug", PUZZLES)
+@pytest.mark.parametrize("slug", [slug for slug in PUZZLES if slug != "uneven_stages"])  # which asks who loads what
 def test_a_sketch_shows_every_rank_and_what_the_reference_loads(slug: str) -> None:
     """As many filled boxes as there are pairs of a rank and a layer whose weight, or a shard of it, it loads."""
     puzzle = PUZZLES[slug]
