@@ -177,7 +177,7 @@ def test_the_breadth_first_plan_sends_an_all_reduce_in_groups_of_four():
     assert dict(done.meters[0].calls) == {"all_reduce": 1}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slug", LAYOUT_PUZZLES)
 def test_the_reference_plan_of_every_puzzle(slug):
     graph = LAYOUT_PUZZLES[slug].graph()

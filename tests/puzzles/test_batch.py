@@ -232,6 +232,7 @@ def test_json_written_file_by_file_is_the_same_text(a_class: Path, why: bool):
         assert "".join(json_text(some, why)) == json.dumps(as_json(some, why), indent=2)
 
 
+@pytest.mark.slow
 def test_verdicts_on_what_was_not_attempted_are_one_object(a_class: Path):
     def of(slug: str, path: Path) -> Graded:
         source = path.read_bytes()
