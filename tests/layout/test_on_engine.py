@@ -203,6 +203,7 @@ def test_a_block_on_a_mesh_of_two_axes():
     assert_runs_as_predicted(plan(graph, memory_cap=6_000))
 
 
+@pytest.mark.slow
 def test_completed_annotations():
     annotations = {
         "x": mesh_split((64, 64), mesh(data=2, model=4), ("data", -1)),

@@ -55,6 +55,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "missing", lambda: "")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("stand_in")
 @pytest.mark.parametrize(
     ("who", "how"),

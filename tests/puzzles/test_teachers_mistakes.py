@@ -134,6 +134,7 @@ def test_gradescope_says_what_is_missing(week: Path) -> None:
     assert "No file" not in test["output"]
 
 
+@pytest.mark.slow
 def test_all_pages_say_the_same_of_a_failure(week: Path) -> None:
     said("grade", "class", "--trust", "--puzzles", "week3", "-o", "out", code=1)
     said("grade", "class", "--trust", "--puzzles", "week3", "-o", "report.html", code=1)

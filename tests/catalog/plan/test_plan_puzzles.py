@@ -125,7 +125,7 @@ def test_every_run_with_a_time_is_compared() -> None:
 # --- What players write ---
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("slug", "split", "outcome", "fact"), WRONG)
 def test_a_natural_wrong_plan_fails_with_the_reason(slug: str, split: Split, outcome: str, fact: str) -> None:
     score = scored(PLAN_PUZZLES[slug], split)
@@ -193,6 +193,7 @@ def test_a_wrong_prediction_is_answered() -> None:
     assert "You predicted 60 GiB. It is 174.6 to 194.2, and it does not fit" in failed.sentence
 
 
+@pytest.mark.slow
 def test_what_dominates_is_the_largest_of_the_costs() -> None:
     job = PLAN_PUZZLES["llama_8b_16"].job
     assert dominating(plan(job, Split(pp=16)))[0] == "bubble"
