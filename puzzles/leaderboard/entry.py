@@ -73,6 +73,8 @@ AXES = {
     "peak_memory": "peak memory",
     "traffic": "traffic",
     "host_memory": "on the host",
+    "seconds": "seconds a step",
+    "gib": "GiB",
 }
 """The figures that entries are compared by, where a puzzle has them, and what their columns are called."""
 

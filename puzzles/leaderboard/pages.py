@@ -1,4 +1,4 @@
-"""A leaderboard as files: a page, its data as JSON, and for each run a page that opens it; always the same bytes."""
+"""A leaderboard as files: a page, its data as JSON, and a nameless page for each run; always the same bytes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drawing.export.html import web_page
-from drawing.runs.scene import scene_of
-from lib import Trace
-from lib.recognition import recognize
 from puzzles.reports.environment import environment
 from puzzles.reports.listed_files import listed_files, remove
 from puzzles.tracks import track_of
@@ -29,7 +25,7 @@ def files_of(rankings: Sequence[Ranking], title: str) -> dict[str, str]:
     data = {"title": title, "files": names, "puzzles": [_data(one) for one in rankings]}
     page = environment().get_template("board.html").render(title=title, rankings=[_shown(one) for one in rankings])
     return {
-        **{name: _viewer(entry) for name, entry in runs.items()},
+        **{name: track_of(one.puzzle.slug).run_page(one.puzzle, one.trace) for name, one in runs.items()},
         "index.html": str(page),
         DATA: json.dumps(data, indent=1, ensure_ascii=False) + "\n",
     }
@@ -64,17 +60,6 @@ def differences(files: Mapping[str, str], folder: Path) -> list[str]:
 
 def _page(entry: Entry) -> str:
     return f"{entry.puzzle.slug}/{entry.digest}.html"
-
-
-def _run(entry: Entry) -> Trace:
-    trace: Trace = track_of(entry.puzzle.slug).restored(entry.puzzle, entry.trace)
-    return trace
-
-
-def _viewer(entry: Entry) -> str:
-    """The page that opens a run. Equal runs of several players have one, so it names none of them."""
-    scene = scene_of(_run(entry), getattr(entry.puzzle, "goal", None))
-    return str(web_page(scene, entry.puzzle.title))
 
 
 def _data(one: Ranking) -> dict[str, Any]:
@@ -112,10 +97,11 @@ def _shown(one: Ranking) -> dict[str, Any]:
 
 
 def _row(place: Standing) -> dict[str, Any]:
+    first = place.entries[0]
     return {
         "figures": [f"{value:,}" if isinstance(value, int) else f"{value:g}" for value in place.point],
         "stars": max(entry.verdict.stars for entry in place.entries),
-        "found": place.entries[0].found,
-        "kind": known.text if (known := recognize(_run(place.entries[0]))) else "",
+        "found": first.found,
+        "kind": track_of(first.puzzle.slug).built(first.puzzle, first.trace),
         "names": [(entry.name, _page(entry)) for entry in place.entries],
     }

@@ -311,3 +311,22 @@ def test_every_found_record_of_the_game_is_what_its_trace_shows() -> None:
         entry = read_entry(FOUND / str(row["file"]))
         said = (row["puzzle"], row["timesteps"], row["peak_memory"], row["family"], row["name"])
         assert said == (entry.puzzle.slug, *entry.point[:2], entry.verdict.family, entry.name)
+
+
+def test_a_plan_is_an_entry_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slug = "llama_8b_16"
+    (tmp_path / f"{slug}.json").write_text(trace_of(ROOT / "solutions" / "plan" / f"{slug}.py", slug))
+    done = puzzles("submit", tmp_path / f"{slug}.json", "--name", "Ann", "-o", tmp_path / "entries")
+    assert "seconds a step" in done.output, done.output
+    made = puzzles("leaderboard", tmp_path / "entries", "-o", tmp_path / "board")
+    assert made.exit_code == 0, made.output
+    board = json.loads((tmp_path / "board" / "board.json").read_text())
+    ((row,),) = [one["front"] for one in board["puzzles"]]
+    assert (row["name"], row["stars"]) == ("Ann", 3)
+    page = (tmp_path / "board" / row["run"]).read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "Ann" not in page
+    assert "<th>seconds a step" in (tmp_path / "board" / "index.html").read_text(encoding="utf-8").replace(
+        " scope=col", ""
+    )
+    assert "Timesteps" not in capsys.readouterr().out, "drawing a plan prints nothing"

@@ -29,11 +29,13 @@ def plan_picture(plan: Plan | None, puzzle: PlanPuzzle) -> str:
 def timeline(plan: Plan | None, puzzle: PlanPuzzle) -> str:
     """The timeline as SVG; empty as above, or if it is too long to show."""
     try:
-        import drawing
+        from drawing import svg
+        from drawing.runs.scene import scene_of
+        from drawing.runs.timeline import draw_scene
 
         if plan is None or sum(map(len, plan.trace.ranks)) > DRAWN:
             return ""
-        return str(drawing.svg(drawing.draw(plan.trace, title=title_of(plan), judged=False)))
+        return str(svg(draw_scene(scene_of(plan.trace), title_of(plan), judged=False)))
     except Exception:  # as above
         return ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 from puzzles.catalog.fields import Fields
@@ -117,6 +118,10 @@ class Plans(Track["PlanPuzzle"]):
 
         plan = self.restored(puzzle, kept)
         return "" if plan is None else f"{family_of(plan.split)} ({plan.split})"
+
+    def run_page(self, puzzle: PlanPuzzle, kept: str) -> str:
+        head = f'<!doctype html><meta charset="utf-8"><title>{escape(puzzle.title)}</title>'
+        return f"{head}{self.picture(puzzle, kept)}<pre>{escape(self.picture_text(puzzle, kept, 100))}</pre>\n"
 
     def sections(self, puzzle: PlanPuzzle) -> Sequence[Section]:
         return [

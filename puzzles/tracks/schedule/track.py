@@ -201,6 +201,12 @@ class Schedules(Track[SchedulePuzzle]):
 
         return recognized(puzzle, kept) if kept else ""
 
+    def run_page(self, puzzle: SchedulePuzzle, kept: str) -> str:
+        from drawing.export.html import web_page
+        from drawing.runs.scene import scene_of
+
+        return str(web_page(scene_of(parse_trace(kept), puzzle.goal), puzzle.title))
+
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
         others = "; ".join(map(size_text, puzzle.other_sizes))
         third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
