@@ -99,6 +99,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     assert "my_schedule: 4 layers, 4 batches, 4 ranks, costs parts" in shown[1]
 
 
+@pytest.mark.slow
 def test_the_folding_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (stages,) = (code for code in CODE if "def stages" in code)

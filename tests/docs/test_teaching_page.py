@@ -40,6 +40,7 @@ def run(line: str) -> tuple[int, str]:
     return 0, ""
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = {}

@@ -193,6 +193,7 @@ def test_a_notebook_gets_the_picture_and_a_text() -> None:
     assert set(gallery.pareto()._repr_mimebundle_()) == {"text/html", "text/plain"}
 
 
+@pytest.mark.slow
 def test_a_notebook_with_all_eight_stays_below_a_megabyte() -> None:
     formatter = DisplayFormatter()
     outputs = [json.dumps(formatter.format(picture(classic.slug, goal=classic.goal))[0]) for classic in CLASSICS]

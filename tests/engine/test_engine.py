@@ -88,6 +88,7 @@ def test_a_single_device_needs_no_launch_and_data_parallel_is_three_more_lines()
     assert [(m.sent, m.flops, m.collectives) for m in run.meters] == [(12_288, 20_480, 2)] * 4
 
 
+@pytest.mark.slow
 def test_two_runs_have_the_same_meters_and_freed_arrays_are_not_live() -> None:
     def readings() -> Any:
         with launch(DataParallel, num_devices=4, model_dim=16, hidden_dim=64) as run:

@@ -16,6 +16,7 @@ def product(grid=None) -> Graph:
     return graph
 
 
+@pytest.mark.slow
 def test_a_layer_of_8_billion_parameters_on_32_devices_does_its_work_once() -> None:
     graph = transformer(1, mesh(data=4, model=8), batch=8, length=4096, heads=32, width=4096)
     free = plan(graph)

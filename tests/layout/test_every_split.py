@@ -39,6 +39,7 @@ def test_the_devices_of_a_mesh_stay_where_they_are():
     assert [before.part(d) for d in range(8)] == [after.part(d) for d in range(8)]
 
 
+@pytest.mark.slow
 def test_parts_of_axes_may_move_less(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(exact, "is_solver_here", lambda: False)  # an integer program takes its time to find 163,840
     graph = embedding_and_head()

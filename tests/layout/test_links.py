@@ -87,6 +87,7 @@ def test_a_plan_names_the_axes_of_its_own_mesh():
         assert all(set(found.layout(name).matrix.names) == set(names) for name in found.graph.shapes)
 
 
+@pytest.mark.slow
 def test_gradients_cross_the_fast_axis():
     """Data parallelism over two of four devices each way: bytes are equal, and only time says which axis is better."""
 

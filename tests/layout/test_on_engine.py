@@ -177,7 +177,7 @@ def test_the_breadth_first_plan_sends_an_all_reduce_in_groups_of_four():
     assert dict(done.meters[0].calls) == {"all_reduce": 1}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slug", LAYOUT_PUZZLES)
 def test_the_reference_plan_of_every_puzzle(slug):
     graph = LAYOUT_PUZZLES[slug].graph()
@@ -203,6 +203,7 @@ def test_a_block_on_a_mesh_of_two_axes():
     assert_runs_as_predicted(plan(graph, memory_cap=6_000))
 
 
+@pytest.mark.slow
 def test_completed_annotations():
     annotations = {
         "x": mesh_split((64, 64), mesh(data=2, model=4), ("data", -1)),

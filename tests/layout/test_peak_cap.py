@@ -106,6 +106,7 @@ def test_the_moments_of_any_values_of_a_training_step(graph, data):
     assert_moments_are_the_timeline(graph, data, copies=1)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_a_step_under_every_peak_that_a_plan_of_it_has(optimizer):
     graph = Graph(mesh=mesh(x=2))
@@ -136,6 +137,7 @@ def test_a_step_under_every_peak_that_a_plan_of_it_has(optimizer):
         assert_peaks_are_measured(found)
 
 
+@pytest.mark.slow
 def test_the_network_of_the_documentation_under_a_peak():
     """Each cap is met, on the engine too, and less memory never moves less."""
     moved = []
@@ -174,7 +176,7 @@ def outcome(graph: Graph, cap: int) -> GraphPlan | str:
         return str(refused)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_example_and_puzzle_is_planned_exactly(name):
     """Under any cap there is a plan that is proven to be the cheapest, or it is proven that there is none."""

@@ -305,6 +305,7 @@ def test_a_partial_layout_may_stay_partial():
     assert plan.bytes == 8 * 1024 * 4
 
 
+@pytest.mark.slow
 def test_a_thousand_devices():
     line = DeviceMatrix((1024,))
     rows, columns = (TensorLayout((2048, 1024), line, m) for m in (((0,), ()), ((), (0,))))

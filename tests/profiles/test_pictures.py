@@ -21,6 +21,7 @@ from puzzles.pytorch.profiled import bar_of, draw_profile, profile_page, views
 from tests.support.profiles import TRACES, sources, studied, traces
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ["1f1b_slow", "interleaved", "zbv", "dualpipev"])
 def test_marks_are_the_cells_and_no_arrow_points_back(case: str) -> None:
     found = studied(case)
@@ -53,6 +54,7 @@ def test_a_picture_shows_measured_above_replayed_and_the_causes() -> None:
         assert words in text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", ["1f1b_slow", "1f1b_jitter", "zb_interleaved"])
 def test_every_finding_of_a_page_leads_to_its_cell(case: str) -> None:
     found = studied(case)
@@ -124,11 +126,13 @@ def test_the_command_as_json_and_with_the_measured_order(tmp_path: Path) -> None
     assert read_csv(target.read_text()) == studied("zbv").chosen.step.table
 
 
-def test_reports_fit_a_page() -> None:
-    for case in ("interleaved_steps", "zb_interleaved", "ddp"):
-        done = CliRunner().invoke(main, ["profile", str(TRACES / case)])
-        assert done.exit_code == 0
-        assert len(done.output.splitlines()) <= 40
+@pytest.mark.parametrize(
+    "case", ["ddp", *(pytest.param(c, marks=pytest.mark.slow) for c in ("interleaved_steps", "zb_interleaved"))]
+)
+def test_reports_fit_a_page(case: str) -> None:
+    done = CliRunner().invoke(main, ["profile", str(TRACES / case)])
+    assert done.exit_code == 0
+    assert len(done.output.splitlines()) <= 40
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

@@ -23,11 +23,13 @@ SLOW = {"1f1b_slow": (2, 1.5), "interleaved_uneven": (7, 2.0)}
 EVEN = [case for case in PIPELINES if case not in (*SLOW, "1f1b_jitter", "1f1b_hosted")]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", PIPELINES)
 def test_a_schedule_is_named_as_it_was_recorded(case: str) -> None:
     assert studied(case).name.text == PIPELINES[case]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", PIPELINES)
 def test_medians_are_the_sleeps(case: str) -> None:
     for row in studied(case).stages:
@@ -39,6 +41,7 @@ def test_medians_are_the_sleeps(case: str) -> None:
             assert time.low <= time.median <= min(time.high, time.low + 3)  # some were recorded beside other work
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", PIPELINES)
 def test_shares_add_up_and_the_ladder_explains_the_bubble(case: str) -> None:
     found = studied(case)
@@ -52,6 +55,7 @@ def test_shares_add_up_and_the_ladder_explains_the_bubble(case: str) -> None:
     assert 0 < found.chosen.bubble < found.chosen.of_ideal
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", EVEN)
 def test_even_runs_have_no_finding_but_late_hosts(case: str) -> None:
     assert {one.kind for one in studied(case).findings} <= {"host"}
@@ -72,6 +76,7 @@ def test_planted_faults_are_the_first_finding() -> None:
     assert hosted.ms > 40
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", PIPELINES)
 def test_the_bound_is_below_the_replay_and_the_replay_below_the_run(case: str) -> None:
     found = studied(case)
@@ -81,6 +86,7 @@ def test_the_bound_is_below_the_replay_and_the_replay_below_the_run(case: str) -
     assert bound.has_halves == (case in ("zb_interleaved", "zbv", "dualpipev"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", PIPELINES)
 def test_a_better_order_is_shorter_and_plays_in_pytorch(case: str) -> None:
     found = studied(case)

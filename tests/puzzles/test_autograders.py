@@ -97,6 +97,7 @@ def test_a_submission_without_a_file_gets_tests_that_say_so(tmp_path: Path) -> N
         assert "no .py or .ipynb here" in test["output"]
 
 
+@pytest.mark.slow
 def test_students_are_told_no_options(tmp_path: Path) -> None:
     words = {"look for a loop that does not end, or allow more with --time-limit": "look for a loop that does not end",
              "it printed more than 5 bytes; print less, or allow more with --limit output=64M":

@@ -224,6 +224,7 @@ def test_others_load_what_is_needed_later_while_processes_work(a_class: Path):
     assert seen == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("why", [False, True])
 def test_json_written_file_by_file_is_the_same_text(a_class: Path, why: bool):
@@ -232,6 +233,7 @@ def test_json_written_file_by_file_is_the_same_text(a_class: Path, why: bool):
         assert "".join(json_text(some, why)) == json.dumps(as_json(some, why), indent=2)
 
 
+@pytest.mark.slow
 def test_verdicts_on_what_was_not_attempted_are_one_object(a_class: Path):
     def of(slug: str, path: Path) -> Graded:
         source = path.read_bytes()
@@ -371,6 +373,7 @@ def test_limits_have_one_option_and_old_words(a_class: Path, monkeypatch: pytest
     assert used == [Limits(3, 2 << 30, 64 << 10, 1 << 20, 9), Limits()]
 
 
+@pytest.mark.slow
 def test_files_have_one_option_and_old_words(a_class: Path):
     puzzles("grade", "class/anna.py", *"-o new/ -o new/t.csv -o new/r.JSON -o new/j.xml".split())
     Path("old").mkdir()

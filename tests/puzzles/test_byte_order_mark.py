@@ -114,6 +114,7 @@ def test_it_changes_nothing(name: str, tmp_path: Path, monkeypatch: pytest.Monke
         assert seen[0][0] in (0, 1), seen[0][1]
 
 
+@pytest.mark.slow
 def test_a_target_that_is_written_into_such_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     begin("relay", "schedule", Path("week"))

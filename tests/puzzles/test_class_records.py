@@ -141,6 +141,7 @@ def test_a_class_in_a_notebook_or_words_with_an_entry(own: Path, mine: Path) -> 
     require_refused(record(entry, "total", "--puzzles", own), own, "leave out SLUG and --name")
 
 
+@pytest.mark.slow
 def test_a_record_of_a_shipped_class_is_filed_with_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nobody had beaten the reference before."""
     found = tmp_path / "found"

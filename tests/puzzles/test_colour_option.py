@@ -36,6 +36,7 @@ def test_the_picture_in_a_report_has_the_colours_that_are_asked_for() -> None:
     assert all(colour in Path("batches.html").read_text() for colour in batches)
 
 
+@pytest.mark.slow
 def test_the_pictures_in_the_pages_of_a_class_have_them_too() -> None:
     puzzles(*GRADE, "-o", "pages", "--colour", "operation")
     (page,) = Path("pages/students").iterdir()

@@ -102,6 +102,7 @@ def test_in_a_class_one_puzzle_fails_alone(week: Path) -> None:
     assert "Stuck?" not in said.output, "no hint helps there"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("trials", ["", "TRIALS = 5\n", "TRIALS = ()\n"])
 def test_a_class_in_python_without_trials_fails_alone(trials: str, week: Path) -> None:
     (week / "relay_engine.toml").unlink()

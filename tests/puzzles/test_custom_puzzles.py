@@ -54,6 +54,7 @@ def change(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("track", "targets"),
     [

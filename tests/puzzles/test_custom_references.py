@@ -151,6 +151,7 @@ def test_a_size_that_is_no_more_and_one_that_is_new(file: Path) -> None:
     assert row["size"] == {"layers": 2, "batches": 4, "ranks": 4}
 
 
+@pytest.mark.slow
 def test_a_puzzle_of_one_size_is_ready_and_told_what_that_means(file: Path) -> None:
     text = file.read_text().partition("\n[[reference_at]]")[0]
     file.write_text(re.sub(r"(?m)^other_sizes.*\n", "", text))
@@ -159,6 +160,7 @@ def test_a_puzzle_of_one_size_is_ready_and_told_what_that_means(file: Path) -> N
     assert "other_sizes: none, so what works only at the shown size gets three stars" in checked.output
 
 
+@pytest.mark.slow
 def test_line_ends_stay(file: Path) -> None:
     text = file.read_text()
     file.write_text(text.replace("= 7.9", "= 8"), newline="\r\n")
@@ -178,6 +180,7 @@ def test_a_file_that_cannot_be_written_is_named(file: Path, monkeypatch: pytest.
     assert f"{file}: Read-only file system" in refused.output
 
 
+@pytest.mark.slow
 def test_records_of_others_stay_where_they_are(file: Path) -> None:
     other = '[[records]] # of last year\ntimesteps = 4\npeak_memory = 9_000_000\nby = "Ben \\\\ \\""\n'
     text = file.read_text().replace("# Measured", f"{other}\n# Measured").replace("= 7.9", "= 8")
@@ -223,6 +226,7 @@ def test_rows_in_another_form_are_left_alone_and_the_text_to_write_is_shown(file
     assert file.read_text() == text
 
 
+@pytest.mark.slow
 def test_a_header_within_a_text_is_no_header(file: Path) -> None:
     text = file.read_text().replace(
         'statement = """', 'statement = """\n[[reference_at]]\ntimesteps = 1\n'

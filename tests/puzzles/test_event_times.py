@@ -119,6 +119,7 @@ TRACES: dict[str, Callable[[], Trace]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", TRACES)
 def test_no_arrow_points_back_whatever_the_durations(name: str) -> None:
     schedule = Scheduled.of(name, TRACES[name]())

@@ -65,9 +65,11 @@ def test_it_is_drawn() -> None:
     assert "rank 0" in shown("draw", *FOLDED, "--text")
 
 
-def test_a_job_that_is_too_large_to_play_whole_can_be_folded() -> None:
-    size = ["--size", "2,10000,10000", "--mesh", "dp=10000"]
-    assert "stands for all 10,000" in shown("run", "sharded.py", "sharded", *size, "--fold", "dp")
+# What is possible is added up for each pair of replicas, so a few more than may be played have to do.
+@pytest.mark.parametrize("replicas", [1025, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_job_that_is_too_large_to_play_whole_can_be_folded(replicas: int) -> None:
+    size = ["--size", f"2,{replicas},{replicas}", "--mesh", f"dp={replicas}"]
+    assert f"stands for all {replicas:,}" in shown("run", "sharded.py", "sharded", *size, "--fold", "dp")
     assert "from 1 to 1,024" in shown("run", "sharded.py", "sharded", *size, code=2)
 
 

@@ -38,6 +38,7 @@ def pages_by_name(folder: Path) -> dict[str, str]:
     return {found[1]: name for name, text in texts.items() if (found := re.search(r"<h1>(.*?)</h1>", text))}
 
 
+@pytest.mark.slow
 def test_the_name_of_a_page_depends_on_the_submission_alone(tmp_path: Path) -> None:
     a_class(tmp_path, "ben", "cleo")
     grade(tmp_path)
@@ -147,6 +148,7 @@ def test_comments_that_cannot_be_used_are_refused(tmp_path: Path, text: str, sai
     assert said.split("'")[0] in " ".join(result.stderr.split())
 
 
+@pytest.mark.slow
 def test_the_index_survives_long_names(tmp_path: Path) -> None:
     a_class(tmp_path, "u1", "u2")
     (tmp_path / "roster.csv").write_text(f"name,id\n{LONG},u1\nBen,u2\n")

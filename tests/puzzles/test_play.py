@@ -91,6 +91,7 @@ async def test_two_plays_at_the_same_time_do_not_interfere() -> None:
     assert results[0].as_dict() == results[2].as_dict()
 
 
+@pytest.mark.slow
 def test_the_puzzle_may_be_named_in_several_ways() -> None:
     fsdp = solution("fsdp")
     assert {

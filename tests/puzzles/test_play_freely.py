@@ -66,11 +66,13 @@ def test_a_puzzles_own_size_is_that_puzzle() -> None:
     assert result.stars == 2
 
 
-def test_a_folded_run_says_what_it_stands_for() -> None:
-    result = free(hybrid_shard, size=(2, 2048, 2048), mesh={"replica": 512, "shard": 4}, fold="replica")
+@pytest.mark.parametrize("replicas", [8, pytest.param(512, marks=pytest.mark.slow)])
+def test_a_folded_run_says_what_it_stands_for(replicas: int) -> None:
+    ranks = 4 * replicas
+    result = free(hybrid_shard, size=(2, ranks, ranks), mesh={"replica": replicas, "shard": 4}, fold="replica")
     assert isinstance(result.trace, Trace)
     assert len(result.trace.ranks) == 4
-    assert "Ranks 0 to 3 are of one replica, which stands for all 512" in result.text()
+    assert f"Ranks 0 to 3 are of one replica, which stands for all {replicas}" in result.text()
     assert "<svg" in result.page()
 
 

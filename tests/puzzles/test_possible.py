@@ -97,6 +97,7 @@ def dealt_out(size: Size, choice: random.Random) -> tuple[tuple[frozenset[int], 
     return tuple((each, size.ranks // stages) for each in layers)
 
 
+@pytest.mark.slow
 def test_no_message_names_a_bound_and_a_record_that_beats_it() -> None:
     """Whatever the stages of a pipeline are; a record of any pipeline beats the bound that is named of one."""
     needs = r"(a pipeline with these stages|any schedule) needs at least ([\d.,]+) (step|element)"

@@ -55,6 +55,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "missing", lambda: "")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("stand_in")
 @pytest.mark.parametrize(
     ("who", "how"),
@@ -126,6 +127,7 @@ REWRITTEN = {"basic": "grad_accum", "pipeline": "gpipe", "checkpoint": "gpipe"}
 """By puzzle whose solution is refused for what it does: one that does the same work as the refusal says."""
 
 
+@pytest.mark.slow
 def test_what_else_is_advised_is_what_another_solution_does(capsys: pytest.CaptureFixture[str]) -> None:
     said = dict(refusals())
     for refused, other in REWRITTEN.items():

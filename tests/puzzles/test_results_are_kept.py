@@ -222,6 +222,7 @@ class Editing(GradingJob):
         return graded
 
 
+@pytest.mark.slow
 def test_a_file_that_changed_while_it_was_graded_is_graded_again(
     a_class: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

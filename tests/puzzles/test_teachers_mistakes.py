@@ -63,6 +63,7 @@ def test_check_knows_its_puzzles_and_the_words_for_what_is_wrong(week: Path) -> 
     assert "wrong: there is no file week3/wrong/no.py" in checked
 
 
+@pytest.mark.slow
 def test_a_reference_may_need_more_time(week: Path) -> None:
     Path("week3/solutions/relay.py").write_text("def relay(model):\n    while True:\n        pass\n")
     week.write_text(week.read_text().partition("[wrong]")[0] + "[targets]\ntime = 5\nmemory = 1_800_000\n")
@@ -133,6 +134,7 @@ def test_gradescope_says_what_is_missing(week: Path) -> None:
     assert "No file" not in test["output"]
 
 
+@pytest.mark.slow
 def test_all_pages_say_the_same_of_a_failure(week: Path) -> None:
     said("grade", "class", "--trust", "--puzzles", "week3", "-o", "out", code=1)
     said("grade", "class", "--trust", "--puzzles", "week3", "-o", "report.html", code=1)

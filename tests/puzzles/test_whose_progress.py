@@ -82,7 +82,7 @@ def test_a_file_of_somebody_else_changes_no_progress(name: str, form: str) -> No
     assert progress.load() == {slug: progress.PuzzleProgress() for slug in ALL}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("whose", OWN)
 def test_an_own_file_counts_whatever_is_shown(whose: str, form: str) -> None:

@@ -109,6 +109,7 @@ def rounds_needed(trial: Trial, epochs: int, most: int = 60, weighted: bool = Tr
     return next((i for i, gone in enumerate(descent(trial, epochs, most, weighted), 1) if gone >= 0.99), None)
 
 
+@pytest.mark.slow
 def test_epochs_trade_rounds_against_drift() -> None:
     trials = [make() for make in trials_of(ENGINE_PUZZLES["FedAvg"])]
     assert [rounds_needed(trial, 1) for trial in trials] == [25, 25, 29]

@@ -70,6 +70,7 @@ def test_a_reference_has_its_figures(slug: str) -> None:
     assert (report.timesteps, report.peak.memory, report.traffic) == FIGURES[slug]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("slug", "name"), TIMES)
 def test_another_way_takes_its_time(slug: str, name: str) -> None:
     assert measured(slug, name).timesteps == TIMES[slug, name]
@@ -112,6 +113,7 @@ def test_the_gather_and_the_forward_of_fsdp_bound_take_what_its_text_says() -> N
 BOUND = Fraction(7, 8) * FLOPS / (2 * INFINIBAND)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("hidden", [1024, 2048, 4096])
 def test_gathers_hide_from_as_many_tokens_on_as_the_formula_says_whatever_the_width(hidden: int) -> None:
     assert BOUND == 7_000
@@ -172,6 +174,7 @@ def test_a_sum_in_two_levels_takes_what_its_text_says() -> None:
 # --- bucket_size ---
 
 
+@pytest.mark.slow
 def test_the_best_size_of_a_bucket_is_the_one_that_the_formula_says() -> None:
     goal, words = PUZZLES["bucket_size"].goal, text("bucket_size")
     costs = goal.costs

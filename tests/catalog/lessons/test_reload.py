@@ -10,6 +10,7 @@ from tests.catalog.lessons.judged import MODERN, judged, missed
 from tests.support.solved import reference_of
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("slug", MODERN)
 def test_a_reference_that_loads_again_does_not_pass(slug: str) -> None:
     report = judged(load_again(reference_of(slug)), PUZZLES[slug].goal)

@@ -25,12 +25,12 @@ from tests.support.plan_enumeration import fastest
 from tests.support.wrong_plans import REFUSED, WRONG
 from tests.test_imports import ROOT
 
-QUICK = ("llama_8b_16", "llama_8b_long")
+QUICK = ("llama_8b_long",)
 LONG = pytest.mark.skipif(not os.environ.get("PUZZLES_LONG"), reason="takes over ten minutes; set PUZZLES_LONG=1")
 
 
 def marks_of(slug: str) -> list[pytest.MarkDecorator]:
-    """Of enumerations: most take 10 to 80 s."""
+    """Of enumerations: most take 10 to 80 s, and that of "llama_8b_16" 3 s."""
     return [] if slug in QUICK else [pytest.mark.slow, LONG] if slug == "deepseek_2048" else [pytest.mark.slow]
 
 
@@ -131,7 +131,7 @@ def test_every_run_with_a_time_is_compared() -> None:
 # --- What players write ---
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("slug", "split", "outcome", "fact"), WRONG)
 def test_a_natural_wrong_plan_fails_with_the_reason(slug: str, split: Split, outcome: str, fact: str) -> None:
     score = scored(PLAN_PUZZLES[slug], split)
@@ -199,6 +199,7 @@ def test_a_wrong_prediction_is_answered() -> None:
     assert "You predicted 60 GiB. It is 174.6 to 194.2, and it does not fit" in failed.sentence
 
 
+@pytest.mark.slow
 def test_what_dominates_is_the_largest_of_the_costs() -> None:
     job = PLAN_PUZZLES["llama_8b_16"].job
     assert dominating(plan(job, Split(pp=16)))[0] == "bubble"

@@ -111,6 +111,7 @@ def ways_to_cut(layers: int) -> Iterator[tuple[int, ...]]:
             yield tuple(end - start for start, end in pairwise((0, *cuts, layers)))
 
 
+@pytest.mark.slow
 def test_no_way_to_cut_buckets_is_faster() -> None:
     ways = list(ways_to_cut(PUZZLES["ddp_overlap"].goal.size.layers))
     found = {buckets: figures(judged(ddp_overlap(*buckets), "ddp_overlap")) for buckets in ways}

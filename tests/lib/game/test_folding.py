@@ -107,7 +107,7 @@ PROGRAMS: dict[str, tuple[Schedule, int, int, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("replicas", REPLICAS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_folded_run_is_a_run_of_all_ranks(name: str, replicas: int) -> None:

@@ -201,7 +201,7 @@ def known(schedule: Callable[[Model], Any], size: tuple[int, int, int], setting:
     return recognized(outcome.trace)
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("module", KNOWN)
 def test_references_and_records_have_their_names(module: str) -> None:
     played = [solved for record in RECORDS if module_name(record) == module for solved in solved_by(record)]

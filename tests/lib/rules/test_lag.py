@@ -244,7 +244,7 @@ def test_more_ranks_than_microbatches_use_weights_of_several_steps_at_once(m: in
 # --- On tensors ---
 
 
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_replay_gives_the_weights_of_delayed_updates(small: bool) -> None:
     size = (3, 3, 3) if small else (2, 2, 2)
     result = replay(run(weight_versions, *size, setting=LAG).trace, small=small)

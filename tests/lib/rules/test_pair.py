@@ -195,7 +195,7 @@ def test_ranks_start_in_any_order(order: list[int]) -> None:
 # --- On tensors, in pictures, in files ---
 
 
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_replay_gives_the_weights_of_one_device(small: bool) -> None:
     assert replay(played(DUALPIPEV, (4, 6, 2)).trace, small=small).passed
 
@@ -280,6 +280,7 @@ def needed(cell: Any, stages: int) -> list[tuple[int, str, int]]:
     return [(stage, "F", batch)] if stage == stages - 1 else [(stage + 1, "I", batch)]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_pipelines_with_pairs_take_the_time_of_a_second_simulator_in_any_order(seed: int) -> None:
     choice = Random(seed)

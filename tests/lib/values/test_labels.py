@@ -279,6 +279,7 @@ def test_every_value_of_a_random_program_is_what_it_says(layers: int, batches: i
     assert labels_are_true(outcome.trace) > 0
 
 
+@pytest.mark.slow
 def test_random_programs_with_overlap_get_somewhere() -> None:
     seen: set[str] = set()
     for seed in range(20):
