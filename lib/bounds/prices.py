@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import accumulate
 from math import ceil
 
 from lib.errors import RuleError
@@ -34,6 +35,7 @@ class Prices:
         updates = [self._price("update", layer) if self.costs.priced("update") else Fraction(0) for layer in layers]
         self.speeds = sorted((Fraction(1, slow.get(rank, 1)) for rank in range(self.size.ranks)), reverse=True)
         """How fast each rank computes, the fastest first; 1 where it is not slow."""
+        self._sums = [*accumulate(self.speeds, initial=Fraction(0))]
         self.least_update = min(updates)
         self.update = ceil(updates[0] / self.speeds[0])
         """That of layer 0, on the fastest rank."""
@@ -55,7 +57,7 @@ class Prices:
 
     def together(self, ranks: int) -> Fraction:
         """How much so many ranks do at once, the fastest ones: as much as so many that are not slow."""
-        return sum(self.speeds[:ranks], Fraction(0))
+        return self._sums[min(ranks, len(self.speeds))]
 
     @property
     def can_infer(self) -> bool:

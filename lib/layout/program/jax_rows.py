@@ -68,9 +68,15 @@ def sliced(importer: Importer, settings: dict[str, Any], inputs: list[Value]) ->
 
 
 def largest(importer: Importer, settings: dict[str, Any], inputs: list[Value]) -> list[Value]:
-    """The largest elements of the last axis, and their numbers."""
+    """The largest elements of an axis, and their numbers."""
     name, k = importer.plain(inputs[0]), int(settings["k"])
-    return [importer.add("largest", name, k=k, numbers=numbers) for numbers in (False, True)]
+    rank = len(inputs[0].shape)
+    axis = settings.get("axis", rank - 1)
+    order = tuple({axis: rank - 1, rank - 1: axis}.get(i, i) for i in range(rank))  # its own inverse
+    if axis != rank - 1:
+        name = importer.add("transpose", name, order=order).name
+    found: list[Value] = [importer.add("largest", name, k=k, numbers=numbers) for numbers in (False, True)]
+    return found if axis == rank - 1 else [importer.add("transpose", importer.plain(one), order=order) for one in found]
 
 
 def _is_along(table: tuple[int, ...], rows: tuple[int, ...], gone: Any, batch: Any) -> bool:
