@@ -17,7 +17,6 @@ from typing import Any
 
 from lib import PuzzleError, Trace
 from lib.communication.mesh import Mesh
-from lib.engine.executors.forked import how_it_ended
 from lib.extras import install_command
 from lib.torch_csv import Pipeline, write_csv
 from puzzles.search_path import START
@@ -152,7 +151,7 @@ def _work(folder: Path, seconds: float) -> None:
             worker.communicate()
     if worker.returncode and not list(folder.glob("rank-*.json")):
         last = errors.decode(errors="replace").strip().splitlines()[-1:]
-        raise PuzzleError(f"PyTorch failed: {last[0][:300] if last else how_it_ended(worker.returncode)}")
+        raise PuzzleError(f"PyTorch failed: {last[0][:300] if last else _ended(worker.returncode)}")
 
 
 def _results(folder: Path, ranks: int, schedules: int) -> list[MeasuredRun]:
@@ -162,7 +161,7 @@ def _results(folder: Path, ranks: int, schedules: int) -> list[MeasuredRun]:
         results.append(json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
     for rank, result in sorted(enumerate(results), key=lambda pair: "ended" not in pair[1]):  # the others fail for it
         if "ended" in result:
-            raise PuzzleError(f"PyTorch failed on rank {rank}: {how_it_ended(result['ended'])}")
+            raise PuzzleError(f"PyTorch failed on rank {rank}: {_ended(result['ended'])}")
         if "error" in result:
             raise PuzzleError(f"PyTorch failed on rank {rank}: {' '.join(result['error'].split())[:300]}")
     if not all(results):
@@ -174,3 +173,9 @@ def _results(folder: Path, ranks: int, schedules: int) -> list[MeasuredRun]:
         cells = [{cell: (start - first, end - first) for cell, start, end in run["times"]} for run in runs]
         found.append(MeasuredRun(max(run["error"] for run in runs), cells))
     return found
+
+
+def _ended(code: int) -> str:
+    from lib.engine.executors.forked import how_it_ended  # here, since the page draws profiles without the engine
+
+    return how_it_ended(code)

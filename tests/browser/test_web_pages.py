@@ -121,7 +121,7 @@ def test_ranks_that_share_a_row_are_one_place_to_go(browser: Any, tmp_path: Path
     page.until(lambda: page.told().startswith("rank 0 (like ranks 2, 4, 6, 8, 10, 12, 14, 16, 18): forward layer 0 b0"))
     page.press(Keys.ARROW_RIGHT, "u")
     page.until(lambda: page.told().startswith("rank 1 (like ranks 3, 5, 7,"))
-    assert [name.partition(" (")[0] for name in page.named("needs")] == ["rank 0"]
+    page.until(lambda: [name.partition(" (")[0] for name in page.named("needs")] == ["rank 0"])
     page.press(Keys.ARROW_DOWN)  # there is no third row
     page.until(lambda: page.told().startswith("rank 1 (like"))
     page.press("c")
