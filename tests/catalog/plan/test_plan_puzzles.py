@@ -26,12 +26,12 @@ from tests.support.wrong_plans import REFUSED, WRONG
 from tests.test_imports import ROOT
 
 QUICK = ("llama_8b_long",)
-LONG = pytest.mark.skipif(not os.environ.get("PUZZLES_LONG"), reason="takes over ten minutes; set PUZZLES_LONG=1")
+LONG = pytest.mark.skipif(not os.environ.get("PUZZLES_LONG"), reason="takes minutes; set PUZZLES_LONG=1")
 
 
 def marks_of(slug: str) -> list[pytest.MarkDecorator]:
     """Of enumerations: most take 10 to 80 s, and that of "llama_8b_16" 3 s."""
-    return [] if slug in QUICK else [pytest.mark.slow, LONG] if slug == "deepseek_2048" else [pytest.mark.slow]
+    return [] if slug in QUICK else [pytest.mark.slow, LONG] if slug in ("gpt3_384", "deepseek_2048") else [pytest.mark.slow]
 
 
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in PLAN_PUZZLES.items()])
