@@ -30,8 +30,10 @@ LONG = pytest.mark.skipif(not os.environ.get("PUZZLES_LONG"), reason="takes minu
 
 
 def marks_of(slug: str) -> list[pytest.MarkDecorator]:
-    """Of enumerations: most take 10 to 80 s, and that of "llama_8b_16" 3 s."""
-    return [] if slug in QUICK else [pytest.mark.slow, LONG] if slug in ("gpt3_384", "deepseek_2048") else [pytest.mark.slow]
+    """Of enumerations: those of two jobs take seconds, most 10 to 40 s."""
+    if slug in QUICK:
+        return []
+    return [pytest.mark.slow, LONG] if slug in ("gpt3_384", "deepseek_2048") else [pytest.mark.slow]
 
 
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in PLAN_PUZZLES.items()])
