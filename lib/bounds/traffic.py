@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from lib.game.costs import PAIR
 from lib.game.setting import Setting, Size
 
 from .prices import Prices
@@ -19,15 +20,18 @@ from .timesteps import Bound
 
 
 def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:
-    """The least elements sent by the busiest rank of any schedule that takes at most so many timesteps; 0 where nothing
-    is known: on one rank, in folded games, where layers or backwards can be taken apart, and without synchronous steps.
+    """The least elements sent by the busiest rank of any schedule that takes at most so many timesteps.
+
+    0 where nothing is known: on one rank, in folded games, without synchronous steps, and where layers or backwards can
+    be taken apart or a forward paired with a backward, since a rank may then do more alone.
 
     Raises:
         RuleError: there is no such size.
     """
     prices = Prices(size, setting)
     layers, batches, ranks = prices.size
-    is_whole = setting.layer == "dense" and not prices.has_halves and not setting.fold and not setting.lag
+    is_apart = prices.has_halves or prices.costs.priced(PAIR)
+    is_whole = setting.layer == "dense" and not is_apart and not setting.fold and not setting.lag
     if ranks == 1 or not is_whole or setting.task != "train" or not prices.can_train:
         return Bound(0, "")
     weights = [*map(prices.weight, range(layers))]

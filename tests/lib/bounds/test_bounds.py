@@ -466,3 +466,10 @@ def test_where_nothing_is_known_the_bound_is_zero(setting: Setting) -> None:
 def test_a_size_that_is_none_has_no_bound_of_traffic() -> None:
     with pytest.raises(RuleError, match="a size is layers, batches and ranks"):
         traffic_bound(Size(2, 4, 0), Setting(), 1)
+
+
+def test_where_a_forward_and_a_backward_can_be_paired_no_traffic_is_known() -> None:
+    size, plain = Size(4, 4, 4), Costs()
+    paired = replace(plain, name="paired", ticks={**plain.ticks, "pair": 10})
+    assert traffic_bound(size, Setting(plain), 20).least > 0
+    assert traffic_bound(size, Setting(paired), 20).least == 0, "a rank does more alone than the prices apart say"
