@@ -108,7 +108,7 @@ def plan(job: Job, split: Split) -> Plan:
     batches = split.batches(job) * priced.replicas
     size = (sum(priced.units), batches, split.pp * priced.replicas)
     outcome = played(planned(program), size, setting_of(job, split))
-    found = measured(outcome.trace, job, split, program)
+    found = measured(outcome, job, split, program)
     sent = sent_in_step(job, split, priced, found)
     return Plan(
         job,
