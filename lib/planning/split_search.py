@@ -31,10 +31,10 @@ NEARLY_AS_SMALL = 0.95
 
 @dataclass(frozen=True)
 class Search:
-    """What a search has found: the fastest plans that fit, ascending by time, and the front: each is slower
-    than the one before it, and smaller. `families` have the fastest of each kind of split, unless it takes more than
-    twice as long as the fastest of all. `considered` splits divide the job, `fitting` of them may fit by their bounds,
-    `estimated` were estimated."""
+    """What a search has found: the fastest plans that fit, ascending by time, and the front: each is slower than the
+    one before it, and smaller. `families` have the fastest of each kind of split. Front and families have nothing that
+    takes more than twice as long as the fastest. `considered` splits divide the job, `fitting` of them may fit by their
+    bounds, `estimated` were estimated."""
 
     job: Job
     best: tuple[Plan, ...]
