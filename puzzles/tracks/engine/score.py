@@ -12,7 +12,7 @@ from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import pack
-from puzzles.tracks.outcomes import Row, RunRequest, Score, listed
+from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, listed
 
 from .compare import require_right
 from .perform import asked, size_of
@@ -111,6 +111,25 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one."""
     return next((record for record in known_figures(puzzle) if _is_better(record, figures)), None)
+
+
+def known_as_good(puzzle: EnginePuzzle, figures: Mapping[str, float], family: str) -> str:
+    """The known figures that are at least as good, in words; empty if there are none."""
+    for known in (*known_figures(puzzle), puzzle.targets):
+        if all(known[name] <= figures[name] for name in puzzle.targets):
+            return ", ".join(f"{known[name]:,} {FIGURES[name].words}" for name in puzzle.targets)
+    return ""
+
+
+def record(puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+    """What is best known, and what the third star takes."""
+    if stars >= 3:
+        return "Three stars: no known class is better."
+    better = better_record(puzzle, figures)
+    if better is None:
+        return SEE_NOTE
+    known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
+    return f"Best known: {known}. Match that for the third star."
 
 
 def known_figures(puzzle: EnginePuzzle) -> tuple[Mapping[str, int], ...]:
