@@ -189,12 +189,14 @@ WRONG = {
     ("ExactDispatch", "a message for each row"): (
         "self.send_async(rows, place, device)",
         "[self.send_async(row, place[i], device) for i, row in enumerate(rows)]",
-        "over_target: correct, but bytes sent 1,104, and the target is 1,056; and messages sent 14, and the target is 4",
+        "over_target: correct, but bytes sent 1,104, and the target is 1,056; and messages sent 14, and the target "
+        "is 4",
     ),
     ("ExactDispatch", "gathered as well"): (
         "rows = x[order]",
         "rows = np.split(self.all_gather(x[order]), n)[me]",
-        "over_target: correct, but bytes sent 2,592, and the target is 1,056; and collective calls 2, and the target is 1",
+        "over_target: correct, but bytes sent 2,592, and the target is 1,056; and collective calls 2, and the "
+        "target is 1",
     ),
     ("ExactDispatch", "a barrier for each device"): (
         "            self.put(rows[home",
