@@ -1,7 +1,5 @@
 """Pairs the sends of a run with their receives, and the calls that make up each collective."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 

@@ -7,8 +7,6 @@ A send is a wedge whose tip is where the message leaves, a receive one whose tip
 The loss is a tag at the point where forward turns into backward.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Streams of a rank: computation, and beside it communication and copies where they overlap with it."""
 
-from __future__ import annotations
-
 from lib import LANES, Op, Trace, computing, group_of
 
 COMPUTE = "compute"

@@ -3,8 +3,6 @@
 Records of the puzzle's own family make one front; those of any family, the open front, make another behind it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath

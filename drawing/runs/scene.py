@@ -3,8 +3,6 @@
 Nothing is judged here: memory, waits and the critical path come from the referee's report, ticks per step from lib.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

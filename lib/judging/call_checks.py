@@ -1,7 +1,5 @@
 """Checks that the group, label and tag of a recorded call are in canonical form."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.communication.mesh import Mesh

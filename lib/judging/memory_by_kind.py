@@ -1,7 +1,5 @@
 """Memory by kind: the elements that each rank needs at each event, by kind of value, stored or not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple

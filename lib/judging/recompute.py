@@ -1,7 +1,5 @@
 """Re-executes a trace from the rules alone, trusting nothing it can recompute: values, clocks, meetings, messages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

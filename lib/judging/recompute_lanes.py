@@ -1,7 +1,5 @@
 """Re-executes overlapped calls: checks their results and times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.communication.lanes import Call

@@ -1,7 +1,5 @@
 """Refuses to store what a rank has not made or may not store yet, and to delete what is not there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from lib.errors import RuleError, TraceError

@@ -1,7 +1,5 @@
 """Counts what each rank sends, call by call, and how far replicas drift apart, in a trace that was executed again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The traffic of a run in lines for people: the calls of the busiest rank, most elements first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from .traffic import Traffic

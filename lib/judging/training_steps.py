@@ -1,7 +1,5 @@
 """The training step that each operation of a run belongs to, by the values that it uses and makes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """What each rank of a run computes: which layers, of which microbatches, in which order, and what is computed again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Finds what a rank computes again (Chen et al. 2016): forwards that it did before, with no backward since."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.trace.ops import Op, halves

@@ -4,8 +4,6 @@ Only for schedules of the game itself, which wait for nothing but each other. Th
 call returns, as during any other computation; so a player's schedule, which may wait for anything, has `run_async`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

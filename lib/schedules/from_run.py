@@ -1,7 +1,5 @@
 """The timetable of a run: what each rank computed, in order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from lib.errors import RuleError

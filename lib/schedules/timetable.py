@@ -1,7 +1,5 @@
 """A timetable: what each rank of a pipeline computes, in order. It is data, made by a formula, a solver or a person."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

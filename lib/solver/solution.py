@@ -1,7 +1,5 @@
 """A schedule that was found: its order, what it takes, and what else it can be: a coroutine, a trace, a program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType

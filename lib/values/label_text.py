@@ -1,7 +1,5 @@
 """Labels in words: which shards, batches, parts and tokens of a whole a value is."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from .algebra import named

@@ -1,7 +1,5 @@
 """What a course takes off for handing in late."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Checks puzzles of teachers: texts, starter, reference, wrong solutions, records; finds what the reference scores."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The folders of puzzles that have been added: each becomes a chapter of every track that it has puzzles for."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tomllib

@@ -1,7 +1,5 @@
 """A puzzle with what a teacher keeps beside it: its reference, wrong solutions, and trials of a class."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Mapping
 from contextlib import suppress

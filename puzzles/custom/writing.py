@@ -1,8 +1,6 @@
 """Writes what `puzzles check` measured into a teacher's TOML file: targets, and rows on the reference. Everything else
 in the file, comments and order too, stays as it is."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Fingerprints of a file's definitions: what a save has changed."""
 
-from __future__ import annotations
-
 import ast
 
 from puzzles.failure import UNPARSABLE, UnreadableError

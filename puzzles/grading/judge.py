@@ -4,8 +4,6 @@ It is a generator, so that the same code serves runs on a notebook's event loop 
 run that it needs next, and is sent the outcome.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Judges a saved run again, without running any code."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from puzzles.catalog.puzzle import Puzzle

@@ -1,7 +1,5 @@
 """Writes the files that a player starts from, and recognizes a starter that is still as it was."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

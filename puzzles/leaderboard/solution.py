@@ -1,7 +1,5 @@
 """A solution to take over as a record: graded in the sandbox; a schedule by its trace, a class by its source."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path

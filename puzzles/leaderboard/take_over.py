@@ -1,7 +1,5 @@
 """Takes over an entry as a record if no known record of its puzzle is as good: files a trace or a source, and a row."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shows a result where the player is: as a page in a notebook, as text in a terminal."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

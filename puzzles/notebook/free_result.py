@@ -1,7 +1,5 @@
 """Result of a play without targets, which shows itself in a notebook or a terminal: what the run took."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape

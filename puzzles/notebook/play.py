@@ -1,7 +1,5 @@
 """`play`: one call that runs a definition, judges it, draws it, and shows the result."""
 
-from __future__ import annotations
-
 import asyncio
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence

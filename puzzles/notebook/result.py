@@ -1,7 +1,5 @@
 """Result of a play, which shows itself in a notebook or a terminal."""
 
-from __future__ import annotations
-
 from .display import display_result, show_once, shown_in_this_cell
 from .html import lines_block, picture_frame
 from .words import ResultWords

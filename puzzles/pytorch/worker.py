@@ -4,8 +4,6 @@
 schedule is a CSV file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

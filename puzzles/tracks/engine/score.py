@@ -1,7 +1,5 @@
 """Scores a class: the trials that it is run with, the figures of each against their limits, and the stars."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of

@@ -1,7 +1,5 @@
 """Reads a layout puzzle from the fields of a file."""
 
-from __future__ import annotations
-
 from lib.layout.program.notation import graph_from_data
 from puzzles.catalog.fields import NO_LIMIT, Fields, texts_of
 from puzzles.catalog.layout.puzzle import LayoutPuzzle

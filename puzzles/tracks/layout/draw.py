@@ -1,7 +1,5 @@
 """Draws the completed plan of a layout: operators with their strategies, edges with the bytes that they move."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from html import escape
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scores a player's strategies: propagation completes them on a graph of our own, and the plan is measured."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

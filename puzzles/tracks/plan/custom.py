@@ -1,7 +1,5 @@
 """Reads a plan puzzle from the fields of a file."""
 
-from __future__ import annotations
-
 from lib import PuzzleError
 from lib.planning import Job, gpu, transformer
 from lib.planning.job import KERNELS

@@ -1,7 +1,5 @@
 """Scores a player's split: it is played in the ledger, and the plan's time and memory are compared with the targets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict

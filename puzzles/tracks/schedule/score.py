@@ -1,7 +1,5 @@
 """Scores a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
