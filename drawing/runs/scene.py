@@ -29,8 +29,7 @@ from lib import (
 from lib.recognition import recognize, recomputed
 
 from .colouring import Colouring, require_colour
-from .connections import links_between, ties_between
-from .lanes import COMPUTE, streams_of
+from .connections import COMPUTE, links_between, streams_of, ties_between
 from .marks import Gap, LaneMarks, Link, Mark, MemorySpan, Tie, in_time
 from .rows import MarkRows, rows_of
 

@@ -12,7 +12,7 @@ from lib.trace.ops import NO_BATCHES, Op, place_text
 from lib.values.base import Value
 
 from .rank_state import RankState
-from .storage_checks import refuse_pending
+from .record_checks import refuse_pending
 
 
 class OverlappedCalls(Walk[RankState]):

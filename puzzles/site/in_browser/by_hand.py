@@ -11,7 +11,7 @@ from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
 from lib.schedules.codegen import code_of
 from lib.schedules.draft import Draft
-from lib.schedules.from_run import timetable_of
+from lib.schedules.timetable import timetable_of
 from puzzles.catalog.schedule import SchedulePuzzle
 
 OPERATIONS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
