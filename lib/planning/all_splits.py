@@ -156,7 +156,7 @@ def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, mine: int) -
     wait = max(before * forward, before * gather + filled * forward) + rank * priced.message
     stages = split.stages_of(rank)
     compute = m * (mine * (forward + backward) + (priced.loss if split.stages - 1 in stages else 0))
-    lane = m * (2 * (mine - len(stages)) * gather + mine * reduce) - priced.units[rank] * reduce
+    lane = m * 2 * (mine - len(stages)) * gather + split.reductions(job) * mine * reduce - priced.units[rank] * reduce
     after, updated = 0, mine
     if not split.schedule.startswith("zb"):
         after = max(before * backward, (before - filled) * gather + filled * backward) + rank * priced.message

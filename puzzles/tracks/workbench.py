@@ -94,7 +94,8 @@ class DrawOptions:
 @dataclass(frozen=True)
 class TensorOptions:
     """Options of `puzzles run`; `devices` is None for as many as the puzzle has, `tensors` for a replay of puzzles
-    only."""
+    only. For PyTorch: where it computes, whether it gets a pipeline as CSV, with its `communication`, the folder of a
+    `profile`, and its time limit in seconds."""
 
     on: str = "inprocess"
     devices: int | None = None
@@ -103,3 +104,7 @@ class TensorOptions:
     tensors: bool | None = None
     colour: str = "layer"
     device: str = "cpu"
+    pipelining: bool = False
+    communication: bool = False
+    profile: str = ""
+    time_limit: float | None = None

@@ -1,7 +1,9 @@
-"""What Meta ran: 128 stages, so that the bubble is short."""
+"""What Meta ran: 128 stages, so that the bubble is short; gradients in shards."""
 
 from lib.planning import Job, Prediction, Split
 
 
 def llama_405b_16384(job: Job) -> tuple[Split, Prediction]:
-    return Split(dp=128, pp=16, tp=8, schedule="interleaved", chunks=8), Prediction(gib=71, dominates="tp")
+    layers = (0, *[1] * 126, 0)
+    split = Split(dp=128, pp=16, tp=8, zero=2, schedule="interleaved", chunks=8, layers=layers)
+    return split, Prediction(gib=71, dominates="tp")

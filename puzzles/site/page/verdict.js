@@ -4,23 +4,26 @@ import { h } from "./dom.js";
 
 export const starsText = (count) => "★".repeat(count) + "☆".repeat(3 - count);
 
-export function showVerdict(place, verdict, { onhint, onnext }) {
+// `more` gets what comes below the picture.
+export function showVerdict(place, more, verdict, { onhint, onnext }) {
+  const isPassed = verdict.status === "passed";
   place.dataset.status = verdict.status;
   place.dataset.stars = verdict.stars;
   place.replaceChildren(
     h("p", { class: "headline" },
       verdict.stars || verdict.measures.length ? h("span", { class: "stars", role: "img", "aria-label": `${verdict.stars} of 3 stars` }, starsText(verdict.stars)) : null,
-      h("b", {}, verdict.headline)),
+      h("b", {}, verdict.headline), ...moves(verdict, onhint, onnext)),
     ...verdict.measures.map(meter),
     verdict.message ? h("p", { class: "message" }, verdict.line ? `Line ${verdict.line}: ${verdict.message}` : verdict.message) : "",
-    ...verdict.notes.map((note) => h("p", {}, `Note: ${note}`)),
+    isPassed ? "" : h("p", { class: "next" }, verdict.next));
+  more.replaceChildren(
+    isPassed ? h("p", { class: "next" }, verdict.next) : "",
     verdict.praise ? h("p", { class: "praise" }, verdict.praise) : "",
-    h("p", { class: "next" }, verdict.next, " ", ...moves(verdict, onhint, onnext)),
+    ...verdict.notes.map((note) => h("p", {}, `Note: ${note}`)),
     verdict.details.length ? h("details", {}, h("summary", {}, "Margins, bounds, notes and calls"),
       ...verdict.details.map((one) => h("p", {}, one)), h("p", { class: "story" })) : h("p", { class: "story" }),
     folded(verdict.why_title, verdict.why, verdict.why_matters),
-    folded("What it printed", verdict.printed, true),
-  );
+    folded("What it printed", verdict.printed, true));
 }
 
 function* moves(verdict, onhint, onnext) {

@@ -29,7 +29,8 @@ t go forward and back with the weights of version t or t - 1. A microbatch meets
 microbatches of a step meet the same one. Each step's gradient then updates the newest weights, in order. That is not
 quite the same training: its gradients are one step late.
 
-Train for four steps in 57 timesteps.
+Train for four steps in 57 timesteps. Rank 0 need not keep the model's input: `get_activation` gives it back at any
+time.
 """,
     starter='''\
 async def weight_versions(model: Model) -> Model:
