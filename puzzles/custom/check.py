@@ -174,11 +174,7 @@ class Check:
 
     def _graded(self, path: Path, game: Puzzle | None = None, variant: str = "") -> Verdict | str:
         """The verdict on a file, or on a variant in its VARIANTS, as a solution of another game if one is given; a
-        sentence if there is none.
-
-        Raises:
-            OwnPuzzleError: the puzzle cannot be graded.
-        """
+        sentence if there is none."""
         if not path.is_file():
             return f"there is no file {shown(path)}"
         submission = Submission.read(path)

@@ -162,10 +162,6 @@ def add_installed() -> list[str]:
 
 
 def _package_folder(module: str) -> str:
-    """
-    Raises:
-        OwnPuzzleError: there is no such package.
-    """
     with suppress(Exception):  # a package above it may fail when it is imported
         spec = find_spec(module)
         if spec is not None and spec.submodule_search_locations:

@@ -60,10 +60,6 @@ def graded(path: Path, puzzle: Puzzle, name: str) -> Entry | SourceEntry:
 
 
 def _sandbox() -> IsolationTier:
-    """
-    Raises:
-        EntryError: nothing here protects files from the code.
-    """
     tier = select_tier()
     if not protection(tier).guards_files:
         raise EntryError(
