@@ -28,7 +28,7 @@ drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_te
 drawing.layouts drawing.export
 drawing
 puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks
-puzzles.custom puzzles.grading puzzles.custom.check puzzles.course puzzles.reports puzzles.pytorch puzzles.notebook
+puzzles.custom puzzles.grading puzzles.custom.check puzzles.course puzzles.reports puzzles.notebook
 puzzles.site puzzles.gradescope puzzles.leaderboard puzzles.commands puzzles.own puzzles puzzles.__main__
 puzzles.package.training_puzzles
 """.split()
