@@ -16,7 +16,7 @@ from lib.layout import Edge, GraphPlan, strategy_text
 from .captions import held_text, limits_text, move_text
 from .placing import BoxSize, Placing
 
-LINE, PAD, SIZE = 14.0, 7.0, 10.5
+LINE, PAD, SIZE = 14.0, 7.0, 11.0
 HEAD = 76.0
 LEAST = {True: 110.0, False: 180.0}
 """Least width of a box: of a source, of an operator."""

@@ -53,7 +53,7 @@ def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: s
     """The union of sets that must not overlap; `then` is the fix that the message ends with.
 
     Raises:
-        RuleError: naming the first element that appears twice and who brings it.
+        RuleError: naming the first element that appears twice and who contributes it.
     """
     union = frozenset().union(*sets)
     if len(union) == sum(map(len, sets)):
@@ -146,6 +146,12 @@ def set_text(numbers: Collection[int]) -> str:
     for run in runs:
         parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(i) for i in run]
     return "{" + ", ".join(parts) + "}"
+
+
+def numbers_in(text: str) -> list[int]:
+    """The numbers of a `set_text` without its braces: '0-3, 7'."""
+    ends = [[int(end) for end in part.split("-")] for part in text.split(", ")]
+    return [number for part in ends for number in range(part[0], part[-1] + 1)]
 
 
 def named(thing: str, numbers: Sequence[int]) -> str:

@@ -55,7 +55,7 @@ class ProfiledRun:
         Raises:
             PuzzleError: the files have no pipeline, or it is too large to draw.
         """
-        from puzzles.pytorch.profiled import draw_profile
+        from puzzles.reports.profile_pictures import draw_profile
 
         return draw_profile(self._pipeline("a picture"), title, dark=dark)
 
@@ -104,7 +104,7 @@ class ProfiledRun:
         Raises:
             PuzzleError: the files have no pipeline, or it is too large to draw.
         """
-        from puzzles.pytorch.profiled import profile_page
+        from puzzles.reports.profile_pictures import profile_page
 
         return profile_page(self._pipeline("a page"))
 

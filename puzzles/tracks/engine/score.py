@@ -12,7 +12,7 @@ from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import pack
-from puzzles.tracks.outcomes import Row, RunRequest, Score, listed
+from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, listed
 
 from .compare import require_right
 from .perform import asked, size_of
@@ -113,6 +113,25 @@ def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping
     return next((record for record in known_figures(puzzle) if _is_better(record, figures)), None)
 
 
+def known_as_good(puzzle: EnginePuzzle, figures: Mapping[str, float], family: str) -> str:
+    """The known figures that are at least as good, in words; empty if there are none."""
+    for known in (*known_figures(puzzle), puzzle.targets):
+        if all(known[name] <= figures[name] for name in puzzle.targets):
+            return ", ".join(f"{known[name]:,} {FIGURES[name].words}" for name in puzzle.targets)
+    return ""
+
+
+def record(puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+    """What is best known, and what the third star takes."""
+    if stars >= 3:
+        return "Three stars: no known class is better."
+    better = better_record(puzzle, figures)
+    if better is None:
+        return SEE_NOTE
+    known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
+    return f"Best known: {known}. Match that for the third star."
+
+
 def known_figures(puzzle: EnginePuzzle) -> tuple[Mapping[str, int], ...]:
     """The figures of all records of a puzzle."""
     return (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
@@ -138,7 +157,14 @@ def _advice(figures: Mapping[str, float], targets: Mapping[str, int], performed:
         return ""
     readings = performed.readings[-1]
     device = max(range(len(readings)), key=lambda device: readings[device].sent)
-    calls = listed([f"{times} {name}" for name, times in sorted(readings[device].calls.items()) if times])
+    made = {name: times for name, times in sorted(readings[device].calls.items()) if times}
+    calls = listed([f"{times} {name}" for name, times in made.items()])
+    if targets.get("collectives") == 0 < figures["collectives"]:
+        return f"Device {device} makes these calls: {calls}. Do without collectives: use `send` and `receive`."
+    if set(made) == {"send", "receive"}:
+        each, limit = figures["sent"] // made["send"], targets["sent"]
+        sends = f"Device {device} sends {made['send']} messages of {each:,} B on average"
+        return f"{sends}; the target allows {limit:,} B in all."
     return (
         f"Device {device} makes these calls: {calls}. Which of them could be fewer, later or smaller?" if calls else ""
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -19,7 +19,7 @@ from lib.planning.split import problems
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure, sanitized
 from puzzles.tracks.outcomes import Row, RunRequest, Score
-from puzzles.tracks.workbench import Workbench
+from puzzles.tracks.workbench import Workbench, run_once
 
 from .words import change_text, losses, memory_text, plan_lines, prediction_lines
 
@@ -32,9 +32,9 @@ MAX_PLAYED, MAX_RING = 20_000, 64
 GB = 10**9
 
 
-def request_for(puzzle: PlanPuzzle) -> RunRequest:
+def requests(puzzle: PlanPuzzle) -> Iterator[RunRequest]:
     """The only run of a plan: on the puzzle's job."""
-    return RunRequest("the job", {"job": asdict(puzzle.job), "graded": True}, lambda row: score_split(puzzle, row))
+    yield RunRequest("the job", {"job": asdict(puzzle.job), "graded": True}, lambda row: score_split(puzzle, row))
 
 
 def score_split(puzzle: PlanPuzzle, row: Row) -> Score | Failure:
@@ -118,12 +118,8 @@ def planned(job: Job, split: Split) -> Plan | Failure:
 
 def plan_of_file(puzzle: PlanPuzzle, bench: Workbench) -> Plan | Failure:
     """The plan of the player's file, whatever it costs; or why there is none."""
-    outcome = bench.run(request_for(puzzle))
-    if outcome.failure is not None:
-        return outcome.failure
-    if outcome.row is None:
-        return Failure("crash", bench.absent())
-    split = split_of(outcome.row)
+    row = run_once(next(requests(puzzle)), bench)
+    split = row if isinstance(row, Failure) else split_of(row)
     return split if isinstance(split, Failure) else planned(puzzle.job, split)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from lib import Model
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import price_text
+from puzzles.catalog.schedule.size_text import size_text
+from puzzles.tracks.shown import Section
 
 EXTENDED = ("group", "tag", "step", "tier", "to")
 """Parameters that the classic games do not have."""
@@ -33,6 +35,16 @@ def reminder(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
 def value_calls(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
     """The call that cuts a value into shards, where the puzzle's starter or hints use it."""
     return [SHARD] if any(".shard(" in text for text in (puzzle.starter, *puzzle.hints)) else []
+
+
+def sections(puzzle: SchedulePuzzle) -> list[Section]:
+    """The calls, and what the third star takes."""
+    others = "; ".join(map(size_text, puzzle.other_sizes))
+    third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
+    return [
+        Section("Calls", [*reminder(puzzle), *value_calls(puzzle)]),
+        Section("The third star", [("***", third)]),
+    ]
 
 
 def _call(name: str, puzzle: SchedulePuzzle) -> str:

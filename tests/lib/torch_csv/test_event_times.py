@@ -14,8 +14,8 @@ from drawing.runs.predicted_vs_measured import measured as scene_measured
 from drawing.runs.scene import Scene, scene_of
 from lib import Model, Setting, Trace, run
 from lib.schedules import one_f_one_b
-from puzzles.pytorch.event_times import event_times
-from puzzles.pytorch.run import MeasuredRun, Scheduled
+from lib.torch_csv import Pipeline, event_times
+from lib.torch_csv.cell_times import CellTimes
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, random_pipeline, textbook
 
@@ -61,9 +61,9 @@ async def relayed(model: Model) -> None:
     model.set_final_weight(layer, model.update(layer, total, weight, state)[0])
 
 
-def made_up(schedule: Scheduled, choice: random.Random) -> MeasuredRun:
+def made_up(pipeline: Pipeline, choice: random.Random) -> CellTimes:
     """Cells of random lengths with random pauses, each after what it needs."""
-    table = schedule.pipeline.table
+    table = pipeline.table
     ends: dict[str, float] = {}
     now = [0.0] * table.ranks
     cells: list[dict[str, tuple[float, float]]] = [{} for _ in table.rows]
@@ -76,21 +76,21 @@ def made_up(schedule: Scheduled, choice: random.Random) -> MeasuredRun:
                 start += choice.choice((0.0, choice.random()))
                 now[rank] = ends[str(cell)] = start + choice.choice((0.01, 1.0, choice.expovariate(1.0)))
                 cells[rank][str(cell)] = start, now[rank]
-    return MeasuredRun(0.0, cells)
+    return cells
 
 
-def require_true(schedule: Scheduled, measured: MeasuredRun) -> Scene:
+def require_true(pipeline: Pipeline, measured: CellTimes) -> Scene:
     """No arrow points back; a message that a cell uses is received when the first such cell starts."""
-    times = event_times(schedule, measured)
-    scene = scene_measured(scene_of(schedule.trace), times)
+    times, only = event_times(pipeline, measured), pipeline.only()
+    scene = scene_measured(scene_of(pipeline.trace), times)
     for link in scene.links:
         assert link.received is not None
-        assert link.received >= link.sent, (schedule.name, link)
+        assert link.received >= link.sent, link
     for place, lane in enumerate(scene.lanes):
         used: dict[int, float] = {}
-        for cell, ats in schedule.pipeline.cells[place].items():
-            for value in (value for at in ats for value in schedule.pipeline.works[place].ops[at].inputs):
-                used[value] = min(measured.cells[place][str(cell)][0], used.get(value, float("inf")))
+        for cell, ats in only.cells[place].items():
+            for value in (value for at in ats for value in only.works[place].ops[at].inputs):
+                used[value] = min(measured[place][str(cell)][0], used.get(value, float("inf")))
         for mark in lane.marks:
             starts = [used[value] for value in mark.op.outputs if value in used]
             assert mark.op.name != "receive" or not starts or mark.start == min(starts)
@@ -122,21 +122,21 @@ TRACES: dict[str, Callable[[], Trace]] = {
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", TRACES)
 def test_no_arrow_points_back_whatever_the_durations(name: str) -> None:
-    schedule = Scheduled.of(name, TRACES[name]())
+    pipeline = Pipeline.of(TRACES[name]())
     for seed in range(3):
-        require_true(schedule, made_up(schedule, random.Random(seed)))
+        require_true(pipeline, made_up(pipeline, random.Random(seed)))
 
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 200))])
 def test_no_arrow_of_a_random_order_points_back(seed: int) -> None:
-    schedule = Scheduled.of("random", played(random_pipeline(seed), depth=1 + seed % 2))
-    require_true(schedule, made_up(schedule, random.Random(seed)))
+    pipeline = Pipeline.of(played(random_pipeline(seed), depth=1 + seed % 2))
+    require_true(pipeline, made_up(pipeline, random.Random(seed)))
 
 
 def test_a_rank_that_is_idle_waits_for_the_sender() -> None:
     """The last rank receives its first activation when it starts to use it, so its picture says whom it waited for."""
-    schedule = Scheduled.of("1F1B", played(one_f_one_b(3, 4)))
-    scene = require_true(schedule, made_up(schedule, random.Random(1)))
+    pipeline = Pipeline.of(played(one_f_one_b(3, 4)))
+    scene = require_true(pipeline, made_up(pipeline, random.Random(1)))
     first = scene.lanes[2].gaps[0]
     assert first.before is not None
     assert first.before.op.name == "receive"

@@ -1,28 +1,31 @@
-"""When PyTorch did what a trace says: the measured times of cells, for each event."""
+"""When PyTorch did what a trace says: the measured times of cells, for each event of the trace."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lib.communication.lanes import Call
 from lib.communication.walk import Cursor, Walk
 from lib.game.setting import Game
 from lib.trace.ops import Op, Trace, group_of
 
-from .run import MeasuredRun, Scheduled
+from .pipeline import Pipeline, Replica
 
 Span = tuple[float, float]
+CellTimes = Sequence[Mapping[str, Span]]
+"""By rank, the start and end of each cell by its name."""
 
 
-def event_times(schedule: Scheduled, measured: MeasuredRun) -> list[list[Span]]:
+def event_times(pipeline: Pipeline, measured: CellTimes) -> list[list[Span]]:
     """By rank, the start and end of each event of the trace. The operations of a cell share its time equally, and what
     has no cell takes none: a message is sent at the end of the cell that made it, and received at the start of the cell
     that uses it."""
-    ranks = [_RankTimes(schedule, measured, place) for place in range(len(measured.cells))]
-    _Times(schedule.trace, ranks).walk()
+    only = pipeline.only()
+    ranks = [_RankTimes(only, place, times) for place, times in enumerate(measured)]
+    _Times(pipeline.trace, ranks).walk()
     found = []
     for rank in ranks:
-        timed = {id(op) for op in schedule.trace.events(rank.rank)}
+        timed = {id(op) for op in pipeline.trace.events(rank.rank)}
         found.append([rank.spans[at] for at, op in enumerate(rank.ops) if id(op) in timed])
     return found
 
@@ -31,15 +34,15 @@ class _RankTimes(Cursor):
     """A rank with what is known of its times: `spans` by operation; by value, the start of the first cell that `uses`
     it, and when it is `there`: made by a cell, or received."""
 
-    def __init__(self, schedule: Scheduled, measured: MeasuredRun, place: int) -> None:
-        work = schedule.pipeline.works[place]
+    def __init__(self, replica: Replica, place: int, times: Mapping[str, Span]) -> None:
+        work = replica.works[place]
         super().__init__(work.rank, work.ops)
         self.now = 0.0
         self.spans: dict[int, Span] = {}
         self.uses: dict[int, float] = {}
         self.there: dict[int, float] = {}
-        for cell, ats in schedule.pipeline.cells[place].items():
-            start, end = measured.cells[place][str(cell)]
+        for cell, ats in replica.cells[place].items():
+            start, end = times[str(cell)]
             each = (end - start) / len(ats)
             for n, at in enumerate(ats):
                 self.spans[at] = start + n * each, start + (n + 1) * each

@@ -17,11 +17,11 @@ from lib.profiles.better import median_times
 from lib.profiles.replay import makespan, replayed
 from lib.runtime.nested import run_nested
 from lib.schedules import pipeline
+from lib.torch_csv import Pipeline, event_times
+from lib.torch_csv.cell_times import CellTimes
 from puzzles.catalog.schedule_papers import with_papers
-from puzzles.reports.profiles import findings_text, ladder_text, prospect_text
 
-from .event_times import event_times
-from .run import MeasuredRun, Scheduled
+from .profiles import findings_text, ladder_text, prospect_text
 
 MOST_DRAWN = 20_000
 """Cells of a run up to which it is drawn."""
@@ -30,10 +30,10 @@ COLOUR = "microbatch"
 
 
 class Views(NamedTuple):
-    """A run as scenes by their headings, in ms, and the schedule whose operations are their marks."""
+    """A run as scenes by their headings, in ms, and the pipeline whose operations are their marks."""
 
     scenes: dict[str, Scene]
-    schedule: Scheduled
+    pipeline: Pipeline
 
 
 def views(found: Study, colour: str = COLOUR) -> Views:
@@ -47,7 +47,7 @@ def views(found: Study, colour: str = COLOUR) -> Views:
         raise PuzzleError(f"this run has {len(table.cells):,} cells, and at most {MOST_DRAWN:,} are drawn")
     size = table.stages, table.batches, table.ranks
     setting = Setting(replace(COSTS["parts"], name="profiled", time_unit="ms"))
-    schedule = Scheduled.of(found.name.name, run_nested(pipeline(table, buffered=True), *size, setting=setting).trace)
+    played = Pipeline.of(run_nested(pipeline(table, buffered=True), *size, setting=setting).trace)
     times = median_times(found.chosen)
     replay = replayed(
         step.order,
@@ -55,19 +55,20 @@ def views(found: Study, colour: str = COLOUR) -> Views:
         found.chosen.message,
     )
     spans = [[(span.start, span.end) for span in row] for row in step.spans]
-    scene = plain_scene(schedule.trace, colour)
-    scenes = {
-        f"Measured: {step.length:.1f} ms, {found.chosen.bubble:.1%} idle": _timed(found, schedule, scene, spans),
-        f"Replayed with the median times of each stage: {makespan(replay):.1f} ms": _timed(
-            found, schedule, scene, replay
-        ),
+    scene = plain_scene(played.trace, colour)
+    headings = {
+        f"Measured: {step.length:.1f} ms, {found.chosen.bubble:.1%} idle": spans,
+        f"Replayed with the median times of each stage: {makespan(replay):.1f} ms": replay,
     }
-    return Views(scenes, schedule)
+    scenes = {
+        words: measured(scene, event_times(played, _cells(found, played, one))) for words, one in headings.items()
+    }
+    return Views(scenes, played)
 
 
-def _timed(found: Study, schedule: Scheduled, scene: Scene, times: Sequence[Sequence[tuple[float, float]]]) -> Scene:
-    """The scene with the times of slots; cells that start together share theirs."""
-    batches = schedule.pipeline.batches
+def _cells(found: Study, played: Pipeline, times: Sequence[Sequence[tuple[float, float]]]) -> CellTimes:
+    """The times of cells, from the times of slots; cells that start together share theirs."""
+    batches = played.only().batches
     cells: list[dict[str, tuple[float, float]]] = []
     for row, spans in zip(found.chosen.step.table.rows, times):
         cells.append({})
@@ -76,7 +77,7 @@ def _timed(found: Study, schedule: Scheduled, scene: Scene, times: Sequence[Sequ
             for n, cell in enumerate(slot):
                 named = cell._replace(batch=batches[cell.batch])
                 cells[-1][str(named)] = start + n * each, start + (n + 1) * each
-    return measured(scene, event_times(schedule, MeasuredRun(0.0, cells)))
+    return cells
 
 
 def bar_of(found: Study) -> dict[str, float]:
@@ -111,14 +112,15 @@ def page_parts(found: Study, title: str = "", colour: str = COLOUR) -> PageParts
     Raises:
         PuzzleError: it is too large to draw.
     """
-    scenes, schedule = views(found, colour)
+    scenes, played = views(found, colour)
+    only = played.only()
     numbers = {(mark.rank, mark.place): n for n, mark in enumerate(next(iter(scenes.values())).marks)}
     told = [*findings_text(found)]
     marks: list[int | None] = []
     for one in found.findings:
         rank, _ = found.chosen.step.order.places[one.cell]
-        cell = one.cell._replace(batch=schedule.pipeline.batches[one.cell.batch])
-        marks.append(numbers[rank, schedule.pipeline.cells[rank][cell][0]])
+        cell = one.cell._replace(batch=only.batches[one.cell.batch])
+        marks.append(numbers[rank, only.cells[rank][cell][0]])
     lines = [ladder_text(found), *told, *prospect_text(found)]
     marks = [None, *marks, *[None] * len(lines)]
     shown = [PageView(heading, scene) for heading, scene in scenes.items()]
