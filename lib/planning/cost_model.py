@@ -1,7 +1,5 @@
 """The prices of a split in the run of its pipeline: a cost record by size, and the bytes that each value takes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache

@@ -4,8 +4,6 @@ These ranks do the same for every layer and microbatch. Ticks and bytes are thos
 tests play. They become the prices of `forward` and `backward` in the run of the whole pipeline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from math import ceil

@@ -1,7 +1,5 @@
 """Time, memory and bytes sent of a planned run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple

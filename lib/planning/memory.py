@@ -1,7 +1,5 @@
 """What each rank of a planned run holds at its fullest moment: bytes by kind and by value, of fused and eager code."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What communication takes: ticks of a call, and of each element that a rank sends."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache

@@ -1,7 +1,5 @@
 """A plan: one split of a job, played in the ledger, with its step time, memory and traffic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

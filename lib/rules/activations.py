@@ -5,8 +5,6 @@ the tokens is half of an all-reduce (Korthikanti et al. 2022, section 4.2.2). Bo
 gradients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.errors import RuleError

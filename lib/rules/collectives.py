@@ -5,8 +5,6 @@ again: a shard of a shard is a shard of a finer count, and what is gathered gets
 same. So a weight can be cut for tensor parallelism and again for data parallelism (ZeRO inside Megatron).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 

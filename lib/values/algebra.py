@@ -3,8 +3,6 @@
 Shard `i` of `n` is the slice from `i * size // n` to `(i + 1) * size // n` of a tensor with `size` elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from operator import index
