@@ -11,9 +11,8 @@ from lib.game.costs import Tier
 from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job
 from .layer_compute import activation_bytes, copied_bytes, tokens_of, workspace_bytes
-from .layer_cost import layer_times, shared
+from .layer_cost import Moves, exact, layer_times, shared
 from .memory_model import MOST_GATHERED, MOST_REDUCED, logit_bytes, widths
-from .moves import Moves, exact
 from .split import Split
 
 UNIT = 1000

@@ -5,6 +5,7 @@ tests play. They become the prices of `forward` and `backward` in the run of the
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import cache
 from math import ceil
 from types import MappingProxyType
@@ -15,7 +16,6 @@ from lib.game.ring import elements_sent
 from .gpus import LATENCY, call_seconds
 from .job import Job
 from .layer_compute import compute_seconds, tokens_of
-from .moves import Moves, exact
 from .split import Split
 
 TICKS = 10**7
@@ -23,6 +23,26 @@ TICKS = 10**7
 
 PARTS = 2
 """Of a layer: attention, and the feed-forward part, whose experts are cut along tp too."""
+
+
+class Moves(NamedTuple):
+    """Of each communication the ticks of a call, and of each element that a rank sends, as in a cost record."""
+
+    calls: Mapping[str, int]
+    beta: Mapping[str, Fraction]
+
+    def ticks(self, operation: str, elements: int, ranks: int) -> int:
+        """As Costs.transfer."""
+        return self.by_size(operation, elements_sent(operation, elements, ranks))
+
+    def by_size(self, operation: str, sent: int) -> int:
+        return self.calls[operation] + ceil(self.beta[operation] * sent)
+
+
+@cache
+def exact(number: float) -> Fraction:
+    """A fraction near a number, as costs have them."""
+    return Fraction(number).limit_denominator(10**12)
 
 
 class LayerTimes(NamedTuple):

@@ -16,8 +16,7 @@ from .gpus import LINKS
 from .job import Job
 from .layer_compute import copied_bytes
 from .layer_cost import layer_times, link_of, shared
-from .measure import Measured, measured
-from .memory import RankMemory
+from .memory import Measured, RankMemory, measured
 from .schedule import planned
 from .split import CHUNKED, SCHEDULES, Split, require_fit
 
