@@ -26,8 +26,8 @@ def passes(trace: Any, small: bool = True) -> None:
     result = replay(trace, "torch", small)
     here = replay(trace, small=small)
     assert result.passed
-    assert (result.ranks, result.predicted) == (here.ranks, here.predicted)
-    assert [len(events) for events in result.measured] == [len(events) for events in result.predicted]
+    assert result.ranks == here.ranks
+    assert [len(events) for events in result.measured] == [len(trace.events(rank)) for rank in range(len(here.ranks))]
 
 
 @pytest.mark.parametrize("slug", [pytest.param(s, marks=[] if s in KINDS else pytest.mark.slow) for s in PUZZLES])
