@@ -51,9 +51,22 @@ PAINTS: dict[str, Callable[[str], Paint]] = {
     "backward": full,
     "backward_input": full,
     "backward_weight": between,
+    "keys": tinted,
+    "attend": tinted,
+    "attend_backward": full,
+    "keys_backward": between,
     "update": hollow,
 }
 """From the hue of an operation to its paint; all others are wire."""
+
+
+LIKE = {
+    "keys": "forward",
+    "attend": "forward",
+    "attend_backward": "backward_input",
+    "keys_backward": "backward_weight",
+}
+"""Operations of attention, and those whose colour they have."""
 
 
 def require_colour(by: str) -> None:
@@ -98,8 +111,8 @@ class Colouring:
 
     def paint(self, mark: Mark) -> Paint:
         """Fill, stroke and stroke width of a mark."""
-        if self.by == "operation" and mark.op.name in OPERATIONS:
-            return full(OPERATIONS[mark.op.name])
+        if self.by == "operation" and (name := LIKE.get(mark.op.name, mark.op.name)) in OPERATIONS:
+            return full(OPERATIONS[name])
         return PAINTS.get(mark.op.name, wire)(self.hue(mark))
 
     def hue(self, mark: Mark) -> str:
@@ -112,7 +125,7 @@ class Colouring:
 
     def bar(self, mark: Mark) -> float:
         """The length of the bar on a mark, as a share of its box: 0 in the first chunk of a rank, 1 in the last."""
-        shows = mark.op.layer is not None and mark.op.name in OPERATIONS
+        shows = mark.op.layer is not None and LIKE.get(mark.op.name, mark.op.name) in OPERATIONS
         return self.bars.get((mark.rank, mark.op.layer or 0), 0.0) if shows else 0.0
 
     def layer_text(self, mark: Mark) -> str:

@@ -11,8 +11,9 @@ from drawing.pen import Point, box, hatch, label, lines, panel, polygons, style,
 
 from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_row_label
 from .captions import describe, describe_gap, short_reason
-from .glyphs import Frame, draw_mark
+from .glyphs import draw_mark
 from .marks import LaneMarks, Link, Mark, Tie
+from .outlines import Frame
 from .rows import MarkRow
 from .scene import Scene
 from .step_bands import draw_bands, draw_borders

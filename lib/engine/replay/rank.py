@@ -18,6 +18,7 @@ from lib.engine.metering.meter import unmetered
 from lib.trace.lifetimes import Span, lifetimes
 from lib.trace.ops import TIMED, Op, halves
 
+from .attending import ATTEND
 from .collectives import TENSOR_COLLECTIVES
 from .label_walk import LabelWalk
 from .labels import Content, OnTier, as_tokens, content, held, joined, shape_of, taken
@@ -292,6 +293,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "pair": ReplayEngine.pair,
     "backward_input": ReplayEngine.backward_input,
     "backward_weight": ReplayEngine.backward_weight,
+    **ATTEND,
     "update": ReplayEngine.update,
     "add": ReplayEngine.add,
     "combine": ReplayEngine.combine,
