@@ -28,7 +28,7 @@ drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_te
 drawing.layouts drawing.export
 drawing
 puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks
-puzzles.custom puzzles.grading puzzles.custom.check puzzles.course puzzles.reports puzzles.pytorch puzzles.notebook
+puzzles.custom puzzles.grading puzzles.custom.check puzzles.course puzzles.reports puzzles.notebook
 puzzles.site puzzles.gradescope puzzles.leaderboard puzzles.commands puzzles.own puzzles puzzles.__main__
 puzzles.package.training_puzzles
 """.split()
@@ -163,7 +163,7 @@ def test_layouts_need_nothing_but_numpy() -> None:
             assert always - set(sys.stdlib_module_names) <= {"lib", "numpy"}, name
             later = {target.partition(".")[0] for target, at_load in imports(name) if not at_load}
             # two extras, each in one place: a function of jax is imported, and an integer program is solved
-            extras = {"lib.layout.program.imported_graph": {"jax"}, "lib.layout.planning.integer_program": {"scipy"}}
+            extras = {"lib.layout.program.imported_graph": {"jax"}, "lib.layout.planning.highs": {"scipy"}}
             assert later - set(sys.stdlib_module_names) <= {"lib", "numpy"} | extras.get(name, set()), name
 
 

@@ -12,10 +12,9 @@ from drawing import palette
 from drawing.runs.captions import SHARED, describe, describe_gap, error_text, short_reason, summary
 from drawing.runs.colouring import COLOURS, Colouring, Paint
 from drawing.runs.dependencies import needs
-from drawing.runs.glyphs import batches_text, glyph_of, in_legend_order
+from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
 from drawing.runs.marks import LaneMarks, Mark
 from drawing.runs.memory import KIND_NAMES, highest
-from drawing.runs.outlines import Frame
 from drawing.runs.scene import Scene
 from drawing.runs.text import LETTERS, text_of
 from drawing.runs.traffic import highest_traffic, kind_text, sent_by_kind

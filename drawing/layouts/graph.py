@@ -1,7 +1,5 @@
 """Picture of a plan: inputs, weights and operators, each with its layout and memory, and what its edges move."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from math import inf
 
@@ -16,7 +14,7 @@ from lib.layout import Edge, GraphPlan, strategy_text
 from .captions import held_text, limits_text, move_text
 from .placing import BoxSize, Placing
 
-LINE, PAD, SIZE = 14.0, 7.0, 10.5
+LINE, PAD, SIZE = 14.0, 7.0, 11.0
 HEAD = 76.0
 LEAST = {True: 110.0, False: 180.0}
 """Least width of a box: of a source, of an operator."""

@@ -7,21 +7,41 @@ A send is a wedge whose tip is where the message leaves, a receive one whose tip
 The loss is a tag at the point where forward turns into backward.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from chalk.types import Diagram
 
 from drawing.palette import PAPER, text_on
-from drawing.pen import Point, box, hatch, label, lines, polygon, style, text_width
+from drawing.pen import Point, box, corners, hatch, label, lines, polygon, style, text_width
 from lib import COMPUTING, halves
 
-from . import outlines
 from .colouring import HOLLOW, Colouring
 from .marks import Mark
-from .outlines import Frame, loss_tag
+
+
+class Frame(NamedTuple):
+    """The box of an operation, in pixels. `toward` is -1 if its partner's lane is above, 1 if below."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    toward: int = 1
+    slant: float = 1.0
+    """How far a collective's shape narrows: less in a low row, so that its letters keep their room."""
+
+    @property
+    def width(self) -> float:
+        return self.x1 - self.x0
+
+    @property
+    def height(self) -> float:
+        return self.y1 - self.y0
+
+    @property
+    def middle(self) -> Point:
+        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
 
 
 class Glyph(NamedTuple):
@@ -32,36 +52,87 @@ class Glyph(NamedTuple):
     outline: Callable[[Frame], Sequence[Point]]
 
 
+Outline = Callable[[Frame], Sequence[Point]]
+
+
+def outline(points: str, inset: float = 4, depth: float = 0.32) -> Outline:
+    """The corners of a shape, each two letters. Across: `l` and `r` are the sides of the frame, `L` and `R` lie up to
+    five pixels within, at most an `inset`-th of the width; `c` is the centre. Down: `t` and `b` are top and bottom, `T`
+    and `B` lie within by a share of the height, `u` and `d` by 0.3 of it; `m` is the middle, `n` and `f` are near the
+    rank itself and far from it, toward its partner."""
+
+    def shape(f: Frame) -> list[Point]:
+        (x, y), n, d, u = f.middle, min(5.0, f.width / inset), f.height * depth * f.slant, f.height * 0.3
+        near, far = (f.y0, f.y1) if f.toward > 0 else (f.y1, f.y0)
+        xs = {"l": f.x0, "L": f.x0 + n, "c": x, "R": f.x1 - n, "r": f.x1}
+        ys = {"t": f.y0, "T": f.y0 + d, "u": f.y0 + u, "m": y, "d": f.y1 - u, "B": f.y1 - d, "b": f.y1}
+        ys |= {"n": near, "f": far}
+        return [(xs[corner[0]], ys[corner[1]]) for corner in points.split()]
+
+    return shape
+
+
+forward_outline, backward_outline = outline("lt Rt rm Rb lb Lm"), outline("Lt rt Rm rb Lb lm")
+box_outline = outline("lt rt rb lb")
+
+
+def pair_outline(f: Frame) -> list[Point]:
+    """The outline of a forward above a backward."""
+    y = f.middle[1]
+    return [*forward_outline(f._replace(y1=y)), *backward_outline(f._replace(y0=y))]
+
+
+def update_outline(f: Frame) -> list[Point]:
+    return corners(f.x0 + 0.8, f.y0 + 0.8, max(f.x0 + 1.2, f.x1 - 0.8), f.y1 - 0.8)
+
+
+def loss_outline(f: Frame) -> list[Point]:
+    """A tag on a pin: it takes no time, so it is on the border between its neighbors."""
+    (x, _), w = f.middle, max(f.width, min(11.0, f.height * 0.42)) / 2
+    top, bottom = loss_tag(f)
+    tip, pin = min(bottom + w * 0.7, f.y1), 0.8
+    return [
+        (x - w, top), (x + w, top), (x + w, bottom), (x + pin, tip), (x + pin, f.y1 + 2),
+        (x - pin, f.y1 + 2), (x - pin, tip), (x - w, bottom)
+    ]  # fmt: skip
+
+
+def loss_tag(f: Frame) -> tuple[float, float]:
+    """Top and bottom of the tag."""
+    top = f.y0 - min(7.0, f.height * 0.2)
+    return top, top + min(11.0, f.height * 0.5)
+
+
 GLYPHS: dict[str, Glyph] = {
-    "forward": Glyph("F", "forward", outlines.forward_outline),
-    "loss": Glyph("L", "loss", outlines.loss_outline),
-    "backward": Glyph("B", "backward", outlines.backward_outline),
-    "pair": Glyph("P", "forward and backward", outlines.pair_outline),
-    "backward_input": Glyph("I", "input gradient", outlines.backward_input_outline),
-    "backward_weight": Glyph("W", "weight gradient", outlines.box_outline),
-    "keys": Glyph("K", "keys and values", outlines.keys_outline),
-    "attend": Glyph("A", "attend", outlines.attend_outline),
-    "attend_backward": Glyph("AB", "attend, backward", outlines.attend_backward_outline),
-    "keys_backward": Glyph("KB", "keys, backward", outlines.keys_backward_outline),
-    "update": Glyph("U", "update", outlines.update_outline),
-    "allgather": Glyph("AG", "all-gather", outlines.gather_outline),
-    "scatterreduce": Glyph("RS", "reduce-scatter", outlines.scatter_outline),
-    "allreduce": Glyph("AR", "all-reduce", outlines.allreduce_outline),
-    "dispatch": Glyph("DI", "dispatch (all-to-all)", outlines.lozenge_outline),
-    "collect": Glyph("CO", "collect (all-to-all)", outlines.waisted_outline),
-    "heads": Glyph("HD", "tokens to heads (all-to-all)", outlines.heads_outline),
-    "tokens": Glyph("TK", "heads to tokens (all-to-all)", outlines.tokens_outline),
-    "offload": Glyph("OF", "offload", outlines.down_outline),
-    "fetch": Glyph("FE", "fetch", outlines.up_outline),
-    "pass_to": Glyph("S", "send", outlines.send_outline),
-    "receive": Glyph("R", "receive", outlines.receive_outline),
+    "forward": Glyph("F", "forward", forward_outline),
+    "loss": Glyph("L", "loss", loss_outline),
+    "backward": Glyph("B", "backward", backward_outline),
+    "pair": Glyph("P", "forward and backward", pair_outline),
+    "backward_input": Glyph("I", "input gradient", outline("Lt rt rb Lb lm")),
+    "backward_weight": Glyph("W", "weight gradient", box_outline),
+    "keys": Glyph("K", "keys and values", outline("lt Rt rm Rb lb")),
+    "attend": Glyph("A", "attend", outline("lt Rt rT rB Rb lb Lm")),
+    "attend_backward": Glyph("AB", "attend, backward", outline("Lt rt Rm rb Lb lB lT")),
+    "keys_backward": Glyph("KB", "keys, backward", outline("Lt rt rb Lb lB lT")),
+    "update": Glyph("U", "update", update_outline),
+    "allgather": Glyph("AG", "all-gather", outline("lT rt rb lB")),
+    "scatterreduce": Glyph("RS", "reduce-scatter", outline("lt rT rB lb")),
+    "allreduce": Glyph("AR", "all-reduce", outline("lt cT rt rb cB lb", depth=0.26)),
+    "dispatch": Glyph("DI", "dispatch (all-to-all)", outline("Lt Rt rm Rb Lb lm", inset=2)),
+    "collect": Glyph("CO", "collect (all-to-all)", outline("lt rt Rm rb lb Lm")),
+    "heads": Glyph("HD", "tokens to heads (all-to-all)", outline("Lt rt Rb lb")),
+    "tokens": Glyph("TK", "heads to tokens (all-to-all)", outline("lt Rt rb Lb")),
+    "offload": Glyph("OF", "offload", outline("lt rt rd cb ld")),
+    "fetch": Glyph("FE", "fetch", outline("lu ct ru rb lb")),
+    "pass_to": Glyph("S", "send", outline("ln rn rf")),
+    "receive": Glyph("R", "receive", outline("lf rn ln")),
 }
 """In the order of the legend."""
 
 
 def glyph_of(name: str) -> Glyph:
     """The glyph of an operation; an unknown one is a box with its initials."""
-    return GLYPHS.get(name) or Glyph(name[:2].upper(), name, outlines.box_outline)
+    return GLYPHS.get(name) or Glyph(name[:2].upper(), name, box_outline)
 
 
 def in_legend_order(operations: Iterable[str]) -> list[str]:

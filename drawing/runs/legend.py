@@ -1,7 +1,5 @@
 """The legend: an entry for each kind of mark that occurs, and the colours of layers or microbatches in order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeVar
@@ -29,10 +27,9 @@ from lib import Sample
 
 from .captions import SHARED
 from .colouring import Colouring, tinted
-from .glyphs import LETTERED, batches_text, draw_bar, draw_mark, glyph_of, in_legend_order
+from .glyphs import LETTERED, Frame, batches_text, draw_bar, draw_mark, glyph_of, in_legend_order
 from .marks import Mark
 from .memory import KIND_NAMES
-from .outlines import Frame
 from .scene import Scene
 from .traffic import kind_text
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Self
 
-from lib.engine.executors.base import Executor
+from lib.engine.executors.base import Executor, LaunchOptions
 from lib.engine.executors.copies import NO_ARGUMENT
 from lib.engine.executors.forked import ForkedExecutor
 from lib.engine.executors.inprocess import InProcessExecutor
@@ -134,6 +134,7 @@ def launch(
     late_puts: Collection[int] | None = None,
     byte_time: Mapping[str, int] | None = None,
     device: str = "cpu",
+    time_limit: float | None = None,
     **kwargs: Any,
 ) -> Run:
     """Creates `cls(*args, **kwargs)` on each of `num_devices` devices; the run calls it.
@@ -144,7 +145,8 @@ def launch(
     Metering costs a few microseconds per numpy call; `metered=False` turns it off. `patience` is how long a process
     waits, in seconds, before it asks the others whether there is a deadlock; in process, a deadlock is detected
     immediately. `byte_time` is the time, in flops of the clock, to transfer a byte from or to a slower memory, as in
-    {"host": 8, "disk": 64}; the default is 0.
+    {"host": 8, "disk": 64}; the default is 0. `time_limit` ends the processes that this call starts after so many
+    seconds.
 
     `late_puts` is a schedule for tests: puts of these devices arrive at the barrier, which is also the default, and
     puts of all others arrive immediately. A program that reads its buffers only after the barrier sees no difference.
@@ -156,25 +158,24 @@ def launch(
     """
     if not (isinstance(cls, type) and issubclass(cls, ShardedEngine)):
         raise RuleError(f"launch runs a subclass of ShardedEngine; got {cls!r}")
-    num_devices = whole_number(num_devices, "num_devices")
-    if num_devices < 1:
-        raise RuleError(f"num_devices is {num_devices}; a run needs at least one device")
-    late_puts = _checked_late_puts(late_puts, num_devices)
-    byte_time = _checked_byte_time(byte_time)
+    size = whole_number(num_devices, "num_devices")
+    if size < 1:
+        raise RuleError(f"num_devices is {size}; a run needs at least one device")
+    late_puts, byte_time = _checked_late_puts(late_puts, size), _checked_byte_time(byte_time)
     if on is None:
-        on = "torch" if started_by_torchrun() else "mpi" if started_by_mpiexec() and num_devices > 1 else "inprocess"
+        on = "torch" if started_by_torchrun() else "mpi" if started_by_mpiexec() and size > 1 else "inprocess"
+    if on not in TRANSPORTS:
+        raise RuleError(f"there is no transport {on!r}; there are {', '.join(TRANSPORTS)}")
     if device != "cpu" and on != "torch":
         raise RuleError(f"device={device!r} is for on='torch'; arrays of numpy are in the processor's memory")
-    if on == "mpi":
-        from lib.engine.transports.mpi.carrier import MpiCarrier  # only here, because mpi4py is optional
-
-        carrier = MpiCarrier(num_devices)
-        return Run(ProcessExecutor(cls, num_devices, args, kwargs, metered, patience, byte_time, carrier))
+    asked = LaunchOptions(cls, size, args, kwargs, metered, patience, byte_time, late_puts, time_limit)
+    if on == "inprocess":
+        return Run(InProcessExecutor(asked))
     if on == "torch":
-        return Run(_on_torch(cls, num_devices, args, kwargs, metered, patience, byte_time, device))
-    if on != "inprocess":
-        raise RuleError(f"there is no transport {on!r}; there are {', '.join(TRANSPORTS)}")
-    return Run(InProcessExecutor(cls, num_devices, args, kwargs, metered, late_puts, byte_time))
+        return Run(_on_torch(asked, device))
+    from lib.engine.transports.mpi.carrier import MpiCarrier  # only here, because mpi4py is optional
+
+    return Run(ProcessExecutor(asked, MpiCarrier(size)))
 
 
 def _checked_late_puts(late_puts: Collection[int] | None, size: int) -> tuple[int, ...] | None:
@@ -195,34 +196,23 @@ def _checked_byte_time(byte_time: Mapping[str, int] | None) -> dict[str, int]:
     return checked
 
 
-def _on_torch(
-    cls: type,
-    size: int,
-    args: Sequence[Any],
-    kwargs: Any,
-    metered: bool,
-    patience: float,
-    byte_time: Mapping[str, int],
-    device: str,
-) -> Executor:
+def _on_torch(asked: LaunchOptions, device: str) -> Executor:
     """The executor of this process, if torchrun started it, or of one process for each device."""
     try:
         from lib.engine.transports.distributed.carrier import TorchCarrier, require_device  # here: torch is optional
     except ImportError as why:
         raise RuleError(f"this needs PyTorch: {install_command('torch')}") from why
 
-    given = (cls, size, args, kwargs, metered, patience, byte_time)
     if started_by_torchrun():
-        return ProcessExecutor(*given, TorchCarrier(size, device))
+        return ProcessExecutor(asked, TorchCarrier(asked.size, device))
     require_device(device)
 
     def make(number: int, folder: str) -> ProcessExecutor:
-        names = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+        names = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": asked.size, "LOCAL_WORLD_SIZE": asked.size}
         os.environ.update({name: str(value) for name, value in names.items()})
-        carrier = TorchCarrier(size, device, f"{folder}/store")
-        return ProcessExecutor(*given, carrier, shares_results=False)
+        return ProcessExecutor(asked, TorchCarrier(asked.size, device, f"{folder}/store"), shares_results=False)
 
-    return ForkedExecutor(size, metered, make)
+    return ForkedExecutor(asked, make)
 
 
 def started_by_torchrun() -> bool:

@@ -7,8 +7,6 @@ tokens of a sequence, and keys travel; Liu et al. 2023); pipelines (each layer s
 and activations travel; GPipe, Huang et al. 2019).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Set
 
 from lib.game.costs import COMPUTING

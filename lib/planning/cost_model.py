@@ -105,9 +105,13 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     forward = round(layers * max(times.forward, copy) * TICKS)
     back_weight = round(layers * times.backward_weight * TICKS)
     back_input = round(layers * max(times.backward_input + again, copy - times.backward_weight) * TICKS)
-    backward = back_input + back_weight
+    recomputed = forward if split.recompute == "full" and split.every == 1 else 0
+    backward = recomputed + back_input + back_weight
     waits = CONTENTION if job.overlap and replicas > 1 else 0
-    slower = waits * min(backward, {2: reduce, 3: gather + reduce}.get(split.zero, 0))
+    each = reduce * split.reductions(job) / split.batches(job)
+    slower_forward = waits * min(forward, gather) if split.zero == 3 else 0
+    slower = waits * min(backward, {2: each, 3: gather + reduce}.get(split.zero, 0))
+    slower -= slower_forward if recomputed else 0  # which the forward that is run again has in its price
     once = waits * min(backward, reduce) if split.zero < 2 else 0  # only the last microbatch's backward
     share = Fraction(1, replicas)
     by_zero = (wide.weight * (share if split.zero == 3 else 1), wide.gradient * (share if split.zero > 1 else 1))
@@ -121,7 +125,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         layers=layers,
         replicas=replicas,
         parameters=parameters,
-        forward=round(forward + (waits * min(forward, gather) if split.zero == 3 else 0)),
+        forward=round(forward + slower_forward),
         back_input=round(back_input + slower / 2),
         back_weight=round(back_weight + slower / 2),
         loss=0 if counted else _ticks(head),

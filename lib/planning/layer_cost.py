@@ -19,7 +19,7 @@ from lib.judging.traffic import sent_by
 from .gpus import LATENCY, call_seconds
 from .job import Job
 from .layer_compute import compute_seconds, tokens_of
-from .playing import executed, played
+from .playing import played, taken_over
 from .split import Split
 
 TICKS = 10**7
@@ -160,7 +160,7 @@ def _measured(axis: str, piece: PieceSchedule, size: tuple[int, int, int], setti
 
         await piece(model, done)
 
-    recomputation = executed(played(schedule, size, setting).trace, whole=False)
+    recomputation = taken_over(played(schedule, size, setting))
     sent = [0, 0, 0]
     for one in sent_by(recomputation, recomputation.ranks[0]):
         sent[bisect_right(ends[:2], one.start)] += width * one.elements

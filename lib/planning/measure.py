@@ -1,4 +1,4 @@
-"""Time, memory and bytes sent of a planned run, from re-executing its trace."""
+"""Time, memory and bytes sent of a planned run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from lib import Trace
+from lib import Outcome
 from lib.judging.rank_state import RankState
 from lib.judging.recompute import Recomputation
 from lib.judging.traffic import sent_by
@@ -17,7 +17,7 @@ from .cost_model import prices
 from .job import Job
 from .memory import RankMemory, rank_memory
 from .memory_model import widths
-from .playing import executed
+from .playing import taken_over
 from .split import Split
 
 SENT = ("messages", "gradients", "weights", "host")
@@ -39,15 +39,11 @@ class Measured(NamedTuple):
         return 1 - sum(self.busy) / (len(self.busy) * self.ticks)
 
 
-def measured(trace: Trace, job: Job, split: Split, program: Program) -> Measured:
-    """What a planned run takes.
-
-    Raises:
-        PuzzleError: the run is against the rules, or not complete.
-    """
+def measured(outcome: Outcome, job: Job, split: Split, program: Program) -> Measured:
+    """What a planned run takes."""
     fused, eager = prices(job, split), prices(job, split, eager=True)
     with no_collection():
-        recomputation = executed(trace)
+        recomputation = taken_over(outcome)
         memories = tuple(rank_memory(rank, job, split, program, fused, eager) for rank in recomputation.ranks)
         totals = [_sent(recomputation, rank, job, split) for rank in recomputation.ranks]
         working = ("forward", "backward", "backward_input", "backward_weight", "loss", "update")

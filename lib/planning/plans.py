@@ -108,7 +108,7 @@ def plan(job: Job, split: Split) -> Plan:
     batches = split.batches(job) * priced.replicas
     size = (sum(priced.units), batches, split.pp * priced.replicas)
     outcome = played(planned(program), size, setting_of(job, split))
-    found = measured(outcome.trace, job, split, program)
+    found = measured(outcome, job, split, program)
     sent = sent_in_step(job, split, priced, found)
     return Plan(
         job,
@@ -127,7 +127,8 @@ def program_of(job: Job, split: Split, batches: int = 0) -> Program:
     units, replicas = units_of(job, split)[0], split.sharing
     again, on_host = split.recompute == "full" and split.every == 1, split.offload == "states"
     order = split.schedule, split.pp, batches or split.batches(job), split.chunks, split.warmup
-    return _program(order, units, replicas > 1, split.zero if replicas > 1 else 0, job.overlap, again, on_host)
+    zero = split.zero if replicas > 1 else 0
+    return _program(order, units, replicas > 1, zero, zero == 2 and split.by_run, job.overlap, again, on_host)
 
 
 @lru_cache(maxsize=128)

@@ -110,7 +110,9 @@ class _Counts:
             "input to border": (None, 0, border),
             "drop": (None, 0, -border),
             "keep": (None, 0, 0),
-            "add": (None, 0, -gradient_shard if zero > 1 else -gradient),
+            "add": (None, 0, -made),
+            "keep_reduced": (None, 0, 0),
+            "add_reduced": (None, 0, -gradient_shard),
             "release": (None, 0, -gathered),
             "store": (0, 0, 0),
         }

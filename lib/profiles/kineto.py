@@ -88,7 +88,7 @@ def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = 
         if not spans and not on_gpu and (spans := _between_messages(within["cpu_op"], rank == 0)):
             notes = ("No cell is named; cells follow from the order of messages.",)
         steps[number] = RankStep(start, end, tuple(spans))
-        if not spans:
+        if not spans or notes:
             steps[number] = _collective_step(steps[number], within, on_gpu)
     groups = [tuple(ranks) for ranks in _pipeline_groups(info) if rank in ranks]
     base = data.get("baseTimeNanoseconds")
@@ -245,7 +245,7 @@ def _between_messages(ops: Sequence[TraceEvent], is_first: bool) -> list[Span]:
 
 
 def _collective_step(step: RankStep, events: Mapping[str, Sequence[TraceEvent]], on_gpu: bool) -> RankStep:
-    """A step without cells: its collectives, and when anything else ran."""
+    """A step whose cells are not named: its collectives, and when anything else ran."""
     if on_gpu:
         kernels = [event for event in events["kernel"] if step.start <= event.start < step.end]
         works = [event for event in kernels if "nccl" in event.name.lower()]

@@ -8,6 +8,7 @@ from functools import cached_property
 from statistics import median, quantiles
 from typing import NamedTuple
 
+from lib.errors import RuleError
 from lib.recognition import Recognition, recognize_table
 
 from .accounting import Accounting, accounted
@@ -120,7 +121,12 @@ def study(
         return single_shares(profiles, step)
     if not any(one.spans for profile in profiles for one in profile.steps.values()):
         return collective_shares(profiles, step)
-    found = gathered(profiles)
+    try:
+        found = gathered(profiles)
+    except RuleError:
+        if any(one.notes for one in profiles) and any(step.calls for step in profiles[0].steps.values()):
+            return collective_shares(profiles, step)  # messages beside collectives do not show cells
+        raise
     slowest: dict[int, Accounting] = {}
     for one in map(accounted, found.steps):
         before = slowest.get(one.step.number)

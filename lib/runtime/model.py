@@ -93,6 +93,11 @@ class Model(TierOperations):
         """The weights that `set_final_weight` has declared, by layer."""
         return FinalWeights(self._final)
 
+    @property
+    def made(self) -> Sequence[Value]:
+        """Every value that this rank has made, by its number in the trace."""
+        return self._recorder.values
+
     def storage(self) -> Storages:
         """The five dictionaries: weights, opt_states, activations, grad_activations, grad_weights."""
         return self.weights, self.opt_states, self.activations, self.grad_activations, self.grad_weights

@@ -6,8 +6,9 @@ from lib.torch_csv import read_csv, write_csv
 timetable that such a file holds. Neither needs torch.
 """
 
+from .cell_times import event_times
 from .pipeline import Pipeline
 from .reader import read_csv
 from .writer import write_csv, write_table
 
-__all__ = ["Pipeline", "read_csv", "write_csv", "write_table"]
+__all__ = ["Pipeline", "event_times", "read_csv", "write_csv", "write_table"]

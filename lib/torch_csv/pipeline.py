@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
+from lib.communication.mesh import Mesh
 from lib.errors import PuzzleError, RuleError
 from lib.game.costs import PAIR
 from lib.game.setting import Setting
@@ -21,26 +23,50 @@ Cells = Mapping[Cell, Sequence[int]]
 """The cells of a rank in their order, each with the indices of its operations on that rank, ascending."""
 
 
+class Replica(NamedTuple):
+    """What each rank of a replica does, in the order of ranks, and its cells. `batches` has the number of each
+    microbatch in the cells: the last stage takes them in order, or PyTorch would mistake the loss of one for that of
+    another."""
+
+    works: Sequence[RankWork]
+    cells: Sequence[Cells]
+    batches: Mapping[int, int]
+
+
 @dataclass(frozen=True)
 class Pipeline:
-    """One replica of a pipeline. A stage is as many layers of a rank as follow each other; where two stages of a rank
-    meet, in the middle of a V, the layers are divided between them."""
+    """The pipeline of a trace, whose replicas have one order. A stage is as many layers of a rank as follow each other;
+    where two stages of a rank meet, in the middle of a V, the layers are divided between them."""
 
+    trace: Trace
     table: Timetable
     stage_of: Sequence[int]
     """By layer."""
-    works: Sequence[RankWork]
-    """What each of its ranks does, in their order."""
-    cells: Sequence[Cells]
-    batches: Mapping[int, int]
-    """The number of each microbatch in the cells: the last stage takes them in order, or PyTorch would mistake the loss
-    of one for that of another."""
-    replicas: int
+    replicas: Sequence[Replica]
 
     @property
     def depths(self) -> list[int]:
         """By stage, its layers."""
         return [list(self.stage_of).count(stage) for stage in range(self.table.stages)]
+
+    def only(self) -> Replica:
+        """The replica, if there is one.
+
+        Raises:
+            RuleError: there are several; the text has the options of a game with one.
+        """
+        first = self.replicas[0]
+        if len(self.replicas) == 1:
+            return first
+        axes, ranks, size = self.trace.setting.mesh, [work.rank for work in first.works], self.trace.size
+        play = f"--size {size.layers},{len(first.batches)},{len(ranks)}"
+        if axes:
+            mesh = Mesh(axes, size.ranks)
+            lengths = (f"{axis}={len({mesh.index(rank, axis) for rank in ranks})}" for axis, _ in axes)
+            play += f" --mesh {','.join(lengths)}"
+        raise RuleError(
+            f"this run has {len(self.replicas)} replicas of a pipeline, and here PyTorch runs one; play one with {play}"
+        )
 
     @classmethod
     def of(cls, trace: Trace) -> Pipeline:
@@ -65,18 +91,18 @@ class Pipeline:
             raise RuleError("each rank has all layers, so this is no pipeline; in PyTorch DDP and FSDP do that")
         stage_of = placement_of(grid).stage_of
         found = [_replica(grid, number, stage_of) for number in range(len(grid.replicas))]
-        (ranks, cells, batches), others = found[0], found[1:]
-        for others_ranks, other, _ in others:
-            for work, mine, theirs in zip(others_ranks, cells, other):
+        first = found[0]
+        for other in found[1:]:
+            for work, mine, theirs in zip(other.works, first.cells, other.cells):
                 if list(mine) != list(theirs):
                     raise RuleError(
                         f"rank {work.rank} has another order than in the first replica; a file has only one"
                     )
-        table = Timetable.of(_slots(work, row) for work, row in zip(ranks, cells))
-        return cls(table, stage_of, ranks, cells, batches, len(found))
+        table = Timetable.of(slots_of(work, row) for work, row in zip(first.works, first.cells))
+        return cls(trace, table, stage_of, found)
 
 
-def _slots(work: RankWork, cells: Cells) -> Iterator[Slot]:
+def slots_of(work: RankWork, cells: Cells) -> Iterator[Slot]:
     """The cells of a rank in order; those whose layers are all paired with each other are one slot."""
 
     def together(one: tuple[Cell, Sequence[int]]) -> object:
@@ -147,12 +173,11 @@ def _grid(works: Sequence[RankWork]) -> Grid:
     return grid
 
 
-def _replica(grid: Grid, number: int, stage_of: Sequence[int]) -> tuple[list[RankWork], list[Cells], dict[int, int]]:
-    """The ranks of a replica, the cells of each, and the numbers of its microbatches."""
+def _replica(grid: Grid, number: int, stage_of: Sequence[int]) -> Replica:
     ranks = sorted((grid.of(place, number)[0] for place in range(len(grid.stages))), key=lambda work: work.rank)
     last = [part for work in ranks for part in work.parts if (part.layer, part.half) == (len(stage_of) - 1, "F")]
     batches = {batch: n for n, part in enumerate(last) for batch in part.batches}
-    return ranks, [_cells(work, stage_of, batches) for work in ranks], batches
+    return Replica(ranks, [_cells(work, stage_of, batches) for work in ranks], batches)
 
 
 def _cells(work: RankWork, stage_of: Sequence[int], batches: Mapping[int, int]) -> Cells:
@@ -162,7 +187,7 @@ def _cells(work: RankWork, stage_of: Sequence[int], batches: Mapping[int, int]) 
         (batch,) = part.batches
         pieces.setdefault((stage_of[part.layer], batches[batch]), []).append(part)
     found = [cell for piece, parts in pieces.items() for cell in _cells_of(work, piece, parts)]
-    return dict(sorted(found, key=lambda pair: (pair[1][-1], pair[0].op == "W")))
+    return dict(sorted(found, key=lambda pair: (pair[1][-1], "FBIW".index(pair[0].op))))
 
 
 def _cells_of(work: RankWork, piece: tuple[int, int], parts: Sequence[Part]) -> Iterator[tuple[Cell, list[int]]]:

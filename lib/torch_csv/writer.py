@@ -1,7 +1,5 @@
 """Writes a pipeline as PyTorch loads it: the cells of each rank, and on request its communication."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +10,7 @@ from lib.trace.ops import Trace
 from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
 
 from .messages import WITHOUT, Message, message_text, messages_of
-from .pipeline import Pipeline
+from .pipeline import Pipeline, slots_of
 
 Action = tuple[int, int, int, str]
 """An action of a rank, after what sorts it: the index of its operation, then two numbers within that operation."""
@@ -32,10 +30,10 @@ def write_csv(trace: Trace, communication: bool = False) -> str:
 
 def write_table(table: Timetable) -> str:
     """A timetable as CSV, in PyTorch's format `compute_only`."""
-    return "".join(f"{','.join(map(_slot, row))}\n" for row in table.rows)
+    return "".join(f"{','.join(map(slot_text, row))}\n" for row in table.rows)
 
 
-def _slot(slot: Slot) -> str:
+def slot_text(slot: Slot) -> str:
     if len(slot) == 1:
         return str(slot[0])
     if [cell.op for cell in slot] not in (["F", "B"], ["B", "F"]):
@@ -47,16 +45,16 @@ class _Communication:
     """The actions of the ranks of one replica. PyTorch runs them unchecked, so they are checked here."""
 
     def __init__(self, found: Pipeline) -> None:
-        self.found, self.stage_of = found, found.stage_of
-        self.needs = found.table.needs
-        self.place = {work.rank: place for place, work in enumerate(found.works)}
+        self.table, self.stage_of = found.table, found.stage_of
+        self.needs, self.replica = found.table.needs, found.replicas[0]
+        self.place = {work.rank: place for place, work in enumerate(self.replica.works)}
         self.sent: dict[tuple[int, int], list[Message]] = {}
         """By sender and receiver, in the order of sending."""
         self.received: dict[Message, int] = {}
         """With the index of the operation that receives it."""
 
     def rows(self) -> list[list[str]]:
-        rows = [list(self.actions(place)) for place in range(len(self.found.works))]
+        rows = [list(self.actions(place)) for place in range(len(self.replica.works))]
         self.require_all_messages()
         for (_, to), messages in self.sent.items():
             rows[to] += self.receives(messages)
@@ -65,7 +63,7 @@ class _Communication:
     def receives(self, messages: Sequence[Message]) -> Iterator[Action]:
         """PyTorch has no tags: messages are received in the order of sending. A receive is only posted where its action
         is, so it may come before that of a message that was sent later."""
-        at = len(self.found.table.cells) << 20
+        at = len(self.table.cells) << 20
         for turn, message in reversed([*enumerate(messages)]):
             at = min(at, self.received[message])
             kind, source, batch = message
@@ -73,9 +71,9 @@ class _Communication:
 
     def actions(self, place: int) -> Iterator[Action]:
         """All that a rank does besides receiving."""
-        for cell, ats in self.found.cells[place].items():
-            yield ats[-1], 1, int(cell.op == "W"), str(cell)
-        work = self.found.works[place]
+        work, cells = self.replica.works[place], self.replica.cells[place]
+        for slot in slots_of(work, cells):
+            yield cells[slot[0]][-1], 1, int(slot[0].op == "W"), slot_text(slot)
         for at, op in enumerate(work.ops):
             for number in op.inputs if op.name == "pass_to" else ():
                 message = kind, source, batch = self.message(place, op.args[0], work.state.values[number], sends=True)
@@ -91,7 +89,7 @@ class _Communication:
 
     def message(self, place: int, other: int | None, value: object, sends: bool) -> Message:
         """What a value is that is sent to, or received from, another rank."""
-        rank, words = self.found.works[place].rank, "sends" if sends else "receives"
+        rank, words = self.replica.works[place].rank, "sends" if sends else "receives"
         edge = len(self.stage_of)
         if isinstance(value, Activation) and 0 < value.layer < edge:
             kind, source, to = "F", self.stage_of[value.layer - 1], self.stage_of[value.layer]
@@ -108,11 +106,11 @@ class _Communication:
                 f"directly between their ranks{WITHOUT}"
             )
         (batch,) = value.batches
-        return kind, source, self.found.batches[batch]
+        return kind, source, self.replica.batches[batch]
 
     def require_all_messages(self) -> None:
         """Each message once, as the cells need it."""
-        wanted = Counter([*messages_of(self.found.table)])
+        wanted = Counter([*messages_of(self.table)])
         sent = Counter(message for messages in self.sent.values() for message in messages)
         for words, has in (("sent", sent), ("received", Counter(list(self.received)))):
             for message in sorted(wanted.keys() | has.keys()):
@@ -124,7 +122,7 @@ class _Communication:
     def weights(self, place: int) -> Iterator[Action]:
         """UNSHARD where the last weight of a stage is gathered, RESHARD after the last use of what was gathered, and
         REDUCE_GRAD where the last gradient of a stage is scattered."""
-        work = self.found.works[place]
+        work = self.replica.works[place]
         layers = [self.stage_of.count(stage) for stage in range(max(self.stage_of) + 1)]
         gathered: dict[int, list[int]] = {}
         scattered: dict[int, int] = {}

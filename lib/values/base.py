@@ -15,7 +15,7 @@ from lib.game.replica_number import stride_of
 
 from . import algebra
 from .algebra import Who, operand
-from .label_text import DIFFERENCES, order_hint
+from .label_text import ALIKE_FIRST, DIFFERENCES, order_hint
 from .replica_shards import ReplicaShards, checked_replica_shards, covers, replica_shards_of
 from .replicas import Copy, checked_copy
 
@@ -322,7 +322,7 @@ def require_alike(first: Value, other: Value, names: Collection[str], who: Who, 
         if mine is not theirs and mine != theirs:
             raise RuleError(
                 f"cannot {verb} values that differ in {DIFFERENCES.get(name, name)}: "
-                f"{who(0)} is the {first}, {who(i)} is the {other}"
+                f"{who(0)} contributes the {first}, {who(i)} the {other}{ALIKE_FIRST.get((verb, name), '')}"
             )
 
 

@@ -37,7 +37,6 @@ from .solve import solve
 from .start import start
 from .status import status
 from .submit import submit
-from .torch import torch
 from .verify import verify
 from .watch import watch
 
@@ -61,10 +60,10 @@ OTHERS = {
     "to play": (path, run, hint, compare, status, reset, notebook, costs),
     "share": (share, verify, submit, record),
     "for a class": (new, check, gradescope, leaderboard, doctor),
-    "on a cluster": (profile, solve, plan, export, import_, torch),
+    "on a cluster": (profile, solve, plan, export, import_),
 }
 
-for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, leaderboard, export, torch):
+for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, leaderboard, export):
     with_own_puzzles(command)
 with_own_puzzles(main)
 main.add_commands(PLAY, OTHERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,14 +10,18 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 
+from .import_ import imported
 from .shared.colour_option import colour_option, require_picture
-from .shared.game_options import chosen, fold_option, game_options, game_track
+from .shared.game_options import FIELDS, chosen, fold_option, game_options, game_track
 from .shared.params import Seconds, SlugText, usage_errors
+
+PATIENCE = 300.0
+"""Seconds for PyTorch."""
 
 
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
-@click.argument("name", metavar="SLUG", type=SlugText())
+@click.argument("name", metavar="[SLUG]", required=False, type=SlugText())
 @game_options
 @fold_option
 @click.option(
@@ -30,6 +35,11 @@ from .shared.params import Seconds, SlugText, usage_errors
 @click.option(
     "--through", type=click.Choice(["pipelining"]), help="Hand a pipeline to torch.distributed.pipelining, as CSV."
 )
+@click.option("--communication", is_flag=True, help="There with the schedule's own messages; else PyTorch adds them.")
+@click.option(
+    "--profile", "folder", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path),
+    help="Record another run on PyTorch with torch.profiler there, for 'puzzles profile'.",
+)  # fmt: skip
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="Number of devices  [default: that of the puzzle]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
 @click.option(
@@ -39,16 +49,19 @@ from .shared.params import Seconds, SlugText, usage_errors
 @click.option(
     "--tensors/--no-tensors", default=None, help="Run on tensors, or only judge  [default: tensors for a puzzle]"
 )
-@click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time of the run.")
+@click.option(
+    "--time-limit", type=Seconds(), help=f"Wall time of the run  [default: {TIME_LIMIT:g}; for PyTorch {PATIENCE:g}]"
+)
 @click.pass_context
 def run(
-    ctx: click.Context, /, path: str, name: str, on: str, device: str, through: str | None, ranks: int | None,
-    small: bool, output: str, colour: str | None, tensors: bool | None, time_limit: float, **game: Any,
+    ctx: click.Context, /, path: str, name: str | None, on: str, device: str, through: str | None, communication: bool,
+    folder: Path | None, ranks: int | None, small: bool, output: str, colour: str | None, tensors: bool | None,
+    time_limit: float | None, **game: Any,
 ) -> None:  # fmt: skip
     """Run a solution on real tensors.
 
     Memory, messages and bytes are measured and compared with what the game predicts, and the results with those of a
-    single device. Exits with 0 if all agree.
+    single device. Exits with 0 if all agree. PATH may be PyTorch's own .csv of a pipeline, which takes no SLUG.
 
     With --size or --costs: any function of the file, at any size, without targets. This shows what the run takes, and
     exits with 0 if it is correct; --tensors, --on, --small and -o run it on tensors too. With --fold, -o draws the run.
@@ -57,12 +70,12 @@ def run(
 
     from .shared.workbench import CommandWorkbench
 
-    if (device != "cpu" or through) and on != "torch":
-        raise click.UsageError("--device and --through are for --on torch")
-    if through:
-        others = device != "cpu" or small or ranks is not None
-        return _through_pipelining(ctx, path, name, output, colour, game, others)
-    puzzle = chosen(name, game)
+    if on != "torch" and (device != "cpu" or through or folder):
+        raise click.UsageError("--device, --through and --profile are for --on torch")
+    if communication and not through:
+        raise click.UsageError("--communication is for --through pipelining")
+    if through and (game["fold"] or small or device != "cpu"):
+        raise click.UsageError("--through pipelining takes no --fold, --device or --small")
     require_picture(colour, output)
     folded = bool(game["fold"])
     on_tensors = on != "inprocess" or small or (bool(output) and not folded)
@@ -70,17 +83,21 @@ def run(
         raise click.UsageError("--on, --small and -o are for a run on tensors; leave out --no-tensors")
     if folded and (tensors or on_tensors):
         raise click.UsageError("tensors need every rank, and --fold plays one replica; leave out --fold")
+    options = TensorOptions(
+        on, ranks, small, output, tensors if tensors is not None else on_tensors or None, colour or "layer", device,
+        bool(through), communication, str(folder.resolve()) if folder else "", time_limit or PATIENCE,
+    )  # fmt: skip
+    if path.endswith(".csv"):
+        others = [field for field in FIELDS if field != "costs" and game[field] is not None]
+        if name is not None or ranks is not None or tensors is False or others:
+            raise click.UsageError("a .csv has its own size and name; of these options only --costs is for it")
+        puzzle, trace = _in_csv(path, game["costs"])
+    elif name is None:
+        raise click.UsageError("name the puzzle after the file, as in 'puzzles run mine.py zb_h1'; a .csv needs none")
+    else:
+        puzzle, trace = chosen(name, game), None
     if ranks is not None and not isinstance(puzzle, Puzzle):
         raise click.UsageError("-n is for a puzzle's own size; set layers, batches and ranks with --size L,B,R")
-    options = TensorOptions(
-        on,
-        ranks,
-        small,
-        output,
-        tensors if tensors is not None else on_tensors or None,
-        colour or "layer",
-        device,
-    )
     track = game_track(puzzle)
     if tensors is not None and not track.runs_without_tensors:
         raise click.UsageError(f"{puzzle.slug} always works on tensors; --tensors and --no-tensors are for schedules")
@@ -88,19 +105,27 @@ def run(
         raise click.UsageError(
             f"{puzzle.slug} is judged with numpy; in your own program, launch(..., on='torch') runs a class on PyTorch"
         )
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise click.UsageError(f"cannot write to {folder}: {problem.strerror or problem}") from None
+    bench = CommandWorkbench(path, track, puzzle.slug, time_limit or TIME_LIMIT)
     with usage_errors():
         track.require_runnable(puzzle, options)
-        passed = track.run_on_tensors(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit))
+        if trace is None:
+            passed = track.run_on_tensors(puzzle, options, bench)
+        else:
+            from puzzles.tracks.free_play import replay_on_tensors
+
+            passed = replay_on_tensors(puzzle, trace, options, bench)
     ctx.exit(0 if passed else 1)
 
 
-def _through_pipelining(
-    ctx: click.Context, path: str, name: str, output: str, colour: str | None, game: dict[str, Any], more: bool
-) -> None:
-    """The same as `puzzles torch`."""
-    from .torch import torch
+def _in_csv(path: str, costs: Any) -> tuple[Any, Any]:
+    """The pipeline of PyTorch's file as a game, and a run of it."""
+    from lib import Setting
+    from puzzles.tracks.free_play import FreeGame
 
-    fold = game.pop("fold", None)
-    if fold or more:
-        raise click.UsageError("--through pipelining takes no --fold, --device, --small or -n")
-    ctx.invoke(torch, path=path, name=name, output=output, colour=colour, **game)
+    _, trace = imported(path, 1, Setting(costs or "parts"))
+    return FreeGame(Path(path).stem, trace.size, trace.setting), trace

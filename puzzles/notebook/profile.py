@@ -1,7 +1,5 @@
 """`profile`: what the traces of a run say, with its text, its picture and its files; for notebooks and the command."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Collection, Sequence
@@ -55,7 +53,7 @@ class ProfiledRun:
         Raises:
             PuzzleError: the files have no pipeline, or it is too large to draw.
         """
-        from puzzles.pytorch.profiled import draw_profile
+        from puzzles.reports.profile_pictures import draw_profile
 
         return draw_profile(self._pipeline("a picture"), title, dark=dark)
 
@@ -104,7 +102,7 @@ class ProfiledRun:
         Raises:
             PuzzleError: the files have no pipeline, or it is too large to draw.
         """
-        from puzzles.pytorch.profiled import profile_page
+        from puzzles.reports.profile_pictures import profile_page
 
         return profile_page(self._pipeline("a page"))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from drawing.export.html import SCRIPTS, viewer_elements, web_file
 
 from .archive import PACKAGES, write_archive
+from .first_screen import add_warm_up, first_run
 from .licences import licences
 from .listing import listing
 from .npm import PAGE, SiteError, bundle, install, require_node
@@ -40,6 +41,7 @@ def build(site: Path, work: Path) -> int:
     """
     require_node()
     prepare(site)
+    add_warm_up()
     modules = install(work / "npm")
     folder = python_folder(site, modules, work)
     frame, policy_source = frame_document(modules, work)
@@ -57,7 +59,7 @@ def build(site: Path, work: Path) -> int:
     (site / "index.html").write_text(index.replace(FRAME_DIGEST, policy_source), encoding="utf-8")
     for name in ("icon.svg", "manifest.webmanifest", "start.js"):
         shutil.copy(PAGE / name, site)
-    shown = {**listing(), "board": (site / BOARD).is_dir()}
+    shown = {**listing(), "board": (site / BOARD).is_dir(), "first": first_run()}
     (site / "puzzles.json").write_text(json.dumps(shown, separators=(",", ":")))
     (site / "licences.txt").write_text(licences(modules, packages, PACKAGES), encoding="utf-8")
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file())

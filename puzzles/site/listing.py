@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from drawing import palette
 from puzzles.catalog.path import AFTER, PATH
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
+from puzzles.custom import home_of
 from puzzles.reports.markdown import text_html
 from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.path_words import mark, place
 from puzzles.version import VERSION
 
+from .first_screen import WARM_UP
 from .pictures import picture_of
 from .prose import inline
 
@@ -42,18 +46,22 @@ INSTALL = "This puzzle needs numpy, so it is played in an installation: install 
 
 
 def listing() -> dict[str, Any]:
-    """All of it. `version` is the game's."""
+    """All of it. `version` is the game's, and `dark` has the colours of sketches on a dark page."""
+    puzzles = {slug: shown(track, track.puzzle(slug)) for track in TRACKS.values() for slug in track.slugs}
+    sketches = " ".join(puzzle["picture"] for puzzle in puzzles.values()).lower()
     return {
         "version": VERSION,
         "chapters": [
             {"track": track.name, "name": group.name, "title": group.title, "idea": group.idea, "slugs": group.slugs}
             for track in TRACKS.values()
-            for group in track.groups
+            for group in sorted(track.groups, key=lambda group: group.name != WARM_UP.name)
         ],
         "tracks": {track.name: {"title": track.title, "idea": track.idea} for track in TRACKS.values()},
         "path": [{"title": step.title, "slugs": step.slugs} for step in PATH],
         "after": AFTER,
-        "puzzles": {slug: shown(track, track.puzzle(slug)) for track in TRACKS.values() for slug in track.slugs},
+        "puzzles": puzzles,
+        "dark": {"#fff": palette.dark_variant(palette.PAPER)}
+        | {colour: palette.dark_variant(colour) for colour in sorted(set(re.findall(r"#[\da-f]{6}\b", sketches)))},
     }
 
 
@@ -66,7 +74,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "played": track.in_browser,
         "title": puzzle.title,
         "called": capitalized(track.called(puzzle)),
-        "heading": track.heading(puzzle),
+        "heading": puzzle.title if home_of(puzzle.slug) else track.heading(puzzle),
         "limits": track.limits(puzzle),
         "mark": mark(puzzle.slug),
         "place": capitalized(place(puzzle.slug)),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from lib import Report, Setting, Size, Trace
 
+    from .workbench import TensorOptions, Workbench
+
 __all__ = [
     "FreeGame",
     "figures",
@@ -25,6 +27,7 @@ __all__ = [
     "judged_saved",
     "own_game",
     "picture",
+    "replay_on_tensors",
     "show_report",
     "summary",
     "track_for",
@@ -78,6 +81,13 @@ def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) 
     from .schedule.free_run import show_report
 
     show_report(console, game, trace, report)
+
+
+def replay_on_tensors(game: FreeGame, trace: Trace, options: TensorOptions, bench: Workbench) -> bool:
+    """Runs the trace of a game on tensors, shows the result, and returns whether everything was as predicted."""
+    from .schedule.run_on_tensors import replay_trace
+
+    return replay_trace(game.slug, game.title, trace, options, bench)
 
 
 def picture(game: FreeGame, trace: Trace, colour: str) -> str:

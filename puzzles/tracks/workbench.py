@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from puzzles.failure import Failure
 
-from .outcomes import RunOutcome, RunRequest
+from .outcomes import Row, RunOutcome, RunRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,6 +71,12 @@ class Workbench(Protocol):
         what the sandbox runs."""
 
 
+def run_once(request: RunRequest, bench: Workbench) -> Row | Failure:
+    """What a run of the player's file sent back; or why there is nothing."""
+    outcome = bench.run(request)
+    return outcome.failure or (Failure("crash", bench.absent()) if outcome.row is None else outcome.row)
+
+
 @dataclass(frozen=True)
 class DrawOptions:
     """Options of `puzzles draw`; `output` is empty for the usual name."""
@@ -88,7 +94,8 @@ class DrawOptions:
 @dataclass(frozen=True)
 class TensorOptions:
     """Options of `puzzles run`; `devices` is None for as many as the puzzle has, `tensors` for a replay of puzzles
-    only."""
+    only. For PyTorch: where it computes, whether it gets a pipeline as CSV, with its `communication`, the folder of a
+    `profile`, and its time limit in seconds."""
 
     on: str = "inprocess"
     devices: int | None = None
@@ -97,3 +104,7 @@ class TensorOptions:
     tensors: bool | None = None
     colour: str = "layer"
     device: str = "cpu"
+    pipelining: bool = False
+    communication: bool = False
+    profile: str = ""
+    time_limit: float | None = None

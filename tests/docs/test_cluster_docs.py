@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from lib.engine.replay.pipelining import missing
 from lib.extras import install_command
 from puzzles.commands.main import main
-from puzzles.pytorch.run import missing
 from tests.test_imports import ROOT
 
 PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("solver", "torch")}
@@ -56,8 +56,8 @@ def test_the_commands_for_pytorch_work(tmp_path: Path, monkeypatch: pytest.Monke
     Path("mine.py").write_text((ROOT / "solutions" / "zb_h1.py").read_text(encoding="utf-8"))
     ran = []
     for line in commands("torch"):
-        if "puzzles torch" in line or "--on torch" in line:
-            continue  # tests/puzzles/test_pytorch.py runs them
+        if "--on torch" in line:
+            continue  # tests/engine/test_pipelining.py and tests/profiles/test_recording.py run them
         result = CliRunner().invoke(main, line.split()[1:])
         assert result.exit_code == 0, result.output
         ran.append(" ".join(result.output.split()))

@@ -16,8 +16,8 @@ from lib.torch_csv import read_csv
 from puzzles import profile
 from puzzles.commands.main import main
 from puzzles.notebook.profile import ProfiledRun
-from puzzles.pytorch import profiled
-from puzzles.pytorch.profiled import bar_of, draw_profile, profile_page, views
+from puzzles.reports import profile_pictures as profiled
+from puzzles.reports.profile_pictures import bar_of, draw_profile, profile_page, views
 from tests.support.profiles import TRACES, sources, studied, traces
 
 

@@ -1,4 +1,4 @@
-"""`puzzles torch --profile` writes what `puzzles profile` reads, and runs the orders that it proposes."""
+"""`puzzles run --on torch --profile` writes what `puzzles profile` reads, and runs the orders that it proposes."""
 
 from __future__ import annotations
 
@@ -7,56 +7,119 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lib.profiles import Study, sources_of, study
-from lib.schedules import one_f_one_b
-from lib.torch_csv import read_csv, write_table
+from lib import Model, PuzzleError, Setting, run
+from lib.engine.replay.pipelining import missing
+from lib.engine.replay.recording import names_of
+from lib.profiles import Shares, Study, sources_of, study
+from lib.schedules import dualpipev, one_f_one_b
+from lib.torch_csv import Pipeline, read_csv, write_table
+from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
-from puzzles.pytorch.run import missing
-
-PATIENCE = "500"
+from tests.support.schedules.random_pipelines import TEXTBOOKS, played, textbook
+from tests.support.solved import played as solved
+from tests.support.solved import reference_of
+from tests.test_imports import ROOT
 
 with_torch = pytest.mark.skipif(bool(missing()), reason=missing() or "PyTorch is there")
 
 
-def invoke(*arguments: str) -> str:
+def invoke(*arguments: str, code: int = 0) -> str:
     done = CliRunner().invoke(main, arguments)
-    assert done.exit_code == 0, done.output
-    return done.output
+    assert done.exit_code == code, done.output
+    return " ".join(done.output.replace("│", " ").split())
+
+
+async def layer_by_layer(model: Model) -> None:
+    """One rank, whose microbatches go through a layer together."""
+    weights, states, inputs, grads, _ = model.storage()
+    batches, layers = range(model.BATCHES), range(model.LAYERS)
+    for batch in batches:
+        inputs[0, batch] = model.get_activation([batch])
+    for layer in layers:
+        weights[layer], states[layer] = model.load_weights(layer)
+        for batch in batches:
+            inputs[layer + 1, batch] = model.forward(layer, inputs[layer, batch], weights[layer])
+    for batch in batches:
+        grads[batch] = model.loss(inputs[model.LAYERS, batch])
+    for layer in reversed(layers):
+        total = None
+        for batch in batches:
+            new, grads[batch] = model.backward(layer, inputs[layer, batch], grads[batch], weights[layer])
+            total = new if total is None else total + new
+        model.set_final_weight(layer, model.update(layer, total, weights[layer], states[layer])[0])
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 @with_torch
-@pytest.mark.slow
-def test_an_order_is_recorded_improved_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize("how", [["--small"], pytest.param(["--through", "pipelining"], marks=pytest.mark.slow)])
+def test_an_order_is_recorded_improved_and_run(how: list[str]) -> None:
     Path("mine.csv").write_text(write_table(one_f_one_b(4, 8)))
-    told = invoke("torch", "mine.csv", "--profile", "before", "--time-limit", PATIENCE)
-    assert "next: puzzles profile before" in told
+    told = invoke("run", "mine.csv", "--on", "torch", "--profile", "before", *how)
+    assert "next: puzzles profile" in told
     found = study(sources_of([Path("before")]))
     assert isinstance(found, Study)
     assert found.chosen.step.table == one_f_one_b(4, 8)
     assert found.name.text == "1F1B"
-    invoke("profile", "before", "-o", "better.csv")
-    better = read_csv(Path("better.csv").read_text())
-    assert better != one_f_one_b(4, 8)
-    invoke("torch", "better.csv", "--profile", "after", "--time-limit", PATIENCE)
+    better = found.prospect.better
+    Path("better.csv").write_text(write_table(better.table if better else one_f_one_b(4, 6)))
+    invoke("run", "better.csv", "--on", "torch", "--profile", "after", *how)
     again = study(sources_of([Path("after")]))
     assert isinstance(again, Study)
-    assert again.chosen.step.table == better
+    assert again.chosen.step.table == read_csv(Path("better.csv").read_text())
 
 
-def test_a_file_of_a_player_needs_the_name_of_its_puzzle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("puzzles.pytorch.run.missing", str)
-    mine = tmp_path / "mine.py"
-    mine.write_text("")
-    done = CliRunner().invoke(main, ["torch", str(mine)])
-    assert done.exit_code == 2
-    assert "name the puzzle after the file, as in 'puzzles torch mine.py zb_h1'" in " ".join(done.output.split())
+@with_torch
+@pytest.mark.parametrize(("slug", "ranks"), [("fsdp", 4), pytest.param("three_d", 8, marks=pytest.mark.slow)])
+def test_a_run_without_cells_shows_its_collectives(slug: str, ranks: int) -> None:
+    """Messages beside collectives, as tensor parallelism in a pipeline has them, do not show which cells there are."""
+    path = str(ROOT / "solutions" / f"{slug}.py")
+    invoke("run", path, slug, "--on", "torch", "--small", "--profile", "traces")
+    found = study(sources_of([Path("traces")]))
+    assert isinstance(found, Shares)
+    assert [one.rank for one in found.ranks] == [*range(ranks)]
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("puzzles.pytorch.run.missing", str)
-    mine = tmp_path / "mine.csv"
-    mine.write_text("0F0,0B0\n1F0,1B0\n")
-    done = CliRunner().invoke(main, ["torch", str(mine), "--profile", str(mine / "traces")])
-    assert done.exit_code == 2
-    assert "cannot write to" in done.output
+@pytest.mark.parametrize("name", [*TEXTBOOKS, "DualPipeV"])
+def test_the_cells_that_are_named_are_those_of_the_order(name: str) -> None:
+    table = dualpipev(2, 6) if name == "DualPipeV" else next(filter(None, (textbook(name, 3, m) for m in (4, 3, 6))))
+    trace = played(table, depth=2)
+    names = names_of(trace)
+    order = Pipeline.of(trace)
+    for rank, row in enumerate(order.table.rows):
+        named = list(dict.fromkeys(names[rank][at] for at in sorted(names[rank])))
+        assert [name.removeprefix("PP:") for name in named] == write_table(order.table).splitlines()[rank].split(",")
+        assert len(named) == len(row)
+
+
+def test_a_run_with_neither_cells_nor_collectives_is_refused() -> None:
+    with pytest.raises(PuzzleError, match="a profile shows cells or collectives, and this run has neither: rank 0 "):
+        names_of(solved(PUZZLES["checkpoint"], reference_of("checkpoint")).trace)
+
+
+def test_cells_whose_operations_alternate_are_refused() -> None:
+    trace = run(layer_by_layer, 2, 2, 1, setting=Setting("parts")).trace
+    with pytest.raises(PuzzleError, match=r"of another cell alternate on rank 0; .* so compute all layers of a stage"):
+        names_of(trace)
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [
+        (["--profile", "traces"], "--device, --through and --profile are for --on torch"),
+        (["--on", "torch", "--profile", "mine.csv/traces"], "cannot write to mine.csv/traces"),
+        (["zb_h1"], "a .csv has its own size and name; of these options only --costs is for it"),
+        (["--steps", "2"], "of these options only --costs is for it"),
+    ],
+)
+def test_options_that_do_not_fit_a_csv_are_refused(words: list[str], facts: str) -> None:
+    Path("mine.csv").write_text("0F0,0B0\n1F0,1B0\n")
+    assert facts in invoke("run", "mine.csv", *words, code=2)
+
+
+def test_a_csv_also_runs_on_numpy() -> None:
+    Path("mine.csv").write_text(write_table(one_f_one_b(2, 3)))
+    assert "The updated weights are those of a single device, exactly." in invoke("run", "mine.csv", "--small")

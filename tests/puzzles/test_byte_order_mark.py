@@ -84,7 +84,6 @@ SAME_READER = {
     "run": "draw",
     "export": "draw",
     "compare": "draw",
-    "torch": "draw",
     "watch": "grade",
     "reset": "list",
     "gradescope": "check",

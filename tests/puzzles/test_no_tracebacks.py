@@ -30,7 +30,7 @@ WORKING: dict[str, str] = {
     "check": "week3 --only relay_layout", "gradescope": "--puzzle basic --wheel no.whl", "leaderboard": "entries",
     "doctor": "", "solve": "--ranks 2 --microbatches 2 --effort 0 --proof-seconds 0",
     "plan": "--model llama-3-8b --gpus 8 --batch 8 --sequence 1024 --pp 1 --tp 8 --zero 0 --best 1",
-    "export": "gpipe.py gpipe", "import": "gpipe.csv", "torch": "gpipe.py gpipe", "profile": "traces",
+    "export": "gpipe.py gpipe", "import": "gpipe.csv", "profile": "traces",
 }  # fmt: skip
 """Arguments with which each command runs."""
 

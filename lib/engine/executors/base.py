@@ -1,14 +1,30 @@
-"""The executor interface: runs a player's class on every device of one transport."""
+"""The executor interface: runs a player's class on every device of one transport; and what all executors are told."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lib.engine.metering.meter import Reading
 
 MAX_NAMED = 8
 """Pairs of devices that a message names."""
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """A class to run on `size` devices, and how; named as the arguments of `launch`."""
+
+    cls: type
+    size: int
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    metered: bool = True
+    patience: float = 10.0
+    byte_time: Mapping[str, int] | None = None
+    late_puts: Collection[int] | None = None
+    time_limit: float | None = None
 
 
 class Executor(Protocol):

@@ -23,6 +23,7 @@ from lib.engine.metering.meter import Reading
 from lib.engine.transports.processes.control import GRACE_SECONDS
 from lib.errors import RuleError
 
+from .base import LaunchOptions
 from .process_errors import pickled
 from .processes import ProcessExecutor
 
@@ -30,10 +31,12 @@ from .processes import ProcessExecutor
 class ForkedExecutor:
     """The processes of a run. `make` makes the executor of a device in its process; it gets a folder that all share."""
 
-    def __init__(self, size: int, metered: bool, make: Callable[[int, str], ProcessExecutor]) -> None:
+    def __init__(self, asked: LaunchOptions, make: Callable[[int, str], ProcessExecutor]) -> None:
         if not hasattr(os, "fork"):
             raise RuleError("this system cannot fork processes, as Linux and macOS do; start the program with torchrun")
-        self.size, self.metered = size, metered
+        self.size, self.metered = asked.size, asked.metered
+        self._until = None if asked.time_limit is None else monotonic() + asked.time_limit
+        self._time_limit = asked.time_limit
         self._readings: tuple[Reading, ...] = ()
         self._inputs: Sequence[Iterator[Any]] = ()
         self._ends: dict[Connection, int] = {}
@@ -42,7 +45,7 @@ class ForkedExecutor:
         self._folder = TemporaryDirectory(prefix="engine-")
         sys.stdout.flush()
         sys.stderr.flush()
-        for device in range(size):
+        for device in range(asked.size):
             ours, theirs = Pipe()
             with warnings.catch_warnings():  # about threads, which a child does not have: it uses none of this process
                 warnings.simplefilter("ignore", DeprecationWarning)
@@ -93,11 +96,11 @@ class ForkedExecutor:
 
         Raises:
             Exception: the error of the first device that failed.
-            RuleError: a device has died.
+            RuleError: a device has died, or the time limit is over.
         """
         answers: dict[int, Any] = {}
         failures: dict[int, Any] = {}
-        until = None
+        until = self._until
         try:
             while waiting := [end for end, device in self._ends.items() if device not in answers]:
                 ready = wait(waiting, None if until is None else max(0.0, until - monotonic()))
@@ -112,10 +115,15 @@ class ForkedExecutor:
                         continue
                     answers[self._ends[end]] = content
                     if kind == "failed":
+                        until = until if failures else monotonic() + 2 * GRACE_SECONDS
                         failures[self._ends[end]] = content
-                        until = until or monotonic() + 2 * GRACE_SECONDS
             if failures:
                 raise pickle.loads(failures[min(failures)])
+            if len(answers) < self.size:
+                raise RuleError(
+                    f"{method} did not end within {self._time_limit:g} seconds; give it more, with time_limit or "
+                    "--time-limit"
+                )
         except BaseException:
             self._end()
             raise

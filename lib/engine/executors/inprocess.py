@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from lib.engine.metering.meter import Reading
@@ -10,7 +10,7 @@ from lib.engine.metering.numpy_patch import patched_numpy
 from lib.engine.transports.inprocess import GreenletScheduler, InProcessPort
 from lib.errors import PuzzleError, RuleError
 
-from .base import unread_text
+from .base import LaunchOptions, unread_text
 from .copies import argument_for
 from .device import Device
 from .streams import MAX_UNREAD, MAX_UNTAKEN, InputStream, OutputStream, OutputStreams
@@ -19,22 +19,11 @@ from .streams import MAX_UNREAD, MAX_UNTAKEN, InputStream, OutputStream, OutputS
 class InProcessExecutor:
     """All devices of a run, and the scheduler that switches between them."""
 
-    def __init__(
-        self,
-        cls: type,
-        size: int,
-        args: Sequence[Any],
-        kwargs: Any,
-        metered: bool,
-        late_puts: Collection[int] | None = None,
-        byte_time: Mapping[str, int] | None = None,
-    ) -> None:
-        self.cls = cls
-        self.size = size
-        self.metered = metered
-        self.scheduler = GreenletScheduler(size, metered, late_puts, byte_time)
-        self.devices = [Device(cls, port) for port in self.scheduler.ports]
-        self._run("__init__", lambda port: self.devices[port.device].make(args, kwargs))
+    def __init__(self, asked: LaunchOptions) -> None:
+        self.cls, self.size, self.metered = asked.cls, asked.size, asked.metered
+        self.scheduler = GreenletScheduler(asked.size, asked.metered, asked.late_puts, asked.byte_time)
+        self.devices = [Device(asked.cls, port) for port in self.scheduler.ports]
+        self._run("__init__", lambda port: self.devices[port.device].make(asked.args, asked.kwargs))
 
     def _run(self, method: str, work: Any) -> None:
         with patched_numpy(self.cls, self.metered):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from threading import get_ident
 from typing import Any
 
@@ -18,7 +18,7 @@ from lib.engine.transports.processes.control import ControlChannel, PeerFailedEr
 from lib.engine.transports.processes.port import ProcessPort
 from lib.errors import PuzzleError, RuleError
 
-from .base import unread_text
+from .base import LaunchOptions, unread_text
 from .copies import argument_for
 from .device import Device
 from .process_errors import marked, pickled, print_once_on
@@ -32,26 +32,13 @@ makes a different call at the same time does not wait forever."""
 class ProcessExecutor:
     """The device of this process, and the outcomes of all devices."""
 
-    def __init__(
-        self,
-        cls: type,
-        size: int,
-        args: Sequence[Any],
-        kwargs: Any,
-        metered: bool,
-        patience: float,
-        byte_time: Mapping[str, int],
-        carrier: Carrier,
-        shares_results: bool = True,
-    ) -> None:
+    def __init__(self, asked: LaunchOptions, carrier: Carrier, shares_results: bool = True) -> None:
         if shares_results:
             sys.excepthook = print_once_on(carrier)
-        self.cls = cls
-        self.size = size
-        self.metered = metered
-        self.control = ControlChannel(patience, carrier)
-        self.port = ProcessPort(self.control, Meter(byte_time) if metered else None, carrier)
-        self.device = Device(cls, self.port)
+        self.cls, self.size, self.metered = asked.cls, asked.size, asked.metered
+        self.control = ControlChannel(asked.patience, carrier)
+        self.port = ProcessPort(self.control, Meter(asked.byte_time) if asked.metered else None, carrier)
+        self.device = Device(asked.cls, self.port)
         self._readings: list[Any] = []
         self.own_error: BaseException | None = None
         """The exception of this device in the last call."""
@@ -59,7 +46,7 @@ class ProcessExecutor:
         """The result of this device in the last call. Only where it `shares_results` do the others have it, too."""
         self.shares_results = shares_results
         self.loop: Any = None
-        self._run("__init__", lambda: self.device.make(args, kwargs))
+        self._run("__init__", lambda: self.device.make(asked.args, asked.kwargs))
 
     def _run(self, method: str, work: Callable[[], Any]) -> list[Any]:
         """Runs this device's part of a call, and returns the results of all."""

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lib.engine.launcher import launch
-from lib.engine.metering.meter import Reading
 from lib.errors import PuzzleError, TraceError
 from lib.game.goal import Goal
 from lib.judging.rank_state import MALFORMED
@@ -16,9 +15,10 @@ from lib.judging.recompute import Recomputation
 from lib.trace.notation import trace_from_json
 from lib.trace.ops import FORMS, Op, Trace
 
-from .comparison import Found, RankReplay, averages_in, compared, error_of, versions_in
+from .comparison import RankReplay, averages_in, compared, error_of, versions_in
 from .label_walk import LabelWalk
 from .rank import PERFORM, ReplayEngine
+from .recording import RecordingEngine, names_of
 from .shapes import odd_kinds
 from .tensor_device import TIERS
 from .timeline import TimedEvent, measured, predicted
@@ -95,10 +95,13 @@ def replay(
     goal: Goal | None = None,
     force: bool = False,
     device: str = "cpu",
+    profile: str = "",
+    time_limit: float | None = None,
 ) -> Replay:
     """Executes a trace with real tensors, one device per rank, and compares.
 
-    `on` and `device` are as in `launch`. `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of
+    `on`, `device` and `time_limit` are as in `launch`. On torch, torch.profiler records another run into the folder
+    `profile`. `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of
     a puzzle apply. `force` also executes a trace that the referee refuses, as far as possible, to see what it would
     have produced.
 
@@ -110,6 +113,7 @@ def replay(
         PuzzleError: the referee refuses the trace; or, if forced, it cannot be executed.
     """
     require_playable(trace)
+    names = names_of(trace) if profile else []
     recomputation = Recomputation(trace, strict=goal is not None)
     try:
         recomputation.run()
@@ -122,7 +126,14 @@ def replay(
             raise
     workload, ranks = Workload(trace.size, trace.setting, small), recomputation.ranks
     try:
-        played, found, meters = _played(trace, workload, on, device)
+        walk = LabelWalk(trace, workload.shapes)
+        given: Any = (ReplayEngine, len(trace.ranks), walk, workload)
+        options: Any = {"on": on, "device": device, "time_limit": time_limit}
+        with launch(*given, **options) as run:
+            played, found, meters = run.forward(0), run.call("found"), run.meters
+        if profile:
+            with launch(RecordingEngine, *given[1:], names, profile, **options, metered=False) as run:
+                run.forward(0)
     except (*MALFORMED, LookupError, StopIteration) as why:
         if not force:
             raise
@@ -158,15 +169,6 @@ def _notes(trace: Trace) -> Iterator[str]:
         )
     if kinds := odd_kinds(trace.setting):
         yield f"Weights of the kind {', '.join(kinds)} have a size of their own; their tensors are those of any layer."
-
-
-def _played(
-    trace: Trace, workload: Workload, on: str, device: str
-) -> tuple[list[Any], list[list[Found]], tuple[Reading, ...]]:
-    """What every rank has measured, what it has declared to be a result, and its meter."""
-    walk = LabelWalk(trace, workload.shapes)
-    with launch(ReplayEngine, len(trace.ranks), walk, workload, on=on, device=device) as run:
-        return run.forward(0), run.call("found"), run.meters
 
 
 def replay_from_json(text: str) -> Replay:

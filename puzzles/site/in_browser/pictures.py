@@ -26,7 +26,7 @@ def viewed(trace: Trace, title: str, goal: Goal, colour: str) -> dict[str, Any] 
 def profiled(files: list[list[str]]) -> dict[str, Any]:
     """A report on traces, and as data the pictures of a pipeline, with the lines that lead to its cells."""
     from puzzles.notebook.profile import profile
-    from puzzles.pytorch.profiled import page_parts
+    from puzzles.reports.profile_pictures import page_parts
 
     found = profile(*(Source(name, partial(BytesIO, text.encode())) for name, text in files))
     if isinstance(found.study, Shares):

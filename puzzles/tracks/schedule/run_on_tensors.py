@@ -1,9 +1,8 @@
 """`puzzles run` of a schedule: its trace, replayed on the engine with real tensors; predicted and measured figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -11,9 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from lib import PuzzleError, Trace, trace_to_json
+from lib.engine.replay.pipelining import MeasuredRun, run_pipelining
 from lib.engine.replay.replay import Replay, replay, replay_from_json
 from lib.engine.replay.timeline import TimedEvent
 from lib.recognition import recognize
+from lib.torch_csv import Pipeline, event_times
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
 from puzzles.failure import Failure
@@ -43,16 +44,41 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
 
 
 def replay_trace(slug: str, title: str, trace: Trace, options: TensorOptions, bench: Workbench) -> bool:
-    """Replays a correct trace, as `replay_run` does."""
+    """Replays a correct trace, as `replay_run` does, or hands its pipeline to torch.distributed.pipelining."""
+    times: Any
+    more: Any = {"time_limit": options.time_limit}
     try:
-        result = on_transport(trace, options.on, options.small, options.device)
+        if options.pipelining:
+            pipeline = Pipeline.of(trace)
+            ran = run_pipelining(pipeline, options.communication, folder=options.profile, **more)
+            lines, times, passed = lines_of(pipeline, ran), event_times(pipeline, ran.cells), ran.same
+            bench.console.print(Text("\n".join([title, *lines])), soft_wrap=True)
+        else:
+            result = on_transport(trace, options.on, options.small, options.device, profile=options.profile, **more)
+            lines, times, passed = captions(result), times_of(result), result.passed
+            show_replay(bench.console, slug, result)
     except PuzzleError as why:
         return bench.refuse(f"could not be run: {why}")
-    show_replay(bench.console, slug, result)
     if options.output:
-        draw_replay(options.output, title, trace, result, options.colour)
+        draw_replay(options.output, title, trace, lines, times, options.colour, options.on == "torch")
         bench.wrote(options.output)
-    return result.passed
+    if options.profile:
+        bench.console.print(f"Wrote {options.profile}/rank0.json and on; next: puzzles profile {options.profile}")
+    return passed
+
+
+def lines_of(pipeline: Pipeline, ran: MeasuredRun) -> list[str]:
+    """What torch.distributed.pipelining ran, and what was measured."""
+    table = pipeline.table
+    how = "are those of one process" if ran.same else "DIFFER from those of one process"
+    busy = [sum(end - start for start, end in cells.values()) / ran.seconds for cells in ran.cells]
+    return [
+        f"PyTorch ran {table.stages} stages, {table.batches} microbatches, on {table.ranks} processes (gloo, float64).",
+        f"The gradients {how}: they differ by {ran.error:.1g} of the largest.",
+        f"It took {1e3 * ran.seconds:.3g} ms; busy: "
+        + ", ".join(f"rank {rank} {share:.0%}" for rank, share in enumerate(busy))
+        + ".",
+    ]
 
 
 def _correct_trace(request: RunRequest, bench: Workbench) -> Trace | Failure:
@@ -64,32 +90,41 @@ def _correct_trace(request: RunRequest, bench: Workbench) -> Trace | Failure:
     return score if isinstance(score, Failure) else trace_in(outcome.row or {})
 
 
-def on_transport(trace: Trace, on: str, small: bool, device: str = "cpu") -> Replay:
-    """The replay: here, or by as many processes as there are ranks."""
+def on_transport(trace: Trace, on: str, small: bool, device: str = "cpu", **more: Any) -> Replay:
+    """The replay: here, or by as many processes as there are ranks. `more` is for `replay`."""
     if on != "mpi":
-        return replay(trace, on, small, device=device)
+        return replay(trace, on, small, device=device, **more)
     from lib.engine.transports.mpi.spawn import by_mpiexec
 
     request = json.dumps({"trace": trace_to_json(trace), "small": small})
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay.replay", request))
 
 
-def draw_replay(output: str, title: str, trace: Trace, result: Replay, colour: str) -> None:
-    """Draws the predicted timeline above the measured one, to a file.
+def draw_replay(
+    output: str, title: str, trace: Trace, lines: Sequence[str], times: Any, colour: str, measured_first: bool
+) -> None:
+    """Draws the predicted timeline and the measured one, to a file.
 
     Raises:
         PuzzleError: it cannot be written.
     """
     import drawing
 
+    drawing.save(drawing.draw_replay(trace, times, title, lines, False, colour, measured_first), output)
+
+
+def captions(result: Replay) -> list[str]:
+    """What a picture says of a replay."""
     same = sum(rank.same for rank in result.ranks)
-    lines = [
+    return [
         f"On {len(result.ranks)} devices, {result.on}, {_tensors(result)}.",
         f"{_weights(result)} Memory, messages and bytes as predicted on {same} of {len(result.ranks)} ranks.",
     ]
-    times = [[(span.start, span.end, span.called, span.awaited) for span in rank] for rank in result.measured]
-    first = result.on == "torch"
-    drawing.save(drawing.draw_replay(trace, times, title, lines, colour=colour, measured_first=first), output)
+
+
+def times_of(result: Replay) -> list[list[tuple[float | None, ...]]]:
+    """The measured times of events, as pictures take them."""
+    return [[(span.start, span.end, span.called, span.awaited) for span in rank] for rank in result.measured]
 
 
 def show_replay(console: Console, slug: str, result: Replay) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.annotated.trials import annotated_mlp
 from solutions.engine.annotated_mlp import AnnotatedMLP
 from solutions.engine.annotated_moe import AnnotatedMoE
+from tests.catalog.engine.tables.annotated import SENT
+from tests.support.engine_trials import SOLUTIONS, verdict_on
 
 SLUGS = ["AnnotatedMLP", "AnnotatedMoE"]
 
@@ -160,3 +163,14 @@ def test_the_reference_has_no_unnecessary_annotation() -> None:
 @pytest.mark.parametrize("slug", SLUGS)
 def test_the_shown_trial_has_the_targets_of_the_puzzle(slug: str) -> None:
     assert trials_of(ENGINE_PUZZLES[slug])[0]().targets == ENGINE_PUZZLES[slug].targets
+
+
+@pytest.mark.parametrize(
+    "more", ["wi = split(wi, 0, 4)", "wo = split(wo, 0, 4)", "wi, wo = split(wi, 0, 4), split(wo, 0, 4)"]
+)
+def test_any_annotation_that_gives_each_device_an_expert_is_enough(more: str, tmp_path: Path) -> None:
+    text = (SOLUTIONS / "annotated_moe.py").read_text()
+    assert SENT in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(SENT, f"        {more}\n"))
+    assert verdict_on("AnnotatedMoE", path).status == "passed"

@@ -11,7 +11,7 @@ from tests.support.solved import reference_of
 
 USES_TRICK = {
     *("checkpoint", "offload", "sequence_parallel"),
-    *("fsdp_bound", "axis_inside", "park_or_recompute"),
+    *("fsdp_bound", "axis_inside", "park_or_recompute", "weight_versions"),
 }
 """Puzzles whose targets need the model's input to be taken again."""
 

@@ -72,13 +72,12 @@ class AnnotatedMoE(ShardedEngine):
     hints=(
         "Which tensors have a dimension E that should be split, so that the tokens of an expert are where it lives?",
         (
-            "If only wi and wo are annotated, groups and experts meet in the tensors in between. Both want the same "
-            "devices, and the planner keeps a tensor whole if two splits conflict. Read its plan, and annotate one "
-            "more tensor, or another one instead."
+            "One annotation is enough: groups and experts meet between the einsums, and the planner fills in the rest "
+            "at the least cost. Read its plan: which tensors does it split by experts, and which by groups?"
         ),
         (
             "After its line, `sent = split(sent, 0, 4)`: the dispatched tokens are split like the experts. The weights "
-            "follow from it, and the way back follows from the annotation of y."
+            "follow from it, and the way back follows from the annotation of y. Splitting wi does the same."
         ),
     ),
     concept="""\

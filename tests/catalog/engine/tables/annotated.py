@@ -11,6 +11,7 @@ WEIGHTS = (
     '        w1 = mesh_split(w1, self.mesh, ("model", "data"))\n'
 )
 SENT = "        sent = split(sent, 0, 4)  # so the experts are split along a row too, and only their tokens move\n"
+HIDDEN = '        h = np.maximum(np.einsum("EGCM,EMH->EGCH", sent, wi), 0)\n'
 
 WRONG = {
     ("AnnotatedMLP", "nothing more annotated"): (
@@ -55,7 +56,7 @@ WRONG = {
     ("AnnotatedMLP", "the output stays whole"): (
         'return mesh_split(y, self.mesh, (("data", "model"), None))',
         "return y",
-        "failed: device 0, forward() should be an array of shape (16, 16); it is one of shape (64, 16)",
+        "failed: device 0, forward() should be an array of shape (16, 16); it is one of shape (32, 16)",
     ),
     ("AnnotatedMLP", "another program"): (
         "        y = np",
@@ -69,15 +70,15 @@ WRONG = {
         "over_target: correct, but bytes sent 7,168, and the target is 4,096; and flops ",
     ),
     ("AnnotatedMoE", "nothing more annotated"): (SENT, "", "over_target: correct, but bytes after loading 16,384"),
-    ("AnnotatedMoE", "only the experts' weights"): (
+    ("AnnotatedMoE", "each expert split in four"): (
         SENT,
-        "        wi, wo = split(wi, 0, 4), split(wo, 0, 4)\n",
+        "        wi, wo = split(wi, 2, 4), split(wo, 1, 4)\n",
         "over_target: correct, but bytes sent 3,072, and the target is 768",
     ),
-    ("AnnotatedMoE", "everything that has experts, and what comes back by groups"): (
-        '        back = np.einsum("EGCH,EHM->EGCM", h, wo)\n',
-        '        wo = split(wo, 0, 4)\n        back = split(np.einsum("EGCH,EHM->EGCM", h, wo), 1, 4)\n',
-        "over_target: correct, but bytes sent 3,840, and the target is 768",
+    ("AnnotatedMoE", "the experts' weights, and the hidden layer by groups"): (
+        SENT + HIDDEN,
+        "        wi, wo = split(wi, 0, 4), split(wo, 0, 4)\n" + HIDDEN + "        h = split(h, 1, 4)\n",
+        "over_target: correct, but bytes sent 2,304, and the target is 768",
     ),
     ("AnnotatedMoE", "only its own expert"): (
         SENT,

@@ -1,0 +1,186 @@
+"""Runs a pipeline with torch.distributed.pipelining from its CSV file: each device of a launch has a rank's stages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from lib.engine.engine import ShardedEngine
+from lib.engine.launcher import launch
+from lib.errors import PuzzleError, RuleError
+from lib.extras import install_command
+from lib.torch_csv import Pipeline, write_csv
+from lib.torch_csv.cell_times import CellTimes
+
+from .recording import recorded
+
+TRIED = "2.13"
+"""The version of PyTorch that was tried: what loads a CSV there is not public, and may change."""
+
+CLOSE = 1e-9
+"""Gradients in float64 are equal up to the order of sums if they differ by less than this part of the largest."""
+
+WIDTH = 384
+"""A layer is a matrix of this size and a tanh, a microbatch another matrix of this size, both in float64."""
+
+FORMATS = {False: "compute_only", True: "compute_comms"}
+METHODS = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
+SEED = 7
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """What PyTorch did: how far its gradients are from those of one process (of the largest), and by rank the start and
+    end of each cell, in seconds from the first start."""
+
+    error: float
+    cells: CellTimes
+
+    @property
+    def same(self) -> bool:
+        return self.error < CLOSE
+
+    @property
+    def seconds(self) -> float:
+        return max(end for rank in self.cells for _, end in rank.values())
+
+
+def missing() -> str:
+    """Why PyTorch cannot be used here; empty if it can."""
+    try:
+        found = version("torch")
+    except PackageNotFoundError:
+        return f"this needs PyTorch {TRIED}, which is not installed: {install_command('torch')}"
+    if not found.startswith(f"{TRIED}."):
+        return f"this was tried with PyTorch {TRIED} only, and {found} is installed: {install_command('torch')}"
+    return ""
+
+
+def run_pipelining(
+    pipeline: Pipeline,
+    communication: bool = False,
+    width: int = WIDTH,
+    folder: str = "",
+    time_limit: float | None = None,
+) -> MeasuredRun:
+    """Runs a pipeline on matrices of `width`, with its own `communication` or what PyTorch adds. Into a `folder` each
+    rank writes what torch.profiler records of another step.
+
+    Raises:
+        PuzzleError: PyTorch is missing, failed, or took longer than `time_limit` seconds; or there are replicas.
+    """
+    ranks = len(pipeline.only().works)
+    if why := missing():
+        raise RuleError(why)
+    import torch.distributed.pipelining.schedules  # noqa: F401  # here, once for all processes that are forked
+
+    with TemporaryDirectory(prefix="puzzles-torch-") as place:
+        file = Path(place, "order.csv")
+        file.write_text(write_csv(pipeline.trace, communication), encoding="utf-8")
+        asked = {
+            "file": str(file), "format": FORMATS[communication], "width": width, "folder": folder,
+            "microbatches": pipeline.table.batches, "depths": pipeline.depths,
+            "stages": {rank: pipeline.table.stages_of(rank) for rank in range(ranks)},
+        }  # fmt: skip
+        try:
+            with launch(PipelineDevice, ranks, on="torch", metered=False, time_limit=time_limit) as run:
+                found = run.forward(asked)
+        except PuzzleError as why:
+            raise RuleError(f"PyTorch failed: {why}") from None
+        except Exception as why:
+            told, where = " ".join(str(why).split())[:300], getattr(why, "__notes__", ["raised"])[0]
+            raise RuleError(f"PyTorch failed: {type(why).__name__}, {where}: {told}") from None
+    first = min(start for each in found for _, start, _ in each["times"])
+    cells = [{cell: (start - first, end - first) for cell, start, end in each["times"]} for each in found]
+    return MeasuredRun(max(each["error"] for each in found), cells)
+
+
+class PipelineDevice(ShardedEngine):
+    """One rank with its stages. Nothing of a player's runs here: a schedule is a CSV file."""
+
+    def load_checkpoint(self, params: Any) -> None:
+        """Does nothing: weights are drawn."""
+
+    def forward(self, x: Mapping[str, Any]) -> dict[str, Any]:
+        """Trains one step twice, the first time for warming up, and a third time for the profiler, if the request has a
+        folder for it. The gradients of this rank's stages are compared with those of the whole model."""
+        import torch
+        import torch.distributed as dist
+        from torch.distributed.pipelining import PipelineStage
+        from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+
+        m, width, depths, mine = x["microbatches"], x["width"], x["depths"], x["stages"][self.device_id]
+        model = [_stage(width, depth, number) for number, depth in enumerate(depths)]
+        random = torch.Generator().manual_seed(SEED)
+        batch, target = (torch.randn(m * width, width, generator=random, dtype=torch.float64) for _ in range(2))
+        stages = [PipelineStage(model[stage], stage, len(depths), torch.device("cpu")) for stage in mine]
+        runtime = _PipelineScheduleRuntime(stages, m, loss_fn=_loss, scale_grads=False)
+        runtime._load_csv(x["file"], format=x["format"])
+        times: list[tuple[str, float, float]] = []
+        for stage in stages:
+            for name, op in METHODS.items():
+                setattr(stage, name, _timed(getattr(stage, name), stage.stage_index, op, times))
+        given = [batch] if 0 in mine else []
+        compared: dict[str, Any] = {"target": target, "losses": []} if len(depths) - 1 in mine else {}
+
+        def step() -> None:
+            times.clear()
+            for stage in mine:
+                model[stage].zero_grad()
+            dist.barrier()
+            runtime.step(*given, **compared)
+
+        for _ in range(2):
+            step()
+        found = list(times)
+        if x["folder"]:
+            with recorded(x["folder"], self.device_id):
+                step()
+        return {"error": _difference(model, mine, batch, target), "times": found}
+
+
+def _stage(width: int, depth: int, number: int) -> Any:
+    """A stage of the model: the same in every process."""
+    import torch
+
+    torch.manual_seed(SEED + number)
+    layers = [layer for _ in range(depth) for layer in (torch.nn.Linear(width, width, bias=False), torch.nn.Tanh())]
+    return torch.nn.Sequential(*layers).double()
+
+
+def _loss(output: Any, target: Any) -> Any:
+    """Summed over a microbatch, so that gradients of microbatches add up to that of the batch."""
+    return ((output - target) ** 2).sum()
+
+
+def _difference(model: list[Any], mine: list[int], batch: Any, target: Any) -> float:
+    """The largest difference of a gradient from that of one process, relative to its largest element."""
+    import torch
+
+    found = {stage: [parameter.grad.clone() for parameter in model[stage].parameters()] for stage in mine}
+    for stage in model:
+        stage.zero_grad()
+    _loss(torch.nn.Sequential(*model)(batch), target).backward()
+    most = 0.0
+    for stage, grads in found.items():
+        for grad, parameter in zip(grads, model[stage].parameters()):
+            most = max(most, float((grad - parameter.grad).abs().max() / parameter.grad.abs().max()))
+    return most
+
+
+def _timed(method: Any, stage: int, op: str, times: list[tuple[str, float, float]]) -> Callable[..., Any]:
+    """A method of a stage that notes when each cell starts and ends; the clock is that of the machine."""
+
+    def timed(number: int, *args: Any, **more: Any) -> Any:
+        half = "I" if op == "B" and not more.get("full_backward", True) else op
+        start = time.monotonic()
+        result = method(number, *args, **more)
+        times.append((f"{stage}{half}{number}", start, time.monotonic()))
+        return result
+
+    return timed

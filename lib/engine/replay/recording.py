@@ -1,0 +1,90 @@
+"""Records a rank with torch.profiler, for `puzzles profile`: a replay names its cells as PyTorch's pipelines do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from lib.errors import RuleError
+from lib.rules.collectives import COLLECTIVES
+from lib.torch_csv import Pipeline
+from lib.torch_csv.pipeline import slots_of
+from lib.torch_csv.writer import slot_text
+from lib.trace.ops import Trace
+
+from .label_walk import LabelWalk
+from .rank import ReplayEngine
+from .workload import Workload
+
+
+def names_of(trace: Trace) -> list[dict[int, str]]:
+    """By rank, and by index of an operation, what the cells are called that it is part of. A trace that is no pipeline
+    of PyTorch has no names, and its collectives show.
+
+    Raises:
+        RuleError: it has no collectives either, or the operations of two cells alternate.
+    """
+    names: list[dict[int, str]] = [{} for _ in trace.ranks]
+    try:
+        replicas = Pipeline.of(trace).replicas
+    except RuleError as why:
+        if any(op.name in COLLECTIVES for ops in trace.ranks for op in ops):
+            return names
+        raise RuleError(f"a profile shows cells or collectives, and this run has neither: {why}") from None
+    for work, cells in (one for replica in replicas for one in zip(replica.works, replica.cells)):
+        end = -1
+        for slot in slots_of(work, cells):
+            ats = cells[slot[0]]
+            if ats[0] <= end:
+                raise RuleError(
+                    f"the operations of {slot_text(slot)} and of another cell alternate on rank {work.rank}; a profile "
+                    "shows cells one after the other, so compute all layers of a stage at once"
+                )
+            end = ats[-1]
+            names[work.rank].update(dict.fromkeys(range(ats[0], end + 1), f"PP:{slot_text(slot)}"))
+    return names
+
+
+@contextmanager
+def recorded(folder: str, rank: int) -> Iterator[None]:
+    """Writes what torch.profiler records meanwhile into `rankN.json`."""
+    from torch.profiler import profile
+
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it prints when it starts and stops
+    with profile() as profiler:
+        yield
+    profiler.export_chrome_trace(str(Path(folder, f"rank{rank}.json")))
+
+
+class RecordingEngine(ReplayEngine):
+    """Plays a rank's part twice: first for warming up, then for the profiler, which writes into a folder. `names` are
+    as in `names_of`."""
+
+    def __init__(self, walk: LabelWalk, workload: Workload, names: Sequence[Mapping[int, str]], folder: str) -> None:
+        super().__init__(walk, workload)
+        self.walk, self.names, self.folder = walk, names[self.device_id], folder
+        self.named, self.annotation = "", ExitStack()
+        """What the running operation is part of, and the profiler's note of that."""
+
+    def forward(self, x: Any) -> None:
+        super().forward(x)
+        super().__init__(self.walk, self.workload)
+        self.annotation.close()
+        self.named = ""
+        self.barrier()
+        with recorded(self.folder, self.device_id), self.annotation:
+            super().forward(x)
+
+    def turn(self, at: int, call_runs: bool, runs_later: bool) -> None:
+        name = self.named if call_runs else self.names.get(at, "")
+        if name != self.named:
+            from torch.profiler import record_function
+
+            self.annotation.close()
+            self.named = name
+            if name:
+                self.annotation.enter_context(record_function(name))
+        super().turn(at, call_runs, runs_later)

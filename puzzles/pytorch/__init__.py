@@ -1,1 +1,0 @@
-"""Runs a schedule with PyTorch: a process for each rank, on this machine's loopback interface."""
