@@ -37,6 +37,7 @@ from solutions.ring_context import ring_context
 from solutions.seq_pipeline import seq_pipeline
 from solutions.ulysses import ulysses
 from tests.support.mutants import zeroed
+from tests.support.programs.attention import Program
 
 FREE = {"loss": 0, "update": 0, "receive": 0, "pass_to": 0, "allreduce": 3, "heads": 2, "tokens": 2}
 COST = Costs("attention", ticks={"keys": 32, "attend": 64, "allgather": 6, "scatterreduce": 6, **FREE})
@@ -444,6 +445,24 @@ def test_all_keys_are_gathered_and_their_gradients_scattered() -> None:
 
 
 # --- Random programs ---
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: int) -> None:
+    program = Program(seed)
+    ticks = {"keys": 7, "attend": 31, **FREE, "pass_to": 2, "receive": 1}
+    costs = Costs("random", length=24, ticks=ticks)
+    setting = Setting(costs, layer="attention", shares=program.shares)
+    trace = played(program.schedule(), program.size, setting).trace
+    report = referee(trace)
+    assert report.error is None
+    assert (round(report.makespan * 10), report.traffic) == program.simulated(costs)
+    assert time_bound(trace.size, setting).least <= report.timesteps
+    assert memory_bound(trace.size, setting).least <= report.peak.memory
+    for order in permutations(range(program.ranks)):
+        assert run(program.schedule(), *program.size, list(order), setting=setting).trace == trace
+    assert replay(trace, small=True).passed
 
 
 def test_costs_with_attention_can_be_written() -> None:
