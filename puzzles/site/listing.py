@@ -35,6 +35,8 @@ WITHOUT_TIMETABLE = {
     "scattered, which a timetable of forwards and backwards does not say.",
     "weight_versions": "This puzzle has no timetable by hand: it is about several training steps, and a timetable is "
     "of one.",
+    "seq_pipeline": "This puzzle has no timetable by hand: its microbatches are shares of sequences, which come back "
+    "in an order of their own.",
     "uneven_stages": "This puzzle has no timetable by hand: its stages have different numbers of layers, and a cell "
     "is one layer of each rank there.",
 }

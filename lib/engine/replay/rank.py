@@ -17,6 +17,7 @@ from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import unmetered
 from lib.trace.ops import TIMED, Op, halves
 
+from .attending import ATTEND
 from .collectives import TENSOR_COLLECTIVES
 from .label_walk import LabelWalk
 from .labels import Content, OnTier, as_tokens, content, held, joined, shape_of, taken
@@ -304,6 +305,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "pair": ReplayEngine.pair,
     "backward_input": lambda engine, op, used: [engine.layer(op).backward_input(*used)],
     "backward_weight": lambda engine, op, used: [engine.layer(op).backward_weight(*used)],
+    **ATTEND,
     "update": ReplayEngine.update,
     "add": lambda engine, op, used: [used[0] + used[1]],
     "combine": ReplayEngine.combine,
