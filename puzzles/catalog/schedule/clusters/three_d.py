@@ -24,14 +24,14 @@ PUZZLE = SchedulePuzzle(
 Eight ranks are on a mesh of 2 x 2 x 2. `model.index("pp")` is a rank's place on the axis pp; `model.axis("pp")` lists
 the ranks with the same position on all other axes.
 
-- dp: two replicas. Each takes half of the batches; at the end, sum the gradients over dp.
-- pp: two stages of half of the layers. Send activations and gradients to the neighbor with `pass_to`.
-- tp: each rank keeps one of two shards of every layer. With it, `forward` takes half a step and returns a part of a
-  sum; so does `backward`, for the input gradient. Before the next layer, `allreduce` the parts over tp.
+- dp: two replicas. Each takes half of the batches; sum gradients over dp.
+- pp: two stages of half of the layers. `pass_to` sends to the neighbor.
+- tp: two shards of every layer. With one, `forward` takes half a step and
+  returns a part of a sum; so does `backward`, for the input gradient.
+  `allreduce` the parts over tp.
 
-A collective takes the axis as its group: `await model.allreduce(v, layer, group="tp")`. Pass the label of the value:
-an activation has the number of the layer that reads it; a gradient, of the layer whose backward reads it. Send batches
-one by one, and go back as soon as you can: one forward, one backward.
+A collective takes a group: `await model.allreduce(v, layer, group="tp")`. Pass the label of the value: the layer that
+reads an activation, or the layer whose backward reads a gradient. Send batches one by one, in the order of 1F1B.
 """,
     starter='''\
 async def three_d(model: Model) -> Model:
