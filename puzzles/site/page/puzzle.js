@@ -53,6 +53,7 @@ export class PuzzlePage {
     if (this.trace) return;
     this.editor = openEditor(this.editorPlace, {
       text: this.code, readOnly: this.shared, label: `Your code for ${puzzle.title}`,
+      help: { members: this.catalog.model, calls: puzzle.sections.flatMap((section) => section.lines) },
       onchange: (text) => this.keeping.keep(text), onpause: () => this.run(), onrun: () => this.run(),
     });
     if (this.shared) return;
