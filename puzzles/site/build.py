@@ -32,7 +32,7 @@ BOARD, DOCS = KEPT = ("board", "docs")
 """Folders in the site that others write: a leaderboard, and the documentation. They are kept, and the page links to
 them."""
 
-MAX_SITE_BYTES = 15_000_000
+MAX_SITE_BYTES = 10_000_000
 """Bytes, compressed, of all that is loaded to play."""
 
 

@@ -27,8 +27,10 @@ from selenium.webdriver import ActionChains, Keys
 
 pytestmark = NEEDS_SITE
 CONTRAST = (ROOT / "tests" / "support" / "contrast.js").read_text(encoding="utf-8")
-MAX_SECONDS, MOST_BYTES = 15, 15_000_000
+MAX_SECONDS, MOST_BYTES = 15, 10_000_000
 """The budget of the first visit: from opening to the first verdict, and all that is transferred, compressed."""
+WARM = 0.3
+"""Seconds from pressing Run to a verdict, once Python is there."""
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +108,22 @@ def test_a_classic_and_a_modern_puzzle_are_solved(game: Game) -> None:
         assert game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
     assert "27" in game.text(".verdict")
     assert "★★" in game.text("#stars")
+    took = min(seconds_of_a_verdict(game) for _ in range(3))
+    print(f"a verdict on zb_h1 takes {1000 * took:.0f} ms once Python is loaded")
+    assert took < WARM
+    assert game.complaints() == []
+
+
+def seconds_of_a_verdict(game: Game) -> float:
+    """From pressing Run to the verdict, or as long as all processes have computed for it."""
+    game.until(lambda: not game.is_running)
+    before = seconds_of_work(game.browser.service.process.pid)
     took = game.browser.execute_async_script(
         """const done = arguments[0], verdict = document.querySelector(".verdict"), begin = performance.now();
         new MutationObserver(() => done(performance.now() - begin)).observe(verdict, { childList: true });
         document.querySelector(".run").click();"""
     )
-    print(f"a verdict on zb_h1 takes {took:.0f} ms once Python is loaded")
-    assert game.complaints() == []
+    return min(took / 1000, seconds_of_work(game.browser.service.process.pid) - before)
 
 
 def test_a_mistake_is_marked_at_its_line(game: Game) -> None:
