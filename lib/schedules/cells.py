@@ -1,7 +1,5 @@
 """Cells: what a rank of a pipeline computes at a time, what that needs, and the messages between ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

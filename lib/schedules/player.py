@@ -1,7 +1,5 @@
 """One coroutine that plays any timetable: layers in stages, stages on ranks, microbatch after microbatch."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import lru_cache

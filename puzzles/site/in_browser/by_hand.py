@@ -13,7 +13,7 @@ from lib.schedules import Cell, Timetable
 from lib.schedules.begun import BegunTable, begun
 from lib.schedules.codegen import code_of
 from lib.schedules.draft import Draft
-from lib.schedules.from_run import timetable_of
+from lib.schedules.timetable import timetable_of
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.tracks.schedule.score import figures_of
 

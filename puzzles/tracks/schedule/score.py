@@ -1,7 +1,5 @@
 """Scores a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,7 +8,7 @@ from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, trace_fro
 from lib.game.setting import CLASSIC_SETTING
 from lib.game.setting_notation import setting_to_json
 from lib.judging.family import ONE_RANK
-from lib.judging.traffic_text import traffic_lines
+from lib.judging.traffic import traffic_lines
 from lib.trace.gc_pause import no_collection
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
