@@ -111,6 +111,8 @@ def confine(
     _cap(resource.RLIMIT_FSIZE, limits["files"])
     _cap(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     _cap(resource.RLIMIT_CPU, limits.get("processor", int(limits["seconds"] * limits["processes"]) + 5), last=1)
+    if LINUX:
+        _cap(resource.RLIMIT_SIGPENDING, 0)  # the kernel counts queued signals for each user, so runs could see others'
     cap_memory(limits["memory"])
     prctl(NO_NEW_PRIVILEGES, 1)
     listener = seccomp.restrict_self(sees_others)
