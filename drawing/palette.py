@@ -1,7 +1,5 @@
 """Colours for colour-blind readers too: layers follow one ramp, from dark violet to yellow."""
 
-from __future__ import annotations
-
 from colorsys import hls_to_rgb, rgb_to_hls
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Where the project is published. pyproject.toml names the addresses; `make address ORG=...` sets them."""
 
-from __future__ import annotations
-
 import tomllib
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata

@@ -1,7 +1,5 @@
 """Words about a plan that pictures, pages and terminals share."""
 
-from __future__ import annotations
-
 from math import inf
 
 from lib.layout import Edge, GraphPlan, TensorLayout

@@ -1,7 +1,5 @@
 """Picture of a plan: inputs, weights and operators, each with its layout and memory, and what its edges move."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from math import inf
 

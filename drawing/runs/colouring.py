@@ -25,35 +25,21 @@ def tinted(hue: str) -> Paint:
     return mix(hue, PAPER, 0.62), PAPER, 0.5
 
 
-def between(hue: str) -> Paint:
-    return mix(hue, PAPER, 0.3), PAPER, 0.5
-
-
 def full(hue: str) -> Paint:
     return hue, PAPER, 0.5
 
 
-def hollow(hue: str) -> Paint:
-    return PAPER, mix(hue, INK, 0.15), HOLLOW
-
-
-def inked(hue: str) -> Paint:
-    return INK, PAPER, 0.8
-
-
-def wire(hue: str) -> Paint:
-    return STROKE, PAPER, 0.5
-
-
 PAINTS: dict[str, Callable[[str], Paint]] = {
     "forward": tinted,
-    "loss": inked,
+    "loss": lambda hue: (INK, PAPER, 0.8),
     "backward": full,
     "backward_input": full,
-    "backward_weight": between,
-    "update": hollow,
+    "backward_weight": lambda hue: (mix(hue, PAPER, 0.3), PAPER, 0.5),
+    "update": lambda hue: (PAPER, mix(hue, INK, 0.15), HOLLOW),
 }
-"""From the hue of an operation to its paint; all others are wire."""
+"""From the hue of an operation to its paint; all others are WIRE."""
+
+WIRE: Paint = STROKE, PAPER, 0.5
 
 
 def require_colour(by: str) -> None:
@@ -100,7 +86,8 @@ class Colouring:
         """Fill, stroke and stroke width of a mark."""
         if self.by == "operation" and mark.op.name in OPERATIONS:
             return full(OPERATIONS[mark.op.name])
-        return PAINTS.get(mark.op.name, wire)(self.hue(mark))
+        paint = PAINTS.get(mark.op.name)
+        return WIRE if paint is None else paint(self.hue(mark))
 
     def hue(self, mark: Mark) -> str:
         """The full colour that a mark is painted with. Of several microbatches the first one counts."""

@@ -1,7 +1,5 @@
 """A run as text, for terminals and failing tests: one line per row of ranks, time from left to right."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 

@@ -1,7 +1,5 @@
 """The least that the indispensable operations of a game take: one layer of one microbatch, an update, an exchange."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil

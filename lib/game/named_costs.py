@@ -1,7 +1,5 @@
 """The cost records that have a name: a trace names the one it was made with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType

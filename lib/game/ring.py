@@ -1,7 +1,5 @@
 """What the ring algorithms send, and in how many hops."""
 
-from __future__ import annotations
-
 
 def elements_sent(operation: str, elements: int, ranks: int) -> int:
     """Elements one rank sends when it brings `elements` to an operation of a group of `ranks`, by the ring algorithms.

@@ -1,7 +1,5 @@
 """Writes a setting as JSON fields and reads them, strictly: what is not classic, and nothing else."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields

@@ -6,8 +6,6 @@ are averaged (local SGD, Stich 2019); tensor parallelism (ranks compute parts of
 and activations travel; GPipe, Huang et al. 2019).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Set
 
 from lib.game.costs import COMPUTING

@@ -1,8 +1,7 @@
 """Re-executes a trace from the rules alone, trusting nothing it can recompute: values, clocks, meetings, messages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from lib.communication.folded_mesh import mesh_of
@@ -17,16 +16,16 @@ from lib.game.setting import Game
 from lib.rules import durations, memory_tiers, operations
 from lib.rules.collectives import COLLECTIVES, REQUESTING, Group, requested_batches, require_contribution
 from lib.rules.operations import LOCAL_RULES, PER_BATCH
+from lib.trace.gc_pause import no_collection
 from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
 from lib.values.algebra import named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
 
-from .call_checks import require_group, require_tag
 from .deadlock import refuse_deadlock
 from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed
 from .recompute_lanes import OverlappedCalls
-from .storage_checks import follow_stored, refuse_handmade, refuse_pending
+from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
 
 Met = tuple[tuple[Value, ...], int, int, int, OpIndex, OpIndex | None]
 """One rank's share of a collective: what it gets, the elements it sends, the start, the ticks, the call that set the
@@ -286,6 +285,15 @@ class Recomputation(OverlappedCalls):
                     place_text(source, self.costs.text(op.start), op.call()),
                     op.line,
                 )
+
+
+def executed(trace: Trace) -> list[RankState]:
+    """The ranks of a trace, executed as far as it is legal; the referee says what is not."""
+    with no_collection():
+        recomputation = Recomputation(trace)
+        with suppress(PuzzleError):
+            recomputation.run()
+        return recomputation.ranks
 
 
 def _game_of(trace: Trace) -> tuple[Game, PuzzleError | None]:

@@ -1,7 +1,5 @@
 """What each rank of a run computes: which layers, of which microbatches, in which order, and what is computed again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,8 +7,6 @@ from lib.game.costs import COMPUTING
 from lib.judging.rank_state import RankState
 from lib.trace.ops import Op, halves
 from lib.values.kinds import Weight
-
-from .recomputation import recomputed
 
 Batches = frozenset[int]
 
@@ -100,3 +96,25 @@ def grid_of(ranks: Sequence[RankWork]) -> Grid | None:
         return None
     stages = sorted(layers, key=lambda some: (min(some), sorted(some)))
     return Grid(stages, sorted(batches, key=sorted), len(shards), ranks)
+
+
+BACKWARD = frozenset(("backward", "backward_input", "backward_weight"))
+
+
+def recomputed(ops: Sequence[Op], steps: Sequence[int] = ()) -> set[int]:
+    """The indices of the forwards that repeat one of the same layer, microbatches and training step. `steps` has the
+    step of each operation; without it, a forward is told from that of the step before by the backward between them."""
+    found = set()
+    done: dict[tuple[int | None, int], frozenset[int]] = {}
+    for i, op in ((i, half) for i, whole in enumerate(ops) for half in halves(whole)):
+        if op.name != "forward" and op.name not in BACKWARD:
+            continue
+        key = op.layer, steps[i] if steps else 0
+        before = done.get(key, frozenset())
+        if op.name == "forward":
+            if op.batches and op.batches <= before:
+                found.add(i)
+            done[key] = before | op.batches
+        else:
+            done[key] = before - op.batches
+    return found

@@ -1,7 +1,5 @@
 """The names of schedules; the catalog of puzzles maps each to its papers."""
 
-from __future__ import annotations
-
 GPIPE = "GPipe"
 ONE_F_ONE_B = "1F1B"
 INTERLEAVED = "interleaved 1F1B"

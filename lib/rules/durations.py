@@ -1,7 +1,5 @@
 """States how long a rank's own operation takes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any

@@ -5,8 +5,6 @@ A weight may be cut. A block's shards each yield one summand of its output, sinc
 What is computed with a replica's own weights is marked as that replica's.
 """
 
-from __future__ import annotations
-
 from lib.errors import RuleError
 from lib.game.kinds import EMBEDDING
 from lib.game.setting import Game

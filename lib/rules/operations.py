@@ -16,8 +16,6 @@ The mathematics is that of data, sharded and pipeline parallel training: ZeRO (R
 section 5), GPipe (Huang et al. 2019, section 2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 

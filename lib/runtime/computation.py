@@ -1,7 +1,5 @@
 """The player's calls that concern one rank alone: where values come from, and what is computed with them."""
 
-from __future__ import annotations
-
 from typing import Any, overload
 
 from lib.errors import RuleError

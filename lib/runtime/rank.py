@@ -1,7 +1,5 @@
 """Executes one rank's operations: validate, then record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Sequence
 from operator import index
 from typing import Any

@@ -1,7 +1,5 @@
 """`solve`: the best schedule that search, textbooks and, for small problems, a constraint solver find."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lib.errors import RuleError

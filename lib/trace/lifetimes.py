@@ -4,8 +4,6 @@ Liveness analysis of one rank's operations, as a compiler does it for a straight
 that is stored in a dictionary lives until it is deleted or replaced, used or not.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, count

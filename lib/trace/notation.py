@@ -1,7 +1,5 @@
 """Writes a trace as JSON and reads it back. Reading is strict: the result is a well-formed trace, or a refusal."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, NoReturn

@@ -4,8 +4,6 @@ A trace is complete: values, clock and memory can be computed from it again, and
 It is the same for every order in which the ranks were started, because each rank's operations are a list of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Runs one definition in a process of its own: returns the row that it sent back, or the reason why there is none."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 It shows only placement, not the order of operations, because finding the order is the puzzle.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass

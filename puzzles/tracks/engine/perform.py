@@ -1,7 +1,5 @@
 """Performs a trial outside the sandbox, in this process or on MPI, with a class that is trusted. Judges nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from puzzles.catalog.engine.trial import Performed, Trial

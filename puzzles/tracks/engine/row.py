@@ -1,7 +1,5 @@
 """Reads the row of a trial's run, and refuses impossible ones: wrong types or sizes, contradictory meters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
