@@ -132,7 +132,7 @@ def test_a_clock_has_an_end() -> None:
 @in_each_tier()
 def test_a_device_imports_what_its_functions_name(here: IsolationTier) -> None:
     """Files are gone by then, so it is imported before: a module, a module of a package, and what numpy loads late."""
-    statement = "import difflib, xml.dom.minidom\n        from concurrent import futures\n        np.fft.rfft(np.ones(4))"
+    statement = "import difflib, xml.dom.minidom\n        from concurrent import futures\n        np.fft.fft([1])"
     found = verdict(f"{statement}\n        np.cov(np.eye(2)); futures.Future(), np.ma.array([1])", here)
     assert (found.status, found.stars) == ("passed", 3), found
 
