@@ -18,6 +18,7 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker.devices.device_meter import DeviceMeter, repeat
 from puzzles.tracks.engine.perform import perform
 from tests.support import hostile_wire as wire
+from tests.support.graders import USERS, Grader
 from tests.support.selection import TIERS, in_each_tier, in_every_tier
 from tests.support.tiers import require_tier
 
@@ -99,6 +100,32 @@ def test_a_dtype_is_one_of_a_short_list(name: str, here: IsolationTier) -> None:
 def test_devices_see_no_process_beside_them(name: str, here: IsolationTier) -> None:
     found = verdict(wire.seen(wire.PROCESSES[name]), here)
     assert (found.status, found.stars) == ("passed", 3), found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix" or os.uname().machine != "x86_64", reason="the numbers of its system calls")
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("user", USERS)
+def test_whoever_grades(user: str, tier: str) -> None:
+    """All of it, in turn, as root and as an ordinary user."""
+    grader = Grader(user)
+    try:
+        for name, statement in wire.PROCESSES.items():
+            (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.seen(statement)))
+            assert found.passed(), (name, found)
+        for name, statement in wire.ENDINGS.items():
+            (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.caught(statement)))
+            assert found.reason == "mismatch", (name, found)
+        for name, (buffer, strides, offset, content) in wire.FORMS.items():
+            (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.put(buffer, strides, offset, content)))
+            assert wire.OUTSIDE in found.message, (name, found)
+        for name, (statement, cost) in wire.COSTS.items():
+            (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.priced(statement)))
+            assert f"bytes sent {12_288 + cost:,}, and" in found.message, (name, found)
+        (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.CLOCK))
+        assert "Told" not in found.message, found
+    finally:
+        grader.close()
 
 
 def test_steps_give_the_clock_that_the_device_would_have() -> None:
