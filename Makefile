@@ -56,6 +56,7 @@ check: $(VENV)/.check  ## check format, lint and types
 docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, list the papers, measure docs/truth.md and, with jax, docs/xla.md
 	PYTHONPATH=. $(BIN)/python docs/generate/gallery.py
 	PYTHONPATH=. $(BIN)/python docs/generate/papers.py
+	PYTHONPATH=. $(BIN)/python docs/generate/field.py
 	PYTHONPATH=. $(BIN)/python docs/generate/truth.py
 	PYTHONPATH=. $(BIN)/python docs/generate/xla.py
 

@@ -67,7 +67,7 @@ def row_of(rank: int, stream: int, scale: Scale) -> tuple[float, float]:
 
 
 def draw_streams(lane: LaneMarks, streams: Sequence[str], scale: Scale) -> Iterator[Diagram]:
-    """Names of the streams beside computation, and their calls while they are under way but do not run: from when
+    """Names of the streams beside computation, and their calls while they are pending but do not run: from when
     they are made, and until they are awaited."""
     for stream, name in enumerate(streams[1:], 1):
         y0, y1 = row_of(lane.rank, stream, scale)

@@ -33,12 +33,12 @@ class OverlappedCalls(Walk[RankState]):
 
     def awaited(self, cursor: RankState, op: Op) -> Call:
         if not self.on_lanes:
-            raise TraceError(f"nothing is under way in the costs {self.costs.name!r}, which have no overlap: {op}")
+            raise TraceError(f"nothing is pending in the costs {self.costs.name!r}, which have no overlap: {op}")
         (at,) = op.args
         call = cursor.calls.get(at)
         if call is None:
             raise TraceError(
-                f"operation {at} of this rank is not a call under way; a call is awaited once, after it was made"
+                f"operation {at} of this rank is not a pending call; a call is awaited once, after it was made"
             )
         return call
 

@@ -48,7 +48,7 @@ def _explain(rank: RankState, op: Op) -> None:
 def refuse_pending(rank: RankState, numbers: Iterable[int]) -> None:
     """Refuses to use what a call makes before that call has been awaited."""
     if pending := rank.pending.keys() & {*numbers}:
-        raise RuleError(f"the {rank.values[min(pending)]} is still under way; await it first")
+        raise RuleError(f"the {rank.values[min(pending)]} is still pending; await it first")
 
 
 def refuse_handmade(rank: RankState, op: Op) -> None:

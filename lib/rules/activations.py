@@ -20,14 +20,19 @@ FIRST = frozenset((0,))
 
 
 def sum_parts(values: Sequence[Value], who: Who) -> Batched:
-    """The sum of all parts, each of which is brought once."""
+    """The sum of all parts, each of which is contributed once."""
     first, of = _alike(values, (*ONE_LABEL, "batches", "of", "shards", "total"), who, "sum")
+    if first.of == 1:
+        raise RuleError(
+            f"this is the {first}, which is complete already; only parts of a sum are added. Reduce a value once, and "
+            "load a shard of the weight on each rank"
+        )
     union = algebra.disjoint_union([v.parts for v in of], "part", who, "sum each part once")
     if len(union) < first.of:
         missing = algebra.missing_text("part", union, first.of)
-        raise RuleError(f"this sum is missing {missing} of {first.of}; every rank that has a shard brings its part")
-    if first.of == 1:
-        raise RuleError(f"this is the {first}, which is already whole; only parts of a sum are added")
+        raise RuleError(
+            f"this sum is missing {missing} of {first.of}; every rank that has a shard contributes its part"
+        )
     return with_fields(first, parts=FIRST, of=1)
 
 
@@ -92,6 +97,6 @@ def _alike(values: Sequence[Value], names: Sequence[str], who: Who, verb: str) -
 
 def _require_whole(value: Batched, owner: str, verb: str) -> None:
     if len(value.parts) < value.of:
-        raise RuleError(f"{owner} brings {parts_text(value)}; add the parts before they {verb}")
+        raise RuleError(f"{owner} contributes {parts_text(value)}; add the parts before they {verb}")
     if len(value.shards) < value.total:
-        raise RuleError(f"{owner} brings {tokens_text(value)}; {verb} takes all of them")
+        raise RuleError(f"{owner} contributes {tokens_text(value)}; {verb} takes all of them")

@@ -145,14 +145,16 @@ def requested_batches(game: Game, name: str, batches: object) -> frozenset[int]:
     return chosen_batches(game, batches)
 
 
-def require_same_call(calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int], str]) -> None:
+def require_same_call(
+    calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int], str], otherwise: str
+) -> None:
     """The k-th collective of every member is the same: operation, and layers of the values. `described` names the
-    i-th call in a message."""
+    i-th call in a message, which ends with `otherwise`."""
     for i, call in enumerate(calls):
         if call != calls[0]:
             raise MismatchError(
                 f"{described(0)}, but {described(i)}; "
-                "every rank must make the same collective calls, on the same layers, in the same order"
+                f"every rank must make the same collective calls, on the same layers, in the same order{otherwise}"
             )
 
 
@@ -164,11 +166,13 @@ def _average(values: Sequence[Value], who: Who) -> Weight:
         weight = require_kind(value, Weight, who(i))
         require_alike(first, weight, ("layer", "layers", "total", "shards", "step"), who, i, "average")
         if weight.copy is None or not weight.copy.batches:
-            raise RuleError(f"{who(i)} brings the {weight}, which no replica has trained alone; average only replicas")
+            raise RuleError(
+                f"{who(i)} contributes the {weight}, which no replica has trained alone; average only replicas"
+            )
         copies.append(weight.copy)
         if (weight.copy.since, weight.copy.averages) != (copies[0].since, copies[0].averages):
             raise RuleError(
-                f"{who(0)} brings the {first}, but {who(i)} the {weight}; "
+                f"{who(0)} contributes the {first}, but {who(i)} the {weight}; "
                 "average replicas that started from the same weight"
             )
     union = algebra.disjoint_union([copy.batches for copy in copies], "batch", who, "train each batch on one replica")
@@ -187,7 +191,8 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
             raise
         ranks = [i if group is None else group[i] for i in whole]
         raise RuleError(
-            f"{algebra.named('rank', ranks)} each bring every batch: this gradient was already reduced; reduce it once"
+            f"{algebra.named('rank', ranks)} each contribute every batch: this gradient was already reduced; "
+            "reduce it once"
         ) from why
 
 

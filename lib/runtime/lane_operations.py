@@ -1,4 +1,4 @@
-"""One rank's calls that meet other ranks: one at a time, or under way on a lane and joined by `await`."""
+"""One rank's calls that meet other ranks: one at a time, or pending on a lane and joined by `await`."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar

@@ -26,7 +26,7 @@ class Host(Protocol):
 
 
 class LiveLanes(Lanes):
-    """The calls under way of all ranks of a run."""
+    """The calls that are pending of all ranks of a run."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host.game, host.game.played_ranks)

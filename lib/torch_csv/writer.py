@@ -10,7 +10,7 @@ from lib.trace.ops import Trace
 from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
 
 from .messages import WITHOUT, Message, message_text, messages_of
-from .pipeline import Pipeline
+from .pipeline import Pipeline, slots_of
 
 Action = tuple[int, int, int, str]
 """An action of a rank, after what sorts it: the index of its operation, then two numbers within that operation."""
@@ -71,9 +71,9 @@ class _Communication:
 
     def actions(self, place: int) -> Iterator[Action]:
         """All that a rank does besides receiving."""
-        for cell, ats in self.replica.cells[place].items():
-            yield ats[-1], 1, int(cell.op == "W"), str(cell)
-        work = self.replica.works[place]
+        work, cells = self.replica.works[place], self.replica.cells[place]
+        for slot in slots_of(work, cells):
+            yield cells[slot[0]][-1], 1, int(slot[0].op == "W"), slot_text(slot)
         for at, op in enumerate(work.ops):
             for number in op.inputs if op.name == "pass_to" else ():
                 message = kind, source, batch = self.message(place, op.args[0], work.state.values[number], sends=True)

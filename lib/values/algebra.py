@@ -51,7 +51,7 @@ def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: s
     """The union of sets that must not overlap; `then` is the fix that the message ends with.
 
     Raises:
-        RuleError: naming the first element that appears twice and who brings it.
+        RuleError: naming the first element that appears twice and who contributes it.
     """
     union = frozenset().union(*sets)
     if len(union) == sum(map(len, sets)):

@@ -299,6 +299,12 @@ DIFFERENCES = {
     "own": "what the other replicas have",
 }
 
+ALIKE_FIRST = {
+    ("gather", "parts"): "; add the parts first: scatterreduce leaves a share of their sum on each rank",
+    ("sum", "shards"): "; sum what is alike, and leave a shard that only one rank has as it is",
+}
+"""What to do first, by what is done with values and how they differ."""
+
 
 def require_alike(first: Value, other: Value, names: Collection[str], who: Who, i: int, verb: str) -> None:
     for name in names:
@@ -306,7 +312,7 @@ def require_alike(first: Value, other: Value, names: Collection[str], who: Who, 
         if mine is not theirs and mine != theirs:
             raise RuleError(
                 f"cannot {verb} values that differ in {DIFFERENCES.get(name, name)}: "
-                f"{who(0)} is the {first}, {who(i)} is the {other}"
+                f"{who(0)} contributes the {first}, {who(i)} the {other}{ALIKE_FIRST.get((verb, name), '')}"
             )
 
 

@@ -227,6 +227,46 @@ def test_cells_are_put_by_keyboard_and_by_pointer_and_illegal_places_say_why(gam
     game.until(lambda: missing() == "30")
 
 
+def test_a_timetable_shows_its_figures_while_it_is_made_and_travels_as_a_link(game: Game) -> None:
+    game.open("interleaved")
+    game.find("#byhand").click()
+    game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing"))
+    game.find("#clear").click()
+    placed = lambda: game.text(".verdict .headline")  # noqa: E731
+    press = "const ghost = document.querySelector(arguments[0]); ghost?.click(); return ghost !== null"
+    for number, cell in enumerate(("0F0", "1F0", "2F0", "3F0", "4F0"), 1):
+        game.until(lambda cell=cell: game.script(press, f"[data-ghost='{cell}']"))
+        game.until(lambda number=number: placed().startswith(f"{number} of "))
+    assert placed().startswith("5 of ")
+    assert "Makespan 5" in game.text(".verdict .live")
+    assert "lower bound" in game.text(".verdict .meter")
+    assert game.find(".slots [data-cell='4F0']").get_attribute("data-chunk") == "1", "the second stage of rank 0"
+    game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
+    cell = game.find("[data-cell='0F1']")
+    game.script("arguments[0].focus()", cell)
+    cell.send_keys(Keys.ENTER)
+    game.until(
+        lambda: "makespan 5 → " in game.text(".byhand .told") or "makespan stays 5" in game.text(".byhand .told")
+    )
+    cell.send_keys(Keys.ESCAPE)
+    game.find("#undo").click()
+    game.until(lambda: placed().startswith("4 of "))
+    game.find("#redo").click()
+    game.until(lambda: placed().startswith("5 of "))
+    game.script("delete document.documentElement.dataset.link; window.prompt = () => null")
+    game.find("#handlink").click()
+    link = game.until(lambda: game.script("return document.documentElement.dataset.link"))
+    assert links.read(link)[:2] == ("interleaved", "timetable")
+    game.find("#clear").click()
+    game.until(lambda: placed().startswith("0 of "))
+    game.go(link.partition("#")[2])
+    game.until(lambda: placed().startswith("5 of "))
+    assert "somebody shared" in game.text(".byhand .told")
+    game.find("#undo").click()
+    game.until(lambda: placed().startswith("0 of "))
+    assert game.complaints() == []
+
+
 def drag(game: Game, cell: str, place: str, x: int) -> None:
     chip, target = game.find(f"[data-cell='{cell}']"), game.find(place)
     game.script("arguments[0].scrollIntoView({ block: 'center' })", target)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lib.engine.metering.meter import Meter
-from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker.devices.device_meter import DeviceMeter, repeat
+from puzzles.tracks.engine.perform import perform
 from tests.support import hostile_wire as wire
 from tests.support.selection import TIERS, in_each_tier, in_every_tier
 from tests.support.tiers import require_tier
@@ -57,6 +59,27 @@ def test_a_put_goes_into_a_buffer(name: str, here: IsolationTier) -> None:
     assert (found.status, found.stars) == ("failed", 0), found
     assert "device 0 of 4" in found.message
     assert words in found.message
+
+
+@pytest.mark.sampled(1)
+@in_every_tier(wire.FORMS)
+def test_a_put_is_of_elements_of_its_buffer(name: str, here: IsolationTier) -> None:
+    buffer, strides, offset, content = wire.FORMS[name]
+    found = verdict(wire.put(buffer, strides, offset, content), here)
+    assert (found.status, found.stars) == ("failed", 0), found
+    assert wire.OUTSIDE in found.message
+
+
+@pytest.mark.sampled(2)
+@in_every_tier(wire.COSTS)
+def test_what_a_message_tells_is_charged(name: str, here: IsolationTier) -> None:
+    """On the wire, and the same in one process."""
+    statement, cost = wire.COSTS[name]
+    assert verdict(wire.priced(statement), here).figures["sent"] == 12_288 + cost
+    names: dict[str, Any] = {}
+    exec(wire.with_words(SOLUTION, wire.priced(statement)), names)
+    done = perform(trials_of(ENGINE_PUZZLES["DataParallel"])[0](), names["DataParallel"])
+    assert done.readings[-1][0].sent == 12_288 + cost
 
 
 @pytest.mark.sampled(1)

@@ -258,14 +258,14 @@ class ReplayEngine(TensorDevice):
         return [partial(meet, self, tensor, exchanges[made]) for tensor, made in zip(used, op.outputs)]
 
     def send_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        self.send(op.args[0], used[0] if len(used) == 1 else self.bundle(used))
+        self.send(op.args[0], used[0].reshape(-1) if len(used) == 1 else self.bundle(used))
         return ()
 
     def receive_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         array = self.next_message(*op.args)
-        if len(op.outputs) == 1:
-            return [array]
         shapes = [shape_of(held(self.labels[number]), self.workload.shapes.hidden) for number in op.outputs]
+        if len(shapes) == 1:
+            return [array.reshape(shapes[0])]
         ends = [0, *accumulate(map(prod, shapes))]
         return [
             copy_in(array[start:end].reshape(shape), self._port) for start, end, shape in zip(ends, ends[1:], shapes)

@@ -25,9 +25,15 @@ class GraphPlan(PlacedGraph):
         The reference for `on_engine`, where each device has only its own pieces.
         """
         tensors = {name: cut(values[name], self.storage_layouts[name]) for name in self.graph.check_values(values)}
+        copies: dict[int, Pieces] = {}
         for name, op in self.operators.items():
-            # Where the engine takes a copy that was moved before, this moves it again, which gives the same.
-            inputs = [move.run(tensors[tensor]) for move, tensor in zip(self.moves[name], op.operator.inputs)]
+            inputs = []
+            for move, tensor, fetch in zip(self.moves[name], op.operator.inputs, self.fetches[name]):
+                source = tensors[tensor] if fetch.source is None else copies[fetch.source]
+                moved = copies[fetch.copy] if fetch.copy in copies else move.run(source)
+                if fetch.copy is not None:
+                    copies[fetch.copy] = moved
+                inputs.append(moved)
             pieces = {d: op.compute(d, [each[d] for each in inputs]) for d in range(self.graph.devices)}
             for step in op.reduction:
                 pieces = step.run(pieces)
@@ -80,7 +86,8 @@ class GraphPlan(PlacedGraph):
                     lines.append(f"  {edge}: as moved for {edge.moved_for}, 0 bytes")
                 elif edge.source.elements != edge.target.elements or edge.bytes:
                     steps = ", ".join(self.redistribution(edge).names)
-                    lines.append(f"  {edge}: {steps}, {edge.bytes:,} bytes")
+                    of = f" from the copy of {edge.copied_from}" if edge.copied_from else ""
+                    lines.append(f"  {edge}: {steps}{of}, {edge.bytes:,} bytes")
             shapes = " x ".join(str(layout.local_shape) for layout in op.inputs)
             lines.append(f"{name}: {op.operator.kind} {strategy_text(op.strategy)}, {shapes} -> {op.local.local_shape}")
             for step in op.reduction:
@@ -90,8 +97,6 @@ class GraphPlan(PlacedGraph):
             lines.append(
                 f"'{name}' is padded from {self.graph.shapes[name]} to {shape}: {extra:,} bytes on all devices"
             )
-        if self.paired:
-            lines.append("there may be cheaper plans: backward is split like forward, as other ways are too many")
         if self.not_shared:
             names = ", ".join(f"'{name}'" for name in self.not_shared)
             lines.append(f"there may be cheaper plans: not every way to share moves of {names} was considered")

@@ -42,6 +42,11 @@ def write(job: Job, split: Split) -> str:
         "",
         "",
         "def shard(model):",
+        *(
+            ["    # this policy keeps weights and gradients on the host too, which the plan does not"]
+            if offload
+            else []
+        ),
         f'    mesh = init_device_mesh("cuda", {sizes}, mesh_dim_names={names})',
         "    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)",
         "    for place, (name, block) in enumerate(model.layers.named_children()):",

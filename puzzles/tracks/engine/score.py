@@ -147,7 +147,14 @@ def _advice(figures: Mapping[str, float], targets: Mapping[str, int], performed:
         return ""
     readings = performed.readings[-1]
     device = max(range(len(readings)), key=lambda device: readings[device].sent)
-    calls = listed([f"{times} {name}" for name, times in sorted(readings[device].calls.items()) if times])
+    made = {name: times for name, times in sorted(readings[device].calls.items()) if times}
+    calls = listed([f"{times} {name}" for name, times in made.items()])
+    if targets.get("collectives") == 0 < figures["collectives"]:
+        return f"Device {device} makes these calls: {calls}. Do without collectives: use `send` and `receive`."
+    if set(made) == {"send", "receive"}:
+        each, limit = figures["sent"] // made["send"], targets["sent"]
+        sends = f"Device {device} sends {made['send']} messages of {each:,} B on average"
+        return f"{sends}; the target allows {limit:,} B in all."
     return (
         f"Device {device} makes these calls: {calls}. Which of them could be fewer, later or smaller?" if calls else ""
     )

@@ -7,7 +7,7 @@ PUZZLE = EnginePuzzle(
     slug="GPipeRemat",
     title="Keep the inputs, recompute the rest",
     targets={
-        "sent": 1_024,
+        "sent": 1_088,
         "messages": 8,
         "collectives": 0,
         "flops": 65_536,
@@ -16,9 +16,9 @@ PUZZLE = EnginePuzzle(
         "clock": 102_400,
     },
     arithmetic="""\
-An activation of a microbatch, 2 x 16 numbers, is a = 128 B. A device in the middle sends 4 of them forward and
-4 gradients back: 8 x 128 = 1,024 B in 8 messages. Its four weights and their gradient buffers are 2 x 4 x 1,024 =
-8,192 B.
+An activation of a microbatch, 2 x 16 numbers, is a = 128 B. A device in the middle sends 4 of them forward and 4
+gradients back in 8 messages, each with 8 B for its second dimension: 8 x 136 = 1,088 B. Its four weights and their
+gradient buffers are 2 x 4 x 1,024 = 8,192 B.
 
 "Stored" is what a device holds while it waits in a receive, beyond these 8,192 B. It excludes what has just
 arrived and what exists only inside a product. Backward needs the inputs of all layers. A device that keeps them

@@ -60,14 +60,14 @@ async def weight_versions(model: Model) -> Model:
         "`forward` and `backward` use `weights[max(0, step - 1)]`. After the last backward of a step, update "
         "`weights[step]` to `weights[step + 1]`, and forget `weights[step - 1]`, which no later step needs.",
         "The memory has room for two versions, the state, a gradient and three activations, beside the output that is "
-        "being sent. Rank 0 has four microbatches under way, but need not keep the model's input: `get_activation` "
+        "being sent. Rank 0 has four microbatches in flight, but need not keep the model's input: `get_activation` "
         "takes no time, so call it once more before the backward. And `update` uses `opt_states.pop(step)`.",
     ),
     concept="""\
 The bubble of a pipeline is the price of one version. With two versions the pipeline never runs empty: n steps of m
 microbatches take mn(F + B) + (K - 1)(F + B), in place of n(m + K - 1)(F + B). That costs one more weight on each
 rank, and the gradients are one step late. Without the rule that a step has one version, each microbatch would meet
-whatever is newest, and early ranks would need a version for each microbatch that is under way.
+whatever is newest, and early ranks would need a version for each microbatch in flight.
 """,
     in_practice="""\
 PipeDream (Narayanan et al. 2019) kept a version for each microbatch in flight; PipeDream-2BW (Narayanan et al. 2021)

@@ -31,7 +31,7 @@ every layer (shard `model.rank`), as large as a layer of the other puzzles, and 
 `dispatch` sends the tokens of a rank's batches to the experts that they are for: it takes whole batches and returns a
 quarter of everybody's. `collect` brings them back. Each layer needs one of each, in forward and in backward.
 
-If nothing else happens meanwhile, a step takes 15.5, and ranks wait a third of it. But here a call is under way as
+If nothing else happens meanwhile, a step takes 15.5, and ranks wait a third of it. But here a call is pending as
 soon as you make it: it returns a handle, and `await` on the handle waits for the result. So compute one batch
 while the other one travels. A handle may also be given to another call, in place of its value: the second call
 then starts when the first has ended, even if the rank is in the middle of a computation.
