@@ -183,7 +183,7 @@ def test_every_example_and_puzzle_is_planned_exactly(name):
     moved = [free.bytes]
     for part in (0.9, 0.6):
         cap = int(free.peak * part)
-        found = outcome(PROGRAMS[name](), cap)
+        found = outcome(PROGRAMS[name](), cap, seconds=600)
         if isinstance(found, str):
             assert "; the smallest possible peak is" in found
             break
