@@ -1,7 +1,5 @@
 """Operations, waits and whole runs in words, for tooltips, captions and screen readers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

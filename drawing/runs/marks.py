@@ -1,7 +1,5 @@
 """The parts of a scene: operations, idle gaps, messages, collectives and memory, with times in steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple

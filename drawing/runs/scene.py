@@ -3,8 +3,6 @@
 Nothing is judged here: memory, waits and the critical path come from the referee's report, ticks per step from lib.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,8 +30,7 @@ from lib.communication.deadlock_text import stuck_ranks
 from lib.recognition import recognize, recomputed
 
 from .colouring import Colouring, require_colour
-from .connections import links_between, ties_between
-from .lanes import COMPUTE, streams_of
+from .connections import COMPUTE, links_between, streams_of, ties_between
 from .marks import Gap, LaneMarks, Link, Mark, MemorySpan, Tie, in_time
 from .rows import MarkRows, rows_of
 

@@ -1,7 +1,5 @@
 """The upper half of a timeline: a lane per rank, links for messages, ties for collectives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from chalk.types import Diagram

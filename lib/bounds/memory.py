@@ -4,8 +4,6 @@ Weights may be read late and dropped early, and messages weigh nothing until the
 is little: what an operation uses while it runs, and the final weights at the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from lib.game.setting import Setting, Size

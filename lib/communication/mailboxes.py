@@ -1,7 +1,5 @@
 """Holds unread messages, by sender, tag and receiver; a sender waits while its last message of a tag is unread."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar

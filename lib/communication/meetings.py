@@ -4,8 +4,6 @@ Shared by the live run and the referee, so that both have one rule for when a co
 and whose results it gives. Each keeps meetings of its own: the referee takes over no figure of the run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 

@@ -6,8 +6,6 @@ in the game (`lanes`): a rank only makes the call, and goes on until it awaits i
 result may depend on it.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Refuses a trace in which ranks wait for ever: calls that differ, or a deadlock."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NoReturn
 

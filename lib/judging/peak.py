@@ -1,7 +1,5 @@
 """Explains a peak: every value that is charged at that moment, and when it is read again, if ever."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

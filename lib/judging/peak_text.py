@@ -1,7 +1,5 @@
 """The explanation of a peak in words: a heading, and a row for values that are alike, so that it fits a screen."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

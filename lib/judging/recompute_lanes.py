@@ -1,7 +1,5 @@
 """Re-executes overlapped calls: checks their results and times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.communication.lanes import Call
@@ -14,7 +12,7 @@ from lib.trace.ops import NO_BATCHES, Op, place_text
 from lib.values.base import Value
 
 from .rank_state import RankState
-from .storage_checks import refuse_pending
+from .record_checks import refuse_pending
 
 
 class OverlappedCalls(Walk[RankState]):

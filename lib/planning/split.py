@@ -104,12 +104,13 @@ class Split:
 
     def stage_layers(self, job: Job) -> tuple[int, ...]:
         """The layers of each stage: `layers`, or equal numbers, or, where only that divides, with the embedding and the
-        head as one each (Llama 3 405B: 126 layers on 16 stages), or else a balanced cut."""
+        head as one each (Llama 3 405B: 126 layers on 16 stages), or else a balanced cut. Of two stages more than layers
+        the first has the embedding alone, and the last the head."""
         layers, stages = job.model.layers, self.stages
         if self.layers:
             return self.layers
         for counted in (layers, layers + 2):
-            if counted % stages == 0:
+            if counted % stages == 0 and stages <= layers:
                 return (counted // stages,) * stages
         return balanced(job.model, stages)
 

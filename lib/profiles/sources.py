@@ -17,6 +17,9 @@ from .spans import clipped
 LIMIT = 2_000_000_000
 """Bytes of an unpacked file. A million events are 228 MB, and take Python a gigabyte."""
 
+GIVE = "give the folder with what torch.profiler wrote, a .json or .json.gz file for each rank"
+"""What to do instead."""
+
 PIECE = 1 << 20
 GZIP = b"\x1f\x8b"
 
@@ -77,9 +80,9 @@ def json_of(source: Source, limit: int = LIMIT) -> Any:
                 f"{source.name} ends at character {len(why.doc)}, within the trace; the profiler was stopped while it "
                 "wrote"
             ) from None
-        raise RuleError(f"{source.name} is no JSON: {why.msg.lower()} at character {why.pos}") from None
+        raise RuleError(f"{source.name} is no JSON: {why.msg.lower()} at character {why.pos}; {GIVE}") from None
     except UnicodeDecodeError:
-        raise RuleError(f"{source.name} is no text; a trace is JSON, or JSON packed with gzip") from None
+        raise RuleError(f"{source.name} is no text, and no JSON packed with gzip; {GIVE}") from None
     except (RecursionError, ValueError, MemoryError) as why:
         raise RuleError(f"{source.name} cannot be read as JSON: {clipped(str(why)) or type(why).__name__}") from None
 

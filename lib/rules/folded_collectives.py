@@ -1,7 +1,5 @@
 """Rules of collectives that cross the replicas of a folded run, from the inputs of replica 0 alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import cast
 

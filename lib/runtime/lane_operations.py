@@ -1,7 +1,5 @@
 """One rank's calls that meet other ranks: one at a time, or pending on a lane and joined by `await`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 

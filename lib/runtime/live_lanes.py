@@ -1,7 +1,5 @@
 """Overlapped calls of a live run: recorded when issued, completed once their end is known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

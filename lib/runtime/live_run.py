@@ -20,10 +20,9 @@ from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace.ops import Trace
 
 from .any_source import Offers
-from .deadlock_detection import DeadlockDetector
+from .deadlock_detection import DeadlockDetector, RankTasks
 from .live_lanes import LiveLanes
 from .recorder import RankRecorder
-from .tasks import RankTasks
 from .waits import CollectiveWait, HandleWait, Joined, Message, ReceiveWait, SendWait, Wait
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """Records one rank's operations as it performs them: the live half of a trace."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache

@@ -187,7 +187,7 @@ def _cells(work: RankWork, stage_of: Sequence[int], batches: Mapping[int, int]) 
         (batch,) = part.batches
         pieces.setdefault((stage_of[part.layer], batches[batch]), []).append(part)
     found = [cell for piece, parts in pieces.items() for cell in _cells_of(work, piece, parts)]
-    return dict(sorted(found, key=lambda pair: (pair[1][-1], pair[0].op == "W")))
+    return dict(sorted(found, key=lambda pair: (pair[1][-1], "FBIW".index(pair[0].op))))
 
 
 def _cells_of(work: RankWork, piece: tuple[int, int], parts: Sequence[Part]) -> Iterator[tuple[Cell, list[int]]]:

@@ -3,8 +3,6 @@
 Shard `i` of `n` is the slice from `i * size // n` to `(i + 1) * size // n` of a tensor with `size` elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from operator import index
@@ -113,6 +111,16 @@ def version(given: object, step: int, owner: str) -> int | None:
     if older >= step:
         raise RuleError(f"{owner}: version {older} is not older than step {step}; leave it out where it is the step")
     return older
+
+
+def part_of(given: object, thing: str, owner: str) -> tuple[int, int] | None:
+    """`given` as (i, n), the i-th of n parts; None is everything."""
+    if given is None:
+        return None
+    if not isinstance(given, Sequence) or len(given) != 2:
+        raise RuleError(f"{_of(owner)}{thing} must be (i, n), the i-th of n parts; got {given_text(given)}")
+    n = whole_number(given[1], thing, owner, least=2)
+    return number(given[0], n, thing, owner), n
 
 
 def given_text(given: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,11 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
         raise click.ClickException(f"{path} is not correct: {report.error}")
     game = FreeGame(Path(path).stem, Size(*trace.size), trace.setting)
     show_report(terminal(), game, trace, report)
+    if layers > 1 and (pairs := sum(len(slot) > 1 for row in table.rows for slot in row)):
+        click.echo(
+            f"Note: here {pairs} OVERLAP_F_B are played as a forward and then a backward; --layers 1 keeps them, and "
+            "so does -o FILE.csv."
+        )
     write_run(outputs, game.title, lambda: trace, table, colour=colour)
 
 
@@ -70,6 +76,8 @@ def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace
         if len(data) > MAX_FILE:
             raise click.UsageError(f"{path} has more than {MAX_FILE:,} bytes, and a schedule has less")
         table = read_csv(data.decode())
+        if layers == 1 and any(len(slot) > 1 for row in table.rows for slot in row):
+            setting = replace(setting, costs=_with_pairs(setting.costs))
         outcome = run(pipeline(table), layers * table.stages, table.batches, table.ranks, setting=setting)
         if outcome.error is not None:
             raise outcome.error
@@ -80,3 +88,11 @@ def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace
     except PuzzleError as why:
         raise click.UsageError(f"{path}: {why}") from None
     return table, outcome.trace
+
+
+def _with_pairs(costs: Costs) -> Costs:
+    """The same costs, where a forward and a backward at once take as long as both, if they have no price."""
+    if costs.priced("pair"):
+        return costs
+    both = sum(costs.ticks.get(name, 0) for name in ("forward", "backward"))
+    return replace(costs, name=f"{costs.name} with pairs", ticks={**costs.ticks, "pair": both})

@@ -1,7 +1,5 @@
 """Grades many files at once: processes get them a few at a time, so that memory does not grow with their number."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

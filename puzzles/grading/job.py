@@ -1,7 +1,5 @@
 """A grading job: the same work for each of many files, as plain data that any process can be given."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import NamedTuple

@@ -4,6 +4,5 @@ from lib.planning import Job, Prediction, Split
 
 
 def llama_405b_16384(job: Job) -> tuple[Split, Prediction]:
-    layers = (0, *[1] * 126, 0)
-    split = Split(dp=128, pp=16, tp=8, zero=2, schedule="interleaved", chunks=8, layers=layers)
+    split = Split(dp=128, pp=16, tp=8, zero=2, schedule="interleaved", chunks=8)
     return split, Prediction(gib=71, dominates="tp")

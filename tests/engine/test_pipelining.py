@@ -19,10 +19,11 @@ from lib.engine.executors.forked import how_it_ended
 from lib.engine.replay import pipelining
 from lib.engine.replay.pipelining import CLOSE, MeasuredRun, PipelineDevice, missing, run_pipelining
 from lib.extras import install_command
-from lib.schedules import interleaved, one_f_one_b, pipeline, zb_h1, zb_v
+from lib.schedules import dualpipev, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
 from lib.torch_csv import Pipeline, event_times, read_csv
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
+from tests.lib.trace.test_notation_of_games import PAIRS
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import played
 from tests.test_imports import ROOT
@@ -42,6 +43,7 @@ ORDERS = {
     "ZB-V": lambda: played(zb_v(4, 8)),
     "interleaved": lambda: played(interleaved(4, 8)),
     "irregular": irregular_trace,
+    "DualPipeV": lambda: run(pipeline(dualpipev(2, 6)), 4, 6, 2, setting=Setting(PAIRS)).trace,
 }
 
 
@@ -49,11 +51,12 @@ ORDERS = {
 @pytest.mark.parametrize(
     ("name", "communication"),
     [
-        ("ZB-V", True),
+        ("DualPipeV", True),
         *(
             pytest.param(name, communication, marks=pytest.mark.slow)
             for name, communication in [
-                ("1F1B", False), ("ZB-H1", False), ("ZB-H1", True), ("ZB-V", False), ("interleaved", False),
+                ("1F1B", False), ("ZB-H1", False), ("ZB-H1", True), ("ZB-V", False), ("ZB-V", True),
+                ("interleaved", False), ("DualPipeV", False),
                 ("irregular", False), ("irregular", True),
             ]
         ),
@@ -72,12 +75,13 @@ def test_gradients_are_those_of_one_process(name: str, communication: bool) -> N
 
 
 def require_in_order(order: Pipeline, measured: MeasuredRun) -> None:
-    """A rank runs its cells one after the other in the order of the file, and each after what it needs."""
+    """A rank runs its cells one after the other in the order of the file, and each after what it needs. PyTorch runs
+    cells that overlap one after the other."""
     table = order.table
     ends = {cell: span[1] for rank in measured.cells for cell, span in rank.items()}
     for row, rank in zip(table.rows, measured.cells):
         before = 0.0
-        for (cell,) in row:
+        for cell in (cell for slot in row for cell in slot):
             start, end = rank[str(cell)]
             assert before <= start <= end
             assert all(ends[str(need)] <= start for need in table.needs.of(cell))

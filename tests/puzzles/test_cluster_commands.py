@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lib import referee, trace_from_json
-from lib.torch_csv import read_csv
+from lib.torch_csv import read_csv, write_csv
 from puzzles.commands.main import main
 from tests.test_imports import ROOT
 
@@ -83,6 +83,23 @@ def test_a_solution_goes_to_a_file_and_comes_back() -> None:
     assert Path("again.csv").read_text() == Path("zb.csv").read_text()
     assert referee(trace_from_json(Path("back.json").read_text())).makespan == 51
     assert Path("back.svg").read_text().startswith("<svg")
+
+
+def test_cells_that_overlap_survive_an_import_and_an_export() -> None:
+    order = "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n"
+    Path("dual.csv").write_text(order)
+    result = puzzles("import", "dual.csv", "-o", "dual.json", "-o", "again.csv")
+    assert result.exit_code == 0, result.output
+    assert "costs parts with pairs" in result.output
+    assert "Note: here" not in result.output
+    trace = trace_from_json(Path("dual.json").read_text())
+    assert write_csv(trace) == Path("again.csv").read_text() == order
+    exchanged = write_csv(trace, communication=True)
+    assert "(0F2;0B0)OVERLAP_F_B" in exchanged
+    assert read_csv(exchanged) == read_csv(order)
+    deep = puzzles("import", "dual.csv", "--layers", "2", "-o", "deep.csv")
+    assert "Note: here 1 OVERLAP_F_B are played as a forward and then a backward; --layers 1 keeps them" in deep.output
+    assert Path("deep.csv").read_text() == order
 
 
 def test_a_schedule_that_cannot_be_said_is_refused_with_the_reason() -> None:

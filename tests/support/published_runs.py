@@ -57,12 +57,6 @@ UNITS = {
 DATA: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 
-def layers_of(text: str) -> tuple[int, ...]:
-    """The layers of each stage: "0, 126 x 1, 0" are 126 stages of one layer between two without."""
-    parts = [part.split(" x ") for part in text.split(", ")]
-    return tuple(int(part[-1]) for part in parts for _ in range(int(part[0]) if len(part) > 1 else 1))
-
-
 def _published(source: Source, row: Mapping[str, Any]) -> Published:
     name, sequence = row["model"], row["sequence"]
     known = name in table("models")
@@ -70,7 +64,7 @@ def _published(source: Source, row: Mapping[str, Any]) -> Published:
     on = gpu(row["gpu"], **row.get("changed", {}))
     job = Job(model, on, row["gpus"], row["batch"], sequence, source.kernels, **row.get("job", {}))
     memory = {"memory_gib": row.get("memory_gib", 0.0), "reserved": row.get("reserved", False)}
-    split = Split(**{name: layers_of(given) if name == "layers" else given for name, given in row["split"].items()})
+    split = Split(**row["split"])
     return Published(source, row["row"], job, split, row["figure"], tuple(row.get("open", ())), **memory)
 
 

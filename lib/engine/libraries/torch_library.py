@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from time import perf_counter
 from typing import Any
 
 import array_api_compat.torch
@@ -41,6 +43,8 @@ class TorchLibrary(ArrayLibrary):
 
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
+        self._thread: Any = None
+        self._stream: Any = None
         self.plain = self._plain
         self.charged = charged
 
@@ -98,18 +102,43 @@ class TorchLibrary(ArrayLibrary):
             return torch.zeros(shape, dtype=named_dtype(dtype), device=self.device)
 
     def strides(self, array: Any) -> tuple[int, ...]:
-        return tuple(array.stride())
+        return tuple(step * array.itemsize for step in array.stride())
 
     def offset_in(self, buffer: Any, view: Any) -> int | None:
         same = view.untyped_storage()._cdata == buffer.untyped_storage()._cdata
         return int(view.storage_offset()) if same else None
 
     def place_in(self, buffer: Any, offset: int, strides: tuple[int, ...], like: Any) -> Any:
-        return torch.as_strided(buffer, like.shape, strides, offset)
+        return torch.as_strided(buffer, like.shape, [step // like.itemsize for step in strides], offset)
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.current_stream().synchronize()
+
+    def in_background(self, work: Callable[[], object]) -> Future[float]:
+        """Does work in a thread, one after the other; on a GPU in a stream of its own, after what this thread has asked
+        for so far. The result is the seconds that it took."""
+        self._thread = self._thread or ThreadPoolExecutor(1)
+        stream = nullcontext()
+        if self.device.type == "cuda":
+            self._stream = self._stream or torch.cuda.Stream(self.device)
+            asked, stream = torch.cuda.current_stream(self.device).record_event(), torch.cuda.stream(self._stream)
+
+        def timed() -> float:
+            start = perf_counter()
+            with stream:
+                if self.device.type == "cuda":
+                    self._stream.wait_event(asked)
+                work()
+                self.synchronize()
+            return perf_counter() - start
+
+        future: Future[float] = self._thread.submit(timed)
+        return future
+
+    def fill(self, tensor: Any, given: Any) -> None:
+        """Writes an array of numpy into a tensor."""
+        tensor.copy_(torch.from_numpy(np.array(given)))
 
     @contextmanager
     def watched(self, cls: type, metered: bool) -> Iterator[None]:

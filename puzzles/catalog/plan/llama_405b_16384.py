@@ -14,7 +14,7 @@ PUZZLE = PlanPuzzle(
         LLAMA_3,
         "Meta trained it with tp 8, pp 16 and dp 128, and with gradients in shards; the first and the last stage had "
         "one layer less, and the report states 400 teraFLOP/s for each GPU",
-        Split(dp=128, tp=8, pp=16, zero=2, schedule="interleaved", chunks=8, layers=(0, *[1] * 126, 0)),
+        Split(dp=128, tp=8, pp=16, zero=2, schedule="interleaved", chunks=8),
         seconds=6.461,
         predicted=6.584,
     ),
@@ -39,8 +39,7 @@ def llama_405b_16384(job: Job) -> Split:
         "Interleaved with v chunks the bubble is (p - 1) / v microbatches. What does a rank hold then?",
         "Fewer stages have a shorter bubble as well, but every GPU then holds more layers: pp 8 leaves little "
         "of 78 GiB.",
-        "The published split: `return Split(dp=128, pp=16, tp=8, zero=2, schedule='interleaved', chunks=8, "
-        "layers=(0, *[1] * 126, 0))`.",
+        "The published split: `return Split(dp=128, pp=16, tp=8, zero=2, schedule='interleaved', chunks=8)`.",
     ),
     concept="""\
 The batch is limited, so at scale every replica has few microbatches, and the bubble decides. By hand, for tp 8, pp

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from puzzles.catalog.path import CORE
 from puzzles.catalog.text_lines import GLUE
 from puzzles.failure import UnreadableError, sanitized
-from puzzles.grading.fingerprints import fingerprints
-from puzzles.grading.submission import Submission
+from puzzles.grading.submission import Submission, fingerprints
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import print_wrapped

@@ -43,11 +43,7 @@ class OtherModuleError(ImportError):
 
 
 def _require_ours(name: str) -> None:
-    """Refuses to continue if another module of that name is already imported.
-
-    Raises:
-        OtherModuleError: there is one; the message says where it is from and what to do.
-    """
+    """Refuses to continue if another module of that name is already imported."""
     module = sys.modules.get(name)
     if module is None:
         return

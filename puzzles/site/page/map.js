@@ -29,6 +29,7 @@ export function showMap(main, catalog) {
 // A schedule that plays again and again, unless the reader wants no motion. It is closed as a puzzle is.
 function moves(place, run) {
   const picture = new Picture(place);
+  picture.colour = run.run.colour;
   picture.show(run);
   place.querySelector("#timeline").tabIndex = -1;
   if (!matchMedia("(prefers-reduced-motion: reduce)").matches) picture.shown.play(true, true);

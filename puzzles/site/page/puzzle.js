@@ -11,15 +11,19 @@ import { sheet } from "./sheet.js";
 import * as store from "./store.js";
 import { isDark } from "./theme.js";
 import { Timetable } from "./timetable.js";
-import { showCrashed, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
+import { showCrashed, showHand, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
 
 export class PuzzlePage {
-  // `shared` is the code, or the trace, of a link; it is shown and not changed.
-  constructor(main, catalog, puzzle, python, { code, trace } = {}) {
+  // The code, or the trace, of a link is shown and not changed; a timetable is a move that can be undone.
+  constructor(main, catalog, puzzle, python, { code, trace, timetable } = {}) {
     Object.assign(this, { main, catalog, puzzle, python, trace, shared: code != null || trace != null });
     this.code = code ?? store.code(puzzle.slug) ?? puzzle.starter;
     this.build();
     if (code == null) this.run(); else showUnrun(this.verdict);
+    if (timetable != null && puzzle.timetable) {
+      this.byHand(true);
+      this.table.take(timetable, "A timetable that somebody shared. Undo goes back to yours.");
+    }
     this.loading();
   }
 
@@ -35,7 +39,7 @@ export class PuzzlePage {
     this.handPlace = h("section", { class: "byhand", "aria-label": "Timetable by hand", hidden: true });
     this.picturePlace = h("section", { class: "picture", "aria-label": "Picture of the run" });
     this.tools = h("div", { class: "bar tools", role: "toolbar", "aria-label": "Code" }, this.runs, this.stops);
-    this.work = h("div", { class: "work" }, sheet(puzzle, this.catalog.dark),
+    this.work = h("div", { class: "work" }, sheet(puzzle, this.catalog),
       this.trace ? "" : h("section", { class: "code", "aria-label": "Code" }, this.editorPlace, this.tools, this.handPlace),
       h("section", { class: "result", "aria-label": "Result", tabindex: "0" }, this.verdict, this.picturePlace, this.more));
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": "What is shown" },
@@ -49,6 +53,7 @@ export class PuzzlePage {
     if (this.trace) return;
     this.editor = openEditor(this.editorPlace, {
       text: this.code, readOnly: this.shared, label: `Your code for ${puzzle.title}`,
+      help: { members: this.catalog.model, calls: puzzle.sections.flatMap((section) => section.lines) },
       onchange: (text) => this.keeping.keep(text), onpause: () => this.run(), onrun: () => this.run(),
     });
     if (this.shared) return;
@@ -70,7 +75,19 @@ export class PuzzlePage {
     this.editorPlace.hidden = isHand;
     this.work.classList.toggle("hand", isHand);
     this.main.querySelector("#byhand").setAttribute("aria-pressed", isHand);
-    if (isHand) this.table ??= new Timetable(this.handPlace, this.python, this.puzzle, { code: () => this.text(), onwrite: (text) => this.take(text) });
+    if (!isHand) return this.run();
+    this.tab("Code");
+    this.table ??= new Timetable(this.handPlace, this.python, this.puzzle, {
+      code: () => this.text(), colour: () => this.picture.chosen(), onwrite: (text) => this.take(text),
+      onshow: (draft) => { if (!this.handPlace.hidden && !this.closed) this.showDraft(draft); },
+    });
+    if (this.table.draft) this.showDraft(this.table.draft);
+  }
+
+  // The figures and the picture of a timetable, in the place of those of the code.
+  showDraft(draft) {
+    showHand(this.verdict, this.more, draft);
+    this.picture.show(draft.view);
   }
 
   // Code that the timetable has written.
@@ -81,7 +98,6 @@ export class PuzzlePage {
     this.keeping.remember();
     this.editor.replace(text);
     this.byHand(false);
-    this.run();
   }
 
   banner() {
@@ -144,11 +160,11 @@ export class PuzzlePage {
       const verdict = this.trace
         ? await python.call("verify", [puzzle.slug, this.trace])
         : await python.call("judge", [puzzle.slug, await python.run(puzzle.slug, this.editor.text())]);
-      if (this.closed) return;
+      if (this.closed || !this.handPlace.hidden) return;
       this.show(verdict);
       this.main.dataset.verdicts = Number(this.main.dataset.verdicts || 0) + 1;
       const view = await python.call("view", [this.picture.colour]);
-      if (this.closed || this.again) return;
+      if (this.closed || this.again || !this.handPlace.hidden) return;
       this.picture.show(view ?? await python.call("picture", [this.picture.colour, isDark()]));
       if (verdict.status === "passed") this.more.querySelector(".story").textContent = (await python.call("story")).join(" ");
     } catch (why) {

@@ -35,16 +35,30 @@ function* moves(verdict, onhint, onnext) {
   }
 }
 
+// What is known of a timetable that is being made: its figures with their targets and lower bounds.
+export function showHand(place, more, draft) {
+  place.dataset.status = "by_hand";
+  more.replaceChildren();
+  const placed = draft.wanted - draft.missing.length;
+  place.replaceChildren(
+    h("p", { class: "headline" }, h("b", {}, draft.missing.length ? `${placed} of ${draft.wanted} cells` : "Complete")),
+    ...(draft.measures ?? []).map(meter),
+    h("p", { class: "message" }, draft.refusal ?? ""),
+    draft.measures ? h("p", { class: "live" }, `Makespan ${plain(draft.makespan)}, bubble ${Math.round(100 * draft.bubble)} %, as far as the cells can be computed.`) : "");
+}
+
+const plain = (value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
+
 // A figure as a bar, with a mark at its target.
 function meter(measure) {
   const share = Math.min(100, (80 * measure.value) / (measure.target || 1));
   return h("div", { class: `meter ${measure.met ? "met" : "missed"}` },
     h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "fill", style: `width:${share}%` }), h("span", { class: "target" })),
-    h("span", {}, h("b", {}, measure.text), ` ${measure.words}, target ${measure.target_text}`, measure.met ? "" : " (missed)"));
+    h("span", {}, h("b", {}, measure.text), ` ${measure.words}, target ${measure.target_text}`, measure.met ? "" : " (missed)", measure.least ? `, lower bound ${plain(measure.least)}` : ""));
 }
 
 function folded(title, lines, open) {
-  return lines.length ? h("details", { open }, h("summary", {}, title), h("pre", {}, lines.join("\n"))) : "";
+  return lines.length ? h("details", { open }, h("summary", {}, title), h("pre", { tabindex: "0" }, lines.join("\n"))) : "";
 }
 
 // How much of Python has come, until there is a verdict. Screen readers hear of the beginning only.

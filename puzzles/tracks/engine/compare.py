@@ -1,7 +1,5 @@
 """Compares the results of a trial with those of a single device, and names the first number that differs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

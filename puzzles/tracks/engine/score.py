@@ -1,7 +1,5 @@
 """Scores a class: the trials that it is run with, the figures of each against their limits, and the stars."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
@@ -80,11 +78,7 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
 def _require_counted(
     puzzle: EnginePuzzle, trial: Trial, measured: Mapping[str, int], targets: Mapping[str, int]
 ) -> None:
-    """Refuses figures that no class can have.
-
-    Raises:
-        WrongResultError: naming the figure, the least and its reason.
-    """
+    """Refuses figures that no class can have."""
     for name, bound in below(lower_bounds_of(puzzle, trial), measured, targets):
         raise WrongResultError(
             f"{FIGURES[name].words}: {measured[name]:,}, fewer than the {bound.value:,} that any class needs: "
@@ -93,11 +87,7 @@ def _require_counted(
 
 
 def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> None:
-    """Refuses arrays on hosts and disks where no target counts them and they take no time.
-
-    Raises:
-        WrongResultError: naming the device and the memory.
-    """
+    """Refuses arrays on hosts and disks where no target counts them and they take no time."""
     for memory in ("host", "disk"):
         named = any(name.startswith(memory) for name in puzzle.targets) or memory in trial.options.get("byte_time", {})
         for device, meter in enumerate(() if named else performed.readings[-1]):

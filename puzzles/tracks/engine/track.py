@@ -40,6 +40,11 @@ CALLS = (
 
 JUDGED = (
     ("Results", "May differ from a single device's by 0.00001 of the largest number; data use all 24 bits of float32."),
+    (
+        "Bytes",
+        "A float costs 4, a whole number 8, a number of 64 bits 16, so that packing is of no use. In puzzles about "
+        "compression, arrays cost their own bytes. A message costs at least 8, and 8 for each further dimension.",
+    ),
     ("Figures", "Each device is a process. A figure below what any class needs is refused: something was not counted."),
     ("self.host, self.disk", "Slower memories, refused unless a target names them or they take time."),
 )

@@ -1,7 +1,5 @@
 """Draws the completed plan of a layout: operators with their strategies, edges with the bytes that they move."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -86,11 +84,7 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
 
 
 def _writer(puzzle: LayoutPuzzle, target: str, dark: bool) -> Callable[[GraphPlan], None]:
-    """What writes a plan to a file of this name: a picture, text as .txt, or a page with everything as .html.
-
-    Raises:
-        PuzzleError: the ending is unknown, or what draws is not installed.
-    """
+    """What writes a plan to a file of this name: a picture, text as .txt, or a page with everything as .html."""
     ending = Path(target).suffix.lower()
     drawing = import_drawing()
     if ending == ".txt":

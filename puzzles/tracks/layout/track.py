@@ -79,7 +79,7 @@ class Layouts(Track["LayoutPuzzle"]):
     columns = (("bytes moved", "bytes"), ("memory", "memory"))
     overview_columns = ("ops", "moved", "held")
 
-    read = later("layout.custom", "read_puzzle")
+    read = later("layout.score", "read_puzzle")
 
     def targets(self, puzzle: LayoutPuzzle) -> Mapping[str, int]:
         return {"bytes": puzzle.target, "memory": puzzle.memory_cap}

@@ -1,7 +1,5 @@
 """Draws a plan: where its time and memory go as a picture, its timeline as a page to explore, both as text."""
 
-from __future__ import annotations
-
 from html import escape
 
 from lib.planning import Plan

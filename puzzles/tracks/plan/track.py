@@ -40,7 +40,7 @@ class Plans(Track["PlanPuzzle"]):
     columns = (("s/step", "seconds"), ("GiB", "gib"))
     overview_columns = ("GPUs", "s/step", "GiB")
 
-    read = later("plan.custom", "read_puzzle")
+    read = later("plan.score", "read_puzzle")
 
     def tightest(self, figures: Mapping[str, float]) -> dict[str, float]:
         return {"seconds": figures["seconds"]}

@@ -1,7 +1,5 @@
 """Advice on a schedule that is correct and misses a target: what its own run shows, and never more than that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from lib import Report, Trace

@@ -1,7 +1,5 @@
 """The calls of a Model in a line or two each, read off the Model itself so that they cannot drift apart."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator
@@ -52,7 +50,7 @@ def _call(name: str, puzzle: SchedulePuzzle) -> str:
     left_out = {*MEANINGLESS, *EXTENDED} - {*puzzle.parameters}
     shown = [p for p in signature.parameters.values() if not left_out & {p.name, (name, p.name)}]
     parameters = [p.replace(annotation=p.empty) for p in shown]
-    waits = "await " if str(signature.return_annotation).startswith(("Awaitable", "Coroutine")) else ""
+    waits = "await " if re.search("Awaitable|Coroutine", str(signature.return_annotation)) else ""
     arguments = inspect.Signature(parameters)
     return f"{waits}model.{name}{arguments}"
 

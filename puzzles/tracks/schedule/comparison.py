@@ -1,7 +1,5 @@
 """Describes a schedule that passed: its kind, and how its calls differ from the reference solution's."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """`puzzles draw` of a schedule: one run as far as it went, two side by side, or all attempts at a puzzle."""
 
-from __future__ import annotations
-
 import os
 from contextlib import redirect_stdout
 from io import StringIO

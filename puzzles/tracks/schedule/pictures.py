@@ -1,7 +1,5 @@
 """Draws a schedule's kept run for reports, notebooks and `watch`: as a timeline, among the records, and as text."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from lib import Trace, referee

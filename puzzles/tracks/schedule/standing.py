@@ -1,7 +1,5 @@
 """Compares a schedule that passed with the records: those of its own family, and all of this size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from lib import Goal, Record
