@@ -110,4 +110,4 @@ def _other_label(labelled: Sequence[Op]) -> Note:
     op = labelled[0]
     label = list(op.args[1]) if isinstance(op.args[1], tuple) else op.args[1]
     more = f", and {len(labelled) - 1} more like it" if len(labelled) > 1 else ""
-    return Note(f"called {op.call()} on line {op.line} with layer {label}{more}: the layer is that of the value")
+    return Note(f"called {op.call()} on line {op.line} with layer {label}{more}: pass the layer of the value")
