@@ -490,7 +490,7 @@ USAGE = [
     (["fsdp"], "there is no command 'fsdp'; did you mean 'puzzles show fsdp'?"),
     (["zzz"], "there is no command 'zzz'; there are "),
     (["show", "fsdb"], "there is no puzzle 'fsdb'; did you mean 'fsdp'?"),
-    (["show", "ring"], "there is no puzzle 'ring'; did you mean 'RingAllReduce' or 'RingAttention'?"),
+    (["show", "ring"], "there is no puzzle 'ring'; did you mean 'ring_context', 'RingAllReduce' or 'RingAttention'?"),
     (["show", "zero"], "there is no puzzle 'zero'; did you mean 'zero1' or 'zero2'?"),
     (["show", "nope"], "there is no puzzle 'nope'; 'puzzles list' names them all"),
     (["list", "expert"], "there is no chapter 'expert'; did you mean 'experts'?"),
