@@ -13,7 +13,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.custom import home_of
-from puzzles.reports.markdown import text_html
+from puzzles.reports.markdown import message_html, text_html
 from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.path_words import mark, place
@@ -21,7 +21,6 @@ from puzzles.version import VERSION
 
 from .first_screen import WARM_UP
 from .pictures import picture_of
-from .prose import inline
 
 BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v", "v_half")
 """Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""
@@ -98,7 +97,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "statement": text_html(puzzle.statement),
         "setting": setting_of(puzzle),
         "sections": [
-            {"title": section.title, "lines": [[line, inline(meaning)] for line, meaning in section.lines]}
+            {"title": section.title, "lines": [[line, message_html(meaning)] for line, meaning in section.lines]}
             for section in track.sections(puzzle)
         ],
         "hints": list(map(text_html, puzzle.hints)),
@@ -111,7 +110,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
                 *track.background(puzzle),
             )
         ],
-        "sources": [inline(source) for source in track.sources(puzzle)],
+        "sources": [message_html(source) for source in track.sources(puzzle)],
         "picture": picture_of(track, puzzle),
         "timetable": puzzle.slug in BY_HAND,
         "no_timetable": WITHOUT_TIMETABLE.get(puzzle.slug, ""),
@@ -132,4 +131,4 @@ def setting_of(puzzle: Puzzle) -> list[list[str]]:
     """What differs from the classic games: rows of what, how it is here, and how there."""
     if not isinstance(puzzle, SchedulePuzzle):
         return []
-    return [list(map(inline, row)) for row in differences(puzzle.goal.setting, puzzle.calls)]
+    return [list(map(message_html, row)) for row in differences(puzzle.goal.setting, puzzle.calls)]
