@@ -25,21 +25,16 @@ from .pictures import picture_of
 BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v", "v_half")
 """Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""
 
+GATHERED = "it is also about collectives, which a timetable of forwards and backwards does not say"
 WITHOUT_TIMETABLE = {
-    "breadth_first": "This puzzle has no timetable by hand: it is also about when weights are gathered and gradients "
-    "are scattered, which a timetable of forwards and backwards does not say.",
-    "pipeline": "This puzzle has no timetable by hand: all microbatches go through each stage at once, so there is one "
-    "order only.",
-    "three_d": "This puzzle has no timetable by hand: it is also about collectives along tp and dp, which a timetable "
-    "of forwards and backwards does not say.",
-    "pipeline_fsdp": "This puzzle has no timetable by hand: it is about when weights are gathered and gradients are "
-    "scattered, which a timetable of forwards and backwards does not say.",
-    "weight_versions": "This puzzle has no timetable by hand: it is about several training steps, and a timetable is "
-    "of one.",
-    "uneven_stages": "This puzzle has no timetable by hand: its stages have different numbers of layers, and a cell "
-    "is one layer of each rank there.",
+    "breadth_first": GATHERED,
+    "pipeline": "all microbatches go through each stage at once, so there is one order only",
+    "three_d": GATHERED,
+    "pipeline_fsdp": GATHERED,
+    "weight_versions": "it is about several training steps, and a timetable is of one",
+    "uneven_stages": "its stages have different numbers of layers, and a cell is one layer of each rank there",
 }
-"""Why a puzzle on pipelines has none, in a sentence."""
+"""Why a puzzle on pipelines has none."""
 
 INTERNAL = ("check", "finish", "join", "made")
 """Members of a model that no player needs."""
@@ -83,7 +78,7 @@ def listing() -> dict[str, Any]:
 
 def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
     """What the page shows of a puzzle."""
-    head = track.starter_head([puzzle])
+    head, why = track.starter_head([puzzle]), WITHOUT_TIMETABLE.get(puzzle.slug)
     return {
         "slug": puzzle.slug,
         "track": track.name,
@@ -113,7 +108,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "sources": [message_html(source) for source in track.sources(puzzle)],
         "picture": picture_of(track, puzzle),
         "timetable": puzzle.slug in BY_HAND,
-        "no_timetable": WITHOUT_TIMETABLE.get(puzzle.slug, ""),
+        "no_timetable": f"This puzzle has no timetable by hand: {why}." if why else "",
         "ranks": track.devices(puzzle),
     }
 
