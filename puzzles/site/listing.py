@@ -32,6 +32,7 @@ WITHOUT_TIMETABLE = {
     "three_d": GATHERED,
     "pipeline_fsdp": GATHERED,
     "weight_versions": "it is about several training steps, and a timetable is of one",
+    "seq_pipeline": "its microbatches are shares of sequences, which come back in an order of their own",
     "uneven_stages": "its stages have different numbers of layers, and a cell is one layer of each rank there",
 }
 """Why a puzzle on pipelines has none."""
