@@ -18,6 +18,8 @@ TEXT_WIDTH, MIN_WIDTH = 100, 40
 LETTERS = {
     "dispatch": "d",
     "collect": "c",
+    "heads": "h",
+    "tokens": "t",
     "offload": "v",
     "fetch": "^",
     "allgather": "<",

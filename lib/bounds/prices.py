@@ -15,6 +15,10 @@ SUMMING = (("allreduce",), ("scatterreduce", "allgather"))
 """How parts of an activation become a whole: in one collective, or in two."""
 
 
+ATTENTION = {"forward": ("keys", "attend"), "backward": ("keys_backward", "attend_backward")}
+"""What a layer of attention computes in the place of an operation."""
+
+
 class Prices:
     """Ticks, each the least that is possible: of a whole microbatch on the fastest rank. For backward, `layer` 0 needs
     no gradient of its input, which is the model's."""
@@ -42,9 +46,12 @@ class Prices:
         """How many whole ones they are together."""
 
     def _product(self, name: str, layer: int) -> Fraction:
-        return self._price(name, layer) if self.costs.priced(name) else NEVER
+        needed = ATTENTION.get(name, ()) if self.setting.layer == "attention" else (name,)
+        return self._price(name, layer) if needed and all(map(self.costs.priced, needed)) else NEVER
 
     def _price(self, name: str, layer: int) -> Fraction:
+        if name in ATTENTION and self.setting.layer == "attention":
+            return Fraction(sum(self.costs.duration(part) for part in ATTENTION[name]))
         unequal = self.costs.unequal
         return self.costs.product(name) if unequal is None else unequal.price(name, layer)
 

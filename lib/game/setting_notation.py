@@ -196,6 +196,7 @@ READ: Mapping[str, Callable[[Any, str], Any]] = {
     "ticks": _numbers,
     "unit": _positive,
     "gradient": _optional,
+    "keys_values": _optional,
     "overlap": _flag,
     "lanes": _text,
     "tiers": _tiers,

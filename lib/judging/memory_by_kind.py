@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from lib.trace.ops import Trace
 from lib.values.base import Value
-from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
+from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, OptState, Parked, Weight, WeightGrad
 
 from .rank_state import RankState
 from .recompute import executed
@@ -31,8 +31,10 @@ SHARE_OF: Mapping[type[Value], int] = {
     Weight: 0,
     OptState: 1,
     Activation: 2,
+    KeyValue: 2,
     ActivationGrad: 3,
     WeightGrad: 3,
+    KeyValueGrad: 3,
     Parked: 0,
 }
 """The field of a sample that each kind of value belongs to; a parked one takes nothing of the device."""

@@ -13,9 +13,9 @@ from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.costs import COPYING
 from lib.game.ring import elements_sent
 from lib.game.setting import Game
-from lib.rules import durations, memory_tiers, operations
+from lib.rules import completeness, durations, memory_tiers, operations
 from lib.rules.collectives import COLLECTIVES, REQUESTING, Group, requested_batches, require_contribution
-from lib.rules.operations import LOCAL_RULES, PER_BATCH
+from lib.rules.operations import LOCAL_RULES, PER_BATCH, batches_of
 from lib.trace.gc_pause import no_collection
 from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
 from lib.values.algebra import named
@@ -104,9 +104,9 @@ class Recomputation(OverlappedCalls):
         self.refuse_unawaited()
         self._refuse_unread()
         if self.game.task == "infer":
-            operations.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
+            completeness.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
         else:
-            operations.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
+            completeness.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
     def advance(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place.
@@ -203,7 +203,7 @@ class Recomputation(OverlappedCalls):
             memory_tiers.require_room(self.costs, rank.parked(), made)
         batches, items = NO_BATCHES, 1
         if name in PER_BATCH:
-            batches = made[0].batches  # type: ignore[attr-defined]  # what PER_BATCH means
+            batches = batches_of(made)
             items = len(batches)
         price = self._prices.get(name)
         length = durations.ticks(self.game, name, items, used, made, rank.rank) if price is None else price * items

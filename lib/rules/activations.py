@@ -11,17 +11,16 @@ from lib.errors import RuleError
 from lib.values import algebra
 from lib.values.algebra import Who, named
 from lib.values.base import Batched, Value, require_alike, require_kind, with_fields
+from lib.values.kinds import KeyValue, KeyValueGrad
 from lib.values.label_text import batches_text, parts_text, tokens_text
-
-ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy", "version")
-"""What activations have in common that meet in a collective, besides batches, parts and tokens."""
+from lib.values.sums import ALIKE_PARTS, ONE_LABEL
 
 FIRST = frozenset((0,))
 
 
 def sum_parts(values: Sequence[Value], who: Who) -> Batched:
     """The sum of all parts, each of which is contributed once."""
-    first, of = _alike(values, (*ONE_LABEL, "batches", "of", "shards", "total"), who, "sum")
+    first, of = _alike(values, ALIKE_PARTS, who, "sum")
     if first.of == 1:
         raise RuleError(
             f"this is the {first}, which is complete already; only parts of a sum are added. Reduce a value once, and "
@@ -52,6 +51,8 @@ def gather_tokens(values: Sequence[Value], who: Who) -> Batched:
     """The tokens of all members, joined."""
     first, of = _alike(values, (*ONE_LABEL, "batches", "parts", "of", "total"), who, "gather")
     union = algebra.disjoint_union([v.shards for v in of], "share", who, "gather each share of the tokens once")
+    if isinstance(first, KeyValue | KeyValueGrad):
+        return with_fields(first, shards=union)
     shards, total = algebra.coarsest(union, first.total)
     return with_fields(first, shards=shards, total=total)
 

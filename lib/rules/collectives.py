@@ -23,11 +23,12 @@ from lib.values.base import (
     require_kind,
     with_fields,
 )
-from lib.values.kinds import Weight, WeightGrad, sum_grads
+from lib.values.kinds import KeyValueGrad, Weight, WeightGrad
 from lib.values.label_text import shards_text
 from lib.values.replicas import Copy, averaged
+from lib.values.sums import sum_grads
 
-from . import activations
+from . import activations, attention
 from .folded_numbers import chosen_batches
 
 Group = tuple[Any, ...]
@@ -62,6 +63,8 @@ def allgather(values: Sequence[Value], group: Group | None = None, wanted: Wante
 def scatterreduce(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
     """The sum, of which the i-th of n members keeps shard i of n (reduce-scatter); of a sum that is shard j of T, in a
     group smaller than the world, shard j n + i of T n. Activations are cut by tokens."""
+    if isinstance(values[0], KeyValueGrad):
+        return attention.scatter_keys(values, who_in(group))
     if isinstance(values[0], Batched):
         return activations.scatter_sum(values, who_in(group))
     total, members = _reduced(values, group), len(values)
@@ -90,12 +93,24 @@ def collect(values: Sequence[Value], group: Group | None = None, wanted: Wanted 
     return activations.collect(values, wanted, who_in(group))
 
 
+def heads(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """The all-to-all from shares of the tokens to parts of the heads."""
+    return attention.to_heads(values, who_in(group))
+
+
+def tokens(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """The all-to-all back from parts of the heads to shares of the tokens."""
+    return attention.to_tokens(values, who_in(group))
+
+
 COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted], list[Value]]] = {
     "allreduce": allreduce,
     "allgather": allgather,
     "scatterreduce": scatterreduce,
     "dispatch": dispatch,
     "collect": collect,
+    "heads": heads,
+    "tokens": tokens,
 }
 """Each collective operation by name: from every member's value to every member's result, both in rank order."""
 
@@ -108,12 +123,18 @@ REDUCING = frozenset(("allreduce", "scatterreduce"))
 ALL_TO_ALL = frozenset(("dispatch", "collect"))
 """Collectives that are priced by the batch: each rank's own are on the way, whole."""
 
+HEADS = frozenset(("heads", "tokens"))
+"""The all-to-alls of attention, between shares of the tokens and parts of the heads."""
+
 COLLECTIVES = frozenset(COLLECTIVE_RULES)
 """The names of the operations in which the ranks of a group meet."""
 
 
 def require_contribution(game: Game, name: str, value: Value) -> None:
     """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
+    if name in HEADS:
+        attention.require_attention(game, name)
+        return attention.exchangeable(value, name)
     if isinstance(value, WeightGrad if name in REDUCING else Sharded) and name not in ALL_TO_ALL:
         return
     if name in ALL_TO_ALL:

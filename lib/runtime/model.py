@@ -30,7 +30,7 @@ T = TypeVar("T")
 Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]]
 
 READ_ONLY = frozenset(
-    ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "time", "log", "final_weights")
+    ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "SHARES", "time", "log", "final_weights")
     + ("weights", "opt_states", "activations", "grad_activations", "grad_weights", "parked")
 )
 """The attributes of a model that the runtime sets and a player only reads."""
@@ -52,6 +52,7 @@ class Model(TierOperations):
         self._recorder = recorder = self.run.recorders[self._rank]
         self._game, self._costs = self.run.game, self.run.costs
         self.LAYERS, self.BATCHES, self.RANKS = self.run.size
+        self.SHARES = self._game.shares
         self.weights = Storage(recorder, "weights", Weight)
         self.opt_states = Storage(recorder, "opt_states", OptState)
         self.activations = Storage(recorder, "activations", Activation)

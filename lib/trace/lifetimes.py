@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from lib.errors import TraceError
 from lib.values.base import Value
-from lib.values.kinds import HOLDS
+from lib.values.kinds import HOLDS, HOLDS_TOO
 
 from .ops import NO_BATCHES, TIMED, Op
 
@@ -133,7 +133,8 @@ class Liveness:
                 else:
                     (number,) = used
                     if values is not None:
-                        right_kind = HOLDS.get(place[0]) is type(values.get(number))
+                        kind = type(values.get(number))
+                        right_kind = HOLDS.get(place[0]) is kind or HOLDS_TOO.get(kind) == place[0]  # type: ignore[arg-type]
                         if not right_kind or number >= len(made) or number in pending:
                             self._refuse(i, clock)
                     gone = kept.get(place)

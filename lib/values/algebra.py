@@ -113,6 +113,16 @@ def version(given: object, step: int, owner: str) -> int | None:
     return older
 
 
+def part_of(given: object, thing: str, owner: str) -> tuple[int, int] | None:
+    """`given` as (i, n), the i-th of n parts; None is everything."""
+    if given is None:
+        return None
+    if not isinstance(given, Sequence) or len(given) != 2:
+        raise RuleError(f"{_of(owner)}{thing} must be (i, n), the i-th of n parts; got {given_text(given)}")
+    n = whole_number(given[1], thing, owner, least=2)
+    return number(given[0], n, thing, owner), n
+
+
 def given_text(given: object) -> str:
     """An object as a message shows it: a value of the game in words, anything else as Python shows it."""
     return f"the {given}" if hasattr(given, "is_complete") else repr(given)

@@ -1,8 +1,9 @@
 """Labels in words: which shards, batches, parts and tokens of a whole a value is."""
 
+from collections.abc import Collection
 from typing import Any
 
-from .algebra import named
+from .algebra import named, set_text
 
 Labelled = Any
 """A value, by the fields that its words name; the kinds of values are made with these functions."""
@@ -63,7 +64,21 @@ def batches_text(value: Labelled) -> str:
     """'batch 1 of 4', 'batches 0-3 of 4', 'no batches (zero)'."""
     if not value.batches:
         return "no batches (zero)"
+    shares = getattr(value, "shares", 1)
+    if shares > 1:
+        return shares_of_batches(value.batches, shares)
     return f"{named('batch', sorted(value.batches))} of {value.total_batches}"
+
+
+def shares_of_batches(numbers: Collection[int], shares: int) -> str:
+    """'tokens {6, 7} of 8 of batch 0', 'tokens {0} of 8 of batch 1': shares of tokens that are numbered through."""
+    held: dict[int, set[int]] = {}
+    for number in sorted(numbers):
+        held.setdefault(number // shares, set()).add(number % shares)
+    of_all = [batch for batch, own in held.items() if len(own) == shares]
+    parts = [named("batch", of_all)] if of_all else []
+    parts += [f"tokens {set_text(own)} of {shares} of batch {b}" for b, own in held.items() if b not in of_all]
+    return ", ".join(parts)
 
 
 RESULT_ORDER = {
@@ -77,3 +92,19 @@ def order_hint(given: type, kind: type) -> str:
     """The end of a message on a value of a wrong kind: the order of results that were probably swapped."""
     order = RESULT_ORDER.get(frozenset((given.__name__, kind.__name__)))
     return f" ({order})" if order else ""
+
+
+DIFFERENCES = {
+    "total": "shard count",
+    "layers": "the model's layers",
+    "total_batches": "the step's batches",
+    "copy": "the replica it belongs to",
+    "own": "what the other replicas have",
+}
+"""By field of a label: what differs, in words, where the name does not say it."""
+
+ALIKE_FIRST = {
+    ("gather", "parts"): "; add the parts first: scatterreduce leaves a share of their sum on each rank",
+    ("sum", "shards"): "; sum what is alike, and leave a shard that only one rank has as it is",
+}
+"""What to do first, by what is done with values and how they differ."""

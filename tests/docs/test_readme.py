@@ -78,7 +78,7 @@ def test_the_make_targets_exist() -> None:
 
 def test_the_table_of_puzzles_is_that_of_the_catalog() -> None:
     rows = re.findall(
-        r"^\| (\d+) \| (?:\w+ \| )?`(\w+)` \| .* \| (\d+), (\d+), (\d+) \| (< [\d,]+)(?: us)? \| (< [\d.]+M) "
+        r"^\| (\d+) \| (?:\w+ \| )?`(\w+)` \| .* \| (\d+), (\d+), (\d+) \| (< [\d.,]+)(?: us)? \| (< [\d.]+M) "
         r"\| (< [\d.]+M|-) \|$",
         PLAY,
         re.MULTILINE,

@@ -122,6 +122,9 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
             in_turn,
             "down and up the V, and back",
         ),
+        "seq_pipeline": line(own, first("two sequences, in shares"), "activations down, gradients up"),
+        "ring_context": group(whole, same(""), "key-value blocks go round; who has which tokens?"),
+        "ulysses": group(whole, lambda rank: f"shares {2 * rank}, {2 * rank + 1}", "tokens are exchanged for heads"),
         "pipeline_fsdp": group(
             shard,
             lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",
