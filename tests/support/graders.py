@@ -54,7 +54,7 @@ class Grader:
         )
 
     def require_packages(self) -> None:
-        """Skips the test if the Python has no packages of its own: a sandbox shows no others, and classes need numpy."""
+        """Skips the test if the Python has no numpy of its own: a sandbox shows the packages of no other."""
         command = [self._python, "-I", "-c", "import greenlet, numpy"]
         if subprocess.run(command, capture_output=True, check=False, **_as(self.uid)).returncode:
             pytest.skip(f"{self._python} has no numpy of its own")
