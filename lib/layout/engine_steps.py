@@ -5,8 +5,6 @@ or general exchange uses messages; a slice needs no call. The buffers that exist
 `planning/buffers.py` predicts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The error of the layout track: one sentence that includes the numbers."""
 
-from __future__ import annotations
-
 from lib.errors import PuzzleError
 
 

@@ -1,7 +1,5 @@
 """Example graphs: a matmul, the feed-forward network, parts of transformers, and a chain of blocks."""
 
-from __future__ import annotations
-
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.program.graph import Graph
 

@@ -4,8 +4,6 @@ All devices follow the same list, each with its own pieces (SPMD). A plan create
 reads it, so neither has to know the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

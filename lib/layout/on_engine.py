@@ -4,8 +4,6 @@ The meters count what the plan predicts: bytes sent, flops, and peak memory. A t
 what is compared afterwards are copies that belong to no device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

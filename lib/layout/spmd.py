@@ -5,8 +5,6 @@ GSPMD does within a compiler (Xu et al. 2021, "GSPMD: General and Scalable Paral
 Graphs"). The planning itself is not part of any device's work and is not metered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

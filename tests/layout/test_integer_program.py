@@ -66,6 +66,7 @@ def without_solver(graph: Graph, **how: object):
         return plan(graph, **how)
 
 
+@pytest.mark.slow
 def test_identical_layers_cost_the_same_each() -> None:
     one, two = (plan(grouped_attention(n, GRID), layouts=pins(n), seconds=600).bytes for n in (1, 2))
     assert two == 2 * one

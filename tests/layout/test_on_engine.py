@@ -124,9 +124,9 @@ def test_layouts_of_a_cube_in_both_kinds_of_plan():
 @given(pairs(partial=True))
 def test_any_redistribution_moves_what_it_predicts(two):
     source, target = two
-    pieces = {device: piece.astype(np.float32) for device, piece in summands(source).items()}
-    assert_moves_as_predicted(redistribute(source, target), pieces)
-    assert_moves_as_predicted(redistribute(source, target, named_only=True), pieces)
+    pieces = {device: piece.astype(np.float64) for device, piece in summands(source).items()}  # a message has 8 bytes
+    assert_moves_as_predicted(redistribute(source, target, 8), pieces)
+    assert_moves_as_predicted(redistribute(source, target, 8, named_only=True), pieces)
 
 
 def test_a_sum_that_stays_partial_moves_too():

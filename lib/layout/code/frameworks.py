@@ -1,7 +1,5 @@
 """A plan as code of a framework, by its name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from lib.layout.errors import LayoutError

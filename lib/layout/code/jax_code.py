@@ -4,8 +4,6 @@ Each device computes on its own pieces, so that XLA has nothing left to decide: 
 plan exchanges pieces in one step, the program has the cheapest sequence of named collectives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A plan as JSON, and as MindSpore's `shard` calls."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A plan in the terms of PyTorch's DTensor: placements of tensors, and parallelize_module plans of products."""
 
-from __future__ import annotations
-
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.planning.plan import GraphPlan

@@ -1,7 +1,5 @@
 """Checks of players' input: whole numbers, as in shapes, axes, strategies and caps, and names that have to exist."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral

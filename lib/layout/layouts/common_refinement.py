@@ -4,8 +4,6 @@ The axes of a matrix correspond to blocks of consecutive places: a 2x4 matrix ha
 Matrices whose blocks all divide each other have a common refinement (2x4 and 4x2 have 2x2x2; 2x3 and 3x2 have none).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import pairwise
 from math import prod

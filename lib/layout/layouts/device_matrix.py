@@ -4,8 +4,6 @@ A mesh in the terms of GSPMD, DTensor and JAX. Source: "Sharding Propagation", s
 documentation of MindSpore 2.1; Xu et al. 2021, "GSPMD", section 3.1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod

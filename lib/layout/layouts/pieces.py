@@ -5,8 +5,6 @@ results are `padded` again, moves fill in what a box has beyond a tensor, and `j
 to know of it, whatever it would do with a value that does not belong there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import prod
 from typing import Any

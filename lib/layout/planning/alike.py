@@ -4,8 +4,6 @@ Two are alike if what surrounds them is: the operators within a few edges, with 
 refinement: Weisfeiler and Leman 1968). So the first and the last of many layers may differ from those in between.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 
 from lib.layout.program.graph import Graph

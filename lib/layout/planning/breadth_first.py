@@ -3,8 +3,6 @@
 Source: "Sharding Propagation", documentation of MindSpore 2.1.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 from lib.layout.errors import LayoutError

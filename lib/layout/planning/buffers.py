@@ -4,8 +4,6 @@ The new piece counts, and so do the parts that are packed to be sent and what ar
 with these buffers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod

@@ -1,7 +1,5 @@
 """The choices of a graph: how each operator can be distributed, and where each source can be stored."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from lib.layout.errors import LayoutError

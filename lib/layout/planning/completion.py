@@ -5,8 +5,6 @@ dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose s
 claims, the one with which the plan moves the fewest bytes is propagated further, or none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice

@@ -1,7 +1,5 @@
 """Why an operator of a plan has its layout: the decision that settled it, and the candidates with their costs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Dynamic programming on any graph (Bertele and Brioschi 1972, "Nonserial Dynamic 
 while the intermediate tables stay small, as they do on programs, which are chains with a few bypasses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import prod

@@ -1,7 +1,5 @@
 """Exact planning: of all ways to place a graph, one that moves the fewest bytes under memory caps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace

@@ -3,8 +3,6 @@
 scipy is an extra, so it is imported when it is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from importlib.util import find_spec
 from math import inf

@@ -6,8 +6,6 @@ each move: from a layout that the tensor may have, or from a copy that an earlie
 that the reader may need. The relaxation is often integral: it is that of Alpa (Zheng et al. 2022) with its edges.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from math import ceil, gcd, inf
 from types import MappingProxyType

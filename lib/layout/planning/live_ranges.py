@@ -5,8 +5,6 @@ computed, and the replacement from then on. Any other tensor is there from its p
 computed; a result, which the program returns or nobody reads, to the end. Operators run in the order of the graph.
 """
 
-from __future__ import annotations
-
 from lib.layout.program.graph import Graph
 
 

@@ -6,8 +6,6 @@ the search is widened only if there are none (Korf 1985, "Depth-first iterative-
 because few values and few partial choices can still end within it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Moves of a tensor to its readers, as variables of an integer program."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ one that must end above the target or the cap, by bounds on everything outside i
 and completion bounds, as in Desrochers and Soumis 1988. It is exact, but fronts can grow, up to MAX_PARTIAL_PLANS.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod

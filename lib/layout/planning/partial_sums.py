@@ -4,8 +4,6 @@ Linear are sums, differences, products with a factor that is whole along the axi
 keeps its summands, or takes those of others, only where that can pay: on a way to an addition of two of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 

@@ -5,8 +5,6 @@ last reader in that phase has computed, and the buffers of a move or reduction w
 operator is one kernel: its inputs and its output are there together, and nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

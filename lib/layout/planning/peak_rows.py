@@ -4,8 +4,6 @@ An operator has a moment for each input that it moves, one when it computes, and
 is there from the move of the first reader that takes it until the last one has computed, or has moved from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise

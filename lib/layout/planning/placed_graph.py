@@ -1,7 +1,5 @@
 """A graph with every tensor placed: traffic on each edge, memory per device, and the program of each device."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache

@@ -5,8 +5,6 @@ that only one operator takes costs the same as its own move. So at most half as 
 be considered, each of them wanted by two.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations

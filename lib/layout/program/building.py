@@ -4,8 +4,6 @@ Each method takes a name for the operator and the names of its inputs, and retur
 its output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import Any

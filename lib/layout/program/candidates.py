@@ -1,7 +1,5 @@
 """The possible Sharding Strategies of an operator, in a fixed order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache

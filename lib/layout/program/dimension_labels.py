@@ -1,7 +1,5 @@
 """Dimension labels: a letter for each dimension of an operator; dimensions with the same letter are split alike."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.layout.errors import LayoutError

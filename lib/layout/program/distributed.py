@@ -10,8 +10,6 @@ Source of the definitions: "Sharding Propagation", sections Distributed Operator
 Layout, documentation of MindSpore 2.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -3,8 +3,6 @@
 A primitive that no operator stands for is refused by name, with the line that calls it and what to do instead.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Gradients of operators: for each kind, the operators that compute the gradients of its inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from lib.layout.errors import LayoutError

@@ -1,7 +1,5 @@
 """A graph that came from a function of JAX, and JAX itself, if it is installed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

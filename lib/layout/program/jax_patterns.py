@@ -1,7 +1,5 @@
 """Groups of JAX's primitives that are one operator here: a mean, a softmax, and row numbers counted from the end."""
 
-from __future__ import annotations
-
 from .jax_values import Importer, Known, TensorView, Value
 from .operators import Operator
 

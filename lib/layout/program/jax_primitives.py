@@ -3,8 +3,6 @@
 Recognized as one operator: a softmax, a mean, silu, relu, and the rows of a table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

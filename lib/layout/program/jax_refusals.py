@@ -1,7 +1,5 @@
 """Functions of JAX that no graph can hold, and alternatives to them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ One element of each row, as of `take_along_axis`, is a sum over the row of what 
 may be split, as the cross-entropy of a vocabulary that several devices share.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

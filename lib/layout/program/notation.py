@@ -1,7 +1,5 @@
 """Writes a graph as plain data and reads it, strictly: its devices, its tensors, its operators in order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each kind of operator on numpy arrays: the output's piece from the inputs' pieces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from math import erf
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ An operator is written in einsum notation: matmul is "mk,kn->mn". A letter that 
 splitting it leaves summands. Letters that may not be split (the axis of a softmax) are not `free`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 from typing import Any

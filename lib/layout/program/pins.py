@@ -1,7 +1,5 @@
 """Pinned layouts: tensors whose layout is given, as by GSPMD's in_shardings and out_shardings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Operators that rearrange a tensor: other shapes, parts of it, rows of a table, tokens routed to experts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any

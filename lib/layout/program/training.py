@@ -5,8 +5,6 @@ graph, so a planner chooses its layout as well. Data parallelism, the stages of 
 and sequence parallelism are plans of such a graph.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

@@ -13,8 +13,6 @@ The idea of a search over small steps is that of Rink et al. 2021, "Memory-effic
 through portable collective communication".
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

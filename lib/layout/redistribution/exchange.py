@@ -11,8 +11,6 @@ one (`sides`): that is cut off on arrival and filled in before it is sent. Paddi
 not moved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

@@ -5,8 +5,6 @@ Collective Communication Operations in MPICH"). With g devices and pieces of S b
 a gather, that is (g-1)/g S for reduce-scatter, all-gather and all-to-all, and twice that for an all-reduce.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

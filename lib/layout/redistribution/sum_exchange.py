@@ -6,8 +6,6 @@ each further device needs at least one more. Here an owner among the W, if there
 group and sends the sum to the others. All possible owners of an element's box own equal shares of it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod

@@ -5,8 +5,6 @@ axis as any other (`divides`). Otherwise, as from 10 in 2 parts of 5 to 4 parts 
 of the other; then all parts are made of the whole dimension at once, if the goal has them, or the whole of all parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from lib.layout.layouts.tensor_layout import TensorLayout
