@@ -18,6 +18,11 @@ def site() -> str | None:
     return _addresses().get("Play")
 
 
+def documentation() -> str | None:
+    """Address of the documentation; None until the project is published."""
+    return _addresses().get("Documentation")
+
+
 def requirement() -> str:
     """What `pip install` needs to install this version elsewhere: the tag, or until then the wheel."""
     return f"git+{source()}@v{VERSION}" if source() else wheel()

@@ -17,6 +17,7 @@ from .captions import name_of
 from .legend import draw_legend
 from .marks import LaneMarks, Link, Mark, Tie
 from .scene import Scene, awaited_before, idle_between, scene_of
+from .text import MAX_ROWS, letter_of, row_lines
 from .timeline import draw_header
 from .timeline_rows import draw_lanes
 
@@ -47,17 +48,47 @@ def draw_replay(
 ) -> Picture:
     """The lanes of a trace in steps, and below them the lanes of the measured `times`, or above them with
     `measured_first`; `notes` are lines under the title; `colour` is as in `draw`."""
-    predicted = plain_scene(trace, colour)
-    unit, factor = ("ms", 1e3) if last_end(times) >= 0.01 else ("µs", 1e6)
-    seen = measured(predicted, [[[t and t * factor for t in event] for event in rank] for rank in times])
+    (words, predicted), (seen_words, seen) = _both(trace, times, colour).items()
     above = Scale.of(predicted)
-    below = SameWidthScale.of(seen, unit=unit, wide=above.time_width)
+    below = SameWidthScale.of(seen, unit=_unit(times)[0], wide=above.time_width)
+    halves = [(predicted, above, words), (seen, below, seen_words)]
     name = clip(title, 80) or name_of(predicted)
-    halves = [
-        (predicted, above, f"Predicted: {timesteps(predicted)}, {length(predicted, predicted.time_unit)}"),
-        (seen, below, f"Measured: {length(seen, unit)}"),
-    ]
     return _one_above_another(name, notes, halves[::-1] if measured_first else halves, dark)
+
+
+def replay_text(trace: Trace, times: Times, width: int) -> str:
+    """The lanes of a trace in steps and of the measured `times` as text, each `width` columns wide; which share of the
+    work each operation has; and a legend."""
+    both = _both(trace, times, "layer")
+    head = max(map(len, (*(row.label for scene in both.values() for row in scene.rows.every), "network"))) + 1
+    lines, shares = [], []
+    for words, scene in both.items():
+        step = (width - head) / (scene.end or 1.0)
+        lines += [words, *(line for row in scene.rows.every[:MAX_ROWS] for line in row_lines(row, scene, head, step))]
+        marks = [mark for lane in scene.lanes for mark in lane.marks]
+        work = sum(mark.end - mark.start for mark in marks) or 1
+        shares.append({mark.op.name: 0.0 for mark in marks})
+        for mark in marks:
+            shares[-1][mark.op.name] += (mark.end - mark.start) / work
+    told = ", ".join(f"{name} {share:.0%} {shares[1][name]:.0%}" for name, share in shares[0].items())
+    legend = "  ".join(f"{letter_of(name)} {name}" for name in shares[0])
+    return "\n".join([*lines, f"share of the work, predicted and measured: {told}", legend])
+
+
+def _both(trace: Trace, times: Times, colour: str) -> dict[str, Scene]:
+    """The scenes of what was predicted, and of what was measured, by their headings."""
+    predicted = plain_scene(trace, colour)
+    unit, factor = _unit(times)
+    seen = measured(predicted, [[[t and t * factor for t in event] for event in rank] for rank in times])
+    return {
+        f"Predicted: {timesteps(predicted)}, {length(predicted, predicted.time_unit)}": predicted,
+        f"Measured: {length(seen, unit)}": seen,
+    }
+
+
+def _unit(times: Times) -> tuple[str, float]:
+    """The unit in which times are shown, and how many of it are a second."""
+    return ("ms", 1e3) if last_end(times) >= 0.01 else ("µs", 1e6)
 
 
 def plain_scene(trace: Trace, colour: str = "layer") -> Scene:

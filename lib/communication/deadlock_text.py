@@ -1,7 +1,5 @@
 """Formats deadlock messages: who waits for whom, where, and the fix."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

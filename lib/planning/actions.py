@@ -6,8 +6,6 @@ Each message has its own tag, and a rank awaits a message before it sends the ne
 message is pending. Gradients of a unit are reduced when its last microbatch has been through.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

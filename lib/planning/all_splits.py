@@ -1,7 +1,5 @@
 """Every split of a job that is tried, with lower bounds on its time and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product

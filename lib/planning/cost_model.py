@@ -1,23 +1,17 @@
 """The prices of a split in the run of its pipeline: a cost record by size, and the bytes that each value takes."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from math import ceil
 from types import MappingProxyType
-from typing import NamedTuple
 
 from lib import Costs, Setting
 from lib.game.costs import Tier
-from lib.game.ring import elements_sent
 
 from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job
 from .layer_compute import activation_bytes, copied_bytes, tokens_of, workspace_bytes
-from .layer_cost import exact, layer_times, shared
+from .layer_cost import Moves, exact, layer_times, shared
 from .memory_model import MOST_GATHERED, MOST_REDUCED, logit_bytes, widths
 from .split import Split
 
@@ -146,20 +140,6 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         last=(0 if alone else round(unlike * of_ends)) + round(logit_bytes(job, eager) * tokens * model.vocab / tp),
         workspace=round(workspace_bytes(job, split, eager)),
     )
-
-
-class Moves(NamedTuple):
-    """Of each communication the ticks of a call, and of each element that a rank sends."""
-
-    calls: Mapping[str, int]
-    beta: Mapping[str, Fraction]
-
-    def ticks(self, operation: str, elements: int, ranks: int) -> int:
-        """As Costs.transfer."""
-        return self.by_size(operation, elements_sent(operation, elements, ranks))
-
-    def by_size(self, operation: str, sent: int) -> int:
-        return self.calls[operation] + ceil(self.beta[operation] * sent)
 
 
 def moves_of(job: Job, split: Split) -> Moves:

@@ -1,7 +1,5 @@
 """The coroutine of a planned step: plays the actions of each rank on the Model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any
 

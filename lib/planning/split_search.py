@@ -3,8 +3,6 @@
 A split is estimated only while its lower bounds on time and memory leave it a chance, so nothing better is lost.
 """
 
-from __future__ import annotations
-
 from bisect import insort
 from dataclasses import dataclass
 from typing import Unpack

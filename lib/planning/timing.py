@@ -5,8 +5,6 @@ Actions between two calls or messages are counted together. The tests compare it
 of split: both must give the same tick and the same byte. What is printed is always a run.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Generator
 from functools import lru_cache

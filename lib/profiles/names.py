@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from lib.errors import RuleError
 from lib.schedules import Cell
 from lib.schedules.cells import OPERATIONS, Slot
+from lib.torch_csv.reader import slot_of
 
 from .spans import clipped
 
 GROUPS = ("stage", "batch", "chunk", "op")
 
-PYTORCH = re.compile(r"PP:(\d{1,6})([FBIW])(\d{1,6})")
-TOGETHER = re.compile(r"PP:\((\d{1,6})([FBIW])(\d{1,6});(\d{1,6})([FBIW])(\d{1,6})\)OVERLAP_F_B")
 GPIPE = re.compile(r"(Forward|Backward) (\d{1,6})")
 
 
@@ -52,10 +51,8 @@ def slot_named(name: str, rules: Sequence[NameRule] = ()) -> Slot | None:
     for rule in rules:
         if (found := rule.slot(name)) is not None:
             return found
-    if cell := PYTORCH.fullmatch(name):
-        return (Cell(int(cell[1]), cell[2], int(cell[3])),)
-    if two := TOGETHER.fullmatch(name):
-        return Cell(int(two[1]), two[2], int(two[3])), Cell(int(two[4]), two[5], int(two[6]))
+    if name.startswith("PP:"):
+        return slot_of(name.removeprefix("PP:"))
     if cell := GPIPE.fullmatch(name):
         return (Cell(-1, cell[1][0], int(cell[2])),)
     return None

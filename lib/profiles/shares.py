@@ -74,11 +74,7 @@ def collective_shares(profiles: Sequence[RankProfile], wanted: int | None = None
     silent = [one.rank for one in profiles if not any(step.calls for step in one.steps.values())]
     if silent:
         raise RuleError(f"no cell is named on rank {numbers_text(silent)}: {NOT_NAMED}")
-    lengths = {
-        n: max(_length(one.steps[n]) for one in profiles)
-        for n in common_steps({one.rank: one.steps for one in profiles})
-    }
-    number = middle_step(lengths, wanted)
+    number = _step_of(profiles, wanted)
     steps = {one.rank: one.steps[number] for one in profiles}
     met, notes = _meetings(steps)
     hosts = {one.host for one in profiles}
@@ -92,11 +88,7 @@ def collective_shares(profiles: Sequence[RankProfile], wanted: int | None = None
 
 def single_shares(profiles: Sequence[RankProfile], wanted: int | None = None) -> Shares:
     """Computing and idle time of some ranks of a pipeline, whose causes are on other ranks."""
-    lengths = {
-        n: max(_length(one.steps[n]) for one in profiles)
-        for n in common_steps({one.rank: one.steps for one in profiles})
-    }
-    number = middle_step(lengths, wanted)
+    number = _step_of(profiles, wanted)
     ranks = []
     for one in profiles:
         spans = one.steps[number].spans
@@ -107,6 +99,11 @@ def single_shares(profiles: Sequence[RankProfile], wanted: int | None = None) ->
         ranks.append(RankTime(one.rank, length, computing, {}, 0.0, 0.0, length - computing))
     notes = ("These are not all ranks, so there are shares without causes.",)
     return Shares(tuple(profiles), number, tuple(ranks), 0, notes)
+
+
+def _step_of(profiles: Sequence[RankProfile], wanted: int | None) -> int:
+    common = common_steps({one.rank: one.steps for one in profiles})
+    return middle_step({n: max(_length(one.steps[n]) for one in profiles) for n in common}, wanted)
 
 
 def _length(step: RankStep) -> float:

@@ -51,6 +51,18 @@ def run_nested(
         return run_on(_ClosedLoop(idle), idle, schedule, (layers, batches, ranks), setting, fold)
 
 
+def played(schedule: Schedule, size: tuple[int, int, int], setting: Setting) -> Outcome:
+    """A run of a schedule of the game itself, as `run_nested`.
+
+    Raises:
+        PuzzleError: a rank was refused.
+    """
+    outcome = run_nested(schedule, *size, setting=setting)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome
+
+
 @contextmanager
 def no_running_loop() -> Iterator[None]:
     """Hides the loop that runs in this thread, and the task that runs in it.

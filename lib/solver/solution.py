@@ -104,12 +104,9 @@ class Solution:
 
     def trace(self) -> Trace:
         """A run of the schedule, also where an event loop is running, as in a notebook or in the browser."""
-        from lib.runtime.nested import run_nested  # here, since asyncio takes longer to import than all of lib
+        from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
 
-        outcome = run_nested(self.schedule, *self.size, setting=self.setting)
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.trace
+        return played(self.schedule, self.size, self.setting).trace
 
     def program(self) -> str:
         """A Python file with the schedule as a coroutine, and what it was made for."""

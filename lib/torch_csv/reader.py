@@ -52,11 +52,17 @@ def _action(word: str, row: int, column: int) -> Slot | Transfer | None:
         return ()
     if message := TRANSFER.fullmatch(word):
         return Transfer(int(message[1]), message[2] == "SEND", message[3], int(message[4]))
-    together = TOGETHER.fullmatch(word)
-    cells = [CELL.fullmatch(name.strip()) for name in (together[1].split(";") if together else [word])]
-    if None in cells:
+    slot = slot_of(word)
+    if slot is None:
         raise RuleError(
             f"row {row}, column {column} has {word[:40]!r}, which is no action of PyTorch's pipelines; a cell is "
             "written as 2F5, with F, I, W or B, and a message as 2SEND_F5"
         )
-    return tuple(Cell(int(cell[1]), cell[2], int(cell[3])) for cell in cells if cell)
+    return slot
+
+
+def slot_of(word: str) -> Slot | None:
+    """The cells of 2F5 or (2F5;3B4)OVERLAP_F_B; None of anything else."""
+    together = TOGETHER.fullmatch(word)
+    cells = [CELL.fullmatch(name.strip()) for name in (together[1].split(";") if together else [word])]
+    return None if None in cells else tuple(Cell(int(cell[1]), cell[2], int(cell[3])) for cell in cells if cell)

@@ -1,7 +1,7 @@
 """Writes a pipeline as PyTorch loads it: the cells of each rank, and on request its communication."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
@@ -9,10 +9,10 @@ from lib.schedules.cells import Slot
 from lib.trace.ops import Trace
 from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
 
-from .messages import WITHOUT, Message, message_text, messages_of
+from .messages import WITHOUT, Transfer, require_messages
 from .pipeline import Pipeline, slots_of
 
-Action = tuple[int, int, int, str]
+Action = tuple[int, int, int, Slot | Transfer | str]
 """An action of a rank, after what sorts it: the index of its operation, then two numbers within that operation."""
 
 
@@ -48,47 +48,43 @@ class _Communication:
         self.table, self.stage_of = found.table, found.stage_of
         self.needs, self.replica = found.table.needs, found.replicas[0]
         self.place = {work.rank: place for place, work in enumerate(self.replica.works)}
-        self.sent: dict[tuple[int, int], list[Message]] = {}
+        self.sent: dict[tuple[int, int], list[Transfer]] = {}
         """By sender and receiver, in the order of sending."""
-        self.received: dict[Message, int] = {}
+        self.received: dict[Transfer, int] = {}
         """With the index of the operation that receives it."""
 
     def rows(self) -> list[list[str]]:
         rows = [list(self.actions(place)) for place in range(len(self.replica.works))]
-        self.require_all_messages()
-        for (_, to), messages in self.sent.items():
-            rows[to] += self.receives(messages)
-        return [[text for *_, text in sorted(row)] for row in rows]
+        for (_, to), sends in self.sent.items():
+            rows[to] += self.receives(sends)
+        found = [[action for *_, action in sorted(row, key=itemgetter(0, 1, 2))] for row in rows]
+        require_messages([[one for one in row if not isinstance(one, str)] for row in found], self.table)
+        return [[str(one) if isinstance(one, Transfer | str) else slot_text(one) for one in row] for row in found]
 
-    def receives(self, messages: Sequence[Message]) -> Iterator[Action]:
+    def receives(self, sends: Sequence[Transfer]) -> Iterator[Action]:
         """PyTorch has no tags: messages are received in the order of sending. A receive is only posted where its action
         is, so it may come before that of a message that was sent later."""
         at = len(self.table.cells) << 20
-        for turn, message in reversed([*enumerate(messages)]):
-            at = min(at, self.received[message])
-            kind, source, batch = message
-            yield at, 0, turn, f"{source + (1 if kind == 'F' else -1)}RECV_{kind}{batch}"
+        for turn, send in reversed([*enumerate(sends)]):
+            at = min(at, self.received.get(send.other, at))
+            yield at, 0, turn, send.other
 
     def actions(self, place: int) -> Iterator[Action]:
         """All that a rank does besides receiving."""
         work, cells = self.replica.works[place], self.replica.cells[place]
         for slot in slots_of(work, cells):
-            yield cells[slot[0]][-1], 1, int(slot[0].op == "W"), slot_text(slot)
+            yield cells[slot[0]][-1], 1, int(slot[0].op == "W"), slot
         for at, op in enumerate(work.ops):
             for number in op.inputs if op.name == "pass_to" else ():
-                message = kind, source, batch = self.message(place, op.args[0], work.state.values[number], sends=True)
-                to = self.needs.rank_of[Cell(source + (1 if kind == "F" else -1), "F", 0)]
-                self.sent.setdefault((place, to), []).append(message)
-                yield at, 2, 0, f"{source}SEND_{kind}{batch}"
+                send, to = self.transfer(place, op.args[0], work.state.values[number], sends=True)
+                self.sent.setdefault((place, to), []).append(send)
+                yield at, 2, 0, send
             for number in op.outputs if op.name == "receive" else ():
-                message = self.message(place, op.args[0], work.state.values[number], sends=False)
-                if message in self.received:
-                    raise RuleError(f"{message_text(message)} is received twice{WITHOUT}")
-                self.received[message] = at
+                self.received[self.transfer(place, op.args[0], work.state.values[number], sends=False)[0]] = at
         yield from self.weights(place)
 
-    def message(self, place: int, other: int | None, value: object, sends: bool) -> Message:
-        """What a value is that is sent to, or received from, another rank."""
+    def transfer(self, place: int, other: int | None, value: object, sends: bool) -> tuple[Transfer, int]:
+        """What a value is that is sent to, or received from, another rank; and that rank."""
         rank, words = self.replica.works[place].rank, "sends" if sends else "receives"
         edge = len(self.stage_of)
         if isinstance(value, Activation) and 0 < value.layer < edge:
@@ -106,18 +102,7 @@ class _Communication:
                 f"directly between their ranks{WITHOUT}"
             )
         (batch,) = value.batches
-        return kind, source, self.replica.batches[batch]
-
-    def require_all_messages(self) -> None:
-        """Each message once, as the cells need it."""
-        wanted = Counter([*messages_of(self.table)])
-        sent = Counter(message for messages in self.sent.values() for message in messages)
-        for words, has in (("sent", sent), ("received", Counter(list(self.received)))):
-            for message in sorted(wanted.keys() | has.keys()):
-                if has[message] != wanted[message]:
-                    raise RuleError(
-                        f"{message_text(message)} is {words} {has[message]} times, and needed once{WITHOUT}"
-                    )
+        return Transfer(source if sends else to, sends, kind, self.replica.batches[batch]), theirs
 
     def weights(self, place: int) -> Iterator[Action]:
         """UNSHARD where the last weight of a stage is gathered, RESHARD after the last use of what was gathered, and

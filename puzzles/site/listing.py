@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
 from drawing import palette
+from lib import Model
 from puzzles.catalog.path import AFTER, PATH
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
@@ -42,7 +44,22 @@ WITHOUT_TIMETABLE = {
 }
 """Why a puzzle on pipelines has none, in a sentence."""
 
-INSTALL = "This puzzle needs numpy, so it is played in an installation: install the game, then type puzzles start "
+INTERNAL = ("check", "finish", "join", "made")
+"""Members of a model that no player needs."""
+
+ATTRIBUTES = {
+    "rank": "The number of this rank.",
+    "RANKS": "How many ranks there are.",
+    "LAYERS": "How many layers the model has.",
+    "BATCHES": "How many microbatches a step has.",
+    "weights": "Weights by layer, as stored on this rank.",
+    "opt_states": "Optimizer states by layer.",
+    "activations": "Activations by the layer that reads them.",
+    "grad_activations": "Gradients of activations.",
+    "grad_weights": "Gradients of weights by layer.",
+    "parked": "Values on a memory tier, such as the host.",
+}
+"""Attributes that a model gets when it is made."""
 
 
 def listing() -> dict[str, Any]:
@@ -60,6 +77,8 @@ def listing() -> dict[str, Any]:
         "path": [{"title": step.title, "slugs": step.slugs} for step in PATH],
         "after": AFTER,
         "puzzles": puzzles,
+        "model": [list(member(name)) for name in dir(Model) if not name.startswith("_") and name not in INTERNAL]
+        + [[name, "", meaning] for name, meaning in ATTRIBUTES.items()],
         "dark": {"#fff": palette.dark_variant(palette.PAPER)}
         | {colour: palette.dark_variant(colour) for colour in sorted(set(re.findall(r"#[\da-f]{6}\b", sketches)))},
     }
@@ -100,6 +119,15 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "no_timetable": WITHOUT_TIMETABLE.get(puzzle.slug, ""),
         "ranks": track.devices(puzzle),
     }
+
+
+def member(name: str) -> tuple[str, str, str]:
+    """What the editor says of a model's member: its name, its parameters, and the first sentence of its docstring."""
+    value = getattr(Model, name)
+    given = [] if isinstance(value, property) else list(inspect.signature(value).parameters.values())[1:]
+    parameters = ", ".join(str(one.replace(annotation=inspect.Parameter.empty)) for one in given)
+    words = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+    return name, "" if isinstance(value, property) else f"({parameters})", words
 
 
 def setting_of(puzzle: Puzzle) -> list[list[str]]:

@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from PIL import Image, ImageStat
+from PIL import Image, ImageChops, ImageStat
 
 from puzzles.site import links
 from tests.support.profiles import TRACES
@@ -27,8 +27,10 @@ from selenium.webdriver import ActionChains, Keys
 
 pytestmark = NEEDS_SITE
 CONTRAST = (ROOT / "tests" / "support" / "contrast.js").read_text(encoding="utf-8")
-MAX_SECONDS, MOST_BYTES = 15, 15_000_000
+MAX_SECONDS, MOST_BYTES = 15, 10_000_000
 """The budget of the first visit: from opening to the first verdict, and all that is transferred, compressed."""
+WARM = 0.3
+"""Seconds from pressing Run to a verdict, once Python is there."""
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +108,22 @@ def test_a_classic_and_a_modern_puzzle_are_solved(game: Game) -> None:
         assert game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
     assert "27" in game.text(".verdict")
     assert "★★" in game.text("#stars")
+    took = min(seconds_of_a_verdict(game) for _ in range(3))
+    print(f"a verdict on zb_h1 takes {1000 * took:.0f} ms once Python is loaded")
+    assert took < WARM
+    assert game.complaints() == []
+
+
+def seconds_of_a_verdict(game: Game) -> float:
+    """From pressing Run to the verdict, or as long as all processes have computed for it."""
+    game.until(lambda: not game.is_running)
+    before = seconds_of_work(game.browser.service.process.pid)
     took = game.browser.execute_async_script(
         """const done = arguments[0], verdict = document.querySelector(".verdict"), begin = performance.now();
         new MutationObserver(() => done(performance.now() - begin)).observe(verdict, { childList: true });
         document.querySelector(".run").click();"""
     )
-    print(f"a verdict on zb_h1 takes {took:.0f} ms once Python is loaded")
-    assert game.complaints() == []
+    return min(took / 1000, seconds_of_work(game.browser.service.process.pid) - before)
 
 
 def test_a_mistake_is_marked_at_its_line(game: Game) -> None:
@@ -126,6 +137,27 @@ def test_a_mistake_is_marked_at_its_line(game: Game) -> None:
     assert "model.forward" in marked.text
     game.type("async def ddp(model)\n    pass")
     game.until(lambda: "valid Python" in game.text(".verdict .message"))
+
+
+def test_calls_are_completed_with_their_parameters_and_meaning(game: Game) -> None:
+    game.open("fsdp")
+    game.type("async def fsdp(model):\n    model")
+    game.find(".cm-content").send_keys(".pas")
+    listed = lambda: game.text(".cm-tooltip-autocomplete li[aria-selected]")  # noqa: E731
+    game.until(lambda: listed() == "pass_to(rank, v, tag=0)")
+    game.until(lambda: "Sends any object" in game.text(".cm-completionInfo"))
+    game.until(lambda: game.find(".cm-content").send_keys(Keys.ENTER) or "model.pass_to()" in game.code())
+    game.type("async def fsdp(model):\n    ")
+    game.find(".cm-content").send_keys(Keys.F1)
+    game.until(lambda: "await model.allgather(v, layer)" in game.text(".cm-tooltip-autocomplete"))
+    game.find(".cm-content").send_keys(Keys.ESCAPE)
+    game.type("async def fsdp(model):\n    model.scatterreduce\n")
+    word = game.until(lambda: next((one for one in game.browser.find_elements("css selector", ".cm-line span, .cm-line")
+                                    if one.text.strip() == "model.scatterreduce"), None))  # fmt: skip
+    ActionChains(game.browser, duration=20).move_to_element_with_offset(word, 60 - word.size["width"] // 2, 0).perform()
+    game.until(lambda: "model.scatterreduce(v, layer, group=None)" in game.text(".help code"))
+    assert "reduce-scatter" in game.text(".help p")
+    assert game.complaints() == []
 
 
 def test_an_endless_loop_is_stopped_by_the_button_and_by_the_limit(game: Game) -> None:
@@ -327,7 +359,8 @@ def test_pictures_and_films_are_files_that_show_the_run(game: Game, tmp_path: Pa
     game.until(lambda: game.script("return document.querySelector('.story').textContent"))
     game.browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     files = {}
-    for name, ending in (("Picture (PNG)", "png"), ("Picture (SVG)", "svg"), ("Film of the run (GIF)", "gif")):
+    for name, ending in (("Picture (PNG)", "png"), ("Picture (SVG)", "svg"), ("Film of the run (GIF)", "gif"),
+                         ("Film of the run (WebP)", "webp")):  # fmt: skip
         game.menu_item(name)
         files[ending] = tmp_path / f"gpipe.{ending}"
         game.until(files[ending].is_file)
@@ -347,6 +380,15 @@ def test_pictures_and_films_are_files_that_show_the_run(game: Game, tmp_path: Pa
             shown.append(gif.convert("RGB").resize((64, 64)).tobytes())
         assert len(set(shown)) == 3
         assert gif.info["duration"] == 2000, "the last frame stays"
+    assert 5 * files["webp"].stat().st_size < files["gif"].stat().st_size
+    with Image.open(files["webp"]) as film, Image.open(files["gif"]) as gif:
+        assert (film.size, film.n_frames) == (gif.size, 60)
+        for number in (0, 29, 59):
+            film.seek(number)
+            gif.seek(number)
+            apart = ImageChops.difference(film.convert("L"), gif.convert("L"))
+            assert ImageStat.Stat(apart).mean[0] < 2, "the same picture, without the loss of a palette"
+        assert film.info["duration"] == 2000
     assert game.complaints() == []
 
 

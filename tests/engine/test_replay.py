@@ -198,8 +198,9 @@ def test_the_command_shows_predicted_beside_measured() -> None:
     assert "gpipe on 4 devices, inprocess, small tensors of whole numbers" in result.output
     assert "The updated weights are those of a single device, exactly." in result.output
     assert result.output.count("equal") == 4
-    assert "predicted, 33.3 timesteps, and the last event ends at 33.8" in result.output
-    assert "measured, " in result.output
+    assert "Predicted: 33.3 timesteps, 33.8 steps, " in result.output
+    assert "Measured: " in result.output
+    assert "share of the work, predicted and measured: " in result.output
 
 
 def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from lib import (
 )
 from lib.engine.replay.rank import PERFORM
 from lib.engine.replay.replay import NO_TENSORS, replay, replay_from_json, replay_to_json
-from lib.engine.replay.timeline import measured, predicted
+from lib.engine.replay.timeline import measured
 from lib.game.costs import Tier
 from lib.trace.ops import FORMS
 from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
@@ -157,10 +157,11 @@ def test_events_as_long_as_predicted_are_where_the_trace_has_them(name: str) -> 
     trace = trace_of(name)
     steps = trace.costs.steps
     lengths = [[steps(op.end - op.start) for op in ops if op.name in TIMED] for ops in trace.ranks]
-    for told, seen in zip(predicted(trace), measured(trace, lengths), strict=True):
-        for one, other in zip(told, seen, strict=True):
-            assert one[:2] == other[:2]
-            assert all((a is b is None) or isclose(a, b, abs_tol=1e-9) for a, b in zip(one[2:], other[2:]))
+    for lane, seen in zip(scene_of(trace).lanes, measured(trace, lengths), strict=True):
+        for mark, event in zip(lane.marks, seen, strict=True):
+            assert (mark.op.name, mark.op.layer) == event[:2]
+            told = mark.start, mark.end, mark.called, mark.awaited
+            assert all((a is b is None) or isclose(a, b, abs_tol=1e-9) for a, b in zip(told, event[2:], strict=True))
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ def on_mpi_as_here(names: list[str]) -> None:
     for name, text in zip(names, there, strict=True):
         result, here = replay_from_json(text), replay(trace_of(name), small=True)
         assert (name, result.passed) == (name, True)
-        assert (result.error, result.ranks, result.predicted) == (here.error, here.ranks, here.predicted)
+        assert (result.error, result.ranks) == (here.error, here.ranks)
 
 
 @pytest.mark.slow

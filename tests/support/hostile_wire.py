@@ -22,6 +22,20 @@ def tells(found):
         raise Told("device 0 has told its number")
 
 
+def exists(path):
+    try:
+        return bool(os.stat(path))
+    except OSError:
+        return False
+
+
+def passes(pair):
+    try:
+        return pair[0].sendmsg([b"x"], [(1, 1, (3).to_bytes(4, "little"))])
+    except OSError:
+        return False
+
+
 def answers(number, *arguments):
     return LIBC.syscall(number, *[ctypes.c_long(value) for value in arguments]) >= 0
 
@@ -100,6 +114,15 @@ PROCESSES = {
     "memory_of_files": "tells(answers(27, page, 4096, ctypes.addressof(space)))",
     "wake": "tells(answers(202, page, 1, 1, 0, 0, 0))",
     "load": "tells(answers(99, ctypes.addressof(space)))",
+    "a_folder_of_its_threads": "tells(any(exists(f'/proc/{pid}/task') for pid in others + [me]))",
+    "its_children": "tells(any(exists(f'/proc/{pid}') for pid in others + [me]))",
+    "free_space": "tells(answers(137, ctypes.addressof(folder), ctypes.addressof(space)))",
+    "its_group": "tells(answers(109, 0, others[0]))",
+    "io_priority": "tells(any(answers(252, 1, pid) for pid in others))",
+    "time_slice": "tells(any(answers(148, pid, ctypes.addressof(space)) for pid in others))",
+    "robust_list": "tells(any(answers(274, pid, ctypes.addressof(space), page) for pid in others))",
+    "a_queued_signal": "import resource\n        tells(resource.getrlimit(resource.RLIMIT_SIGPENDING)[0])",
+    "descriptors_in_transit": "import socket\n        pair = socket.socketpair()\n        tells(passes(pair))",
     "timers": "tells(answers(222, 0, 0, ctypes.addressof(space)))",
 }
 """By name: a system call (x86-64) that shows other processes. A device knows only ids that it guesses."""
@@ -133,7 +156,7 @@ def priced(statement: str) -> str:
 def seen(statement: str) -> str:
     """A statement about the processes beside this one."""
     return f"""\
-me, space = os.getpid(), ctypes.create_string_buffer(4096)
+me, space, folder = os.getpid(), ctypes.create_string_buffer(4096), ctypes.create_string_buffer(b"/")
         page = ctypes.addressof(space) & ~4095
         others = [pid for pid in range(max(me - 6, 1), me + 6) if pid != me]
         {statement}"""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from time import perf_counter
 from typing import Any
 
 import array_api_compat.torch
@@ -41,6 +43,8 @@ class TorchLibrary(ArrayLibrary):
 
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
+        self._thread: Any = None
+        self._stream: Any = None
         self.plain = self._plain
         self.charged = charged
 
@@ -110,6 +114,31 @@ class TorchLibrary(ArrayLibrary):
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.current_stream().synchronize()
+
+    def in_background(self, work: Callable[[], object]) -> Future[float]:
+        """Does work in a thread, one after the other; on a GPU in a stream of its own, after what this thread has asked
+        for so far. The result is the seconds that it took."""
+        self._thread = self._thread or ThreadPoolExecutor(1)
+        stream = nullcontext()
+        if self.device.type == "cuda":
+            self._stream = self._stream or torch.cuda.Stream(self.device)
+            asked, stream = torch.cuda.current_stream(self.device).record_event(), torch.cuda.stream(self._stream)
+
+        def timed() -> float:
+            start = perf_counter()
+            with stream:
+                if self.device.type == "cuda":
+                    self._stream.wait_event(asked)
+                work()
+                self.synchronize()
+            return perf_counter() - start
+
+        future: Future[float] = self._thread.submit(timed)
+        return future
+
+    def fill(self, tensor: Any, given: Any) -> None:
+        """Writes an array of numpy into a tensor."""
+        tensor.copy_(torch.from_numpy(np.array(given)))
 
     @contextmanager
     def watched(self, cls: type, metered: bool) -> Iterator[None]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from lib.communication.lanes import Call
 from lib.errors import TraceError
 from lib.rules.collectives import COLLECTIVES, Group
+from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import Op, Trace, halves
 
 from .labels import Content, Label, OnTier, Rows, Tokens, all_batches, as_rows, as_tokens, cut, held, share, union
@@ -38,6 +39,16 @@ class RankLabels(UncheckedCursor):
     script: list[int] = field(default_factory=list)
     """The index i of each operation in turn; of one that runs on a lane, its call, which runs later at ~i. All ranks
     can follow their scripts with blocking calls: there is one order of everything that agrees with each."""
+
+    def freed_after(self) -> dict[int, list[int]]:
+        """By entry of the script: the numbers of the values that are needed no longer after it. What a call uses that
+        runs later is needed until then; in a legal trace it is needed until the call is awaited."""
+        freed: dict[int, list[int]] = {}
+        later = {~entry for entry in self.script if entry < 0}
+        for number, _, until in lifetimes(self.ops).held:
+            runs_later = until in later and number in self.ops[until].inputs
+            freed.setdefault(~until if runs_later else until, []).append(number)
+        return freed
 
 
 class LabelWalk(UncheckedWalk[RankLabels]):

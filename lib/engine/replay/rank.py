@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from math import prod
@@ -15,7 +15,6 @@ from lib.engine.collectives import Array
 from lib.engine.executors.copies import copy_in
 from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import unmetered
-from lib.trace.lifetimes import Span, lifetimes
 from lib.trace.ops import TIMED, Op, halves
 
 from .attending import ATTEND
@@ -48,6 +47,10 @@ class ReplayEngine(TensorDevice):
         """By sender and tag: messages that came before the one that was waited for."""
         self.begun: dict[int, list[Any]] = {}
         """By index: collectives that run beside computation, a task for each tensor."""
+        self.copies: dict[int, Any] = {}
+        """By index: copies to and from a slower memory that run beside computation."""
+        self.reserved: set[int] = set()
+        """What calls make that were made and have not begun."""
         self.makers: dict[int, int] = {}
         """By number of what they make: the index of each of them."""
         self.took: dict[int, float] = {}
@@ -66,7 +69,7 @@ class ReplayEngine(TensorDevice):
         live: list[tuple[int, ...]] = []
         seconds = {i: 0.0 for i, op in enumerate(ops) if op.name in TIMED}
         later = {~entry for entry in script if entry < 0}
-        freed = _freed_after(lifetimes(ops).held, ops, later)
+        freed = self.placed.freed_after()
         for entry in script:
             i = max(entry, ~entry)
             if i in seconds and entry >= 0:
@@ -89,10 +92,11 @@ class ReplayEngine(TensorDevice):
         """One entry of the script: the operation at an index; or a call, which is made first and runs later."""
         op = self.placed.ops[at]
         if call_runs:
-            if at not in self.begun:
+            if at not in self.begun and at not in self.copies:
                 for number in op.inputs:  # what another call makes that has begun
                     self.finish(self.makers.get(number, at))
                 self.arriving.update(self.perform(op))
+                self.reserved.difference_update(op.outputs)
                 self.free(number for number in op.outputs if number in self.freed)
         elif runs_later:
             self.reserve(op)
@@ -110,13 +114,13 @@ class ReplayEngine(TensorDevice):
 
         All ranks begin the calls of a lane in one order: after one that could not begin, no other does."""
         op, port = self.placed.ops[at], cast(Any, self._port)
+        if op.name in ("offload", "fetch") and self.overlaps:
+            return self.begin_copy(at, op)
         if not self.overlaps or op.name not in TENSOR_COLLECTIVES:
             return
         self.overlaps = all(number in self.tensors for number in op.inputs)
         if self.overlaps:
-            given = [
-                self._port.library.copy(self.tensors[n]) for n in op.inputs
-            ]  # so that the rank may let go of its own
+            given = [port.library.copy(self.tensors[n]) for n in op.inputs]  # so that the rank may let go of its own
             tasks = [greenlet(meeting) for meeting in self.meetings(op, given)]
             port.carrier.in_background = getcurrent().switch
             with unmetered():  # what is on its way has its memory reserved
@@ -126,9 +130,27 @@ class ReplayEngine(TensorDevice):
             self.begun[at] = tasks
             self.makers.update(dict.fromkeys(op.outputs, at))
 
+    def begin_copy(self, at: int, op: Op) -> None:
+        """Starts a copy in the background, if what it copies is there. Nothing else refers to its tensor then, so that
+        the rank's own reference decides about memory."""
+        (number,), (made,) = op.inputs, op.outputs
+        library, place = cast(Any, self._port.library), self.labels[number if op.name == "fetch" else made]
+        if number in self.reserved or (op.name == "offload" and number not in self.tensors):
+            return
+        assert isinstance(place, OnTier)
+        tier, box = self.tier(place), [self.tensors[number] if op.name == "offload" else self.arriving[made]]
+        if op.name == "offload":
+            self.copies[at] = library.in_background(lambda: tier.overwrite(str(made), box.pop()))
+        else:
+            self.copies[at] = library.in_background(lambda: library.fill(box.pop(), tier.stored(str(number))))
+        self.reserved.discard(made)
+        self.makers[made] = at
+
     def finish(self, at: int) -> None:
-        """Waits for a collective that has begun."""
+        """Waits for what runs beside computation."""
         op, port = self.placed.ops[at], cast(Any, self._port)
+        if at in self.copies:
+            self.took[at] = self.copies.pop(at).result()
         for number, task in zip(op.outputs, self.begun.pop(at, ())):
             made = task.switch()
             self.took[at] = max(self.took.get(at, 0.0), port.carrier.took)
@@ -153,6 +175,7 @@ class ReplayEngine(TensorDevice):
 
     def reserve(self, op: Op) -> None:
         """Takes the memory of what a call will make."""
+        self.reserved.update(op.outputs)
         for number in op.outputs:
             label = self.labels[number]
             buffer = self.zeros(content(label))
@@ -167,6 +190,8 @@ class ReplayEngine(TensorDevice):
             self.freed.add(number)
             label = self.labels[number]
             if isinstance(label, OnTier):
+                for copy in self.copies.values():  # one of them may read it
+                    copy.result()
                 self.tier(label).drop(str(number))
             else:
                 self.tensors.pop(number, None)
@@ -195,12 +220,6 @@ class ReplayEngine(TensorDevice):
         assert isinstance(label, OnTier)
         return [self.tier(label).fetch(str(number))]
 
-    def inputs(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.of_each_batch(self.workload.input, as_tokens(self.labels[op.outputs[0]]))]
-
-    def zero_grad(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.zeros(held(self.labels[op.outputs[0]]))]
-
     def layer_forward(self, op: Op, used: list[Array]) -> Sequence[Array]:
         return [self.layer(op).forward(*used)]
 
@@ -220,19 +239,10 @@ class ReplayEngine(TensorDevice):
         ahead, behind = halves(op)
         return [*self.layer_forward(ahead, used[:2]), *self.layer_backward(behind, used[2:])]
 
-    def backward_input(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.layer(op).backward_input(*used)]
-
-    def backward_weight(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.layer(op).backward_weight(*used)]
-
     def update(self, op: Op, used: list[Array]) -> Sequence[Array]:
         grad, weight, state = used
         of_grad, rows, of_state = [held(self.labels[number]) for number in op.inputs]
         return self.workload.update(taken(grad, of_grad, rows.places), weight, taken(state, of_state, rows.places))
-
-    def add(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [used[0] + used[1]]
 
     def combine(self, op: Op, used: list[Array]) -> Sequence[Array]:
         wanted = held(self.labels[op.outputs[0]])
@@ -285,17 +295,19 @@ class ReplayEngine(TensorDevice):
 
 PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]] = {
     "load_weights": ReplayEngine.load,
-    "get_activation": ReplayEngine.inputs,
-    "fake_grad": ReplayEngine.zero_grad,
+    "get_activation": lambda engine, op, used: [
+        engine.of_each_batch(engine.workload.input, as_tokens(engine.labels[op.outputs[0]]))
+    ],
+    "fake_grad": lambda engine, op, used: [engine.zeros(held(engine.labels[op.outputs[0]]))],
     "forward": ReplayEngine.layer_forward,
     "loss": ReplayEngine.loss,
     "backward": ReplayEngine.layer_backward,
     "pair": ReplayEngine.pair,
-    "backward_input": ReplayEngine.backward_input,
-    "backward_weight": ReplayEngine.backward_weight,
+    "backward_input": lambda engine, op, used: [engine.layer(op).backward_input(*used)],
+    "backward_weight": lambda engine, op, used: [engine.layer(op).backward_weight(*used)],
     **ATTEND,
     "update": ReplayEngine.update,
-    "add": ReplayEngine.add,
+    "add": lambda engine, op, used: [used[0] + used[1]],
     "combine": ReplayEngine.combine,
     "shard": ReplayEngine.cut,
     **dict.fromkeys(TENSOR_COLLECTIVES, ReplayEngine.meet),
@@ -307,13 +319,3 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "set_output": ReplayEngine.declare,
 }
 """Each operation that touches tensors, by name: maps the tensors it uses to those it creates."""
-
-
-def _freed_after(spans: Iterable[Span], ops: Sequence[Op], later: Collection[int]) -> dict[int, list[int]]:
-    """By entry of a script: the numbers of the values that are needed no longer after it. What a call uses that runs
-    later is needed until then; in a legal trace it is needed until the call is awaited."""
-    freed: dict[int, list[int]] = {}
-    for number, _, until in spans:
-        runs_later = until in later and number in ops[until].inputs
-        freed.setdefault(~until if runs_later else until, []).append(number)
-    return freed

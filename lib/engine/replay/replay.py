@@ -21,7 +21,7 @@ from .rank import PERFORM, ReplayEngine
 from .recording import RecordingEngine, names_of
 from .shapes import odd_kinds
 from .tensor_device import TIERS
-from .timeline import TimedEvent, measured, predicted
+from .timeline import TimedEvent, measured
 from .workload import TOLERANCE, Workload
 
 NO_TENSORS = ("given", "store", "delete", "await")
@@ -31,14 +31,12 @@ NO_TENSORS = ("given", "store", "delete", "await")
 @dataclass(frozen=True)
 class Replay:
     """The findings of a replay. `error` is the largest difference of an updated weight, or of an output, from a single
-    device's, as a share of the largest one; 0 in whole numbers. Times in `predicted` are in steps, in `measured` in
-    seconds."""
+    device's, as a share of the largest one; 0 in whole numbers. Times in `measured` are in seconds."""
 
     on: str
     small: bool
     error: float
     ranks: tuple[RankReplay, ...]
-    predicted: tuple[tuple[TimedEvent, ...], ...]
     measured: tuple[tuple[TimedEvent, ...], ...]
     results: str = "weights"
     """What was compared: "weights", or the "outputs" of inference."""
@@ -143,7 +141,6 @@ def replay(
         small,
         error_of(workload, found, averages_in(ranks, trace.setting.steps), versions_in(ranks)),
         tuple(compared(state, workload, *rank) for state, *rank in zip(ranks, played, meters)),
-        predicted(trace),
         measured(trace, [rank["seconds"] for rank in played]),
         "outputs" if trace.setting.task == "infer" else "weights",
         tuple(_notes(trace)),
@@ -174,12 +171,9 @@ def _notes(trace: Trace) -> Iterator[str]:
 def replay_from_json(text: str) -> Replay:
     """A replay that ran elsewhere, as written by `replay_to_json`."""
     data: dict[str, Any] = json.loads(text)
-    times: Any = {
-        name: tuple(tuple(TimedEvent(*event) for event in rank) for rank in data.pop(name))
-        for name in ("predicted", "measured")
-    }
+    times = tuple(tuple(TimedEvent(*event) for event in rank) for rank in data.pop("measured"))
     ranks = tuple(RankReplay(**rank) for rank in data.pop("ranks"))
-    return Replay(ranks=ranks, notes=tuple(data.pop("notes")), **times, **data)
+    return Replay(ranks=ranks, notes=tuple(data.pop("notes")), measured=times, **data)
 
 
 def replay_to_json(result: Replay) -> str:

@@ -1,4 +1,4 @@
-"""Places each event of a replay in time, as predicted from the trace and as measured.
+"""Places each measured event of a replay in time.
 
 The measurement is how long each event worked. From that, the clock runs as in the game: a collective starts when the
 last rank has arrived and takes as long as the fastest rank spent in it (the others were waiting); a message can be
@@ -8,11 +8,11 @@ is of devices that run at once, also where they took turns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lib.communication.lanes import Call, clocks, computing
+from lib.communication.lanes import Call
 from lib.trace.ops import TIMED, Op, Trace
 
 from .unchecked_walk import UncheckedCursor, UncheckedWalk
@@ -28,25 +28,6 @@ class TimedEvent(NamedTuple):
     end: float
     called: float | None = None
     awaited: float | None = None
-
-    @property
-    def computes(self) -> bool:
-        """True if it kept its rank busy."""
-        return self.called is None
-
-
-def predicted(trace: Trace) -> tuple[tuple[TimedEvent, ...], ...]:
-    """Every rank's events, in steps."""
-    return tuple(tuple(_predicted(ops, trace)) for ops in trace.ranks)
-
-
-def _predicted(ops: Sequence[Op], trace: Trace) -> Iterable[TimedEvent]:
-    steps = trace.costs.steps
-    awaited = {op.args[0]: steps(op.end) for op in ops if op.name == "await"}
-    for i, (op, clock) in enumerate(zip(ops, clocks(ops, trace.costs))):
-        if op.name in TIMED:
-            beside = () if computing(op, trace.costs) else (steps(clock), awaited.get(i))
-            yield TimedEvent(op.name, op.layer, steps(op.start), steps(op.end), *beside)
 
 
 def measured(trace: Trace, seconds: Sequence[Sequence[float]]) -> tuple[tuple[TimedEvent, ...], ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from lib.extras import install_command
@@ -12,6 +14,7 @@ from lib.layout.layouts.checks import PEAK_WANTED, nearest_name, require_cap
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.redistribution.links import Links, require_links
 
+from .alike import alike
 from .choices import Choices
 from .elimination import TooEntangledError
 from .highs import is_solver_here
@@ -56,9 +59,8 @@ def plan(
     Operators have strategies that use all devices, or as many as their sizes allow. With `every_split` they may split
     parts of axes and leave devices unused as well (`Graph.on_prime_axes`); the plan is then one of that graph.
 
-    With `peak`, no device holds more than that many bytes at any time, as `GraphPlan.peak` counts them. If there are
-    too many plans to compare, the plan is the cheapest that was found, and `GraphPlan.at_least` is what any plan within
-    the caps moves.
+    With `peak`, no device holds more than that many bytes at any time, as `GraphPlan.peak` counts them. That takes the
+    integer program.
 
     Computing costs time with `flops`, the operations of a device in the time in which it sends a byte: the plan then
     has the least sum of bytes and of what all devices could send while they compute. Without it computing is free.
@@ -66,7 +68,8 @@ def plan(
 
     Where too many choices meet for an elimination, an integer program finds the plan, if scipy is installed. It may
     take so many `seconds`; if it is not done by then, `GraphPlan.at_least` has its bound and `GraphPlan.gap` what could
-    be saved. Large graphs for which an elimination finds some plan are left to it only if `seconds` are given.
+    be saved. If a graph is large, it lays out identical layers alike, and compares other plans only if `seconds` are
+    given; `GraphPlan.tied` says so.
 
     With `links`, the plan takes the least time instead, and `flops` are the operations of a device in a unit of time.
     Each move is then the quickest that is found: sums go over fast axes first, and detours may be quicker.
@@ -116,7 +119,17 @@ def plan(
         return found
     if not is_solver_here():
         raise LayoutError(f"{why}: {install_command('exact')}")
-    solved = IntegerProgram(choices, objective, memory_cap, peak).solve(USUAL_SECONDS if seconds is None else seconds)
+    limit = USUAL_SECONDS if seconds is None else seconds
+    end = monotonic() + limit
+    same = alike(graph)
+    if same:
+        with suppress(LayoutError):  # what fits under the caps may lay out identical layers in different ways
+            tied = IntegerProgram(choices, objective, memory_cap, peak, same).solve(limit).plan
+            if tied is not None and (found is None or objective.of_plan(tied) <= objective.of_plan(found)):
+                found = replace(tied, tied=True)
+        if found is not None and not is_small:
+            return found
+    solved = IntegerProgram(choices, objective, memory_cap, peak).solve(max(0.01, end - monotonic()))
     return _better(found, solved, objective)
 
 
@@ -147,8 +160,8 @@ def _better(found: GraphPlan | None, solved: Solved, objective: Objective) -> Gr
         raise LayoutError("no plan was found in this time; allow more with seconds=, or configure more operators")
     cost = objective.of_plan(best)
     if solved.bound >= cost:
-        return replace(best, not_shared=())
-    return replace(best, not_shared=(), at_least=solved.bound, gap=1 - solved.bound / cost)
+        return replace(best, not_shared=(), tied=False)
+    return replace(best, not_shared=(), tied=False, at_least=solved.bound, gap=1 - solved.bound / cost)
 
 
 def _small_enough(choices: Choices, objective: Objective) -> PlacementProblem:

@@ -8,8 +8,9 @@ that the reader may need. The relaxation is often integral: it is that of Alpa (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import ceil, gcd, inf
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from lib.layout.errors import LayoutError
@@ -36,10 +37,18 @@ class Solved(NamedTuple):
 
 
 class IntegerProgram:
-    """The variables and constraints of the plans of a graph, under caps on all memory and on the peak."""
+    """The variables and constraints of the plans of a graph, under caps on all memory and on the peak.
+
+    Tensors that are `alike` another one are laid out like that one: they have its variables.
+    """
 
     def __init__(
-        self, choices: Choices, objective: Objective, memory_cap: int | None = None, peak: int | None = None
+        self,
+        choices: Choices,
+        objective: Objective,
+        memory_cap: int | None = None,
+        peak: int | None = None,
+        alike: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.choices, self.graph, self.objective = choices, choices.graph, objective
         self.size, self.memory_cap, self.peak = self.graph.itemsize, memory_cap, peak
@@ -51,7 +60,14 @@ class IntegerProgram:
         self.ways: dict[str, list[tuple[int, DistributedOperator]]] = {}
         self.readers: dict[tuple[str, int], list[ReaderMoves]] = {}
         """By tensor and phase, in the order of the program."""
+        self.alike = alike
+        self._made: dict[Hashable, ReaderMoves] = {}
+        """Moves of readers, by the variables that they connect."""
         for name, layouts in choices.storage_layouts.items():
+            same = self.lives.get(alike.get(name, ""), {})
+            if list(same) == layouts:
+                self.lives[name] = same
+                continue
             self.lives[name] = {layout: {self.program.variable(): 1.0} for layout in layouts}
             self.program.one_of(v for terms in self.lives[name].values() for v in terms)
         for name, ways in choices.operators.items():
@@ -72,15 +88,21 @@ class IntegerProgram:
             cost = float(self.objective.of_operator(way, self.size))
             if (way.inputs, way.output) not in cheapest or cost < cheapest[way.inputs, way.output][0]:
                 cheapest[way.inputs, way.output] = cost, way
-        self.ways[name] = [(self.program.variable(cost), way) for cost, way in cheapest.values()]
-        self.program.one_of(v for v, _ in self.ways[name])
-        leaves: dict[TensorLayout, Terms] = {}
-        for v, way in self.ways[name]:
-            leaves.setdefault(way.output, {})[v] = 1.0
-        self.lives[name] = leaves
+        same = self.ways.get(self.alike.get(name, ""), [])
+        if [(way.inputs, way.output) for _, way in same] == list(cheapest):
+            self.ways[name] = [(v, way) for (v, _), (_, way) in zip(same, cheapest.values())]
+            for (v, _), (cost, _) in zip(same, cheapest.values()):
+                self.program.costs[v] += cost
+            self.lives[name] = self.lives[self.alike[name]]
+        else:
+            self.ways[name] = [(self.program.variable(cost), way) for cost, way in cheapest.values()]
+            self.program.one_of(v for v, _ in self.ways[name])
+            self.lives[name] = {}
+            for v, way in self.ways[name]:
+                self.lives[name].setdefault(way.output, {})[v] = 1.0
         replaced = self.choices.step.replaces.get(name)
         if replaced is not None:
-            stored = self.lives[replaced]
+            stored, leaves = self.lives[replaced], self.lives[name]
             for layout in {**stored, **leaves}:
                 minus = added(stored.get(layout, {}), times=-1)
                 self.program.row({**leaves.get(layout, {}), **minus}, 0, 0)
@@ -96,7 +118,15 @@ class IntegerProgram:
                 layout = way.inputs[place]
                 wanted.setdefault(placement(layout), (layout, {}))[1][v] = 1.0
             mine = self.readers.setdefault((name, self.graph.phase(op.name)), [])
-            mine.append(self._reader(ReaderMoves(op.name, place, wanted, {}), homes, mine))
+            reader = ReaderMoves(op.name, place, wanted, {})
+            ends = (id(self.lives[name]), *((self.ways[each.operator][0][0], each.place) for each in (*mine, reader)))
+            if ends in self._made:
+                reader = reader._replace(moves=self._made[ends].moves)
+                for v, move in reader.moves.items():
+                    self.program.costs[v] += move.cost
+            else:
+                self._made[ends] = self._reader(reader, homes, mine)
+            mine.append(reader)
 
     def _reader(self, reader: ReaderMoves, homes: Layouts, earlier: Sequence[ReaderMoves]) -> ReaderMoves:
         """Adds the moves of a reader. It has one of them, and only from where the tensor is then."""
@@ -119,7 +149,7 @@ class IntegerProgram:
                         continue  # not possible, or never better than from where the tensor lives
                     v = self.program.variable(cost, is_whole=self.peak is not None and bool(earlier))
                     leaving[v] = arriving[target][v] = 1.0
-                    reader.moves[v] = Move(source, given, target, wanted, is_copy)
+                    reader.moves[v] = Move(source, given, target, wanted, is_copy, cost)
                     dearest[target] = dearest[target] if is_copy else max(dearest[target], cost)
                 self.program.row(leaving, -inf if earlier else 0, 0)
         for terms in arriving.values():
@@ -130,7 +160,7 @@ class IntegerProgram:
         for name, layouts in self.lives.items():
             if name in self.choices.storage_layouts or self.graph.keeps(name):
                 for layout, terms in layouts.items():
-                    self.held.update(dict.fromkeys(terms, float(layout.elements * self.size)))
+                    self.held = added(self.held, added(terms, times=layout.elements * self.size))
         self.program.row(self.held, 0, cap)
 
     def solve(self, seconds: float) -> Solved:
@@ -186,7 +216,8 @@ class IntegerProgram:
             if name in self.choices.storage_layouts
         }
         operators = {name: ways[name] for name in self.graph.operators}
-        return GraphPlan(self.graph, operators, stored, links=self.objective.links, taken_from=self._sources(values))
+        objective, sources = self.objective, self._sources(values)
+        return GraphPlan(self.graph, operators, stored, links=objective.links, rate=objective.flops, taken_from=sources)
 
     def _sources(self, values: Any) -> dict[tuple[str, int], TensorLayout | None]:
         """Under a cap on the peak: of each input, the copy from which it moves, or None."""

@@ -21,6 +21,7 @@ class Move(NamedTuple):
     target: Hashable
     wanted: TensorLayout
     copy: bool
+    cost: float
 
 
 class ReaderMoves(NamedTuple):

@@ -45,21 +45,26 @@ class PeakRows:
             for doing in (*range(len(op.inputs)), "computes", "reduces"):
                 self.moments[name, doing] = len(self.moments)
         self.held: list[Terms] = [{} for _ in self.moments]
-        """By moment: the elements that are held."""
+        """By moment: the elements that are held besides `tensors`."""
+        self.tensors: list[Terms] = [{} for _ in self.moments]
+        """By moment: the variables of the sizes of tensors that are there."""
+        self.sizes: dict[int, Terms] = {}
+        """By such a variable: the elements of its tensor."""
         for name in self.graph.operators:
             self._computes(name)
         for name in self.graph.shapes:
             self._lives(name)
         for (name, _), mine in readers.items():
             self._copies(name, mine)
-        numbers = {int(c) for terms in self.held for c in terms.values()}
-        self.unit = gcd(*numbers) * self.graph.itemsize
+        numbers = {int(c) for terms in (*self.held, *self.sizes.values()) for c in terms.values()}
+        per_unit = gcd(*numbers)
+        self.unit = per_unit * graph.itemsize
         """Bytes."""
-        self.most = self.program.variable(is_whole=False, most=inf)
-        for terms in self.held:
-            if terms:
-                scaled = added(terms, times=self.graph.itemsize / self.unit)
-                self.program.row({**scaled, self.most: -1.0}, -inf, 0)
+        self.most = program.variable(is_whole=False, most=inf)
+        for v, terms in self.sizes.items():
+            program.row({**added(terms, times=1 / per_unit), v: -1.0}, 0, 0)
+        for terms, whole in zip(self.held, self.tensors):
+            program.row({**added(terms, times=1 / per_unit), **whole, self.most: -1.0}, -inf, 0)
 
     def cap(self, peak: int) -> None:
         """No device may hold more bytes at any time."""
@@ -87,12 +92,10 @@ class PeakRows:
         last = next((op for op, tensors in ends(self.graph).items() if name in tensors), None)
         stop = len(self.held) if last is None else self.moments[last, "computes"] + 1
         size = self.program.variable(is_whole=False, most=inf)
-        minus: Terms = {size: -1.0}
-        for layout, terms in self.lives[name].items():
-            minus |= added(terms, times=layout.elements)
-        self.program.row(minus, 0, 0)
+        elements = (added(terms, times=layout.elements) for layout, terms in self.lives[name].items())
+        self.sizes[size] = added(*elements)
         for moment in range(start, stop):
-            self._hold(moment, {size: 1.0}, 1.0)
+            self.tensors[moment][size] = 1.0
 
     def _copies(self, name: str, readers: Sequence[ReaderMoves]) -> None:
         """Buffers of moves, and copies."""

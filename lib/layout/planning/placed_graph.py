@@ -52,12 +52,16 @@ class PlacedGraph:
     storage_layouts: Mapping[str, TensorLayout]
     not_shared: tuple[str, ...] = ()
     """Tensors whose shared moves the planner could not consider in full, so that a cheaper plan may exist."""
+    tied: bool = False
+    """True if identical layers are laid out alike, and other plans were not compared."""
     at_least: int | None = None
     """What every plan under the same caps moves or takes, if it is not known that this one is the cheapest."""
     gap: float = 0.0
     """How far that is below what this plan costs: at most this part of it could be saved."""
     links: Links | None = None
     """Those for which the plan takes the least time; its moves are then the quickest, not those of the fewest bytes."""
+    rate: int | None = None
+    """Operations of a device in a unit of time, or without links in the time of a byte, for which it was planned."""
     taken_from: Mapping[tuple[str, int], TensorLayout | None] = field(default_factory=dict)
     """By operator and input, if it is fixed: the layout of the copy from which the input moves, or None."""
     decisions: Mapping[str, Decision] = field(default_factory=dict, compare=False)

@@ -65,6 +65,7 @@ class PlacementProblem:
             layouts,
             tuple(self.not_shared),
             links=self.objective.links,
+            rate=self.objective.flops,
         )
 
     def _number(self, name: str) -> None:

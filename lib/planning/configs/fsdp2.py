@@ -1,7 +1,5 @@
 """Python with FSDP2 (`fully_shard` of torch 2.13), for a model whose blocks are in `model.layers`."""
 
-from __future__ import annotations
-
 from ..job import Job
 from ..split import Split
 from .reading import require_16_bits, require_usual

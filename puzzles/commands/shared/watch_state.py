@@ -18,7 +18,7 @@ from puzzles.reports.paragraphs import print_wrapped
 from puzzles.reports.screen import ScreenPart, show_fitted
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, chapter_of, track_of
-from puzzles.tracks.outcomes import capitalized
+from puzzles.tracks.outcomes import capitalized, counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -190,10 +190,15 @@ class WatchState:
         return f"Its starter is now at the end of {path}."
 
     def list(self) -> None:
-        """The puzzles of the current chapter, and others that the file attempts, with their verdicts."""
+        """The puzzles of the current chapter with their verdicts, and others that the file attempts, as far as there is
+        room for them."""
         here = chapter_of(self.current).slugs
-        shown = [slug for slug in ALL if slug in here or self._is_attempted(slug)]
-        self._show([BLANK, *(ScreenPart(partial(self._print_row, slug), optional=False) for slug in shown)])
+        shown = [*here, *(slug for slug in ALL if slug not in here and self._is_attempted(slug))]
+        rows = [ScreenPart(partial(self._print_row, slug), optional=slug not in here) for slug in shown]
+        passed = (
+            f"{counted(len(self._passed()), 'puzzle')} of this file passed. '{next_command('path')}' shows the path."
+        )
+        self._show([BLANK, *rows, BLANK, ScreenPart(partial(print_wrapped, text=passed, style="dim"), optional=False)])
 
     def open(self) -> None:
         """Writes the picture of the current puzzle next to the file, and opens it."""

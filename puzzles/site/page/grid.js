@@ -11,7 +11,7 @@ const named = (cell) => { const [stage, op, batch] = parts(cell); return `${cell
 const chunkOf = (cell, row) => [...new Set(row.map((one) => parts(one.cell)[0]))].sort((a, b) => a - b).indexOf(parts(cell)[0]);
 
 export function chip(cell, { style = "", row = [], words = cell } = {}) {
-  return h("button", { type: "button", class: `cell op-${parts(cell)[1]}`, style, "data-cell": cell, "data-chunk": Math.max(chunkOf(cell, row), 0), "aria-label": named(cell), title: named(cell) }, words);
+  return h("button", { type: "button", class: `cell op-${parts(cell)[1]}`, style, "data-cell": cell, "data-chunk": Math.max(chunkOf(cell, row), 0), "aria-label": words === cell ? named(cell) : `${words}, ${named(cell)}`, title: named(cell) }, words);
 }
 
 // The rows of a draft, as wide as `width` where a step keeps its least size.
@@ -28,7 +28,7 @@ export function rowsOf(draft, width, onghost) {
     const label = (cell) => { const [stage, op, batch] = parts(cell.cell); return many && cell.length * unit > 34 ? `${stage}${op}${batch}` : op + batch; };
     const ghosts = draft.ready.filter((cell) => cell.rank === rank).map((cell, i) => h("button", {
       type: "button", class: `ghost op-${parts(cell.cell)[1]}`, style: `left:${(cell.start + 0.25 * i) * unit}px;width:${cell.length * unit - 1}px;z-index:${9 - i}`,
-      "data-ghost": cell.cell, "aria-label": `Place ${named(cell.cell)}, at step ${cell.start}`, title: `${cell.cell} could start at step ${cell.start}; click to place it`, onclick: () => onghost(cell.cell) }, parts(cell.cell)[1] + parts(cell.cell)[2]));
+      "data-ghost": cell.cell, "aria-label": `${parts(cell.cell)[1]}${parts(cell.cell)[2]}, ready: place ${named(cell.cell)}, at step ${cell.start}`, title: `${cell.cell} could start at step ${cell.start}; click to place it`, onclick: () => onghost(cell.cell) }, parts(cell.cell)[1] + parts(cell.cell)[2]));
     return h("div", { class: "lane", "data-rank": rank }, h("span", { class: "rank" }, `rank ${rank}`),
       h("div", { class: "slots", style: `width:${end * unit}px;--step:${unit}px` }, row.map((cell) => chip(cell.cell, { style: place(cell), row, words: label(cell) })), ghosts));
   });

@@ -63,7 +63,7 @@ async function route() {
   document.title = puzzle ? `${puzzle.title} - Training Puzzles` : "Training Puzzles";
   if (slug && !puzzle) tell(`There is no puzzle ${slug}; here are all of them.`);
   if (!puzzle) page = showMap(main, catalog);
-  else if (!puzzle.played) showElsewhere(main, puzzle, catalog.dark);
+  else if (!puzzle.played) showElsewhere(main, puzzle, catalog);
   else {
     let shared = {};
     try {

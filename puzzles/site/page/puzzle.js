@@ -39,7 +39,7 @@ export class PuzzlePage {
     this.handPlace = h("section", { class: "byhand", "aria-label": "Timetable by hand", hidden: true });
     this.picturePlace = h("section", { class: "picture", "aria-label": "Picture of the run" });
     this.tools = h("div", { class: "bar tools", role: "toolbar", "aria-label": "Code" }, this.runs, this.stops);
-    this.work = h("div", { class: "work" }, sheet(puzzle, this.catalog.dark),
+    this.work = h("div", { class: "work" }, sheet(puzzle, this.catalog),
       this.trace ? "" : h("section", { class: "code", "aria-label": "Code" }, this.editorPlace, this.tools, this.handPlace),
       h("section", { class: "result", "aria-label": "Result", tabindex: "0" }, this.verdict, this.picturePlace, this.more));
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": "What is shown" },
@@ -53,6 +53,7 @@ export class PuzzlePage {
     if (this.trace) return;
     this.editor = openEditor(this.editorPlace, {
       text: this.code, readOnly: this.shared, label: `Your code for ${puzzle.title}`,
+      help: { members: this.catalog.model, calls: puzzle.sections.flatMap((section) => section.lines) },
       onchange: (text) => this.keeping.keep(text), onpause: () => this.run(), onrun: () => this.run(),
     });
     if (this.shared) return;

@@ -4,19 +4,22 @@ import { button, h, svgAddress } from "./dom.js";
 import * as store from "./store.js";
 import { onTheme } from "./theme.js";
 
-// `dark` has the colours of sketches on dark pages.
-export function sheet(puzzle, dark) {
+// Of the catalog, `dark` has the colours of sketches on dark pages, and `docs` is the documentation's address.
+export function sheet(puzzle, { dark, docs }) {
   const wide = !matchMedia("(max-width: 899px)").matches; // on a phone the calls are to be looked up
-  return h("aside", { class: "sheet", "aria-label": "The puzzle", tabindex: "0" },
+  const made = h("aside", { class: "sheet", "aria-label": "The puzzle", tabindex: "0" },
     h("div", { html: puzzle.statement }),
     puzzle.setting.length ? settingTable(puzzle.setting) : "",
     puzzle.picture ? figure(puzzle, dark) : "",
     ...puzzle.sections.map((section) => h("details", { open: wide, class: "calls" }, h("summary", {}, section.title),
-      h("dl", {}, section.lines.flatMap(([line, meaning]) => [h("dt", {}, h("code", {}, line)), meaning ? h("dd", { html: meaning }) : ""])))),
+      h("dl", {}, section.lines.flatMap(([line, meaning]) => [h("dt", {}, h("code", {}, line)), h("dd", { html: meaning })])))),
     hintsOf(puzzle),
     ...puzzle.background.map(([title, html]) => h("details", {}, h("summary", {}, title), h("div", { html }))),
     puzzle.place ? h("p", { class: "place" }, `${puzzle.place}.`) : "",
+    docs ? h("p", {}, h("a", { href: `${docs}puzzles/${puzzle.slug}/`, class: "docs" }, "This puzzle in the documentation")) : "",
     h("details", {}, h("summary", {}, "Sources"), h("ul", {}, puzzle.sources.map((html) => h("li", { html })))));
+  for (const one of made.querySelectorAll("pre")) one.tabIndex = 0; // where it scrolls, the keyboard reaches it
+  return made;
 }
 
 function settingTable(rows) {
@@ -52,11 +55,11 @@ function hintsOf(puzzle) {
 }
 
 // A puzzle of a track that needs an installation: all there is to read.
-export function showElsewhere(main, puzzle, dark) {
+export function showElsewhere(main, puzzle, catalog) {
   main.replaceChildren(
     h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("p", {}, puzzle.limits)),
     h("p", { class: "banner" }, "This puzzle computes with numpy, so it is played in an installation, not in the browser: ",
       "install the game, then type ", h("code", {}, `puzzles start ${puzzle.slug}`), "."),
-    h("div", { class: "read" }, sheet(puzzle, dark),
-      h("section", { class: "code" }, h("h2", {}, "Starter"), h("pre", { class: "starter" }, h("code", {}, puzzle.starter)))));
+    h("div", { class: "read" }, sheet(puzzle, catalog),
+      h("section", { class: "code" }, h("h2", {}, "Starter"), h("pre", { class: "starter", tabindex: "0" }, h("code", {}, puzzle.starter)))));
 }

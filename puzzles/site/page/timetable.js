@@ -87,7 +87,7 @@ export class Timetable {
     if (!draft && !this.draft && this.rows.some((row) => row.length)) return this.change(this.none(), "The timetable that was kept is of another version of this puzzle.");
     if (!draft) return;
     this.draft = draft;
-    const { axis, lanes } = rowsOf(draft, this.place.clientWidth - 28, (cell) => this.last(cell));
+    const { axis, lanes } = rowsOf(draft, this.place.clientWidth - 28, (cell) => this.last(cell, false));
     this.axis.replaceChildren(axis);
     this.grid.replaceChildren(...lanes);
     this.tray.replaceChildren(...trayOf(draft.missing));
@@ -152,7 +152,7 @@ export class Timetable {
   }
 
   // Puts it there, if that is legal; else it stays in hand.
-  async drop() {
+  async drop(goesOn = true) {
     const held = this.held;
     if (!held?.refusals) return;
     const why = held.refusals[held.rank][held.at];
@@ -160,7 +160,8 @@ export class Timetable {
     const rows = this.moved(), next = this.following(held.cell);
     this.held = null;
     await this.set(rows);
-    (this.find(next) || this.find(held.cell))?.focus();
+    if (goesOn) (this.find(next) || this.find(held.cell))?.focus();
+    else (this.place.querySelector("[data-ghost]") || this.find(held.cell))?.focus();
   }
 
   // Lets go of it; what was said last stays.
@@ -195,12 +196,13 @@ export class Timetable {
     return isFit(own) || fit < 0 ? own : fit;
   }
 
-  async last(cell) {
+  // Puts a cell last on its rank. Then the focus goes on to the next one in the tray, or to what is ready.
+  async last(cell, goesOn = true) {
     this.release();
     await this.pick(cell);
     if (!this.held?.refusals) return;
     this.aim(this.ownRank(cell), Infinity);
-    await this.drop();
+    await this.drop(goesOn);
     this.release();
   }
 

@@ -58,7 +58,7 @@ function meter(measure) {
 }
 
 function folded(title, lines, open) {
-  return lines.length ? h("details", { open }, h("summary", {}, title), h("pre", {}, lines.join("\n"))) : "";
+  return lines.length ? h("details", { open }, h("summary", {}, title), h("pre", { tabindex: "0" }, lines.join("\n"))) : "";
 }
 
 // How much of Python has come, until there is a verdict. Screen readers hear of the beginning only.

@@ -1,7 +1,5 @@
 """Finds in a trace why ranks wait: work that comes before a send or a call, and work that could fill a wait."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise

@@ -12,7 +12,6 @@ from rich.text import Text
 from lib import PuzzleError, Trace, trace_to_json
 from lib.engine.replay.pipelining import MeasuredRun, run_pipelining
 from lib.engine.replay.replay import Replay, replay, replay_from_json
-from lib.engine.replay.timeline import TimedEvent
 from lib.recognition import recognize
 from lib.torch_csv import Pipeline, event_times
 from puzzles.catalog.schedule import SchedulePuzzle
@@ -23,7 +22,7 @@ from puzzles.tracks.workbench import TensorOptions, Workbench
 
 from .score import request_at, trace_in
 
-WIDTH = 72
+WIDTH = 84
 
 
 def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench) -> bool:
@@ -56,7 +55,7 @@ def replay_trace(slug: str, title: str, trace: Trace, options: TensorOptions, be
         else:
             result = on_transport(trace, options.on, options.small, options.device, profile=options.profile, **more)
             lines, times, passed = captions(result), times_of(result), result.passed
-            show_replay(bench.console, slug, result)
+            show_replay(bench.console, slug, trace, result)
     except PuzzleError as why:
         return bench.refuse(f"could not be run: {why}")
     if options.output:
@@ -127,8 +126,10 @@ def times_of(result: Replay) -> list[list[tuple[float | None, ...]]]:
     return [[(span.start, span.end, span.called, span.awaited) for span in rank] for rank in result.measured]
 
 
-def show_replay(console: Console, slug: str, result: Replay) -> None:
+def show_replay(console: Console, slug: str, trace: Trace, result: Replay) -> None:
     """The verdict, each rank's figures, and two pictures of the time."""
+    from drawing.runs.predicted_vs_measured import replay_text
+
     console.print(Text(f"{slug} on {len(result.ranks)} devices, {result.on}, {_tensors(result)}", style="bold"))
     console.print(_weights(result))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -143,8 +144,7 @@ def show_replay(console: Console, slug: str, result: Replay) -> None:
     console.print(table)
     for note in result.notes:
         console.print(Text(note))
-    for line in time_lines(result, min(console.width, WIDTH + 12) - 12):
-        console.print(Text(line), soft_wrap=True)
+    console.print(Text(replay_text(trace, times_of(result), min(console.width, WIDTH))), soft_wrap=True)
 
 
 def _figure(measured: int, predicted: int) -> str:
@@ -161,57 +161,3 @@ def _weights(result: Replay) -> str:
         return f"The {what} DIFFER from those of a single device (by {result.error:.2g} of the largest)."
     how = "exactly" if not result.error else f"within {result.error:.1g} of the largest"
     return f"The {what} are those of a single device, {how}."
-
-
-def time_lines(result: Replay, width: int = WIDTH) -> list[str]:
-    """Predicted and measured time, one line for each rank and one for its communication where that runs beside
-    computation, each picture as wide as its last event's end."""
-    lines = []
-    for title, spans, unit in (("predicted", result.predicted, 1.0), ("measured", result.measured, 1e3)):
-        end = max((span.end for rank in spans for span in rank), default=0) or 1
-        shown = f"{end * unit:.3g} ms"
-        if title == "predicted":  # as the game counts: to the start of the last event
-            last = max((span.start for rank in spans for span in rank), default=0)
-            shown = f"{last:g} timesteps, and the last event ends at {end:g}"
-        lines.append(f"{title}, {shown}")
-        for rank, events in enumerate(spans):
-            lines.append(f"{rank:>4} |{_lane([event for event in events if event.computes], width, end)}|")
-            if beside := [event for event in events if not event.computes]:
-                lines.append(f"comm |{_lane(beside, width, end)}|")
-    working = sum(span.end - span.start for rank in result.measured for span in rank) or 1
-    lines.append("share of the work, predicted and measured: " + ", ".join(_shares(result, working)))
-    lines.append("  ".join(f"{letter_of(name)} {name}" for name in _names(result)))
-    return lines
-
-
-def _names(result: Replay) -> list[str]:
-    """The operations that took part, in the order of their first event."""
-    return list(dict.fromkeys(event.name for rank in result.predicted for event in rank))
-
-
-def letter_of(name: str) -> str:
-    """The letter of an operation, as in all pictures in text."""
-    from drawing.runs.text import letter_of as letter
-
-    return letter(name)
-
-
-def _lane(events: Sequence[TimedEvent], width: int, end: float) -> str:
-    lane = [" "] * width
-    for event in events:
-        first = min(int(event.start / end * width), width - 1)
-        for column in range(first, max(first + 1, round(event.end / end * width))):
-            if column < width and (lane[column] == " " or event.end - event.start > end / width):
-                lane[column] = letter_of(event.name)
-    return "".join(lane)
-
-
-def _shares(result: Replay, working: float) -> list[str]:
-    predicted: dict[str, float] = {}
-    measured: dict[str, float] = {}
-    for spans, shares in ((result.predicted, predicted), (result.measured, measured)):
-        for rank in spans:
-            for span in rank:
-                shares[span.name] = shares.get(span.name, 0.0) + span.end - span.start
-    total = sum(predicted.values()) or 1
-    return [f"{name} {predicted[name] / total:.0%} {measured[name] / working:.0%}" for name in _names(result)]

@@ -28,8 +28,9 @@ microbatch, 3 a = 384 B: 896 B. For every further microbatch, one input less is 
 last device waits only in forward, with 3 inputs and 3 outputs, 768 B.
 
 A layer takes 2 x 2 x 16 x 16 = 1,024 flops per microbatch, so a stage takes F = 4,096 forward and 2F backward:
-4 x 3F = 49,152 in all. A second forward makes it 4 x 4F = 65,536, 4/3 as much. (The last layer's output is not
-needed again. Leaving it out gives 61,440, 5/4 as much, which beats the target.)
+4 x 3F = 49,152 in all. A second forward makes it 4 x 4F = 65,536, 4/3 as much. (Two things need no second
+forward: the last layer, whose output is not needed again, and the last microbatch, which goes back first, so that its
+inputs can stay. Without both it is 58,368.)
 
 Clock: the last device gets its first input after 3F, and finishes forward after 3F + 4F = 7F. Then it recomputes
 each microbatch and takes it back, 4 x 3F: 19F. The other three devices have finished recomputing when the gradient
