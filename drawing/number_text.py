@@ -1,7 +1,5 @@
 """Numbers as short text: times in steps, large counts with the suffixes k, M and G."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 

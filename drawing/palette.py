@@ -1,7 +1,5 @@
 """Colours for colour-blind readers too: layers follow one ramp, from dark violet to yellow."""
 
-from __future__ import annotations
-
 from colorsys import hls_to_rgb, rgb_to_hls
 from functools import lru_cache
 
@@ -34,6 +32,8 @@ CALLS = {
     "pass_to": "#9fb3c8",
     "dispatch": "#d9705a",
     "collect": "#6b2737",
+    "heads": "#7878fa",
+    "tokens": "#fa4614",
 }
 """Traffic by kind of call: hues that colour-blind readers can tell apart, light and dark side by side."""
 PARTS = ("#25405c", "#7aa7cf", "#cf7a5f", "#f3d08f", "#2a8f87", "#7d4f9e", "#b3bcc8")

@@ -4,8 +4,6 @@ Chalk renders quickly if nothing has to ask for an envelope, so a `panel` carrie
 width and height, y downwards. In return, parts of a panel are placed by hand instead of being composed by chalk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A finished picture: a chalk diagram with a size in pixels, and a text description for screen readers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any

@@ -4,8 +4,6 @@ Coordinates are rounded to tenths of a pixel, and lines are drawn from rounded p
 errors do not add up.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

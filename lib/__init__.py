@@ -10,7 +10,7 @@ from lib.runtime.dist import Dist
 from lib.runtime.model import Model, trace_of
 from lib.runtime.runner import Outcome, run, run_async
 from lib.values.base import Value
-from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
+from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, OptState, Weight, WeightGrad
 
 from .communication.lanes import LANES, clocks, computing
 from .communication.meetings import in_group
@@ -46,6 +46,8 @@ __all__ = [
     "TIMED",
     "Activation",
     "ActivationGrad",
+    "KeyValue",
+    "KeyValueGrad",
     "Costs",
     "DeadlockError",
     "Dist",

@@ -1,7 +1,5 @@
 """Refusals: one exception with its place and the fix, and a subclass for each reason."""
 
-from __future__ import annotations
-
 from typing import Self
 
 

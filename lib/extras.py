@@ -1,7 +1,5 @@
 """How to install an optional dependency: from the clone, wheel or index that this installation came from."""
 
-from __future__ import annotations
-
 import json
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path

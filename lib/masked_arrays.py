@@ -1,7 +1,5 @@
 """Refuses numpy's masked arrays wherever arrays enter: as ordinary ones they would lose their mask unnoticed."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

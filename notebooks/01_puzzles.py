@@ -142,5 +142,6 @@ from puzzles import play
 #
 # How pipelines went on is shown in **02_modern**. There is more to play: optimizer states in shards and forgotten
 # activations (**03_memory**), communication that overlaps with computation (**05_overlap**), several kinds of
-# parallelism at once (**07_clusters**), the sizes of real hardware (**08_microseconds**), and layers and ranks that are
-# not alike (**09_frontier**). `puzzles list schedule` names all chapters.
+# parallelism at once (**07_clusters**), the sizes of real hardware (**08_microseconds**), layers and ranks that are not
+# alike (**09_frontier**), and sequences that ranks share (*Long context*). `puzzles list schedule` names all
+# chapters.

@@ -37,11 +37,7 @@ class OtherLibError(ImportError):
 
 
 def _require_our_lib() -> None:
-    """Refuses to go on with another module called `lib`.
-
-    Raises:
-        OtherLibError: saying where it is, and what to do.
-    """
+    """Refuses to go on with another module called `lib`."""
     from importlib.util import find_spec  # here, as above
 
     found = find_spec("lib")

@@ -1,7 +1,5 @@
 """Where the project is published. pyproject.toml names the addresses; `make address ORG=...` sets them."""
 
-from __future__ import annotations
-
 import tomllib
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
@@ -18,6 +16,11 @@ def source() -> str | None:
 def site() -> str | None:
     """Address of the game in the browser; None until the project is published."""
     return _addresses().get("Play")
+
+
+def documentation() -> str | None:
+    """Address of the documentation; None until the project is published."""
+    return _addresses().get("Documentation")
 
 
 def requirement() -> str:

@@ -1,7 +1,5 @@
 """Turns an exception into one sentence for the player, with the line of the player's file."""
 
-from __future__ import annotations
-
 import re
 import sys
 from difflib import get_close_matches

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from docs.generate import architecture
+from docs.generate import architecture, field
 from drawing import Attempt, Picture, draw, draw_compare, draw_group, draw_network, draw_pareto, save, svg
 from drawing.layouts.graph import draw_plan
 from drawing.layouts.holders import draw_holders
@@ -137,6 +137,7 @@ def pictures() -> Iterator[tuple[str, Picture]]:
     yield from layouts()
     for name, (schedule, size, title) in ODD.items():
         yield name, draw(run(schedule, *size), title)
+    yield from field.pictures()
     yield "many_ranks", draw(on_64_ranks(), "3D parallelism on 64 ranks: 4 replicas of 4 stages, each on 4 ranks")
 
 

@@ -40,7 +40,23 @@ def on_files(files: Files, config: Any) -> Files:
     for path in (*DOCS.glob("*.md"), *DOCS.glob("pictures/*")):
         name = path.relative_to(DOCS).as_posix()
         files.append(File(name, str(DOCS), config.site_dir, config.use_directory_urls))
+    for track in TRACKS.values():
+        for slug in track.slugs:
+            files.append(File.generated(config, f"puzzles/{slug}.md", content=puzzle_page(track, slug)))
     return files
+
+
+def puzzle_page(track: Track, slug: str) -> str:
+    """A puzzle's own page: what it asks, and the idea behind it. The game links to it, and it to the game."""
+    puzzle, game = track.puzzle(slug), address.site()
+    parts = [f"# {puzzle.title}", track.limits(puzzle) + ".", puzzle.statement]
+    if game and track.in_browser:
+        parts.append(f"[Play it in the browser]({game}#{slug})")
+    parts.append(f"On your machine: `puzzles start {slug}`")
+    for title, text in (("The idea", puzzle.concept), ("In practice", puzzle.in_practice), *track.background(puzzle)):
+        parts += [f"## {title}", text] if text else []
+    parts += ["## Sources", "\n".join(f"- {source}" for source in track.sources(puzzle))]
+    return "\n\n".join(parts) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -73,7 +89,7 @@ def chapter(group: PuzzleGroup) -> str:
 
 
 def table(track: Track, group: PuzzleGroup) -> str:
-    rows = [f"| `{slug}` | {track.puzzle(slug).title} |" for slug in group.slugs]
+    rows = [f"| `{slug}` | [{track.puzzle(slug).title}](puzzles/{slug}.md) |" for slug in group.slugs]
     return "\n".join(["| name | puzzle |", "|---|---|", *rows])
 
 

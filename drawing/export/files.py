@@ -1,7 +1,5 @@
 """Pictures as files: the file ending selects the format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast

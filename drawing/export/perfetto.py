@@ -4,8 +4,6 @@ The format is that of Chrome's tracing tool, which Perfetto reads too ("Trace Ev
 is shown as one millisecond.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

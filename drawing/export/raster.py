@@ -1,7 +1,5 @@
 """Pictures as PNG and PDF: converted by CairoSVG (https://cairosvg.org) if it is here, otherwise by a browser."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

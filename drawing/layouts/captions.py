@@ -1,7 +1,5 @@
 """Words about a plan that pictures, pages and terminals share."""
 
-from __future__ import annotations
-
 from math import inf
 
 from lib.layout import Edge, GraphPlan, TensorLayout
@@ -46,8 +44,9 @@ def move_text(plan: GraphPlan, edge: Edge) -> str:
     """What a tensor's way to an operator takes: collectives and bytes."""
     if edge.moved_for:
         return f"{edge.tensor}: as moved for {edge.moved_for}"
+    source = f" from the copy of {edge.copied_from}" if edge.copied_from else ""
     steps = ", ".join(plan.redistribution(edge).names)
-    return f"{edge.tensor}: {steps}, {edge.bytes:,} bytes" if steps else f"{edge.tensor}: as it is"
+    return f"{edge.tensor}: {steps}{source}, {edge.bytes:,} bytes" if steps else f"{edge.tensor}: as it is"
 
 
 def piece_text(layout: TensorLayout, device: int) -> str:

@@ -1,8 +1,6 @@
 """Picture of a plan: inputs, weights and operators, each with its layout and memory, and what its edges move."""
 
-from __future__ import annotations
-
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from math import inf
 
 from chalk.style import Style
@@ -11,12 +9,12 @@ from chalk.types import Diagram
 from drawing.palette import ALARM, EDGE, EMPTY, INK, KINDS, PAPER, SOFT, STEP, STEP_EDGE, STROKE, mix
 from drawing.pen import box, label, lines, panel, style, text_width, tooltip
 from drawing.picture import Picture
-from lib.layout import Edge, GraphPlan, strategy_text
+from lib.layout import Edge, GraphPlan, TensorLayout, strategy_text
 
 from .captions import held_text, limits_text, move_text
 from .placing import BoxSize, Placing
 
-LINE, PAD, SIZE = 14.0, 7.0, 10.5
+LINE, PAD, SIZE = 14.0, 7.0, 11.0
 HEAD = 76.0
 LEAST = {True: 110.0, False: 180.0}
 """Least width of a box: of a source, of an operator."""
@@ -26,7 +24,7 @@ FILLS = {
     "state": mix(KINDS["opt_states"], PAPER, 0.6),
 }
 ROLES = {"input": "input", "parameter": "weight", "state": "optimizer state"}
-LEGEND = "Gold: configured. Red: bytes move. Every box: its tensor's layout, and the bytes of it on each device."
+LEGEND = "Gold: configured. Red: bytes move. Shapes are those of each device, with the axes that split them."
 
 TextLine = tuple[str, str, bool]
 """Text, colour, and whether it is bold."""
@@ -68,7 +66,10 @@ def plan_panel(plan: GraphPlan, title: str, target: float, cap: float, given: Co
     for edge in sorted(plan.edges, key=lambda each: each.bytes):
         parts.append(_edge(plan, edge, placing))
     for name, (x, y, width, height, _) in placing.boxes.items():
-        parts.append(tooltip(box(x, y, x + width, y + height, _style(plan, name)), f"{name}: {plan.layout(name)}"))
+        said = f"{name}: {plan.layout(name)}"
+        if name in plan.operators:
+            said += f"; strategy {strategy_text(plan.operators[name].strategy)}"
+        parts.append(tooltip(box(x, y, x + width, y + height, _style(plan, name)), said))
         for i, (text, colour, bold) in enumerate(texts[name]):
             parts.append(label(x + PAD, y + PAD + (i + 0.5) * LINE, text, SIZE, colour, "start", bold=bold))
     moved, held = limits_text(plan, target, cap)
@@ -95,19 +96,24 @@ def _style(plan: GraphPlan, name: str) -> Style:
 def _source_lines(plan: GraphPlan, name: str) -> list[TextLine]:
     layout = plan.storage_layouts[name]
     return [
-        (name, INK, True),
-        (f"{ROLES[plan.graph.sources[name]]} {'x'.join(map(str, layout.shape))}", INK, False),
+        (f"{name}: {ROLES[plan.graph.sources[name]]}", INK, True),
+        (f"{_shape(layout.local_shape)} of {_shape(layout.shape)}", INK, False),
         (str(layout), SOFT, False),
         (held_text(plan, name), SOFT, False),
     ]
 
 
 def _operator_lines(plan: GraphPlan, name: str, given: Collection[str]) -> list[TextLine]:
-    """The lines of a box: name and kind, strategy, why, local shapes, what moves, the output."""
+    """The lines of a box: name and kind, shapes on each device, their axes, why, what moves, the output."""
     op = plan.operators[name]
-    shapes = " x ".join("x".join(map(str, layout.local_shape)) for layout in op.inputs)
+    shapes = ", ".join(_shape(layout.local_shape) for layout in op.inputs)
+    axes = ", ".join(_axes(layout) for layout in op.inputs)
     kind = "" if name == op.operator.kind else f": {op.operator.kind}"
-    found: list[TextLine] = [(f"{name}{kind}", INK, True), (strategy_text(op.strategy), INK, False)]
+    found: list[TextLine] = [
+        (f"{name}{kind}", INK, True),
+        (f"{shapes} -> {_shape(op.local.local_shape)}", INK, False),
+        (f"{axes} -> {_axes(op.local)}", SOFT, False),
+    ]
     why = plan.reason(name)
     if name in plan.graph.strategies:
         why = "configured by the puzzle" if name in given else "configured"
@@ -115,13 +121,21 @@ def _operator_lines(plan: GraphPlan, name: str, given: Collection[str]) -> list[
     if why:
         found.append((why, STEP_EDGE if name in plan.graph.strategies else SOFT, name in plan.graph.strategies))
     for edge in plan.edges:
-        if edge.operator == name and (edge.bytes or edge.moved_for):
+        if edge.operator == name and (edge.bytes or edge.moved_for or edge.copied_from):
             found.append((move_text(plan, edge), ALARM if edge.bytes else SOFT, edge.bytes > 0))
-    found.append((f"{shapes} -> {'x'.join(map(str, op.local.local_shape))}", SOFT, False))
     for step in op.reduction:
         moved = int(step.received.sum()) * plan.graph.itemsize
         found.append((f"{step.name}: {moved:,} bytes", ALARM, True))
     return [*found, (str(op.output), SOFT, False), (held_text(plan, name), SOFT, False)]
+
+
+def _shape(sizes: Iterable[int]) -> str:
+    return "x".join(map(str, sizes)) or "number"
+
+
+def _axes(layout: TensorLayout) -> str:
+    """The axes of each dimension, without the devices."""
+    return str(layout).rpartition(" on ")[0]
 
 
 def _edge(plan: GraphPlan, edge: Edge, placing: Placing) -> Diagram:

@@ -1,7 +1,5 @@
 """Picture of who holds what: a row for each tensor of a plan, a column for each device, the piece in colour."""
 
-from __future__ import annotations
-
 from math import inf, prod
 
 from chalk.types import Diagram

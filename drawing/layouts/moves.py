@@ -1,7 +1,5 @@
 """Picture of a redistribution: for each step a grid of senders and receivers with the bytes between them."""
 
-from __future__ import annotations
-
 from chalk.types import Diagram
 
 from drawing.number_text import short_text

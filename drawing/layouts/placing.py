@@ -3,8 +3,6 @@
 Edges run in the gaps between rows, each tensor on a track of its own; those that pass a row take a lane at the right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

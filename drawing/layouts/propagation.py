@@ -3,8 +3,6 @@
 After the figure of "Sharding Propagation" in the documentation of MindSpore 2.1, with a panel for each step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from chalk.types import Diagram

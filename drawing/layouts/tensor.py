@@ -1,7 +1,5 @@
 """Picture of a layout: a tensor's pieces with the devices that hold them, and the matrix in the pieces' colours."""
 
-from __future__ import annotations
-
 from math import prod
 
 from chalk.types import Diagram

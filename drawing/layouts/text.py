@@ -4,8 +4,6 @@ Lines are at most `width` columns wide, and nothing is cut: longer ones continue
 colours for a terminal that shows them; `.plain` is without.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from math import inf, prod
 from textwrap import wrap

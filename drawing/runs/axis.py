@@ -1,7 +1,5 @@
 """Scale and axis: pixels per step, per lane and per strip of memory; round times along the axis."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Self
 

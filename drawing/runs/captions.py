@@ -1,7 +1,5 @@
 """Operations, waits and whole runs in words, for tooltips, captions and screen readers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 
@@ -74,8 +72,9 @@ def describe_gap(gap: Gap, who: str, scene: Scene) -> str:
 def reason(gap: Gap, scene: Scene) -> str:
     """The cause of a gap: the event that ended it, and what its rank did before that."""
     if gap.before is None:
-        stuck = "is stuck" if isinstance(scene.report.error, DeadlockError) else "nothing more happened"
-        return "has nothing left to do" if scene.report.error is None else stuck
+        if gap.stuck:
+            return f"is stuck {gap.stuck}"
+        return "has nothing left to do" if scene.report.error is None or has_ended(scene) else "nothing more happened"
     if gap.awaited is not None:
         return f"awaits its {doing(gap.awaited)}, which runs from t={time_text(gap.awaited.start)}"
     cause = waited_for(gap, scene)
@@ -87,11 +86,17 @@ def reason(gap: Gap, scene: Scene) -> str:
     return f"waits for rank {cause.rank}{what}{after}"
 
 
+def has_ended(scene: Scene) -> bool:
+    """True if the run ended in a deadlock: a rank that is not stuck in it has returned."""
+    return isinstance(scene.report.error, DeadlockError)
+
+
 def short_reason(gap: Gap, scene: Scene) -> str:
     """The same, short enough to fit into the gap."""
     if gap.before is None:
-        stuck = "stuck" if isinstance(scene.report.error, DeadlockError) else "nothing more"
-        return "done" if scene.report.error is None else stuck
+        if gap.stuck:
+            return f"stuck {gap.stuck}"
+        return "done" if scene.report.error is None or has_ended(scene) else "nothing more"
     if gap.awaited is not None:
         return f"awaits {glyph_of(gap.awaited.op.name).name}"
     cause = waited_for(gap, scene)

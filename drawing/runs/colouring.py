@@ -25,35 +25,34 @@ def tinted(hue: str) -> Paint:
     return mix(hue, PAPER, 0.62), PAPER, 0.5
 
 
-def between(hue: str) -> Paint:
-    return mix(hue, PAPER, 0.3), PAPER, 0.5
-
-
 def full(hue: str) -> Paint:
     return hue, PAPER, 0.5
 
 
-def hollow(hue: str) -> Paint:
-    return PAPER, mix(hue, INK, 0.15), HOLLOW
-
-
-def inked(hue: str) -> Paint:
-    return INK, PAPER, 0.8
-
-
-def wire(hue: str) -> Paint:
-    return STROKE, PAPER, 0.5
-
-
 PAINTS: dict[str, Callable[[str], Paint]] = {
     "forward": tinted,
-    "loss": inked,
+    "loss": lambda hue: (INK, PAPER, 0.8),
     "backward": full,
     "backward_input": full,
-    "backward_weight": between,
-    "update": hollow,
+    "backward_weight": lambda hue: (mix(hue, PAPER, 0.3), PAPER, 0.5),
+    "keys": tinted,
+    "attend": tinted,
+    "attend_backward": full,
+    "keys_backward": lambda hue: (mix(hue, PAPER, 0.3), PAPER, 0.5),
+    "update": lambda hue: (PAPER, mix(hue, INK, 0.15), HOLLOW),
 }
-"""From the hue of an operation to its paint; all others are wire."""
+"""From the hue of an operation to its paint; all others are WIRE."""
+
+WIRE: Paint = STROKE, PAPER, 0.5
+
+
+LIKE = {
+    "keys": "forward",
+    "attend": "forward",
+    "attend_backward": "backward_input",
+    "keys_backward": "backward_weight",
+}
+"""Operations of attention, and those whose colour they have."""
 
 
 def require_colour(by: str) -> None:
@@ -98,9 +97,10 @@ class Colouring:
 
     def paint(self, mark: Mark) -> Paint:
         """Fill, stroke and stroke width of a mark."""
-        if self.by == "operation" and mark.op.name in OPERATIONS:
-            return full(OPERATIONS[mark.op.name])
-        return PAINTS.get(mark.op.name, wire)(self.hue(mark))
+        if self.by == "operation" and (name := LIKE.get(mark.op.name, mark.op.name)) in OPERATIONS:
+            return full(OPERATIONS[name])
+        paint = PAINTS.get(mark.op.name)
+        return WIRE if paint is None else paint(self.hue(mark))
 
     def hue(self, mark: Mark) -> str:
         """The full colour that a mark is painted with. Of several microbatches the first one counts."""
@@ -112,7 +112,7 @@ class Colouring:
 
     def bar(self, mark: Mark) -> float:
         """The length of the bar on a mark, as a share of its box: 0 in the first chunk of a rank, 1 in the last."""
-        shows = mark.op.layer is not None and mark.op.name in OPERATIONS
+        shows = mark.op.layer is not None and LIKE.get(mark.op.name, mark.op.name) in OPERATIONS
         return self.bars.get((mark.rank, mark.op.layer or 0), 0.0) if shows else 0.0
 
     def layer_text(self, mark: Mark) -> str:

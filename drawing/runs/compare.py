@@ -1,7 +1,5 @@
 """Two runs on one time axis, with the difference in words."""
 
-from __future__ import annotations
-
 from chalk.types import Diagram
 
 from drawing.number_text import time_text

@@ -1,7 +1,5 @@
 """Dependencies: for each event, the events whose results it uses."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from .scene import Scene

@@ -7,8 +7,6 @@ A send is a wedge whose tip is where the message leaves, a receive one whose tip
 The loss is a tag at the point where forward turns into backward.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -54,29 +52,34 @@ class Glyph(NamedTuple):
     outline: Callable[[Frame], Sequence[Point]]
 
 
-# --- Outlines: the corners of a shape within its frame ---
+Outline = Callable[[Frame], Sequence[Point]]
 
 
-def forward_outline(f: Frame) -> list[Point]:
-    n, (_, y) = min(5.0, f.width / 4), f.middle
-    return [(f.x0, f.y0), (f.x1 - n, f.y0), (f.x1, y), (f.x1 - n, f.y1), (f.x0, f.y1), (f.x0 + n, y)]
+def outline(points: str, inset: float = 4, depth: float = 0.32) -> Outline:
+    """The corners of a shape, each two letters. Across: `l` and `r` are the sides of the frame, `L` and `R` lie up to
+    five pixels within, at most an `inset`-th of the width; `c` is the centre. Down: `t` and `b` are top and bottom, `T`
+    and `B` lie within by a share of the height, `u` and `d` by 0.3 of it; `m` is the middle, `n` and `f` are near the
+    rank itself and far from it, toward its partner."""
+
+    def shape(f: Frame) -> list[Point]:
+        (x, y), n, d, u = f.middle, min(5.0, f.width / inset), f.height * depth * f.slant, f.height * 0.3
+        near, far = (f.y0, f.y1) if f.toward > 0 else (f.y1, f.y0)
+        xs = {"l": f.x0, "L": f.x0 + n, "c": x, "R": f.x1 - n, "r": f.x1}
+        ys = {"t": f.y0, "T": f.y0 + d, "u": f.y0 + u, "m": y, "d": f.y1 - u, "B": f.y1 - d, "b": f.y1}
+        ys |= {"n": near, "f": far}
+        return [(xs[corner[0]], ys[corner[1]]) for corner in points.split()]
+
+    return shape
 
 
-def backward_outline(f: Frame) -> list[Point]:
-    n, (_, y) = min(5.0, f.width / 4), f.middle
-    return [(f.x0 + n, f.y0), (f.x1, f.y0), (f.x1 - n, y), (f.x1, f.y1), (f.x0 + n, f.y1), (f.x0, y)]
-
-
-def backward_input_outline(f: Frame) -> list[Point]:
-    n, (_, y) = min(5.0, f.width / 4), f.middle
-    return [(f.x0 + n, f.y0), (f.x1, f.y0), (f.x1, f.y1), (f.x0 + n, f.y1), (f.x0, y)]
+forward_outline, backward_outline = outline("lt Rt rm Rb lb Lm"), outline("Lt rt Rm rb Lb lm")
+box_outline = outline("lt rt rb lb")
 
 
 def pair_outline(f: Frame) -> list[Point]:
     """The outline of a forward above a backward."""
     y = f.middle[1]
-    upper, lower = f._replace(y1=y), f._replace(y0=y)
-    return [*forward_outline(upper), *backward_outline(lower)]
+    return [*forward_outline(f._replace(y1=y)), *backward_outline(f._replace(y0=y))]
 
 
 def update_outline(f: Frame) -> list[Point]:
@@ -100,72 +103,29 @@ def loss_tag(f: Frame) -> tuple[float, float]:
     return top, top + min(11.0, f.height * 0.5)
 
 
-def gather_outline(f: Frame) -> list[Point]:
-    d = f.height * 0.32 * f.slant
-    return [(f.x0, f.y0 + d), (f.x1, f.y0), (f.x1, f.y1), (f.x0, f.y1 - d)]
-
-
-def scatter_outline(f: Frame) -> list[Point]:
-    d = f.height * 0.32 * f.slant
-    return [(f.x0, f.y0), (f.x1, f.y0 + d), (f.x1, f.y1 - d), (f.x0, f.y1)]
-
-
-def allreduce_outline(f: Frame) -> list[Point]:
-    (x, _), d = f.middle, f.height * 0.26 * f.slant
-    return [(f.x0, f.y0), (x, f.y0 + d), (f.x1, f.y0), (f.x1, f.y1), (x, f.y1 - d), (f.x0, f.y1)]
-
-
-def lozenge_outline(f: Frame) -> list[Point]:
-    n, (_, y) = min(5.0, f.width / 2), f.middle
-    return [(f.x0 + n, f.y0), (f.x1 - n, f.y0), (f.x1, y), (f.x1 - n, f.y1), (f.x0 + n, f.y1), (f.x0, y)]
-
-
-def waisted_outline(f: Frame) -> list[Point]:
-    n, (_, y) = min(5.0, f.width / 4), f.middle
-    return [(f.x0, f.y0), (f.x1, f.y0), (f.x1 - n, y), (f.x1, f.y1), (f.x0, f.y1), (f.x0 + n, y)]
-
-
-def down_outline(f: Frame) -> list[Point]:
-    (x, _), y = f.middle, f.y1 - f.height * 0.3
-    return [(f.x0, f.y0), (f.x1, f.y0), (f.x1, y), (x, f.y1), (f.x0, y)]
-
-
-def up_outline(f: Frame) -> list[Point]:
-    (x, _), y = f.middle, f.y0 + f.height * 0.3
-    return [(f.x0, y), (x, f.y0), (f.x1, y), (f.x1, f.y1), (f.x0, f.y1)]
-
-
-def send_outline(f: Frame) -> list[Point]:
-    near, far = (f.y0, f.y1) if f.toward > 0 else (f.y1, f.y0)
-    return [(f.x0, near), (f.x1, near), (f.x1, far)]
-
-
-def receive_outline(f: Frame) -> list[Point]:
-    near, far = (f.y0, f.y1) if f.toward < 0 else (f.y1, f.y0)
-    return [(f.x0, near), (f.x1, far), (f.x0, far)]
-
-
-def box_outline(f: Frame) -> list[Point]:
-    return corners(f.x0, f.y0, f.x1, f.y1)
-
-
 GLYPHS: dict[str, Glyph] = {
     "forward": Glyph("F", "forward", forward_outline),
     "loss": Glyph("L", "loss", loss_outline),
     "backward": Glyph("B", "backward", backward_outline),
     "pair": Glyph("P", "forward and backward", pair_outline),
-    "backward_input": Glyph("I", "input gradient", backward_input_outline),
+    "backward_input": Glyph("I", "input gradient", outline("Lt rt rb Lb lm")),
     "backward_weight": Glyph("W", "weight gradient", box_outline),
+    "keys": Glyph("K", "keys and values", outline("lt Rt rm Rb lb")),
+    "attend": Glyph("A", "attend", outline("lt Rt rT rB Rb lb Lm")),
+    "attend_backward": Glyph("AB", "attend, backward", outline("Lt rt Rm rb Lb lB lT")),
+    "keys_backward": Glyph("KB", "keys, backward", outline("Lt rt rb Lb lB lT")),
     "update": Glyph("U", "update", update_outline),
-    "allgather": Glyph("AG", "all-gather", gather_outline),
-    "scatterreduce": Glyph("RS", "reduce-scatter", scatter_outline),
-    "allreduce": Glyph("AR", "all-reduce", allreduce_outline),
-    "dispatch": Glyph("DI", "dispatch (all-to-all)", lozenge_outline),
-    "collect": Glyph("CO", "collect (all-to-all)", waisted_outline),
-    "offload": Glyph("OF", "offload", down_outline),
-    "fetch": Glyph("FE", "fetch", up_outline),
-    "pass_to": Glyph("S", "send", send_outline),
-    "receive": Glyph("R", "receive", receive_outline),
+    "allgather": Glyph("AG", "all-gather", outline("lT rt rb lB")),
+    "scatterreduce": Glyph("RS", "reduce-scatter", outline("lt rT rB lb")),
+    "allreduce": Glyph("AR", "all-reduce", outline("lt cT rt rb cB lb", depth=0.26)),
+    "dispatch": Glyph("DI", "dispatch (all-to-all)", outline("Lt Rt rm Rb Lb lm", inset=2)),
+    "collect": Glyph("CO", "collect (all-to-all)", outline("lt rt Rm rb lb Lm")),
+    "heads": Glyph("HD", "tokens to heads (all-to-all)", outline("Lt rt Rb lb")),
+    "tokens": Glyph("TK", "heads to tokens (all-to-all)", outline("lt Rt rb Lb")),
+    "offload": Glyph("OF", "offload", outline("lt rt rd cb ld")),
+    "fetch": Glyph("FE", "fetch", outline("lu ct ru rb lb")),
+    "pass_to": Glyph("S", "send", outline("ln rn rf")),
+    "receive": Glyph("R", "receive", outline("lf rn ln")),
 }
 """In the order of the legend."""
 

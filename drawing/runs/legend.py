@@ -1,7 +1,5 @@
 """The legend: an entry for each kind of mark that occurs, and the colours of layers or microbatches in order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """The parts of a scene: operations, idle gaps, messages, collectives and memory, with times in steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
@@ -90,12 +88,14 @@ class Tie(NamedTuple):
 class Gap(NamedTuple):
     """Idle time, up to the mark `before`, or to the end of the run if that is None.
 
-    `awaited` is the call that ended it, where the rank waited for one of its own."""
+    `awaited` is the call that ended it, where the rank waited for one of its own; `stuck` where the rank is stuck:
+    'in receive() on line 12'."""
 
     start: float
     end: float
     before: Mark | None
     awaited: Mark | None = None
+    stuck: str = ""
 
 
 class Band(NamedTuple):

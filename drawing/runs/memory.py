@@ -1,7 +1,5 @@
 """The lower half of a timeline: memory of each rank by kind, as one continuous step line, on a common scale."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple

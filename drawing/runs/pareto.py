@@ -3,9 +3,7 @@
 Records of the puzzle's own family make one front; those of any family, the open front, make another behind it.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -98,7 +96,7 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
         WIDTH,
         HEIGHT,
         [
-            *draw_axes(plane, goal.costs.time_words),
+            *draw_axes(plane, (goal.costs.time_words, "peak memory, elements")),
             *draw_box(goal, plane),
             *draw_spots(spots, plane, goal.costs.time_words),
         ],
@@ -125,15 +123,16 @@ def describe_spot(spot: Spot, goal: Goal) -> str:
 
 def plane_of(goal: Goal, spots: Sequence[Spot]) -> Plane:
     """The plane in which the target and all spots fit."""
-
-    def around(values: Sequence[float]) -> tuple[float, float]:
-        low, high = min(values), max(values)
-        room = max((high - low) * 0.25, high * 0.08, 0.5)
-        return max(0.0, low - room), high + room
-
     times = [float(goal.time_limit), *(spot.time for spot in spots)]
     memories = [float(goal.memory_limit), *(float(spot.memory) for spot in spots)]
-    return Plane(around(times), around(memories))
+    return Plane(around(times, 0.5), around(memories, 0.5))
+
+
+def around(values: Sequence[float], least: float = 0.0) -> tuple[float, float]:
+    """The range of some values with room on both sides, at least so much."""
+    low, high = min(values), max(values)
+    room = max((high - low) * 0.25, high * 0.08, least)
+    return max(0.0, low - room), high + room
 
 
 def draw_box(goal: Goal, plane: Plane) -> Iterator[Diagram]:
@@ -147,17 +146,25 @@ def draw_box(goal: Goal, plane: Plane) -> Iterator[Diagram]:
     yield label(left + 8, floor - 11, "target met", 11, STROKE, "start", halo=TARGET_AREA)
 
 
-def draw_axes(plane: Plane, time_words: str) -> Iterator[Diagram]:
+def draw_axes(
+    plane: Plane,
+    words: tuple[str, str],
+    scales: tuple[float, float] = (1.0, 1.0),
+    memory_text: Callable[[float], str] = lambda number: short_text(round(number)),
+) -> Iterator[Diagram]:
+    """Both axes with round numbers, each in units of which a step or an element has `scales`."""
     floor = HEIGHT - BOTTOM
-    for time in round_numbers(*plane.times):
-        yield lines([[(plane.x(time), TOP), (plane.x(time), floor)]], style(None, GRID))
-        yield label(plane.x(time), floor + 11, time_text(time), 10, SOFT)
-    for memory in round_numbers(*plane.memories):
-        yield lines([[(LEFT, plane.y(memory)), (WIDTH - RIGHT, plane.y(memory))]], style(None, GRID))
-        yield label(LEFT - 7, plane.y(memory), short_text(round(memory)), 10, SOFT, "end")
+    for time in round_numbers(*(end * scales[0] for end in plane.times)):
+        x = plane.x(time / scales[0])
+        yield lines([[(x, TOP), (x, floor)]], style(None, GRID))
+        yield label(x, floor + 11, time_text(time), 10, SOFT)
+    for memory in round_numbers(*(end * scales[1] for end in plane.memories)):
+        y = plane.y(memory / scales[1])
+        yield lines([[(LEFT, y), (WIDTH - RIGHT, y)]], style(None, GRID))
+        yield label(LEFT - 7, y, memory_text(memory), 10, SOFT, "end")
     yield lines([[(LEFT, TOP), (LEFT, floor), (WIDTH - RIGHT, floor)]], style(None, EDGE, 1.2))
-    yield label((LEFT + WIDTH - RIGHT) / 2, floor + 29, time_words, 11, SOFT)
-    yield label(0, TOP - 14, "peak memory, elements", 11, SOFT, "start")
+    yield label((LEFT + WIDTH - RIGHT) / 2, floor + 29, words[0], 11, SOFT)
+    yield label(0, TOP - 14, words[1], 11, SOFT, "start")
 
 
 def round_numbers(low: float, high: float) -> list[float]:
@@ -172,22 +179,27 @@ def draw_spots(spots: Sequence[Spot], plane: Plane, time_words: str) -> Iterator
     if any(spot.whose == "other" for spot in spots):
         yield from draw_front(spots, ("record", "other"), plane, style(None, SOFT, 1.2, dash=(2.0, 3.0)))
     yield from draw_front(spots, ("record",), plane, style(None, STROKE, 1.2))
-    named: list[tuple[float, float]] = []
+    placed: list[Point] = []
     for spot in sorted(spots, key=lambda spot: spot.whose == "attempt"):
         if spot.whose == "failed":
             continue
-        x, y = plane.x(spot.time), plane.y(spot.memory)
         words = f"{NAMES[spot.whose]}: {spot.name}, {time_text(spot.time)} {time_words}, {spot.memory:,} elements"
-        yield tooltip(mark_of(spot.whose, x, y), words)
-        if spot.whose == "other":
-            continue  # many, and alike: the key and the tips name them
-        text = clip(spot.name, 30)
-        at = y - 13
-        while any(abs(at - other) < 13 and abs(x - place) < 190 for place, other in named):
-            at += 13
-        named.append((x, at))
-        right = x + 9 + text_width(text, 11) < WIDTH
-        yield label(x + (9 if right else -9), at, text, 11, INK, "start" if right else "end", halo=PAPER)
+        name = "" if spot.whose == "other" else clip(spot.name, 30)  # those are many, and alike: the key names them
+        yield from draw_spot(spot, plane, words, name, placed, 190)
+
+
+def draw_spot(spot: Spot, plane: Plane, words: str, name: str, placed: list[Point], near: float) -> Iterator[Diagram]:
+    """A spot with its name, lower where it would cover one that is `placed` within so many pixels."""
+    x, y = plane.x(spot.time), plane.y(spot.memory)
+    yield tooltip(mark_of(spot.whose, x, y), words)
+    if not name:
+        return
+    at = y - 13
+    while any(abs(at - other) < 13 and abs(x - place) < near for place, other in placed):
+        at += 13
+    placed.append((x, at))
+    right = x + 9 + text_width(name, 11) < WIDTH
+    yield label(x + (9 if right else -9), at, name, 11, INK, "start" if right else "end", halo=PAPER)
 
 
 def draw_front(spots: Sequence[Spot], whose: Sequence[str], plane: Plane, stroke: Style) -> Iterator[Diagram]:

@@ -1,7 +1,5 @@
 """Predicted above measured: the lanes of one run in steps and in real time, at the same width."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType

@@ -14,8 +14,6 @@ their ranks. The rows are found by refinement: beginning with ranks whose own op
 long as its ranks differ in the rows of those that they communicate with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Nothing is judged here: memory, waits and the critical path come from the referee's report, ticks per step from lib.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,16 +26,19 @@ from lib import (
     referee,
     trace_of,
 )
+from lib.communication.deadlock_text import stuck_ranks
 from lib.recognition import recognize, recomputed
 
 from .colouring import Colouring, require_colour
-from .connections import links_between, ties_between
-from .lanes import COMPUTE, streams_of
+from .connections import COMPUTE, links_between, streams_of, ties_between
 from .marks import Gap, LaneMarks, Link, Mark, MemorySpan, Tie, in_time
 from .rows import MarkRows, rows_of
 
 MAX_RECOGNIZED_OPERATIONS = 20_000
 """Of a longer run the picture does not say what schedule it is, which would take longer than to draw it."""
+
+STUCK_SHARE = 1.4
+"""The picture of a deadlock is this many times as long as the run, to show where each rank is stuck."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,20 @@ def scene_from(run: RunLike, goal: Goal | None = None, colour: str = "layer") ->
     error = run.error if isinstance(run, Outcome | EndedRun) else None
     if not isinstance(error, DeadlockError) or not isinstance(scene.report.error, IncompleteError | None):
         return scene
-    return replace(scene, report=replace(scene.report, error=error))
+    return _ended_in(error, scene)
+
+
+def _ended_in(error: DeadlockError, scene: Scene) -> Scene:
+    """The scene of a deadlock, with room at its end for the calls in which the ranks are stuck."""
+    end = max(scene.end * STUCK_SHARE, scene.end + 1)
+    stuck = stuck_ranks(str(error))
+    lanes = []
+    for lane in scene.lanes:
+        gaps = [gap for gap in lane.gaps if gap.before is not None]
+        start = max((mark.end for mark in lane.marks if not mark.stream), default=0.0)
+        gaps.append(Gap(start, end, None, stuck=stuck.get(lane.rank, "")))
+        lanes.append(lane._replace(gaps=tuple(gaps)))
+    return replace(scene, lanes=tuple(lanes), end=end, report=replace(scene.report, error=error))
 
 
 def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> Scene:

@@ -1,7 +1,5 @@
 """Training steps in a timeline: every other step is shaded, row by row; above the first are their numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from chalk.types import Diagram

@@ -1,7 +1,5 @@
 """A run as text, for terminals and failing tests: one line per row of ranks, time from left to right."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
@@ -20,6 +18,8 @@ TEXT_WIDTH, MIN_WIDTH = 100, 40
 LETTERS = {
     "dispatch": "d",
     "collect": "c",
+    "heads": "h",
+    "tokens": "t",
     "offload": "v",
     "fetch": "^",
     "allgather": "<",

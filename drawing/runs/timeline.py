@@ -1,7 +1,5 @@
 """The timeline of a run: title, lanes, memory and legend on one page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 

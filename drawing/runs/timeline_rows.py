@@ -1,16 +1,15 @@
 """The upper half of a timeline: a lane per rank, links for messages, ties for collectives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from chalk.types import Diagram
 
-from drawing.palette import CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, STROKE, UNDER_WAY
+from drawing.palette import ALARM, CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, STROKE, UNDER_WAY
 from drawing.pen import Point, box, hatch, label, lines, panel, polygons, style, text_width, tooltip
+from lib.communication.deadlock_text import circle_in
 
 from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_row_label
-from .captions import describe, describe_gap, short_reason
+from .captions import describe, describe_gap, has_ended, short_reason
 from .glyphs import Frame, draw_mark
 from .marks import LaneMarks, Link, Mark, Tie
 from .rows import MarkRow
@@ -30,11 +29,11 @@ def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
         label(scale.width, AXIS_HEIGHT - 8, "busy", 10, SOFT, "end"),
         *draw_ties(scene.rows.ties(scene.ties), scale),
     ]
-    if not any(lane.marks for lane in scene.lanes):
+    if not (any(lane.marks for lane in scene.lanes) or has_ended(scene)):
         middle = (scale.axis_height + height) / 2
         back.append(label((LEFT + scale.right) / 2, middle, "nothing has happened yet", 13, SOFT))
     rows = [part for row in scene.rows.every for part in draw_row(row, scene, scale)]
-    links = draw_links(scene.rows.links(scene.links), scale)
+    links = [*draw_links(scene.rows.links(scene.links), scale), *draw_circle(scene, scale)]
     path = draw_critical(scene, scale) if critical else []
     return panel(scale.width, height, [*back, *rows, draw_borders(scene, scale), *links, *path])
 
@@ -68,7 +67,7 @@ def row_of(rank: int, stream: int, scale: Scale) -> tuple[float, float]:
 
 
 def draw_streams(lane: LaneMarks, streams: Sequence[str], scale: Scale) -> Iterator[Diagram]:
-    """Names of the streams beside computation, and their calls while they are under way but do not run: from when
+    """Names of the streams beside computation, and their calls while they are pending but do not run: from when
     they are made, and until they are awaited."""
     for stream, name in enumerate(streams[1:], 1):
         y0, y1 = row_of(lane.rank, stream, scale)
@@ -130,6 +129,19 @@ def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
         lines(received, style(None, INK, 1.2)),
         lines(lost, style(None, INK, 1.2, dash=(3, 3))),
         polygons(heads, style(INK)),
+    ]
+
+
+def draw_circle(scene: Scene, scale: Scale) -> list[Diagram]:
+    """Of a deadlock in a circle: an arrow from each rank to the one that it waits for, beside their stuck calls."""
+    arrows = []
+    for number, (waiting, waited_for) in enumerate(circle_in(str(scene.report.error))):
+        x = scale.x(scene.end) - 6.0 * (number + 1)
+        tops = [sum(row_of(rank, 0, scale)) / 2 for rank in (waiting, waited_for)]
+        arrows.append(((x, tops[0]), (x, tops[1])))
+    return [
+        lines(arrows, style(None, ALARM, 1.4)),
+        polygons([arrowhead(*arrow) for arrow in arrows], style(ALARM)),
     ]
 
 

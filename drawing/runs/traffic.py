@@ -1,7 +1,5 @@
 """Below memory: what each rank sends in the whole run, as one bar by kind of call, all on a common scale."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from chalk.types import Diagram

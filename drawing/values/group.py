@@ -1,7 +1,5 @@
 """Pictures of values with captions: a single one, a dictionary with its keys, everything that a model holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any

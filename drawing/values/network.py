@@ -5,8 +5,6 @@ gradient of an activation at the output of the layer whose backward consumes it.
 their gradients hatched, optimizer states dotted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,10 +1,8 @@
 """A lower bound on the peak memory of any legal schedule of a size, as the referee counts it.
 
-Weights may be read late and dropped early, and messages weigh nothing under way; so what must be there at once is
-little: what an operation uses while it runs, and the final weights at the end.
+Weights may be read late and dropped early, and messages weigh nothing until they arrive; so what must be there at once
+is little: what an operation uses while it runs, and the final weights at the end.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ The first microbatch reaches a stage after all layers before it (the ramp), the 
 the last microbatch goes back through the layers before (the way home).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from fractions import Fraction
 from math import ceil

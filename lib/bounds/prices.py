@@ -1,7 +1,5 @@
 """The least that the indispensable operations of a game take: one layer of one microbatch, an update, an exchange."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
@@ -15,6 +13,10 @@ NEVER = Fraction(10**12)
 
 SUMMING = (("allreduce",), ("scatterreduce", "allgather"))
 """How parts of an activation become a whole: in one collective, or in two."""
+
+
+ATTENTION = {"forward": ("keys", "attend"), "backward": ("keys_backward", "attend_backward")}
+"""What a layer of attention computes in the place of an operation."""
 
 
 class Prices:
@@ -44,9 +46,12 @@ class Prices:
         """How many whole ones they are together."""
 
     def _product(self, name: str, layer: int) -> Fraction:
-        return self._price(name, layer) if self.costs.priced(name) else NEVER
+        needed = ATTENTION.get(name, ()) if self.setting.layer == "attention" else (name,)
+        return self._price(name, layer) if needed and all(map(self.costs.priced, needed)) else NEVER
 
     def _price(self, name: str, layer: int) -> Fraction:
+        if name in ATTENTION and self.setting.layer == "attention":
+            return Fraction(sum(self.costs.duration(part) for part in ATTENTION[name]))
         unequal = self.costs.unequal
         return self.costs.product(name) if unequal is None else unequal.price(name, layer)
 

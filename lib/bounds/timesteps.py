@@ -5,8 +5,6 @@ into updates, and an update starts after the backwards that it needs, so timeste
 all of that. Whatever else a schedule does takes time or none, and is left out: so the bound need not be reached.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil

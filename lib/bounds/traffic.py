@@ -8,8 +8,6 @@ itself. The bound is the least over all k. It counts what is sent once, shared b
 schedules reach.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from lib.game.costs import PAIR

@@ -1,11 +1,10 @@
 """Formats deadlock messages: who waits for whom, where, and the fix."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from lib.values.algebra import named
+from lib.values.algebra import named, numbers_in
 
 
 class WaitingRank(NamedTuple):
@@ -22,6 +21,8 @@ class WaitingRank(NamedTuple):
 
 IN_GROUP = " in the group "
 """Part of a call that names one."""
+
+CIRCLE = "they wait in a circle: "
 
 FIXES = {
     "collective": "a collective completes only when every rank calls it, in the same order",
@@ -51,11 +52,29 @@ def deadlock_text(waits: Sequence[WaitingRank], absent: Mapping[int, str], has_g
         by_state.setdefault(state, []).append(rank)
     clauses += [f"{named('rank', ranks)} {_in_number(state, len(ranks))}" for state, ranks in by_state.items()]
     if circle := _circle(waits):
-        clauses.append("they wait in a circle: " + ", ".join(f"rank {a} for rank {b}" for a, b in circle))
+        clauses.append(CIRCLE + ", ".join(f"rank {a} for rank {b}" for a, b in circle))
     fixes = [FIXES[kind] for kind in dict.fromkeys(wait.kind for wait in waits)]
     if has_groups and FIXES["collective"] in fixes:
         fixes[fixes.index(FIXES["collective"])] += _without_group(waits)
     return "nobody can move: " + "; ".join(clauses + fixes)
+
+
+CLAUSE = re.compile(r"ranks? (?P<ranks>[\d, -]+) waits? (?P<where>in .* on line \d+)")
+
+
+def stuck_ranks(text: str) -> dict[int, str]:
+    """Where each rank is stuck, read back from a deadlock's text: 'in receive() on line 12'."""
+    found = {}
+    for clause in text.split("; "):
+        if (match := CLAUSE.search(clause)) is not None:
+            found.update(dict.fromkeys(numbers_in(match["ranks"]), match["where"]))
+    return found
+
+
+def circle_in(text: str) -> list[tuple[int, int]]:
+    """The pairs of ranks that wait for each other in a circle, read back from a deadlock's text."""
+    _, _, circle = text.partition(CIRCLE)
+    return [(int(a), int(b)) for a, b in re.findall(r"rank (\d+) for rank (\d+)", circle)]
 
 
 def _without_group(waits: Sequence[WaitingRank]) -> str:

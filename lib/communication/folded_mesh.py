@@ -1,7 +1,5 @@
 """The mesh of a folded run: a rank of replica 0 names ranks and groups, and all replicas do likewise."""
 
-from __future__ import annotations
-
 from operator import index
 from typing import Any
 

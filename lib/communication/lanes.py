@@ -160,7 +160,7 @@ def clocks(ops: Iterable[Op], costs: Costs) -> Iterator[int]:
 
 
 class Lanes:
-    """The calls under way on the lanes of all ranks. Subclasses say what follows when a call is settled or refused."""
+    """The pending calls on the lanes of all ranks. Subclasses say what follows when a call is settled or refused."""
 
     def __init__(self, game: Game, ranks: int) -> None:
         self.game = game

@@ -1,6 +1,4 @@
-"""Holds messages under way, by sender, tag and receiver; a sender waits while its last message of a tag is unread."""
-
-from __future__ import annotations
+"""Holds unread messages, by sender, tag and receiver; a sender waits while its last message of a tag is unread."""
 
 from collections import deque
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Shared by the live run and the referee, so that both have one rule for when a co
 and whose results it gives. Each keeps meetings of its own: the referee takes over no figure of the run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -106,7 +104,7 @@ def results(calls: Sequence[PendingCall], game: Game) -> list[tuple[Value, ...]]
         MismatchError: they call different operations, or bring values of different layers.
         RuleError: the values do not fit together.
     """
-    require_same_call(calls)
+    require_same_call(calls, bool(game.setting.mesh))
     first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
     if game.fold is not None and crosses_replicas(first.group):
         rule = folded(game, game.fold, first.name)
@@ -143,13 +141,16 @@ def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tup
     return costs.transfer(name, max(1, len(values)), elements, between)
 
 
-def require_same_call(calls: Sequence[PendingCall]) -> None:
-    """Refuses calls of one meeting that differ; also before all members have come.
+def require_same_call(calls: Sequence[PendingCall], has_groups: bool = False) -> None:
+    """Refuses calls of one meeting that differ; also before all members have come. In a game with `has_groups` calls of
+    all ranks may have forgotten their group.
 
     Raises:
         MismatchError: naming two ranks whose calls differ.
     """
-    rules.require_same_call([(call.name, _layers(call)) for call in calls], lambda i: _described(calls[i]))
+    forgotten = has_groups and calls[0].group is None
+    made = [(call.name, _layers(call)) for call in calls]
+    rules.require_same_call(made, lambda i: _described(calls[i]), ", or name a group" if forgotten else "")
 
 
 def _layers(call: PendingCall) -> tuple[int, ...]:

@@ -6,8 +6,6 @@ in the game (`lanes`): a rank only makes the call, and goes on until it awaits i
 result may depend on it.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -107,7 +105,7 @@ class Walk(Lanes, Generic[C]):
         """The call that an `await` names."""
         call = cursor.calls.get(op.args[0])
         if call is None:
-            raise TraceError(f"rank {cursor.rank} awaits operation {op.args[0]}, which is no call under way")
+            raise TraceError(f"rank {cursor.rank} awaits operation {op.args[0]}, which is no pending call")
         return call
 
     # --- The walk ---

@@ -23,9 +23,16 @@ def dtype_code(dtype: Any) -> str:
     return dtype.str if isinstance(dtype, np.dtype) else str(dtype)
 
 
+class BytesSent(NamedTuple):
+    """Bytes that a device sends in one call; `unpacked`, if each number costs what `unpacked_bytes` says."""
+
+    sent: int = 0
+    unpacked: int = 0
+
+
 class CollectiveCall(NamedTuple):
     """One device's side of a collective: the descriptions of all devices of a group must be equal. `dtype` is a
-    `dtype_code`; `sent` is the bytes that each device sends, as a meter counts them."""
+    `dtype_code`; `traffic` is what each device sends, as a meter counts it."""
 
     name: str
     op: str
@@ -33,7 +40,7 @@ class CollectiveCall(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
     group: tuple[int, ...]
-    sent: int = 0
+    traffic: BytesSent = BytesSent()
 
     def __str__(self) -> str:
         """As shown in messages: "all_reduce(float32 (2, 3), op='sum')"."""
@@ -68,8 +75,9 @@ def collective_call(
         _require_reduction(op)
     if name in collectives.ALONG_AN_AXIS:
         axis = _checked_axis(name, shape, axis, len(group))
-    sent = collectives.bytes_sent(name, prod(shape) * dtype.itemsize, len(group))
-    return _shared(CollectiveCall(name, op, axis, tuple(shape), dtype_code(dtype), group, sent))
+    sizes = (prod(shape) * size for size in (dtype.itemsize, unpacked_bytes(dtype)))
+    traffic = BytesSent(*(collectives.bytes_sent(name, nbytes, len(group)) for nbytes in sizes))
+    return _shared(CollectiveCall(name, op, axis, tuple(shape), dtype_code(dtype), group, traffic))
 
 
 @lru_cache(maxsize=4096)
@@ -79,32 +87,46 @@ def _shared(call: CollectiveCall) -> CollectiveCall:
 
 
 @lru_cache(maxsize=4096)
-def message_bytes(partner: int, shape: tuple[int, ...], dtype: np.dtype[Any], device: int, size: int) -> int:
-    """The bytes of a message with an array from `device` to its `partner`, after all checks. Cached as above.
+def message_traffic(partner: int, shape: tuple[int, ...], dtype: np.dtype[Any], device: int, size: int) -> BytesSent:
+    """What a message with an array from `device` to its `partner` sends, after all checks. Cached as above.
 
     Raises:
         RuleError: there is no such device, it is the same one, or the array cannot be sent.
     """
     checked_partner(partner, device, size)
     require_sendable(shape, dtype)
-    return _bytes_with_form(shape, dtype, FLOAT)
+    return with_form(shape, dtype)
 
 
-FLOAT, WORD = 4, 8
-"""The least bytes of a message; those of a put, which also has a place, and of each dimension beyond the third."""
-
-PLAIN_DIMENSIONS = 3
+WORD = 8
+"""The least bytes of a message, and the bytes of each number that its form states."""
 
 
-def put_bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """The bytes of a put."""
-    return _bytes_with_form(shape, dtype, WORD)
+FLOAT = 4
+"""Bytes of a float of 32 bits."""
 
 
-def _bytes_with_form(shape: tuple[int, ...], dtype: np.dtype[Any], least: int) -> int:
-    """The bytes of the contents, or of the shape if it is empty; a form that could carry numbers is charged, too."""
-    contents = prod(shape) * dtype.itemsize or WORD * min(len(shape), PLAIN_DIMENSIONS)
-    return max(contents, least) + WORD * max(len(shape) - PLAIN_DIMENSIONS, 0)
+def with_form(shape: tuple[int, ...], dtype: np.dtype[Any], words: int = 0) -> BytesSent:
+    """What a message sends: its contents, at least a word, and a word for each dimension beyond the first, whose length
+    follows from the contents. Shapes could carry numbers otherwise. An empty array sends its shape only; `words` are
+    added."""
+    form = WORD * (max(len(shape) - 1, 0) + words)
+    return BytesSent(*(max(prod(shape) * size, WORD) + form for size in (dtype.itemsize, unpacked_bytes(dtype))))
+
+
+def unpacked_bytes(dtype: np.dtype[Any]) -> int:
+    """What a number costs where none are packed: 4 bytes if it is a float of at most 32 bits, or true or false; else
+    twice its size, at least 8, because a wide number or a whole number has room for the digits of several."""
+    narrow = dtype.itemsize <= FLOAT and getattr(dtype, "kind", "f") in "fb"
+    return FLOAT if narrow else max(2 * dtype.itemsize, WORD)
+
+
+def put_traffic(shape: tuple[int, ...], dtype: np.dtype[Any], strides: Sequence[int]) -> BytesSent:
+    """What a put sends: as a message, a word for its place, and one for each dimension whose elements are not
+    contiguous at the target. `strides` are in bytes."""
+    contiguous = [prod(shape[axis:]) * dtype.itemsize for axis in range(1, len(shape) + 1)]
+    chosen = sum(n > 1 and step != packed for n, step, packed in zip(shape, strides, contiguous))
+    return with_form(shape, dtype, 1 + chosen)
 
 
 @lru_cache(maxsize=4096)

@@ -18,7 +18,7 @@ from lib.engine.transports.inprocess import single_port
 from lib.errors import PuzzleError, RuleError
 
 from .arguments import checked_group, device_numbers, require_sendable, whole_number
-from .call import CollectiveCall, collective_call, message_bytes, message_source
+from .call import CollectiveCall, collective_call, message_source, message_traffic
 from .collectives import Array
 from .memory_tiers import FileStore, MemoryTier
 from .reader_writer import Reader, Writer
@@ -84,8 +84,8 @@ class ShardedEngine(ABC):
     # --- Point to point -------------------------------------------------------------------------------
 
     def send(self, dest_id: int, arr: ArrayLike) -> None:
-        """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes; for an empty array
-        its shape, 8 for each dimension."""
+        """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes, at least 8, and 8
+        for each dimension beyond the first."""
         port = self._port
         try:
             array: Any = arr if type(arr) is port.library.plain_type else port.library.plain(arr)
@@ -93,13 +93,12 @@ class ShardedEngine(ABC):
             dest_id = dest_id if type(dest_id) is int else whole_number(dest_id, "a device")
             if getattr(dtype, "metadata", None):  # as in `_collective`
                 require_sendable(array.shape, dtype)
-            nbytes = message_bytes(dest_id, array.shape, dtype, port.device, port.size)
+            traffic = message_traffic(dest_id, array.shape, dtype, port.device, port.size)
         except PuzzleError as why:
             raise why.at(call_place(port, "send", dest_id)) from None
         meter = port.meter
         if meter is not None:
-            meter.calls["send"] += 1
-            meter.sent += nbytes
+            meter.communicate("send", traffic)
         port.send(dest_id, array)
 
     def receive(self, src_id: int) -> Array:
@@ -113,7 +112,7 @@ class ShardedEngine(ABC):
         array, meter = port.receive(src_id), port.meter
         if meter is None:
             return array
-        meter.calls["receive"] += 1
+        meter.communicate("receive")
         meter.record_stored()
         return port.library.charged(array, meter)
 
@@ -125,7 +124,8 @@ class ShardedEngine(ABC):
     def send_async(self, src: ArrayLike, dst: Array, target_device_id: int) -> Future:
         """Puts `src` into the symmetric buffer of another device, at the same position that `dst`, a view of this
         device's own buffer, has in it. The target sees it after the next `barrier()`; before that it may read the old
-        or the new content. Sends S bytes."""
+        or the new content. Sends as `send` does, 8 bytes for the place, and 8 for each dimension whose elements are not
+        contiguous in the buffer."""
         self._symmetric().put(src, dst, target_device_id)
         return Future()
 
@@ -138,7 +138,7 @@ class ShardedEngine(ABC):
         except PuzzleError as why:
             raise why.at(call_place(port, "barrier")) from None
         if port.meter is not None:
-            port.meter.communicate("barrier", 0, len(members))
+            port.meter.communicate("barrier")
         self._symmetric().fence(CollectiveCall("barrier", "", 0, (), "", members))
 
     # --- Collectives ----------------------------------------------------------------------------------
@@ -178,8 +178,7 @@ class ShardedEngine(ABC):
         if meter is None:
             result: Array = port.collective(call, array)
             return result
-        meter.calls[name] += 1
-        meter.sent += call.sent
+        meter.communicate(name, call.traffic)
         return port.library.charged(port.collective(call, array), meter)
 
     # --- Slower memories ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from lib.engine.transports.base import Port, Put, call_place
 from lib.errors import RuleError
 
 from .arguments import checked_partner, require_sendable
-from .call import CollectiveCall, dtype_code, put_bytes
+from .call import CollectiveCall, dtype_code, put_traffic
 from .collectives import Array
 
 
@@ -49,18 +49,21 @@ class SymmetricBuffers:
         try:
             src, dst = library.plain(source), library.plain(place)
             target = checked_partner(target, port.device, port.size)
-            buffer, offset = self._find(dst)
+            number, offset = self._find(dst)
+            buffer = self.buffers[number]
             require_sendable(src.shape, src.dtype)
             if dst.shape != src.shape or dst.dtype != src.dtype:
                 raise RuleError(
                     f"it puts {src.dtype} {tuple(src.shape)} into {dst.dtype} {tuple(dst.shape)}; "
                     "both must have the same shape and dtype"
                 )
+            if dst.dtype != buffer.dtype:
+                raise RuleError(f"dst is a view as {dst.dtype} of a buffer of {buffer.dtype}; keep the buffer's dtype")
         except RuleError as why:
             raise why.at(call_place(port, "send_async", target)) from None
+        put = Put(number, offset, library.strides(dst), library.copy(src))
         if port.meter is not None:
-            port.meter.communicate("send_async", put_bytes(src.shape, src.dtype), 2)
-        put = Put(buffer, offset, library.strides(dst), library.copy(src))
+            port.meter.communicate("send_async", put_traffic(put.content.shape, put.content.dtype, put.strides))
         if not port.try_put(target, put):
             self.puts.append((target, put))
 

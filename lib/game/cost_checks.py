@@ -1,7 +1,5 @@
 """Bounds of the numbers in a cost record: whatever can be made can be written and read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any

@@ -50,7 +50,10 @@ PRODUCTS = frozenset(("forward", "backward", "backward_input", "backward_weight"
 PAIR = "pair"
 """A forward and a backward at once (DeepSeek-AI 2024, section 3.2.1)."""
 
-COMPUTING = PRODUCTS | {PAIR}
+ATTENDING = frozenset(("keys", "attend", "keys_backward", "attend_backward"))
+"""What layers of attention compute. The costs price the first two; each takes twice as long backward."""
+
+COMPUTING = PRODUCTS | {PAIR} | ATTENDING
 """What layers compute."""
 
 COPYING = frozenset(("offload", "fetch"))
@@ -93,7 +96,8 @@ class Costs:
     the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several, and
     `alpha_between` and `beta_between` the prices of the operations that they name. `flops_per_tick` prices matrix
     products by their size instead. `kinds` of layers have sizes and prices of their own, and a rank may be `slow`: it
-    computes so many times slower. Texts give times in `time_unit`, "steps", "us" or "ms".
+    computes so many times slower. `keys_values` is the elements of the keys and values of a microbatch in a layer of
+    attention, by default of two activations. Texts give times in `time_unit`, "steps", "us" or "ms".
 
     Raises:
         RuleError: naming the field that cannot be.
@@ -120,6 +124,7 @@ class Costs:
     time_unit: str = "steps"
     kinds: Mapping[str, Kind] = field(default_factory=lambda: MappingProxyType({}))
     slow: Mapping[int, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    keys_values: int | None = None
     weight: int = field(init=False, repr=False, compare=False)
     """Elements of one layer's weight; its optimizer state and its gradient are as large."""
     activation: int = field(init=False, repr=False, compare=False)
@@ -136,6 +141,7 @@ class Costs:
             raise RuleError(f"Costs: unit, the ticks in a step, must divide {MAX_TICKS_PER_STEP}; got {self.unit!r}")
         priced = {*self.ticks, *self.calls, *self.alpha, *self.beta}
         priced |= {"forward", "backward"} if self.flops_per_tick else set()
+        priced |= {name for name in ATTENDING if name.removesuffix("_backward") in self.ticks}
         priced |= {
             name for tier in self.tiers.values() for name in ("offload", "fetch") if getattr(tier, name) is not None
         }
@@ -151,7 +157,8 @@ class Costs:
             cost_checks.checked_int(getattr(self, name), f"Costs: {name}", minimum=1)
         if self.parameters is not None:
             cost_checks.checked_int(self.parameters, "Costs: parameters", minimum=1, maximum=cost_checks.MAX_PARAMETERS)
-        for name in ("islands", "flops_per_tick", *(("gradient",) if self.gradient is not None else ())):
+        given = [name for name in ("gradient", "keys_values") if getattr(self, name) is not None]
+        for name in ("islands", "flops_per_tick", *given):
             cost_checks.checked_int(getattr(self, name), f"Costs: {name}")
         for name, allowed in (("lanes", ("one", "group")), ("time_unit", TIME_UNITS)):
             if getattr(self, name) not in allowed:
@@ -205,6 +212,11 @@ class Costs:
         """Elements of one microbatch's activation gradient."""
         return self.activation if self.gradient is None else self.gradient
 
+    @property
+    def keys_and_values(self) -> int:
+        """Elements of the keys and values of one microbatch."""
+        return 2 * self.activation if self.keys_values is None else self.keys_values
+
     def duration(self, operation: str, items: int = 1, held: int = 1, total: int = 1) -> int:
         """Ticks of `operation` on `items` batches (forward, backward, loss) or values, with shards `held` of `total`
         of the weight.
@@ -214,6 +226,8 @@ class Costs:
         """
         if (held != total or self.flops_per_tick) and operation in PRODUCTS:
             return ceil(self.product(operation) * items * held / total)
+        if operation in ATTENDING and operation.endswith("_backward") and self.priced(operation):
+            return 2 * self.ticks[operation.removesuffix("_backward")] * items
         try:
             return self.ticks[operation] * items
         except KeyError:

@@ -12,8 +12,6 @@ That replicas are alike is a claim about the program. What could not be so is re
 batch that is another's, a decision by a number that differs between replicas (`replica_number`).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

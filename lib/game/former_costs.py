@@ -4,8 +4,6 @@ A trace writes the name of a record only if the record has never been changed, a
 the same in every trace, however old it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """The goal of a schedule puzzle: its size, its targets, and the best that is known."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import floor
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Cost records of H100-like machines, in microseconds: NVLink, InfiniBand and PCIe."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType

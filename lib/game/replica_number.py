@@ -4,8 +4,6 @@ A folded run plays replica 0 for all of them. Where a program would go one way o
 next, it cannot, and says so. What is the same on every replica can be computed: of 8 ranks in 4 replicas `rank % 2`.
 """
 
-from __future__ import annotations
-
 import operator
 import sys
 from collections.abc import Callable

@@ -1,19 +1,17 @@
 """What the ring algorithms send, and in how many hops."""
 
-from __future__ import annotations
-
 
 def elements_sent(operation: str, elements: int, ranks: int) -> int:
     """Elements one rank sends when it brings `elements` to an operation of a group of `ranks`, by the ring algorithms.
 
     All-reduce 2(N-1)/N S, reduce-scatter (N-1)/N S, all-gather (N-1) times the shard (Patarasuk and Yuan 2009,
-    "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3); the all-to-alls `dispatch` and
-    `collect` (N-1)/N S; a message S.
+    "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3); the all-to-alls (N-1)/N
+    S; a message S.
     """
     match operation:
         case "allreduce":
             return 2 * (ranks - 1) * elements // ranks
-        case "scatterreduce" | "dispatch" | "collect":
+        case "scatterreduce" | "dispatch" | "collect" | "heads" | "tokens":
             return (ranks - 1) * elements // ranks
         case "allgather":
             return (ranks - 1) * elements

@@ -10,18 +10,20 @@ from typing import NamedTuple
 from lib.errors import RuleError
 
 from .cost_checks import fraction
-from .costs import CLASSIC, COPYING, PAIR, PRODUCTS, Costs
+from .costs import ATTENDING, CLASSIC, COPYING, PAIR, PRODUCTS, Costs
 from .folding import Fold, fold_of, require_first
 from .kinds import OWN_PRICES
 from .named_costs import costs_named
 
-LAYERS = ("dense", "block", "experts")
-"""What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard."""
+LAYERS = ("dense", "block", "experts", "attention")
+"""What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard; causal attention on
+shares of the tokens."""
 
 TASKS = ("train", "local", "infer")
 """What is to be made: weights after every batch; weights that replicas may update alone and average; outputs."""
 
 MAX_STEPS = 10**6
+MAX_SHARES = 1000
 
 
 class Size(NamedTuple):
@@ -41,7 +43,8 @@ class Setting:
     or the name of a known one, `mesh` the length of each axis by name; `steps` counts training steps, `layer` is one
     of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all. `kinds` has the kind
     of each dense layer, which the costs describe, and `lengths` the share of a whole one that each microbatch has. The
-    weights that compute may be `lag` steps older than the data.
+    weights that compute may be `lag` steps older than the data. Where layers are attention, a microbatch is so many
+    equal `shares` of tokens.
 
     Raises:
         RuleError: naming the field that cannot be.
@@ -56,6 +59,7 @@ class Setting:
     kinds: tuple[str, ...]
     lengths: tuple[Fraction, ...]
     lag: int
+    shares: int
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class Setting:
         kinds: Iterable[str] = (),
         lengths: Iterable[Fraction | int] = (),
         lag: int = 0,
+        shares: int = 1,
     ) -> None:
         known = costs_named(costs) if isinstance(costs, str) else costs
         try:
@@ -75,11 +80,11 @@ class Setting:
         except TypeError:
             example = {"dp": 2, "tp": 4}
             raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
-        named, shares = _kinds(kinds), _lengths(lengths)
-        for name, given in zip(FIELDS, (known, axes, steps, layer, task, fold, named, shares, lag)):
+        named, sizes = _kinds(kinds), _lengths(lengths)
+        for name, given in zip(FIELDS, (known, axes, steps, layer, task, fold, named, sizes, lag, shares)):
             object.__setattr__(self, name, given)
         self._check()
-        object.__setattr__(self, "costs", self.costs.for_game(named, shares))
+        object.__setattr__(self, "costs", self.costs.for_game(named, sizes))
 
     def _check(self) -> None:
         if not isinstance(self.costs, Costs):
@@ -90,6 +95,10 @@ class Setting:
             raise RuleError(f"Setting: lag must be a whole number from 0 to {MAX_STEPS:,}; got {self.lag!r}")
         if self.lag and self.task != "train":
             raise RuleError(f"Setting: lag is for the task 'train'; this one is {self.task!r}")
+        if type(self.shares) is not int or not 1 <= self.shares <= MAX_SHARES:
+            raise RuleError(f"Setting: shares must be a whole number from 1 to {MAX_SHARES:,}; got {self.shares!r}")
+        if self.shares > 1 or self.layer == "attention":
+            self._check_attention()
         if not isinstance(self.fold, str):
             raise RuleError(f"Setting: fold must be the name of an axis; got {self.fold!r}")
         if self.fold:
@@ -106,6 +115,15 @@ class Setting:
             raise RuleError("Setting: pairs are of dense layers and microbatches that are all alike")
         if self.fold and (self.lengths or self.costs.slow):
             raise RuleError("Setting: a folded run plays one replica for all, so it has no lengths and no slow ranks")
+
+    def _check_attention(self) -> None:
+        if self.layer != "attention":
+            raise RuleError(f"Setting: shares are for layers of attention; these are {self.layer!r}")
+        if self.task == "local" or self.lag or self.fold:
+            raise RuleError("Setting: layers of attention have neither local replicas nor lag, and are not folded")
+        for what, size in (("tokens", self.costs.length), ("keys and values", self.costs.keys_and_values)):
+            if size % self.shares:
+                raise RuleError(f"Setting: shares are equal, and {size:,} {what} cannot be cut into {self.shares}")
 
     @property
     def replicas(self) -> int:
@@ -134,7 +152,7 @@ def _lengths(given: Iterable[object]) -> tuple[Fraction, ...]:
     return shares
 
 
-FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold", "kinds", "lengths", "lag")
+FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold", "kinds", "lengths", "lag", "shares")
 
 CLASSIC_SETTING = Setting()
 
@@ -152,12 +170,15 @@ class Game:
     task: str = "train"
     fold: Fold | None = None
     lag: int = 0
+    shares: int = 1
     prices: Mapping[str, int] = field(init=False, repr=False, compare=False)
     """Ticks for each item, of the operations for which nothing else counts."""
 
     def __post_init__(self) -> None:
         costs = self.setting.costs
-        sized = COPYING if self.layer == "dense" and not costs.flops_per_tick else COPYING | PRODUCTS
+        sized = COPYING | ATTENDING
+        if self.layer != "dense" or costs.flops_per_tick:
+            sized |= PRODUCTS
         if costs.unequal is not None:
             sized = sized | {*OWN_PRICES, PAIR}
         fixed = {name: ticks for name, ticks in costs.ticks.items() if name not in sized}
@@ -177,7 +198,7 @@ class Game:
         fold = None
         if setting.fold:
             fold = fold_of(setting.mesh, setting.fold, size.batches, size.ranks, setting.costs.islands)
-        return cls(*size, setting, setting.steps, setting.layer, setting.task, fold, setting.lag)
+        return cls(*size, setting, setting.steps, setting.layer, setting.task, fold, setting.lag, setting.shares)
 
     @property
     def played_ranks(self) -> int:

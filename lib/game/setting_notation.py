@@ -1,7 +1,5 @@
 """Writes a setting as JSON fields and reads them, strictly: what is not classic, and nothing else."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -198,6 +196,7 @@ READ: Mapping[str, Callable[[Any, str], Any]] = {
     "ticks": _numbers,
     "unit": _positive,
     "gradient": _optional,
+    "keys_values": _optional,
     "overlap": _flag,
     "lanes": _text,
     "tiers": _tiers,

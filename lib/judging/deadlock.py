@@ -1,7 +1,5 @@
 """Refuses a trace in which ranks wait for ever: calls that differ, or a deadlock."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -24,7 +22,7 @@ def refuse_deadlock(stuck: Sequence[RankState], walk: Walk[RankState], has_group
     place, line = first.place(first.op.call()), first.op.line
     try:
         for meeting in walk.meetings.pending():
-            require_same_call([call for _, call in sorted(meeting.arrived().items())])
+            require_same_call([call for _, call in sorted(meeting.arrived().items())], has_groups)
     except PuzzleError as why:
         raise why.at(place, line) from None
     waits = [_waiting(rank, walk) for rank in stuck]

@@ -2,18 +2,17 @@
 
 Data parallelism (each batch stays on one rank), sharded (ZeRO, Rajbhandari et al. 2020) or not, or with weights that
 are averaged (local SGD, Stich 2019); tensor parallelism (ranks compute parts of one layer; Megatron-LM, Shoeybi et al.
-2019); expert parallelism (tokens go to experts; GShard, Lepikhin et al. 2020); pipelines (each layer stays on its ranks
+2019); expert parallelism (tokens go to experts; GShard, Lepikhin et al. 2020); context parallelism (ranks share the
+tokens of a sequence, and keys travel; Liu et al. 2023); pipelines (each layer stays on its ranks
 and activations travel; GPipe, Huang et al. 2019).
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
 from lib.game.costs import COMPUTING
-from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES
+from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS
 from lib.values.base import Batched, Value
-from lib.values.kinds import Weight
+from lib.values.kinds import KeyValue, Weight
 
 from .rank_state import RankState
 
@@ -24,6 +23,7 @@ OWNERS_SEND = "data parallelism with weights sent by their owners"
 LOCAL_SGD = "local SGD"
 TENSOR_PARALLEL = "tensor parallelism"
 EXPERT_PARALLEL = "expert parallelism"
+CONTEXT_PARALLEL = "context parallelism"
 PIPELINE = "a pipeline"
 SHARDED_PIPELINE = "a pipeline with sharded weights"
 TENSOR_PIPELINE = "a pipeline of tensor-parallel stages"
@@ -33,23 +33,26 @@ MIXED = "a mixture"
 PIPELINES = (PIPELINE, SHARDED_PIPELINE, TENSOR_PIPELINE, REPEATED)
 
 FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, LOCAL_SGD, TENSOR_PARALLEL, EXPERT_PARALLEL) + (
-    (*PIPELINES, MIXED)
+    (CONTEXT_PARALLEL, *PIPELINES, MIXED)
 )
 """What a schedule can be, as a sentence names it: 'this is a pipeline'."""
 
-BACKWARD = COMPUTING - {"forward"}
+BACKWARD = COMPUTING - {"forward", "keys", "attend"}
 
 
 def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
     """The family of a run that is legal: one of FAMILIES. In a folded run the ranks are those of one of the `replicas`.
 
     A pipeline: activations travel in messages, and any two ranks compute either the same layers or different ones, but
-    none all of them; if that holds for backward alone, its stages repeat the forward of others. Tensor and expert
-    parallelism: activations meet in collectives. Data parallelism: no activation travels, and in every step a batch is
-    computed on one rank. Each by the weights: averaged, gathered or updated in shards, sent in messages, or neither.
+    none all of them; if that holds for backward alone, its stages repeat the forward of others. Context parallelism:
+    keys or heads travel. Tensor and expert parallelism: activations meet in collectives. Data parallelism: no
+    activation travels, and in every step a batch is computed on one rank. Each by the weights: averaged, gathered or
+    updated in shards, sent in messages, or neither.
     """
     if sum(not COMPUTING.isdisjoint(rank.named) for rank in ranks) * replicas < 2:
         return ONE_RANK
+    if _bring(ranks, {"pass_to", *COLLECTIVES}, KeyValue) or _bring(ranks, HEADS, Batched):
+        return CONTEXT_PARALLEL
     tensor_parallel = _bring(ranks, COLLECTIVES - ALL_TO_ALL, Batched)
     if any(map(_receives_activations, ranks)):
         if not _has_stages(ranks, COMPUTING):

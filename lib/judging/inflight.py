@@ -1,7 +1,5 @@
 """Counts what a pipeline holds in flight: microbatches whose backward is still to come, as papers count memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from lib.game.costs import PAIR

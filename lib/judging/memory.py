@@ -1,7 +1,5 @@
 """Measures how much memory one rank needs over a run: what is stored, and what is not stored but used later."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple

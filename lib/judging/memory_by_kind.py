@@ -1,19 +1,14 @@
 """Memory by kind: the elements that each rank needs at each event, by kind of value, stored or not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
-from lib.errors import PuzzleError
-from lib.trace.gc_pause import no_collection
 from lib.trace.ops import Trace
 from lib.values.base import Value
-from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
+from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, OptState, Parked, Weight, WeightGrad
 
 from .rank_state import RankState
-from .recompute import Recomputation
+from .recompute import executed
 
 
 class Share(NamedTuple):
@@ -36,8 +31,10 @@ SHARE_OF: Mapping[type[Value], int] = {
     Weight: 0,
     OptState: 1,
     Activation: 2,
+    KeyValue: 2,
     ActivationGrad: 3,
     WeightGrad: 3,
+    KeyValueGrad: 3,
     Parked: 0,
 }
 """The field of a sample that each kind of value belongs to; a parked one takes nothing of the device."""
@@ -45,11 +42,7 @@ SHARE_OF: Mapping[type[Value], int] = {
 
 def memory_by_kind(trace: Trace) -> tuple[tuple[Sample, ...], ...]:
     """For each rank, a sample at each event and one at the end of the run; as far as the trace is legal."""
-    with no_collection():
-        recomputation = Recomputation(trace)
-        with suppress(PuzzleError):  # the referee reports it; what came before it is measured all the same
-            recomputation.run()
-        return tuple(_samples(rank, trace) for rank in recomputation.ranks)
+    return tuple(_samples(rank, trace) for rank in executed(trace))
 
 
 def _samples(rank: RankState, trace: Trace) -> tuple[Sample, ...]:

@@ -1,7 +1,5 @@
 """Notes on correct runs: habits that would not work in real training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

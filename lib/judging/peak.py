@@ -1,7 +1,5 @@
 """Explains a peak: every value that is charged at that moment, and when it is read again, if ever."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,7 +20,7 @@ class Item(NamedTuple):
     `fate` says when it is read: "now", by the event that starts at the peak; "later"; "awaited", held by a call until
     that is joined; "kept", by what follows the run only (a final weight, its optimizer state); "never". `line` is where
     it was made, 0 if unknown; `read` the clock in ticks of the next operation that reads it, None if there is none.
-    `in_call` is True if it is not stored, and a call under way brings or makes it.
+    `in_call` is True if it is not stored, and a pending call brings or makes it.
     """
 
     value: Value

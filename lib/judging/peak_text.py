@@ -1,7 +1,5 @@
 """The explanation of a peak in words: a heading, and a row for values that are alike, so that it fits a screen."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -61,13 +59,13 @@ def peak_rows(peak: PeakContents) -> list[Row]:
 def unstored_text(peak: PeakContents) -> str:
     """What is charged at the peak without being in a dictionary, in words; empty if all of it is stored.
 
-    What calls under way bring or take is usual where they overlap computation, so it is only added up.
+    What calls that are pending bring or take is usual where they overlap computation, so it is only added up.
     """
     unstored = [item._replace(stored=True) for item in peak.items if not item.stored]  # so that no row repeats it
     rows = peak_rows(peak._replace(items=tuple(item for item in unstored if not item.in_call)))
     texts = [f"{row.what} ({row.elements:,} elements, {row.when})" for row in rows]
     in_calls = sum(item.elements for item in unstored if item.in_call)
-    return "; ".join([*texts, f"{in_calls:,} elements of calls under way"] if in_calls else texts)
+    return "; ".join([*texts, f"{in_calls:,} elements of pending calls"] if in_calls else texts)
 
 
 def _moment(peak: PeakContents) -> str:
@@ -100,7 +98,7 @@ def _what(items: Sequence[Item], steps: int) -> str:
     parts += [named("batch", batches)] if batches else []
     parts += [_part(first.value)] if _part(first.value) else []
     parts += [f"step {step}"] if steps > 1 else []
-    parts += ["in a call under way"] if first.in_call else [] if first.stored else ["outside the dictionaries"]
+    parts += ["in a pending call"] if first.in_call else [] if first.stored else ["outside the dictionaries"]
     return ", ".join(parts)
 
 

@@ -1,7 +1,5 @@
 """The state of one rank during recomputation, and the checks that every record passes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain

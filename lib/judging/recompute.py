@@ -1,8 +1,7 @@
 """Re-executes a trace from the rules alone, trusting nothing it can recompute: values, clocks, meetings, messages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from lib.communication.folded_mesh import mesh_of
@@ -14,19 +13,19 @@ from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.costs import COPYING
 from lib.game.ring import elements_sent
 from lib.game.setting import Game
-from lib.rules import durations, memory_tiers, operations
+from lib.rules import completeness, durations, memory_tiers, operations
 from lib.rules.collectives import COLLECTIVES, REQUESTING, Group, requested_batches, require_contribution
-from lib.rules.operations import LOCAL_RULES, PER_BATCH
+from lib.rules.operations import LOCAL_RULES, PER_BATCH, batches_of
+from lib.trace.gc_pause import no_collection
 from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
 from lib.values.algebra import named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
 
-from .call_checks import require_group, require_tag
 from .deadlock import refuse_deadlock
 from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed
 from .recompute_lanes import OverlappedCalls
-from .storage_checks import follow_stored, refuse_handmade, refuse_pending
+from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
 
 Met = tuple[tuple[Value, ...], int, int, int, OpIndex, OpIndex | None]
 """One rank's share of a collective: what it gets, the elements it sends, the start, the ticks, the call that set the
@@ -105,9 +104,9 @@ class Recomputation(OverlappedCalls):
         self.refuse_unawaited()
         self._refuse_unread()
         if self.game.task == "infer":
-            operations.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
+            completeness.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
         else:
-            operations.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
+            completeness.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
     def advance(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place.
@@ -204,7 +203,7 @@ class Recomputation(OverlappedCalls):
             memory_tiers.require_room(self.costs, rank.parked(), made)
         batches, items = NO_BATCHES, 1
         if name in PER_BATCH:
-            batches = made[0].batches  # type: ignore[attr-defined]  # what PER_BATCH means
+            batches = batches_of(made)
             items = len(batches)
         price = self._prices.get(name)
         length = durations.ticks(self.game, name, items, used, made, rank.rank) if price is None else price * items
@@ -286,6 +285,15 @@ class Recomputation(OverlappedCalls):
                     place_text(source, self.costs.text(op.start), op.call()),
                     op.line,
                 )
+
+
+def executed(trace: Trace) -> list[RankState]:
+    """The ranks of a trace, executed as far as it is legal; the referee says what is not."""
+    with no_collection():
+        recomputation = Recomputation(trace)
+        with suppress(PuzzleError):
+            recomputation.run()
+        return recomputation.ranks
 
 
 def _game_of(trace: Trace) -> tuple[Game, PuzzleError | None]:

@@ -1,7 +1,5 @@
 """Re-executes overlapped calls: checks their results and times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.communication.lanes import Call
@@ -14,7 +12,7 @@ from lib.trace.ops import NO_BATCHES, Op, place_text
 from lib.values.base import Value
 
 from .rank_state import RankState
-from .storage_checks import refuse_pending
+from .record_checks import refuse_pending
 
 
 class OverlappedCalls(Walk[RankState]):
@@ -35,12 +33,12 @@ class OverlappedCalls(Walk[RankState]):
 
     def awaited(self, cursor: RankState, op: Op) -> Call:
         if not self.on_lanes:
-            raise TraceError(f"nothing is under way in the costs {self.costs.name!r}, which have no overlap: {op}")
+            raise TraceError(f"nothing is pending in the costs {self.costs.name!r}, which have no overlap: {op}")
         (at,) = op.args
         call = cursor.calls.get(at)
         if call is None:
             raise TraceError(
-                f"operation {at} of this rank is not a call under way; a call is awaited once, after it was made"
+                f"operation {at} of this rank is not a pending call; a call is awaited once, after it was made"
             )
         return call
 

@@ -1,7 +1,5 @@
 """Judges a trace: recomputes it, measures time, memory and bytes, and reports. Trusts nothing but the operations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter

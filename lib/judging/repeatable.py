@@ -1,7 +1,5 @@
 """Checks that the step is repeatable: each rank must end holding the updated form of what it started with."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What the referee found in a run: its figures, and what they are worth against the goal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Says in words why a rank sends more than it must, found from the trace alone."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

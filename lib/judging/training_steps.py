@@ -1,19 +1,14 @@
 """The training step that each operation of a run belongs to, by the values that it uses and makes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
-from lib.errors import PuzzleError
-from lib.trace.gc_pause import no_collection
 from lib.trace.ops import Op, Trace
 from lib.values.base import Value
 from lib.values.kinds import OptState, Parked, Weight
 
 from .rank_state import RankState
-from .recompute import Recomputation
+from .recompute import executed
 
 
 def event_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
@@ -22,21 +17,13 @@ def event_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
     Data and gradients carry their step. An operation on weights alone belongs to the step that computes with these
     weights; an average of replicas, and what comes after the last update, to the step that has just ended.
     """
-    with no_collection():
-        recomputation = Recomputation(trace)
-        with suppress(PuzzleError):  # the referee reports it
-            recomputation.run()
-        last = trace.setting.steps - 1
-        return tuple(tuple(min(last, _step(op, rank)) for op in rank.done) for rank in recomputation.ranks)
+    last = trace.setting.steps - 1
+    return tuple(tuple(min(last, _step(op, rank)) for op in rank.done) for rank in executed(trace))
 
 
 def old_versions(trace: Trace) -> tuple[frozenset[int], ...]:
     """For each rank, the places of the forwards whose weight is older than the data, as far as the trace is legal."""
-    with no_collection():
-        recomputation = Recomputation(trace)
-        with suppress(PuzzleError):  # the referee reports it
-            recomputation.run()
-        return tuple(frozenset(_made_with_old(rank)) for rank in recomputation.ranks)
+    return tuple(frozenset(_made_with_old(rank)) for rank in executed(trace))
 
 
 def _made_with_old(rank: RankState) -> Iterator[int]:

@@ -23,6 +23,10 @@ class OperandFetch(NamedTuple):
     """The number of a moved copy that several operators use: the first one moves it, the others find it."""
     last: bool = True
     """True if nobody uses the copy afterwards."""
+    source: int | None = None
+    """The number of the copy from which it moves, if it does not move from where the tensor lives."""
+    source_ends: bool = False
+    """True if nobody uses that copy afterwards."""
 
 
 class Instruction(NamedTuple):

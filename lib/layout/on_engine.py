@@ -154,8 +154,12 @@ def _fetched(device: ShardedEngine, fetch: OperandFetch, piece: Array, copies: d
     """An input in the layout that an operator needs."""
     if fetch.copy in copies:
         return copies.pop(fetch.copy) if fetch.last else copies[fetch.copy]
+    source = piece if fetch.source is None else copies[fetch.source]
+    piece = source
     for step in fetch.steps:
         piece = take_step(device, step, piece)
+    if fetch.source is not None and fetch.source_ends:
+        del copies[fetch.source]
     if fetch.copy is not None and not fetch.last:
         copies[fetch.copy] = piece
     return piece

@@ -6,8 +6,6 @@ Each message has its own tag, and a rank awaits a message before it sends the ne
 message is pending. Gradients of a unit are reduced when its last microbatch has been through.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +15,8 @@ from lib.schedules.timetable import Timetable
 Action = tuple[str, Any]
 """An operation, and what it is done with:
 
-a layer: `load` its weight and state, `keep` the newest gradient as its sum or `add` it to its sum, `release` its
-    gathered weight, `update`, `store` its final weight
+a layer: `load` its weight and state, `keep` the newest gradient as its sum or `add` it to its sum, `keep_reduced` or
+    `add_reduced` what a reduction has made, `release` its gathered weight, `update`, `store` its final weight
 a layer, calls: `gather` the weight, `reduce` the gradient, `fetch` the state from the host, `park` the state there
 a layer and a microbatch: `input`, `forward`, `recompute` (forward again), `loss`, `backward`, `backward_input`,
     `backward_weight`, `drop` (the gradient of the model's input)
@@ -37,6 +35,8 @@ class Program:
     replicated: bool = False
     zero: int = 0
     """The stage of ZeRO; 0 if it is not replicated."""
+    by_run: bool = False
+    """Gradients are reduced when a rank turns to another chunk, and not after each microbatch (ZeRO 2)."""
     overlap: bool = True
     recompute: bool = False
     offload: bool = False
@@ -80,8 +80,11 @@ class _Rank:
         self.next = next(self.uses, None)
         self.missing = dict.fromkeys(self.mine, program.table.batches)
         """By layer, the microbatches whose gradients are missing."""
-        self.summed = set[int]()
-        """Layers that have a sum of gradients."""
+        self.summed, self.reduced = set[int](), set[int]()
+        """Layers that have a sum of gradients, and a sum of reduced ones."""
+        self.backwards = [cell.stage for slot in program.table.rows[place] for cell in slot if cell.op in "BW"]
+        """The stages whose gradients are still to be made, the next one last."""
+        self.backwards.reverse()
         self.reducing: list[int] = []
         """Layers whose gradients are being reduced."""
 
@@ -104,6 +107,9 @@ class _Rank:
 
     def compute(self, stage: int, op: str, batch: int) -> Iterator[Action]:
         operation, layers = OPERATIONS[op], self.layers[stage]
+        if op in "BW":
+            self.backwards.pop()
+        run_goes_on = self.program.by_run and self.backwards[-1:] == [stage]
         if op == "F" and stage == 0:
             yield "input", (0, batch)
         for layer in layers if op == "F" else reversed(layers):
@@ -114,12 +120,12 @@ class _Rank:
             yield operation, (layer, batch)
             if op in "BW":
                 self.missing[layer] -= 1
-                if self.zero < 2:
+                if self.zero < 2 or self.program.by_run:
                     yield self.sum_up(layer)
-                    if not self.missing[layer] and self.program.replicated and self.program.overlap:
-                        yield self.reduce(layer)
-                else:
-                    yield from self.reduce_now(layer)
+                if self.zero > 1:
+                    yield from () if run_goes_on else self.reduce_now(layer)
+                elif not self.missing[layer] and self.program.replicated and self.program.overlap:
+                    yield self.reduce(layer)
         if op == "F" and stage == self.program.table.stages - 1:
             yield "loss", (layers.stop - 1, batch)
         if op in "BI" and stage == 0:
@@ -142,7 +148,7 @@ class _Rank:
     # --- Gradients ---
 
     def reduce_now(self, layer: int) -> Iterator[Action]:
-        """Reduces the gradient of one microbatch (ZeRO 2 and 3), while the rank computes the next one."""
+        """Reduces the gradient of one microbatch or of a run of them (ZeRO 2 and 3), while the rank computes on."""
         yield from self.settle()
         yield self.reduce(layer)
         if not self.program.overlap:
@@ -156,12 +162,14 @@ class _Rank:
 
     def reduce(self, layer: int) -> Action:
         self.reducing.append(layer)
+        self.summed.discard(layer)
         return "reduce", layer
 
     def settle(self) -> Iterator[Action]:
         for layer in self.reducing:
             yield "wait", ("reduce", layer)
-            yield self.sum_up(layer)
+            yield "add_reduced" if layer in self.reduced else "keep_reduced", layer
+            self.reduced.add(layer)
         self.reducing.clear()
 
     # --- The end of the step ---
@@ -182,7 +190,7 @@ class _Rank:
         for layer, after in zip(order, [*order[1:], None]):
             if self.reducing:
                 yield "wait", ("reduce", layer)
-                yield "keep", layer
+                yield "keep_reduced", layer
             if program.offload:
                 if parking is None:
                     yield "fetch", layer

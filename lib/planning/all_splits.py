@@ -1,7 +1,5 @@
 """Every split of a job that is tried, with lower bounds on its time and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
@@ -21,6 +19,9 @@ MAX_STAGES = 64
 
 MAX_CELLS = 8_200
 """Cells of a pipeline's timetable that are tried, unless its stages are asked for: a run of more takes seconds."""
+
+FEW_LAYERS = 2
+"""Layers of a chunk up to which the first and the last one may have fewer, down to none."""
 
 LONG = 16384
 """Tokens of a sequence from which on its context is split too."""
@@ -83,9 +84,10 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
             )
             if next(problems(job, first), None) is not None:
                 continue
-            uneven = len(set(first.stage_layers(job))) > 1
-            if uneven and chunks > 1 and not {"chunks", "schedule", "layers"} & set(fixed):
-                continue  # they are many: a caller who names chunks or a schedule gets them
+            sizes = first.stage_layers(job)
+            many = len(set(sizes)) > 1 and (len(set(sizes[1:-1])) > 1 or max(sizes) > FEW_LAYERS)
+            if many and chunks > 1 and not {"chunks", "schedule", "layers"} & set(fixed):
+                continue  # a caller who names chunks or a schedule gets them
             if "pp" not in fixed and cells(job, first) > MAX_CELLS:
                 continue
             for zero, offload in product(of("zero", (0, 1, 2, 3)), of("offload", OFFLOADED[:1])):
@@ -156,7 +158,7 @@ def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, mine: int) -
     wait = max(before * forward, before * gather + filled * forward) + rank * priced.message
     stages = split.stages_of(rank)
     compute = m * (mine * (forward + backward) + (priced.loss if split.stages - 1 in stages else 0))
-    lane = m * (2 * (mine - len(stages)) * gather + mine * reduce) - priced.units[rank] * reduce
+    lane = m * 2 * (mine - len(stages)) * gather + split.reductions(job) * mine * reduce - priced.units[rank] * reduce
     after, updated = 0, mine
     if not split.schedule.startswith("zb"):
         after = max(before * backward, (before - filled) * gather + filled * backward) + rank * priced.message

@@ -1,8 +1,6 @@
 """Rates of a GPU from one measured step, or from the stages of a profiled one: matrix products and attention are faster
 or slower by one factor."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace

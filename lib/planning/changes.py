@@ -1,7 +1,5 @@
 """The change of one choice of a split that makes a step fastest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType

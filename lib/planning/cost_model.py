@@ -1,23 +1,17 @@
 """The prices of a split in the run of its pipeline: a cost record by size, and the bytes that each value takes."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from math import ceil
 from types import MappingProxyType
-from typing import NamedTuple
 
 from lib import Costs, Setting
 from lib.game.costs import Tier
-from lib.game.ring import elements_sent
 
 from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job
 from .layer_compute import activation_bytes, copied_bytes, tokens_of, workspace_bytes
-from .layer_cost import exact, layer_times, shared
+from .layer_cost import Moves, exact, layer_times, shared
 from .memory_model import MOST_GATHERED, MOST_REDUCED, logit_bytes, widths
 from .split import Split
 
@@ -105,9 +99,13 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     forward = round(layers * max(times.forward, copy) * TICKS)
     back_weight = round(layers * times.backward_weight * TICKS)
     back_input = round(layers * max(times.backward_input + again, copy - times.backward_weight) * TICKS)
-    backward = back_input + back_weight
+    recomputed = forward if split.recompute == "full" and split.every == 1 else 0
+    backward = recomputed + back_input + back_weight
     waits = CONTENTION if job.overlap and replicas > 1 else 0
-    slower = waits * min(backward, {2: reduce, 3: gather + reduce}.get(split.zero, 0))
+    each = reduce * split.reductions(job) / split.batches(job)
+    slower_forward = waits * min(forward, gather) if split.zero == 3 else 0
+    slower = waits * min(backward, {2: each, 3: gather + reduce}.get(split.zero, 0))
+    slower -= slower_forward if recomputed else 0  # which the forward that is run again has in its price
     once = waits * min(backward, reduce) if split.zero < 2 else 0  # only the last microbatch's backward
     share = Fraction(1, replicas)
     by_zero = (wide.weight * (share if split.zero == 3 else 1), wide.gradient * (share if split.zero > 1 else 1))
@@ -121,7 +119,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         layers=layers,
         replicas=replicas,
         parameters=parameters,
-        forward=round(forward + (waits * min(forward, gather) if split.zero == 3 else 0)),
+        forward=round(forward + slower_forward),
         back_input=round(back_input + slower / 2),
         back_weight=round(back_weight + slower / 2),
         loss=0 if counted else _ticks(head),
@@ -142,20 +140,6 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         last=(0 if alone else round(unlike * of_ends)) + round(logit_bytes(job, eager) * tokens * model.vocab / tp),
         workspace=round(workspace_bytes(job, split, eager)),
     )
-
-
-class Moves(NamedTuple):
-    """Of each communication the ticks of a call, and of each element that a rank sends."""
-
-    calls: Mapping[str, int]
-    beta: Mapping[str, Fraction]
-
-    def ticks(self, operation: str, elements: int, ranks: int) -> int:
-        """As Costs.transfer."""
-        return self.by_size(operation, elements_sent(operation, elements, ranks))
-
-    def by_size(self, operation: str, sent: int) -> int:
-        return self.calls[operation] + ceil(self.beta[operation] * sent)
 
 
 def moves_of(job: Job, split: Split) -> Moves:

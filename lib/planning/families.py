@@ -1,7 +1,5 @@
 """Kinds of splits, and which plans the model cannot tell apart."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The share of time that trains where GPUs fail: how often to write a checkpoint, and how long a training takes."""
 
-from __future__ import annotations
-
 from math import exp, expm1, isfinite, sqrt
 from typing import NamedTuple
 

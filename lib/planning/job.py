@@ -1,7 +1,5 @@
 """What is to be planned: a model, GPUs, the sequences of a step, and how numbers are kept."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lib.errors import RuleError

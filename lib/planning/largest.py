@@ -1,7 +1,5 @@
 """How much larger a job may be with the same split, and which changes of a split save most memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """What one layer computes and keeps on a rank: seconds without communication, and bytes of activations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .job import Job

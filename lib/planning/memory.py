@@ -1,17 +1,20 @@
-"""What each rank of a planned run holds at its fullest moment: bytes by kind and by value, of fused and eager code."""
-
-from __future__ import annotations
+"""What a planned run takes: time, bytes sent, and what each rank holds at its fullest moment, fused or eager."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from fractions import Fraction
 from typing import NamedTuple
 
+from lib import Outcome
 from lib.judging.rank_state import RankState
+from lib.judging.recompute import Recomputation
+from lib.judging.traffic import sent_by
+from lib.trace.gc_pause import no_collection
 from lib.values.base import Sharded, Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
 from .actions import Program
-from .cost_model import Prices, setting_of
+from .cost_model import Prices, prices, setting_of
 from .job import Job
 from .memory_model import Widths, widths, with_holes
 from .split import Split
@@ -54,9 +57,9 @@ def rank_memory(rank: RankState, job: Job, split: Split, program: Program, fused
     spans = [(number, after, min(until, reduced.get(number, until))) for number, after, until in lives.held]
     wide, costs = widths(job, split), setting_of(job, split).costs
 
-    def fullest(prices: Prices) -> tuple[int, dict[str, int], dict[int, tuple[str, str, int]]]:
+    def fullest(priced: Prices) -> tuple[int, dict[str, int], dict[int, tuple[str, str, int]]]:
         kinds = {
-            number: _bytes(value, value.memory(costs), mine, wide, program, prices)
+            number: _bytes(value, value.memory(costs), mine, wide, program, priced)
             for number, value in rank.values.items()
         }
         sizes = [kinds[number][2] for number in range(len(kinds))]
@@ -66,9 +69,9 @@ def rank_memory(rank: RankState, job: Job, split: Split, program: Program, fused
         totals = list(map(sum, zip(*samples.values())))
         moment = totals.index(max(totals))
         stages = program.table.stages_of(rank.rank)
-        ends = (prices.first if 0 in stages else 0) + (prices.last if program.table.stages - 1 in stages else 0)
+        ends = (priced.first if 0 in stages else 0) + (priced.last if program.table.stages - 1 in stages else 0)
         by_kind = {kind: one[moment] for kind, one in samples.items()}
-        return moment, {**by_kind, "ends": ends, "workspace": prices.workspace}, kinds
+        return moment, {**by_kind, "ends": ends, "workspace": priced.workspace}, kinds
 
     moment, low, kinds = fullest(fused)
     high = with_holes(job, split, sum(fullest(eager)[1].values()))
@@ -92,15 +95,15 @@ def _largest_first(held: Collection[PeakShare]) -> tuple[PeakShare, ...]:
 
 
 def _bytes(
-    value: Value, elements: int, mine: Collection[int], wide: Widths, program: Program, prices: Prices
+    value: Value, elements: int, mine: Collection[int], wide: Widths, program: Program, priced: Prices
 ) -> tuple[str, str, int]:
     """The kind of a value of so many elements, what it is in words, and its bytes on the device."""
     if isinstance(value, Activation):
         kept = value.layer in mine
         what = "activations kept for backward" if kept else "outputs of a stage"
-        return "activations", what, prices.kept if kept else prices.border
+        return "activations", what, priced.kept if kept else priced.border
     if isinstance(value, ActivationGrad):
-        return "activations", "gradients of activations", prices.border
+        return "activations", "gradients of activations", priced.border
     if isinstance(value, Parked):
         return "states", "states on the host", 0
     assert isinstance(value, Sharded)
@@ -110,9 +113,71 @@ def _bytes(
         OptState: (wide.state, "states of the optimizer", "states"),
     }[type(value)]
     if value.total > 1:
-        return kind, f"shards of {what}", round(elements * width * prices.shard)
+        return kind, f"shards of {what}", round(elements * width * priced.shard)
     if program.zero == 3 and isinstance(value, Weight):
-        return kind, "gathered weights", prices.gathered
+        return kind, "gathered weights", priced.gathered
     if program.zero > 1 and isinstance(value, WeightGrad):
-        return kind, "gradients that are being reduced", prices.reduced
+        return kind, "gradients that are being reduced", priced.reduced
     return kind, what, elements * width
+
+
+# --- Time and bytes sent ---
+
+SENT = ("messages", "gradients", "weights", "host")
+"""Kinds of bytes that a rank sends in the run of the pipeline."""
+
+
+class Measured(NamedTuple):
+    """`ticks` of the step, those that each rank computes, the memory of each, and of the rank that sends most the bytes
+    by kind: messages, gradients, weights, host."""
+
+    ticks: int
+    busy: tuple[int, ...]
+    memory: tuple[RankMemory, ...]
+    sent: Mapping[str, int]
+
+    @property
+    def bubble(self) -> float:
+        """The share of all ranks' time in which they do not compute."""
+        return 1 - sum(self.busy) / (len(self.busy) * self.ticks)
+
+
+def measured(outcome: Outcome, job: Job, split: Split, program: Program) -> Measured:
+    """What a planned run takes."""
+    fused, eager = prices(job, split), prices(job, split, eager=True)
+    with no_collection():
+        recomputation = taken_over(outcome)
+        memories = tuple(rank_memory(rank, job, split, program, fused, eager) for rank in recomputation.ranks)
+        totals = [_sent(recomputation, rank, job, split) for rank in recomputation.ranks]
+        working = ("forward", "backward", "backward_input", "backward_weight", "loss", "update")
+        busy = tuple(sum(op.end - op.start for op in rank.done if op.name in working) for rank in recomputation.ranks)
+        end = max(op.end for rank in recomputation.ranks for op in rank.done)
+    most = max(totals, key=lambda sent: sum(sent.values()))
+    return Measured(end, busy, memories, most)
+
+
+def _sent(recomputation: Recomputation, rank: RankState, job: Job, split: Split) -> dict[str, int]:
+    """Bytes that a rank sends in the step, by what they are."""
+    wide, shard = widths(job, split), prices(job, split).shard
+    totals: dict[str, Fraction] = dict.fromkeys(SENT, Fraction())
+    by_operation: dict[str, tuple[str, Fraction | int]] = {
+        "pass_to": ("messages", 2),
+        "allgather": ("weights", wide.gathered),
+        **dict.fromkeys(("allreduce", "scatterreduce"), ("gradients", job.gradient)),
+        **dict.fromkeys(("offload", "fetch"), ("host", wide.state * shard)),
+    }
+    for one in sent_by(recomputation, rank):
+        kind, width = by_operation[one.operation]
+        totals[kind] += one.elements * width
+    return {kind: round(total) for kind, total in totals.items()}
+
+
+def taken_over(outcome: Outcome) -> Recomputation:
+    """What a run has made and stored, to be measured as the referee does. It is a schedule of ours, which the run has
+    checked, so it is not executed again; the tests do that."""
+    recomputation = Recomputation(outcome.trace)
+    for state, model in zip(recomputation.ranks, outcome.models):
+        state.values.update(enumerate(model.made))
+        state.at = len(state.ops)
+        state.liveness.advance(state.at)
+    return recomputation

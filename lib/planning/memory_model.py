@@ -4,8 +4,6 @@
 single operations, and holes. The bytes are counted from tensors, not fitted; docs/truth.md compares published peaks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .job import Job

@@ -1,7 +1,5 @@
 """A plan: one split of a job, played in the ledger, with its step time, memory and traffic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -18,9 +16,7 @@ from .gpus import LINKS
 from .job import Job
 from .layer_compute import copied_bytes
 from .layer_cost import layer_times, link_of, shared
-from .measure import Measured, measured
-from .memory import RankMemory
-from .playing import played
+from .memory import Measured, RankMemory, measured
 from .schedule import planned
 from .split import CHUNKED, SCHEDULES, Split, require_fit
 
@@ -103,23 +99,16 @@ def plan(job: Job, split: Split) -> Plan:
     Raises:
         RuleError: the job cannot be split so; the text says what would fit.
     """
+    from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
+
     require_fit(job, split)
     priced, program = prices(job, split), program_of(job, split)
     batches = split.batches(job) * priced.replicas
     size = (sum(priced.units), batches, split.pp * priced.replicas)
     outcome = played(planned(program), size, setting_of(job, split))
-    found = measured(outcome.trace, job, split, program)
-    sent = sent_in_step(job, split, priced, found)
-    return Plan(
-        job,
-        split,
-        found.ticks / TICKS,
-        found.bubble,
-        found.memory,
-        sent,
-        links(job, split),
-        outcome.trace,
-    )
+    found = measured(outcome, job, split, program)
+    sent, seconds = sent_in_step(job, split, priced, found), found.ticks / TICKS
+    return Plan(job, split, seconds, found.bubble, found.memory, sent, links(job, split), outcome.trace)
 
 
 def program_of(job: Job, split: Split, batches: int = 0) -> Program:
@@ -127,7 +116,8 @@ def program_of(job: Job, split: Split, batches: int = 0) -> Program:
     units, replicas = units_of(job, split)[0], split.sharing
     again, on_host = split.recompute == "full" and split.every == 1, split.offload == "states"
     order = split.schedule, split.pp, batches or split.batches(job), split.chunks, split.warmup
-    return _program(order, units, replicas > 1, split.zero if replicas > 1 else 0, job.overlap, again, on_host)
+    zero = split.zero if replicas > 1 else 0
+    return _program(order, units, replicas > 1, zero, zero == 2 and split.by_run, job.overlap, again, on_host)
 
 
 @lru_cache(maxsize=128)

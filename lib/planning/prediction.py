@@ -1,7 +1,5 @@
 """What a player expects of a split before it is played."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lib.errors import RuleError

@@ -1,7 +1,5 @@
 """Why a job has no split, and what would work instead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any

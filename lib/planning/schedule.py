@@ -1,7 +1,5 @@
 """The coroutine of a planned step: plays the actions of each rank on the Model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -93,12 +91,19 @@ class _Rank:
     def add(self, layer: int) -> None:
         self.model.grad_weights[layer] += self.gradients.pop()
 
+    def keep_reduced(self, layer: int) -> None:
+        self.model.grad_weights["reduced", layer] = self.gradients.pop()
+
+    def add_reduced(self, layer: int) -> None:
+        self.model.grad_weights["reduced", layer] += self.gradients.pop()
+
     def release(self, layer: int) -> None:
         del self.model.weights["gathered"]
 
     def update(self, layer: int) -> None:
         model = self.model
-        grad, weight, state = (held.pop(layer) for held in (model.grad_weights, model.weights, model.opt_states))
+        grad = model.grad_weights.pop(("reduced", layer) if self.program.replicated else layer)
+        weight, state = model.weights.pop(layer), model.opt_states.pop(layer)
         weight = weight.shard(*self.shard) if self.zero in (1, 2) else weight
         model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)
 
@@ -131,7 +136,8 @@ class _Rank:
 
     def reduce(self, layer: int) -> None:
         reduce = self.model.scatterreduce if self.zero else self.model.allreduce
-        grad = self.gradients.pop() if self.zero > 1 else self.model.grad_weights.pop(layer)
+        each = self.zero > 1 and not self.program.by_run
+        grad = self.gradients.pop() if each else self.model.grad_weights.pop(layer)
         self.pending["reduce", layer] = reduce(grad, layer, group="dp")
 
     def fetch(self, layer: int) -> None:

@@ -85,18 +85,32 @@ class Split:
         """Replicas that share the shards of ZeRO."""
         return self.shards or self.dp * self.cp
 
+    @property
+    def by_run(self) -> bool:
+        """Whether gradients of ZeRO 2 are reduced once for each run of a chunk's microbatches: a rank of several chunks
+        adds them up until it turns to another chunk (Grattafiori et al. 2024, Llama 3, section 3.3.2)."""
+        return self.zero == 2 and self.schedule in CHUNKED
+
+    def reductions(self, job: Job) -> int:
+        """How often a rank reduces the gradient of a layer in a step."""
+        m = self.batches(job)
+        if self.zero < 2 or (self.by_run and self.schedule != "interleaved"):
+            return 1
+        return m // self.pp if self.by_run else m
+
     def batches(self, job: Job) -> int:
         """Microbatches that each replica has in a step."""
         return job.batch // (self.dp * self.microbatch)
 
     def stage_layers(self, job: Job) -> tuple[int, ...]:
         """The layers of each stage: `layers`, or equal numbers, or, where only that divides, with the embedding and the
-        head as one each (Llama 3 405B: 126 layers on 16 stages), or else a balanced cut."""
+        head as one each (Llama 3 405B: 126 layers on 16 stages), or else a balanced cut. Of two stages more than layers
+        the first has the embedding alone, and the last the head."""
         layers, stages = job.model.layers, self.stages
         if self.layers:
             return self.layers
         for counted in (layers, layers + 2):
-            if counted % stages == 0:
+            if counted % stages == 0 and stages <= layers:
                 return (counted // stages,) * stages
         return balanced(job.model, stages)
 

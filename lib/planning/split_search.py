@@ -3,8 +3,6 @@
 A split is estimated only while its lower bounds on time and memory leave it a chance, so nothing better is lost.
 """
 
-from __future__ import annotations
-
 from bisect import insort
 from dataclasses import dataclass
 from typing import Unpack
@@ -22,8 +20,8 @@ from .refusals import nothing_fits, refuse_all
 from .split import Split
 from .steady import estimated
 
-SLOWEST_FAMILY = 2
-"""A kind of split that takes so many times as long as the fastest is not listed."""
+SLOWEST = 2
+"""What takes so many times as long as the fastest split is neither in the front nor the best of its kind."""
 
 NEARLY_AS_SMALL = 0.95
 """A split that can be at most so little smaller than a faster one is left out of the front."""
@@ -31,10 +29,10 @@ NEARLY_AS_SMALL = 0.95
 
 @dataclass(frozen=True)
 class Search:
-    """What a search has found: the fastest plans that fit, ascending by time, and the front: each is slower
-    than the one before it, and smaller. `families` have the fastest of each kind of split, unless it takes more than
-    twice as long as the fastest of all. `considered` splits divide the job, `fitting` of them may fit by their bounds,
-    `estimated` were estimated."""
+    """What a search has found: the fastest plans that fit, ascending by time, and the front: each is slower than the
+    one before it, and smaller. `families` have the fastest of each kind of split. Front and families have nothing that
+    takes more than twice as long as the fastest. `considered` splits divide the job, `fitting` of them may fit by their
+    bounds, `estimated` were estimated."""
 
     job: Job
     best: tuple[Plan, ...]
@@ -75,11 +73,12 @@ def _search(job: Job, best: int, front: int, fixed: SplitFields) -> Search:
     """Of each family the fastest."""
     for bound in fitting:
         kind = family_of(bound.split)
-        slower = len(fastest) >= best and bound.ticks > fastest[best - 1][0]
-        rival = kinds[kind][0] if kind in kinds else SLOWEST_FAMILY * fastest[0][0] if fastest else bound.ticks
-        dominated = any(t <= bound.ticks and NEARLY_AS_SMALL * peak <= bound.bytes for t, peak, _ in smaller)
-        if slower and dominated and bound.ticks >= rival:
-            continue
+        if len(fastest) >= best and bound.ticks > fastest[best - 1][0]:
+            if bound.ticks > SLOWEST * fastest[0][0]:
+                break
+            dominated = any(t <= bound.ticks and NEARLY_AS_SMALL * peak <= bound.bytes for t, peak, _ in smaller)
+            if dominated and kind in kinds and bound.ticks >= kinds[kind][0]:
+                continue
         ticks, peak = estimated(job, bound.split)
         tried.append(bound.split)
         if peak > job.gpu.usable:
@@ -94,7 +93,8 @@ def _search(job: Job, best: int, front: int, fixed: SplitFields) -> Search:
         return _search(job, best, front, on_host)
     if not fastest:
         raise RuleError(nothing_fits(job, fixed, bounds))
-    shown = _spread(smaller, front)
+    slowest = SLOWEST * fastest[0][0]
+    shown = _spread([one for one in smaller if one[0] <= slowest], front)
     plans = {k: plan(job, tried[k]) for _, _, k in sorted({*fastest[:best], *shown})}
     return Search(
         job,
@@ -103,7 +103,7 @@ def _search(job: Job, best: int, front: int, fixed: SplitFields) -> Search:
         tuple(
             Family(kind, tried[k], ticks / TICKS, peak)
             for kind, (ticks, peak, k) in sorted(kinds.items(), key=lambda one: one[1])
-            if ticks <= SLOWEST_FAMILY * fastest[0][0]
+            if ticks <= slowest
         ),
         len(bounds),
         len(fitting),

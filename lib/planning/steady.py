@@ -1,7 +1,5 @@
 """The estimate of a split with many microbatches, from estimates with few: a full pipeline repeats itself."""
 
-from __future__ import annotations
-
 from .job import Job
 from .memory_model import with_holes
 from .plans import program_of

@@ -1,7 +1,5 @@
 """Where the time of a planned step goes, on average over the ranks of a pipeline: from the ideal step to this one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -5,8 +5,6 @@ Actions between two calls or messages are counted together. The tests compare it
 of split: both must give the same tick and the same byte. What is printed is always a run.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Generator
 from functools import lru_cache
@@ -110,7 +108,9 @@ class _Counts:
             "input to border": (None, 0, border),
             "drop": (None, 0, -border),
             "keep": (None, 0, 0),
-            "add": (None, 0, -gradient_shard if zero > 1 else -gradient),
+            "add": (None, 0, -made),
+            "keep_reduced": (None, 0, 0),
+            "add_reduced": (None, 0, -gradient_shard),
             "release": (None, 0, -gathered),
             "store": (0, 0, 0),
         }

@@ -1,25 +1,24 @@
 """What each rank of a run computes: which layers, of which microbatches, in which order, and what is computed again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lib.game.costs import COMPUTING
+from lib.game.costs import ATTENDING, COMPUTING
 from lib.judging.rank_state import RankState
 from lib.trace.ops import Op, halves
+from lib.values.base import Batched
 from lib.values.kinds import Weight
-
-from .recomputation import recomputed
 
 Batches = frozenset[int]
 
 HALVES = {"forward": "F", "backward": "IW", "backward_input": "I", "backward_weight": "W"}
+HALVES |= {"keys": "", "attend": "F", "attend_backward": "", "keys_backward": "IW"}
 """What an operation does: forward (F), and the two halves of backward, for the input (I) and for the weight (W)."""
 
 
 class Part(NamedTuple):
-    """A forward, or a half of a backward, of one layer: `half` is F, I or W, `at` the index of the operation."""
+    """A forward, or a half of a backward, of one layer: `half` is F, I or W, `at` the index of the operation. Shares of
+    tokens count as microbatches."""
 
     half: str
     layer: int
@@ -46,8 +45,15 @@ class RankWork:
             if op.name in COMPUTING and i not in self.again and op.layer is not None:
                 for one in halves(op):
                     step = getattr(self.state.values[one.outputs[0]], "step", steps[i])
+                    batches = self._shares(one) if one.name in ATTENDING else one.batches
                     for half in HALVES[one.name]:
-                        yield Part(half, one.layer or 0, one.batches, step, i, op.start)
+                        yield Part(half, one.layer or 0, batches, step, i, op.start)
+
+    def _shares(self, op: Op) -> Batches:
+        """The shares of tokens of an operation of attention, numbered through all microbatches."""
+        inp = self.state.values[op.inputs[0]]
+        assert isinstance(inp, Batched)
+        return frozenset(batch * inp.total + share for batch in op.batches for share in inp.shards)
 
     def _shards(self) -> Iterator[tuple[int, int]]:
         """The parts of weights that this rank computes with, where it has not the whole ones."""
@@ -100,3 +106,25 @@ def grid_of(ranks: Sequence[RankWork]) -> Grid | None:
         return None
     stages = sorted(layers, key=lambda some: (min(some), sorted(some)))
     return Grid(stages, sorted(batches, key=sorted), len(shards), ranks)
+
+
+BACKWARD = frozenset(("backward", "backward_input", "backward_weight"))
+
+
+def recomputed(ops: Sequence[Op], steps: Sequence[int] = ()) -> set[int]:
+    """The indices of the forwards that repeat one of the same layer, microbatches and training step. `steps` has the
+    step of each operation; without it, a forward is told from that of the step before by the backward between them."""
+    found = set()
+    done: dict[tuple[int | None, int], frozenset[int]] = {}
+    for i, op in ((i, half) for i, whole in enumerate(ops) for half in halves(whole)):
+        if op.name != "forward" and op.name not in BACKWARD:
+            continue
+        key = op.layer, steps[i] if steps else 0
+        before = done.get(key, frozenset())
+        if op.name == "forward":
+            if op.batches and op.batches <= before:
+                found.add(i)
+            done[key] = before | op.batches
+        else:
+            done[key] = before - op.batches
+    return found

@@ -1,7 +1,5 @@
 """The names of schedules; the catalog of puzzles maps each to its papers."""
 
-from __future__ import annotations
-
 GPIPE = "GPipe"
 ONE_F_ONE_B = "1F1B"
 INTERLEAVED = "interleaved 1F1B"
@@ -20,3 +18,6 @@ LOCAL_SGD = "local SGD"
 TENSOR = "tensor parallelism"
 SEQUENCE = "tensor and sequence parallelism"
 EXPERT = "expert parallelism"
+RING, ZIGZAG = "ring attention", "ring attention in zigzag"
+GATHERED_KEYS = "context parallelism with gathered keys"
+ULYSSES = "Ulysses, which exchanges tokens for heads"

@@ -1,7 +1,5 @@
 """Compares a pipeline with the textbook orders: it has one, or is near one, and differs there first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache

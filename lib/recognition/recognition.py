@@ -18,6 +18,7 @@ from lib.values.base import Batched
 
 from . import names as known
 from .computed import Grid, RankWork, grid_of
+from .context import context_parallel
 from .orders import match
 from .rows import Pipeline, placement_of
 from .sharding import data_parallel
@@ -81,7 +82,9 @@ def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Rec
     return Recognition(names, difference, extras, family, stages)
 
 
-ALONE = (families.ONE_RANK, families.LOCAL_SGD, families.MIXED, families.REPEATED, families.OWNERS_SEND)
+ALONE = (families.ONE_RANK, families.LOCAL_SGD, families.MIXED, families.REPEATED, families.OWNERS_SEND) + (
+    families.CONTEXT_PARALLEL,
+)
 """Families in which ranks do not share the work along axes."""
 
 GATHERING = frozenset((known.ZERO_3, known.WEIGHT_SHARDED, known.HYBRID))
@@ -102,6 +105,8 @@ def _of_family(ranks: Sequence[RankWork], family: str, task: str) -> str:
             return _one_rank(ranks[0], task)
         case families.LOCAL_SGD:
             return known.LOCAL_SGD
+        case families.CONTEXT_PARALLEL:
+            return context_parallel(ranks)
     return family
 
 

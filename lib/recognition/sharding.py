@@ -1,8 +1,6 @@
 """What data-parallel ranks hold of each layer, whole or in shards, and how they sum its gradient: the stages of ZeRO
 (Rajbhandari et al. 2020, section 5)."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction

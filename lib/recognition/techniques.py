@@ -1,7 +1,5 @@
 """What a schedule does besides its order: recomputation, prefetch, overlap, offload, buckets, how often it gathers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from lib.game.costs import COMPUTING

@@ -5,31 +5,33 @@ the tokens is half of an all-reduce (Korthikanti et al. 2022, section 4.2.2). Bo
 gradients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.errors import RuleError
 from lib.values import algebra
 from lib.values.algebra import Who, named
 from lib.values.base import Batched, Value, require_alike, require_kind, with_fields
+from lib.values.kinds import KeyValue, KeyValueGrad
 from lib.values.label_text import batches_text, parts_text, tokens_text
-
-ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy", "version")
-"""What activations have in common that meet in a collective, besides batches, parts and tokens."""
+from lib.values.sums import ALIKE_PARTS, ONE_LABEL
 
 FIRST = frozenset((0,))
 
 
 def sum_parts(values: Sequence[Value], who: Who) -> Batched:
-    """The sum of all parts, each of which is brought once."""
-    first, of = _alike(values, (*ONE_LABEL, "batches", "of", "shards", "total"), who, "sum")
+    """The sum of all parts, each of which is contributed once."""
+    first, of = _alike(values, ALIKE_PARTS, who, "sum")
+    if first.of == 1:
+        raise RuleError(
+            f"this is the {first}, which is complete already; only parts of a sum are added. Reduce a value once, and "
+            "load a shard of the weight on each rank"
+        )
     union = algebra.disjoint_union([v.parts for v in of], "part", who, "sum each part once")
     if len(union) < first.of:
         missing = algebra.missing_text("part", union, first.of)
-        raise RuleError(f"this sum is missing {missing} of {first.of}; every rank that has a shard brings its part")
-    if first.of == 1:
-        raise RuleError(f"this is the {first}, which is already whole; only parts of a sum are added")
+        raise RuleError(
+            f"this sum is missing {missing} of {first.of}; every rank that has a shard contributes its part"
+        )
     return with_fields(first, parts=FIRST, of=1)
 
 
@@ -49,6 +51,8 @@ def gather_tokens(values: Sequence[Value], who: Who) -> Batched:
     """The tokens of all members, joined."""
     first, of = _alike(values, (*ONE_LABEL, "batches", "parts", "of", "total"), who, "gather")
     union = algebra.disjoint_union([v.shards for v in of], "share", who, "gather each share of the tokens once")
+    if isinstance(first, KeyValue | KeyValueGrad):
+        return with_fields(first, shards=union)
     shards, total = algebra.coarsest(union, first.total)
     return with_fields(first, shards=shards, total=total)
 
@@ -94,6 +98,6 @@ def _alike(values: Sequence[Value], names: Sequence[str], who: Who, verb: str) -
 
 def _require_whole(value: Batched, owner: str, verb: str) -> None:
     if len(value.parts) < value.of:
-        raise RuleError(f"{owner} brings {parts_text(value)}; add the parts before they {verb}")
+        raise RuleError(f"{owner} contributes {parts_text(value)}; add the parts before they {verb}")
     if len(value.shards) < value.total:
-        raise RuleError(f"{owner} brings {tokens_text(value)}; {verb} takes all of them")
+        raise RuleError(f"{owner} contributes {tokens_text(value)}; {verb} takes all of them")

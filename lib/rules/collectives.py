@@ -5,8 +5,6 @@ again: a shard of a shard is a shard of a finer count, and what is gathered gets
 same. So a weight can be cut for tensor parallelism and again for data parallelism (ZeRO inside Megatron).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -25,11 +23,12 @@ from lib.values.base import (
     require_kind,
     with_fields,
 )
-from lib.values.kinds import Weight, WeightGrad, sum_grads
+from lib.values.kinds import KeyValueGrad, Weight, WeightGrad
 from lib.values.label_text import shards_text
 from lib.values.replicas import Copy, averaged
+from lib.values.sums import sum_grads
 
-from . import activations
+from . import activations, attention
 from .folded_numbers import chosen_batches
 
 Group = tuple[Any, ...]
@@ -64,6 +63,8 @@ def allgather(values: Sequence[Value], group: Group | None = None, wanted: Wante
 def scatterreduce(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
     """The sum, of which the i-th of n members keeps shard i of n (reduce-scatter); of a sum that is shard j of T, in a
     group smaller than the world, shard j n + i of T n. Activations are cut by tokens."""
+    if isinstance(values[0], KeyValueGrad):
+        return attention.scatter_keys(values, who_in(group))
     if isinstance(values[0], Batched):
         return activations.scatter_sum(values, who_in(group))
     total, members = _reduced(values, group), len(values)
@@ -92,12 +93,24 @@ def collect(values: Sequence[Value], group: Group | None = None, wanted: Wanted 
     return activations.collect(values, wanted, who_in(group))
 
 
+def heads(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """The all-to-all from shares of the tokens to parts of the heads."""
+    return attention.to_heads(values, who_in(group))
+
+
+def tokens(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """The all-to-all back from parts of the heads to shares of the tokens."""
+    return attention.to_tokens(values, who_in(group))
+
+
 COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted], list[Value]]] = {
     "allreduce": allreduce,
     "allgather": allgather,
     "scatterreduce": scatterreduce,
     "dispatch": dispatch,
     "collect": collect,
+    "heads": heads,
+    "tokens": tokens,
 }
 """Each collective operation by name: from every member's value to every member's result, both in rank order."""
 
@@ -110,12 +123,18 @@ REDUCING = frozenset(("allreduce", "scatterreduce"))
 ALL_TO_ALL = frozenset(("dispatch", "collect"))
 """Collectives that are priced by the batch: each rank's own are on the way, whole."""
 
+HEADS = frozenset(("heads", "tokens"))
+"""The all-to-alls of attention, between shares of the tokens and parts of the heads."""
+
 COLLECTIVES = frozenset(COLLECTIVE_RULES)
 """The names of the operations in which the ranks of a group meet."""
 
 
 def require_contribution(game: Game, name: str, value: Value) -> None:
     """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
+    if name in HEADS:
+        attention.require_attention(game, name)
+        return attention.exchangeable(value, name)
     if isinstance(value, WeightGrad if name in REDUCING else Sharded) and name not in ALL_TO_ALL:
         return
     if name in ALL_TO_ALL:
@@ -147,14 +166,16 @@ def requested_batches(game: Game, name: str, batches: object) -> frozenset[int]:
     return chosen_batches(game, batches)
 
 
-def require_same_call(calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int], str]) -> None:
+def require_same_call(
+    calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int], str], otherwise: str
+) -> None:
     """The k-th collective of every member is the same: operation, and layers of the values. `described` names the
-    i-th call in a message."""
+    i-th call in a message, which ends with `otherwise`."""
     for i, call in enumerate(calls):
         if call != calls[0]:
             raise MismatchError(
                 f"{described(0)}, but {described(i)}; "
-                "every rank must make the same collective calls, on the same layers, in the same order"
+                f"every rank must make the same collective calls, on the same layers, in the same order{otherwise}"
             )
 
 
@@ -166,11 +187,13 @@ def _average(values: Sequence[Value], who: Who) -> Weight:
         weight = require_kind(value, Weight, who(i))
         require_alike(first, weight, ("layer", "layers", "total", "shards", "step"), who, i, "average")
         if weight.copy is None or not weight.copy.batches:
-            raise RuleError(f"{who(i)} brings the {weight}, which no replica has trained alone; average only replicas")
+            raise RuleError(
+                f"{who(i)} contributes the {weight}, which no replica has trained alone; average only replicas"
+            )
         copies.append(weight.copy)
         if (weight.copy.since, weight.copy.averages) != (copies[0].since, copies[0].averages):
             raise RuleError(
-                f"{who(0)} brings the {first}, but {who(i)} the {weight}; "
+                f"{who(0)} contributes the {first}, but {who(i)} the {weight}; "
                 "average replicas that started from the same weight"
             )
     union = algebra.disjoint_union([copy.batches for copy in copies], "batch", who, "train each batch on one replica")
@@ -189,7 +212,8 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
             raise
         ranks = [i if group is None else group[i] for i in whole]
         raise RuleError(
-            f"{algebra.named('rank', ranks)} each bring every batch: this gradient was already reduced; reduce it once"
+            f"{algebra.named('rank', ranks)} each contribute every batch: this gradient was already reduced; "
+            "reduce it once"
         ) from why
 
 

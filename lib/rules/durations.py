@@ -1,17 +1,15 @@
 """States how long a rank's own operation takes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from lib.game.costs import COPYING, PRODUCTS
+from lib.game.costs import ATTENDING, COPYING, PRODUCTS
 from lib.game.setting import Game
 from lib.values.kinds import Weight
 
-from . import memory_tiers
-from .operations import PER_BATCH
+from . import attention, memory_tiers
+from .operations import PER_BATCH, batches_of
 
 
 def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Sequence[Any], rank: int) -> int:
@@ -26,10 +24,12 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Seq
     costs = game.setting.costs
     if operation in COPYING:
         return memory_tiers.ticks(costs, operation, made, used)
+    if operation in ATTENDING:
+        return attention.ticks(game, operation, used)
     cut = game.layer != "dense" and operation in PRODUCTS and type(used[-1]) is Weight
     held, total = (len(used[-1].shards), used[-1].total) if cut else (1, 1)
     if costs.unequal is not None:
-        batches = made[0].batches if operation in PER_BATCH else ()
+        batches = batches_of(made) if operation in PER_BATCH else ()
         layer = min(used[0].layer, game.layers - 1)  # a loss is the last layer's
         return costs.unequal.ticks(operation, layer, batches, rank, Fraction(held, total))
     return costs.duration(operation, items, held, total)

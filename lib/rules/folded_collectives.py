@@ -1,7 +1,5 @@
 """Rules of collectives that cross the replicas of a folded run, from the inputs of replica 0 alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -46,25 +44,25 @@ def folded(game: Game, fold: Fold, name: str) -> Callable[[Sequence[Value], Grou
 
 
 def _require_of_replica(game: Game, name: str, value: Value, who: str) -> None:
-    """Refuses what cannot come together with the same of the other replicas: all of them bring the like."""
+    """Refuses what cannot come together with the same of the other replicas: all of them contribute alike values."""
     if not isinstance(value, Sharded):
         return  # the rule says what is wrong with it
     if name == "allgather":
         if value.own is None:
-            why = "every replica brings the same; a gather takes every shard once"
+            why = "every replica contributes the same; a gather takes every shard once"
         elif isinstance(value, WeightGrad) and value.batches and value.total_batches == game.batches:
-            why = "every replica brings other batches; reduce first"
+            why = "every replica contributes other batches; reduce first"
         elif isinstance(value, Weight) and not shared(value.copy):
             why = "every replica has trained its own; average them first"
         else:
             return
     elif value.own is not None:
-        why = "every replica brings another shard; add up what is alike"
+        why = "every replica contributes another shard; add up what is alike"
     elif isinstance(value, WeightGrad) and value.batches and value.total_batches != game.batches:
-        why = "every replica brings it: it is reduced over them already; reduce it once"
+        why = "every replica contributes it: it is reduced over them already; reduce it once"
     else:
         return
-    raise RuleError(f"{who} brings the {value}, and {why}")
+    raise RuleError(f"{who} contributes the {value}, and {why}")
 
 
 def _gathered(values: Sequence[Value], members: Group | None) -> Value:

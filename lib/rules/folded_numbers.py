@@ -1,7 +1,5 @@
 """Checks batch and shard numbers in a folded run: a rank may name only those of its replica."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -5,15 +5,13 @@ A weight may be cut. A block's shards each yield one summand of its output, sinc
 What is computed with a replica's own weights is marked as that replica's.
 """
 
-from __future__ import annotations
-
 from lib.errors import RuleError
 from lib.game.kinds import EMBEDDING
 from lib.game.setting import Game
 from lib.values import algebra
 from lib.values.arguments import refuse_kinds
 from lib.values.base import Value, require_kind
-from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
+from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, Weight, WeightGrad
 from lib.values.label_text import batches_text, expert_text, parts_text, shards_text, tokens_text
 from lib.values.replicas import Copy
 
@@ -22,7 +20,10 @@ Share = tuple[frozenset[int], int]
 
 WHOLE: Share = (frozenset((0,)), 1)
 
-OF_A_STEP = frozenset((Activation, ActivationGrad, WeightGrad))
+UNCUT = frozenset(("dense", "attention"))
+"""The kinds of layers that take whole weights only."""
+
+OF_A_STEP = frozenset((Activation, ActivationGrad, WeightGrad, KeyValue, KeyValueGrad))
 """The kinds of values that name batches, and of how many in a step."""
 
 THREE = "(layer, inp, grad, weight)"
@@ -33,7 +34,7 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
     """The next layer's input, relu(inp @ weight) of a dense layer."""
     if type(inp) is not Activation or type(weight) is not Weight:
         refuse_kinds("forward(layer, inp, weight)", (inp, Activation), (weight, Weight))
-    _usable(game, layer, weight, inp)
+    require_usable(game, layer, weight, inp)
     _input_of(layer, inp)
     version = None if weight.step == inp.step else weight.step
     usual = version is None and weight.copy is inp.copy is None
@@ -64,7 +65,7 @@ def backward(
     first, since token numbers have no gradient."""
     if type(inp) is not Activation or type(grad) is not ActivationGrad or type(weight) is not Weight:
         refuse_kinds(f"backward{THREE}", (inp, Activation), (grad, ActivationGrad), (weight, Weight))
-    _usable(game, layer, weight, inp)
+    require_usable(game, layer, weight, inp)
     _input_of(layer, inp)
     _belong_together(game, "backward", layer, inp, grad)
     whole = game.layer == "dense" and inp.of == inp.total == 1
@@ -81,7 +82,7 @@ def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Valu
     """The half of backward that the layer before waits for (I, or B in Qi et al. 2024, section 2)."""
     if type(inp) is not Activation or type(grad) is not ActivationGrad or type(weight) is not Weight:
         refuse_kinds(f"backward_input{THREE}", (inp, Activation), (grad, ActivationGrad), (weight, Weight))
-    _usable(game, layer, weight, inp)
+    require_usable(game, layer, weight, inp)
     if _embeds(game, layer):
         raise RuleError(f"layer {layer} is an embedding, whose input is token numbers; call backward_weight alone")
     _input_of(layer, inp)
@@ -109,7 +110,7 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, weight: Val
         label = layer, inp.layers, inp.batches, inp.total_batches, *WHOLE, inp.step
         return WeightGrad.made(*label, _replica(inp, grad, grad), None, grad.version)
     weight = require_kind(weight, Weight, f"the weight, which backward_weight needs where a layer is {game.layer!r},")
-    _usable(game, layer, weight, inp)
+    require_usable(game, layer, weight, inp)
     _shares(game, inp, weight)
     same_model(game, inp, grad, weight)
     _require_version_of(grad, weight)
@@ -135,11 +136,11 @@ def pair(game: Game, layer: int, back: int, batch: int, *values: Value) -> tuple
 # --- What the values must be ---
 
 
-def _usable(game: Game, layer: int, weight: Weight, inp: Activation) -> None:
+def require_usable(game: Game, layer: int, weight: Weight, inp: Activation) -> None:
     algebra.number(layer, game.layers, "layer")
     if weight.layer != layer:
         raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
-    if len(weight.shards) < weight.total and game.layer == "dense":
+    if len(weight.shards) < weight.total and game.layer in UNCUT:
         raise RuleError(f"this weight is only {shards_text(weight)}; allgather it first")
     if inp.version is not None or weight.step != inp.step or weight.step >= game.steps:
         if game.lag:
@@ -222,6 +223,8 @@ def _belong_together(game: Game, name: str, layer: int, inp: Activation, grad: A
 
 def _shares(game: Game, inp: Activation, weight: Weight) -> tuple[Share, Share]:
     """Which summands, and which tokens, a layer yields of the batches that it is given."""
+    if game.layer == "attention":
+        raise RuleError("a layer of attention is computed in two parts; call keys and attend, or block_forward")
     if weight.own is not None:
         raise RuleError(
             f"this is the {weight}; the replicas of a folded run compute with the same weights: allgather it first"
@@ -249,6 +252,8 @@ def _shares(game: Game, inp: Activation, weight: Weight) -> tuple[Share, Share]:
 
 
 def _require_sum(value: Activation | ActivationGrad) -> None:
+    if value.heads is not None:
+        raise RuleError(f"these are heads {{{value.heads[0]}}} of {value.heads[1]}; bring the tokens together first")
     if len(value.parts) < value.of:
         raise RuleError(f"this is {parts_text(value)}; add the parts first: allreduce or scatterreduce")
 
@@ -282,9 +287,12 @@ def same_model(game: Game, *values: Value) -> None:
 
 
 def _of_all(game: Game, value: Value) -> bool:
-    """True if a value is a gradient summed over all replicas of a folded run: its batches are counted in each one."""
-    fold = game.fold
-    return fold is not None and type(value) is WeightGrad and value.total_batches * fold.replicas == game.batches
+    """True if a value is a gradient summed over all replicas of a folded run, whose batches are counted in each one, or
+    of shares of tokens, which are counted in place of batches."""
+    if type(value) is not WeightGrad:
+        return False
+    replicas = 1 if game.fold is None else game.fold.replicas
+    return value.shares == game.shares and value.total_batches * replicas == game.batches * game.shares
 
 
 def _embeds(game: Game, layer: int) -> bool:

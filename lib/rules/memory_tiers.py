@@ -4,8 +4,6 @@ A parked value is a copy on a tier, such as the host's memory. It weighs nothing
 section 3; Ren et al. 2021, section 3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from lib.errors import RuleError

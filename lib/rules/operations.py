@@ -16,30 +16,37 @@ The mathematics is that of data, sharded and pipeline parallel training: ZeRO (R
 section 5), GPipe (Huang et al. 2019, section 2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
-from lib.errors import IncompleteError, RuleError
+from lib.errors import RuleError
+from lib.game.costs import COMPUTING
 from lib.game.setting import CLASSIC_SETTING, Game
 from lib.values import algebra
 from lib.values.algebra import missing_text, named
 from lib.values.arguments import refuse_kinds
 from lib.values.base import Batched, Value, join_shards, require_kind, shard
-from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad, sum_grads
+from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad
 from lib.values.label_text import batches_text, shard_to_update, shards_text
-from lib.values.replica_shards import ReplicaShards, covers, replica_shards_of
+from lib.values.replica_shards import covers, replica_shards_of
 from lib.values.replicas import Copy, averages_of, shared
+from lib.values.sums import added
 
-from . import memory_tiers
+from . import attention, memory_tiers
 from .folded_numbers import chosen_batches, part_in_record
 from .layers import WHOLE, backward, backward_input, backward_weight, forward, loss, pair, same_model
 
-PER_BATCH = frozenset(
-    ("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight", "pair")
-)
+PER_BATCH = COMPUTING | {"get_activation", "fake_grad", "loss"}
 """Operations on batches: those of the first value that they make."""
+
+
+def batches_of(made: Sequence[Any]) -> frozenset[int]:
+    """The batches that such an operation is of. A weight gradient may count shares of their tokens in their place."""
+    first = made[0]
+    if type(first) is WeightGrad and first.shares > 1:
+        return frozenset(number // first.shares for number in first.batches)
+    batches: frozenset[int] = first.batches
+    return batches
 
 
 # --- What a rank does on its own -------------------------------------------------------------------
@@ -61,12 +68,19 @@ def load_weights(
     return made if tier is None else memory_tiers.parked_weights(game, made, tier)
 
 
-def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
-    """The model's input for some microbatches of a step."""
+def get_activation(game: Game, batches: object, step: object = 0, shares: object = None) -> Activation:
+    """The model's input for some microbatches of a step; of attention, perhaps for some shares of their tokens only."""
     chosen = chosen_batches(game, batches)
     if not chosen:
         raise RuleError("no batches were given; give at least one, such as [0]")
-    return Activation.made(0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step"))
+    label = 0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step")
+    if game.shares == 1 and shares is None:
+        return Activation.made(*label)
+    attention.require_attention(game, "shares=")
+    held = range(game.shares) if shares is None else algebra.numbers(shares, game.shares, "share")
+    if not held:
+        raise RuleError("no shares were given; name at least one, such as shares=[0]")
+    return Activation.made(*label, *WHOLE, frozenset(held), game.shares)
 
 
 def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> WeightGrad:
@@ -74,6 +88,10 @@ def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> Weig
     layer = algebra.number(layer, game.layers, "layer")
     chosen = chosen_batches(game, batches)
     step = algebra.number(step, game.steps, "step")
+    if game.shares > 1:
+        numbers = attention.in_shares(game, chosen, frozenset(range(game.shares)))
+        total = game.batches * game.shares
+        return WeightGrad.made(layer, game.layers, numbers, total, *WHOLE, step, None, None, None, game.shares)
     return WeightGrad.made(layer, game.layers, chosen, game.batches, *WHOLE, step)
 
 
@@ -113,7 +131,7 @@ def set_output(game: Game, output: Value) -> tuple[()]:
         raise RuleError("this game trains, so its results are weights; call set_final_weight")
     if output.layer != output.layers:
         raise RuleError(f"this is the {output}; an output comes from the last layer, so go forward first")
-    if len(output.parts) < output.of or len(output.shards) < output.total:
+    if len(output.parts) < output.of or len(output.shards) < output.total or output.heads:
         raise RuleError(f"this is the {output}; an output is a whole sum and has all tokens")
     same_model(game, output)
     return ()
@@ -144,6 +162,8 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
             return None
         if game.task == "local" and grad.batches:
             return Copy(weight.step, grad.batches, grad.total_batches)
+        if grad.shares > 1:
+            raise RuleError(f"the gradient has only {batches_text(grad)}; add the others first")
         raise RuleError(
             f"this gradient covers only {batches_text(grad)}; "
             f"sum in {missing_text('batch', grad.batches, grad.total_batches)} with '+' or an all-reduce first"
@@ -192,6 +212,8 @@ def shard_value(game: Game, value: Value, i: int, n: int, *stride: int) -> Value
 
 def require_cuttable(game: Game, value: Value) -> None:
     """Refuses to cut an activation where a layer takes whole ones only."""
+    if isinstance(value, Batched) and game.layer == "attention":
+        raise RuleError(f"this is the {value}; name the tokens in get_activation(batches, shares=[...])")
     if isinstance(value, Batched) and game.layer == "dense":
         raise RuleError(f"this is the {value}; activations are cut only where a layer can use a part of one")
 
@@ -213,46 +235,6 @@ def tag(game: Game, given: object) -> int:
     if number and game.setting == CLASSIC_SETTING:
         raise RuleError(f"messages of the classic game have no tags; got tag {number}, so leave it out")
     return number
-
-
-def complete(game: Game, final: Iterable[Weight]) -> None:
-    """At the end each layer's updated weight exists whole, in shards of one count.
-
-    Raises:
-        IncompleteError: naming the first layer that is missing, or the shards of it that are.
-    """
-    held: dict[int, dict[tuple[int, ReplicaShards | None], set[int]]] = {}
-    final = list(final)
-    for weight in final:
-        if weight.copy != final[0].copy:
-            raise IncompleteError(f"the final weights do not belong together: {final[0]}, and {weight}")
-        held.setdefault(weight.layer, {}).setdefault((weight.total, weight.own), set()).update(weight.shards)
-    for layer in range(game.layers):
-        by_total = held.get(layer)
-        if by_total is None:
-            raise IncompleteError(
-                f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)"
-            )
-        there = {key: len(shards) * (key[1].replicas if key[1] else 1) for key, shards in by_total.items()}
-        if not any(held == total for (total, _), held in there.items()):
-            total, own = max(there, key=lambda key: there[key] / key[0])
-            shards = own.everywhere(by_total[total, own]) if own else by_total[total, own]
-            raise IncompleteError(
-                f"the final weight of layer {layer} lacks {missing_text('shard', shards, total)} of {total}; "
-                "some rank must update each shard and set it as final"
-            )
-
-
-def complete_outputs(game: Game, outputs: Iterable[Activation]) -> None:
-    """At the end of inference each batch has come out of the last layer.
-
-    Raises:
-        IncompleteError: naming the batches that have not.
-    """
-    held = frozenset().union(*[output.batches for output in outputs])
-    if len(held) < game.batches:
-        missing = missing_text("batch", held, game.batches)
-        raise IncompleteError(f"no rank set an output for {missing}; go forward with it and call set_output(...)")
 
 
 def message(values: Iterable[Value]) -> None:
@@ -285,10 +267,12 @@ def _loaded(game: Game, op: LocalRecord) -> Any:
 
 
 def _step(op: LocalRecord) -> Any:
-    """The step that a record names, if it is not the first, which a record leaves out."""
-    if op.args and (type(op.args[0]) is not int or op.args[0] == 0):
-        raise RuleError(f"a record names a step from 1 on, as a number; got {op.args[0]!r}")
-    return op.args
+    """The step that a record names, if it is not the first, and its shares, if they are not all: what it is to leave
+    out."""
+    step, *shares = op.args or (None,)
+    if op.args and (step == 0 or type(step) is not int) and not (shares and step is None):
+        raise RuleError(f"a record names a step from 1 on, as a number; got {step!r}")
+    return (step or 0, *shares)
 
 
 LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
@@ -302,7 +286,11 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "backward_input": lambda game, op, v: (backward_input(game, op.layer, *v),),
     "backward_weight": lambda game, op, v: (backward_weight(game, op.layer, *v),),
     "update": lambda game, op, v: update(game, op.layer, *v),
-    "add": lambda game, op, v: (sum_grads(v),),
+    "keys": lambda game, op, v: (attention.keys(game, op.layer, *v),),
+    "attend": lambda game, op, v: (attention.attend(game, op.layer, *v),),
+    "attend_backward": lambda game, op, v: attention.attend_backward(game, op.layer, *v),
+    "keys_backward": lambda game, op, v: attention.keys_backward(game, op.layer, *v),
+    "add": lambda game, op, v: (added(v),),
     "combine": lambda game, op, v: (join_shards(v),),
     "shard": lambda game, op, v: (shard_value(game, *v, *op.args),),
     "offload": lambda game, op, v: (memory_tiers.offload(game, *v, *op.args),),

@@ -4,8 +4,6 @@ MPI leaves the choice to the implementation. Here it is put off until no rank ca
 come has come; so it does not depend on the order in which ranks are started or scheduled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from heapq import heappop, heappush
 

@@ -1,7 +1,5 @@
 """The player's calls that concern one rank alone: where values come from, and what is computed with them."""
 
-from __future__ import annotations
-
 from typing import Any, overload
 
 from lib.errors import RuleError
@@ -11,11 +9,11 @@ from lib.rules.folded_numbers import require_own_batches
 from lib.values import algebra
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
-from .rank import RankOperations
+from .attention import AttentionCalls
 from .recorder import RankRecorder, player_line
 
 
-class Computation(RankOperations):
+class Computation(AttentionCalls):
     """The operations of one rank that need no other. Durations are those of the classic costs."""
 
     @overload
@@ -29,12 +27,12 @@ class Computation(RankOperations):
         """
         return self._source("load_weights", operations.load_weights, layer, shard, total, tier)
 
-    def get_activation(self, batches: Any, step: int = 0) -> Activation:
+    def get_activation(self, batches: Any, step: int = 0, shares: Any = None) -> Activation:
         """The model's input for some microbatches, such as [0] or range(4). Takes no time.
 
-        Each `step` has batches of its own.
+        Each `step` has batches of its own. Of attention it may be some `shares` of the tokens, such as [0, 7].
         """
-        made: tuple[Activation] = self._source("get_activation", _activation, None, batches, step)
+        made: tuple[Activation] = self._source("get_activation", _activation, None, batches, step, shares)
         return made[0]
 
     def fake_grad(self, layer: int, batches: Any, step: int = 0) -> WeightGrad:
@@ -128,9 +126,9 @@ def _sides(recorder: RankRecorder, ahead: Any, behind: Any) -> tuple[tuple[Any, 
         raise why.at(recorder.place("forward_backward()"), player_line(1)) from None
 
 
-def _activation(game: Game, batches: object, step: object) -> Activation:
+def _activation(game: Game, batches: object, step: object, shares: object) -> Activation:
     """The rule for batches that a player names."""
-    return operations.get_activation(game, require_own_batches(game, batches), step)
+    return operations.get_activation(game, require_own_batches(game, batches), step, shares)
 
 
 def _gradient(game: Game, layer: int, batches: object, step: object) -> WeightGrad:

@@ -1,7 +1,5 @@
 """Groups ranks that can communicate: each gets its model, and all share one live run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Handles of calls under way: what a call returns where communication overlaps computation, joined by `await`."""
+"""Handles of pending calls: what a call returns where communication overlaps computation, joined by `await`."""
 
 from __future__ import annotations
 
@@ -69,4 +69,4 @@ class Handle:
     @property
     def unawaited(self) -> str:
         """What a message says of a handle in place of a value."""
-        return f"the result of {self}, which is still under way; await it first"
+        return f"the result of {self}, which is still pending; await it first"

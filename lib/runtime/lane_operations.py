@@ -1,6 +1,4 @@
-"""One rank's calls that meet other ranks: one at a time, or under way on a lane and joined by `await`."""
-
-from __future__ import annotations
+"""One rank's calls that meet other ranks: one at a time, or pending on a lane and joined by `await`."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Overlapped calls of a live run: recorded when issued, completed once their end is known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -28,7 +26,7 @@ class Host(Protocol):
 
 
 class LiveLanes(Lanes):
-    """The calls under way of all ranks of a run."""
+    """The calls that are pending of all ranks of a run."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host.game, host.game.played_ranks)

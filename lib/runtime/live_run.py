@@ -20,10 +20,9 @@ from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace.ops import Trace
 
 from .any_source import Offers
-from .deadlock_detection import DeadlockDetector
+from .deadlock_detection import DeadlockDetector, RankTasks
 from .live_lanes import LiveLanes
 from .recorder import RankRecorder
-from .tasks import RankTasks
 from .waits import CollectiveWait, HandleWait, Joined, Message, ReceiveWait, SendWait, Wait
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class LiveRun:
         """By sender, receiver and tag: who waits for a full mailbox."""
         self._offers = Offers()
         self.lanes = LiveLanes(self) if self.costs.overlap else None
-        """The calls under way, where communication overlaps computation."""
+        """The calls that are pending, where communication overlaps computation."""
 
     def trace(self) -> Trace:
         """The trace of what has been recorded so far."""
@@ -232,9 +231,9 @@ class LiveRun:
     def _why_nobody_moves(self, waits: Sequence[Wait], absent: Mapping[int, str]) -> PuzzleError:
         try:
             for meeting in self._meetings.pending():
-                require_same_call([call for _, call in sorted(meeting.arrived().items())])
+                require_same_call([call for _, call in sorted(meeting.arrived().items())], bool(self.mesh.axes))
             for under_way in self.lanes.meetings.pending() if self.lanes else ():
-                require_same_call([call for _, call in sorted(under_way.arrived().items())])
+                require_same_call([call for _, call in sorted(under_way.arrived().items())], bool(self.mesh.axes))
         except MismatchError as mismatch:
             return mismatch
         described = [wait.described(self._meetings) for wait in waits]

@@ -1,7 +1,5 @@
 """Maps a function over the tracked values in a message (a pytree map)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

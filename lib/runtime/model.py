@@ -30,7 +30,7 @@ T = TypeVar("T")
 Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]]
 
 READ_ONLY = frozenset(
-    ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "time", "log", "final_weights")
+    ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "SHARES", "time", "log", "final_weights")
     + ("weights", "opt_states", "activations", "grad_activations", "grad_weights", "parked")
 )
 """The attributes of a model that the runtime sets and a player only reads."""
@@ -52,6 +52,7 @@ class Model(TierOperations):
         self._recorder = recorder = self.run.recorders[self._rank]
         self._game, self._costs = self.run.game, self.run.costs
         self.LAYERS, self.BATCHES, self.RANKS = self.run.size
+        self.SHARES = self._game.shares
         self.weights = Storage(recorder, "weights", Weight)
         self.opt_states = Storage(recorder, "opt_states", OptState)
         self.activations = Storage(recorder, "activations", Activation)
@@ -91,6 +92,11 @@ class Model(TierOperations):
     def final_weights(self) -> Mapping[int, Weight]:
         """The weights that `set_final_weight` has declared, by layer."""
         return FinalWeights(self._final)
+
+    @property
+    def made(self) -> Sequence[Value]:
+        """Every value that this rank has made, by its number in the trace."""
+        return self._recorder.values
 
     def storage(self) -> Storages:
         """The five dictionaries: weights, opt_states, activations, grad_activations, grad_weights."""

@@ -4,8 +4,6 @@ Only for schedules of the game itself, which wait for nothing but each other. Th
 call returns, as during any other computation; so a player's schedule, which may wait for anything, has `run_async`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,12 +47,24 @@ def run_nested(
 ) -> Outcome:
     """As `run`, also where an event loop is running."""
     idle = _Idle()
-    with _no_running_loop():
+    with no_running_loop():
         return run_on(_ClosedLoop(idle), idle, schedule, (layers, batches, ranks), setting, fold)
 
 
+def played(schedule: Schedule, size: tuple[int, int, int], setting: Setting) -> Outcome:
+    """A run of a schedule of the game itself, as `run_nested`.
+
+    Raises:
+        PuzzleError: a rank was refused.
+    """
+    outcome = run_nested(schedule, *size, setting=setting)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome
+
+
 @contextmanager
-def _no_running_loop() -> Iterator[None]:
+def no_running_loop() -> Iterator[None]:
     """Hides the loop that runs in this thread, and the task that runs in it.
 
     From Python 3.14 on, a thread has one current task, whatever its loop; before, each loop has its own.

@@ -1,7 +1,5 @@
 """Executes one rank's operations: validate, then record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Sequence
 from operator import index
 from typing import Any
@@ -42,8 +40,9 @@ class RankOperations(LaneOperations):
             raise why.at(recorder.place(call_text(name, layer)), line) from None
         layer = None if layer is None else made[0].layer
         if name in operations.PER_BATCH:
-            more = (made[0].step,) if made[0].step else ()
-            return recorder.write(name, made, line, (), layer, made[0].batches, more)
+            value, cut = made[0], name == "get_activation" and args[2] is not None
+            more = shortest(value.step or None, tuple(sorted(value.shards)) if cut else None)
+            return recorder.write(name, made, line, (), layer, operations.batches_of(made), more)
         plain = [part if part is None or isinstance(part, str) else index(part) for part in args]
         return recorder.write(name, made, line, (), layer, args=shortest(*plain, stride_of(args[0]) or None))
 
@@ -70,7 +69,7 @@ class RankOperations(LaneOperations):
                 made = rule(game, layer, *args, *used)
             if type(made) is not tuple:
                 made = (made,)
-            batches: frozenset[int] = made[0].batches if name in operations.PER_BATCH else NO_BATCHES
+            batches: frozenset[int] = operations.batches_of(made) if name in operations.PER_BATCH else NO_BATCHES
             timed = name in TIMED
             ticks = durations.ticks(game, name, len(batches) or 1, used, made, recorder.rank) if timed else None
             numbers = recorder.claim_all(used)

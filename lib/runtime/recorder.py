@@ -1,7 +1,5 @@
 """Records one rank's operations as it performs them: the live half of a trace."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
@@ -63,10 +61,8 @@ class RankRecorder:
         self.run = run
         self.ops: list[Op] = []
         self.clock = 0
-        self.values = 0
-        """The number of values that this rank has made: the next one's number."""
-        self.stored: dict[int, Value] = {}
-        """Each value that was ever stored, by number."""
+        self.values: list[Any] = []
+        """Each value that this rank has made, by number; None while a call is pending that will make it."""
         self.unawaited: tuple[Coroutine[Any, Any, Any], UnderWay] | None = None
         """A call whose coroutine has not been awaited yet."""
         self.under_way: UnderWay | None = None
@@ -171,8 +167,8 @@ class RankRecorder:
         batches: frozenset[int],
     ) -> Op:
         """Writes down a call that starts later, or now; it will make so many values, whose numbers are taken."""
-        first = self.values
-        self.values += made
+        first = len(self.values)
+        self.values += [None] * made
         numbers = (first,) if made == 1 else tuple(range(first, first + made))
         op = _op(Op, (name, self.clock, self.clock, layer, batches, used, numbers, args, line))
         self.ops.append(op)
@@ -185,6 +181,7 @@ class RankRecorder:
         for number, value in zip(op.outputs, call.outputs):
             set_recorder(value, self)
             set_number(value, number)
+            self.values[number] = value
 
     def write_await(self, call: Call, line: int) -> None:
         """Writes down that a call was joined, and moves the clock to its end."""
@@ -193,12 +190,12 @@ class RankRecorder:
         self.ops.append(_op(Op, ("await", before, after, None, NO_BATCHES, call.op.inputs, (), (call.at,), line)))
 
     def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
-        first = number = self.values
+        first = number = len(self.values)
         for value in made:
             set_recorder(value, self)
             set_number(value, number)
             number += 1
-        self.values = number
+        self.values += made
         return (first,) if number == first + 1 else tuple(range(first, number))
 
     def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V:
@@ -217,7 +214,6 @@ class RankRecorder:
     def store(self, where: str, key: object, value: Value) -> None:
         """Records that a value is stored, in place of what was there."""
         number = value._number if value._recorder is self else self.claim(value)
-        self.stored[number] = value
         clock = self.clock
         self.ops.append(_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), (where, key), 0)))
 
@@ -229,4 +225,4 @@ class RankRecorder:
     def memory_at(self) -> list[int]:
         """Elements in storage at the start of each event and, last, now; a value under two keys counts once."""
         lives = lifetimes(self.ops)
-        return lives.sampled(lives.stored, {number: value.memory(self.costs) for number, value in self.stored.items()})
+        return lives.sampled(lives.stored, {one: self.values[one].memory(self.costs) for one, _, _ in lives.stored})

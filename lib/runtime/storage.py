@@ -9,7 +9,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from lib.errors import PuzzleError, RuleError
 from lib.values.base import Value, object_text
-from lib.values.kinds import HOLDS, Weight
+from lib.values.kinds import HOLDS, HOLDS_TOO, Weight
 from lib.values.label_text import order_hint
 
 from .recorder import RankRecorder, player_line
@@ -38,7 +38,7 @@ class Storage(dict[Any, K], Generic[K]):
 
     def __setitem__(self, key: Any, value: K) -> None:
         try:
-            if type(value) is not self._kind:
+            if type(value) is not self._kind and HOLDS_TOO.get(type(value)) != self.name:
                 self._refuse(value)
             self._recorder.store(self.name, key if type(key) in PLAIN else plain_key(key), value)
         except PuzzleError as why:
@@ -89,7 +89,7 @@ class Storage(dict[Any, K], Generic[K]):
         if close is not None and hasattr(value, "__await__"):
             close()  # Python would warn too; the refusal says it better.
         hint = "; backward of an embedding returns None, since token numbers have no gradient" if value is None else ""
-        for name, kind in HOLDS.items():
+        for name, kind in (*HOLDS.items(), *((name, kind) for kind, name in HOLDS_TOO.items())):
             if type(value) is kind:
                 hint = f"; store it in {name}{order_hint(type(value), self._kind)}"
         raise RuleError(f"{self.name} holds {self._kind.kind.partition(' ')[2]}s only; got {object_text(value)}{hint}")

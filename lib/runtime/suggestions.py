@@ -1,7 +1,5 @@
 """Suggests the name that was meant where a model does not have the one that was written."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterable
@@ -71,5 +69,5 @@ def _usage(model: Any, name: str) -> str:
         return f"model.{name}"
     signature = inspect.signature(method)
     required = [each.name for each in signature.parameters.values() if each.default is each.empty]
-    waits = "await " if str(signature.return_annotation).startswith(("Awaitable", "Coroutine")) else ""
+    waits = "await " if re.search("Awaitable|Coroutine", str(signature.return_annotation)) else ""
     return f"{waits}model.{name}({', '.join(required)})"

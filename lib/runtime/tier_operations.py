@@ -1,7 +1,5 @@
 """The player's calls that move values between a device and its other memories: offload and fetch."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable
 from typing import Any
 

@@ -69,7 +69,7 @@ class CollectiveWait(Wait):
 
 @dataclass(slots=True, eq=False)
 class HandleWait(Wait):
-    """For a call under way to end."""
+    """For a pending call to end."""
 
     of: Call
     lanes: Lanes

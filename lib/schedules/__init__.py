@@ -13,7 +13,6 @@ from .cells import Cell
 from .codegen import code_of
 from .data_parallel import ddp, fsdp_prefetch, zero1, zero2, zero3
 from .draft import Draft
-from .from_run import timetable_of
 from .orders import (
     breadth_first,
     dualpipev,
@@ -29,7 +28,7 @@ from .orders import (
 )
 from .player import pipeline
 from .sharded_layers import sequence_parallel, tensor_parallel
-from .timetable import Timetable
+from .timetable import Timetable, timetable_of
 
 __all__ = [
     "Cell",

@@ -1,7 +1,5 @@
 """What a rank computes in a cell, whoever decides when: forward, backward, and the two halves of backward."""
 
-from __future__ import annotations
-
 from lib import Activation, ActivationGrad, Model, Weight, WeightGrad
 
 from .cells import Cell, Slot

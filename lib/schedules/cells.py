@@ -1,7 +1,5 @@
 """Cells: what a rank of a pipeline computes at a time, what that needs, and the messages between ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -47,7 +45,7 @@ class Dependencies:
 
     def __init__(self, rows: Rows) -> None:
         self.rank_of = {cell: rank for rank, row in enumerate(rows) for slot in row for cell in slot}
-        self._last = max(cell.stage for cell in self.rank_of)
+        self._last = max((cell.stage for cell in self.rank_of), default=-1)
         self._backward: Mapping[tuple[int, int], Cell] = {
             (cell.stage, cell.batch): cell for cell in self.rank_of if cell.op in "BI"
         }

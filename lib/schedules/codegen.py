@@ -1,7 +1,5 @@
 """A timetable as the code of a coroutine that plays it: the same operations as `pipeline`, in plain sight."""
 
-from __future__ import annotations
-
 from lib.errors import RuleError
 from lib.game.setting import CLASSIC_SETTING, Setting, Size
 

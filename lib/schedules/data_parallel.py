@@ -1,7 +1,5 @@
 """Data parallel training: each rank has its microbatches, and the ranks share gradients, states or weights (ZeRO)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lib import Model, Weight, WeightGrad

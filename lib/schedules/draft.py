@@ -101,6 +101,36 @@ class Draft:
                 found[cell] = max((found[one] + durations[one.op] for one in needs[cell]), default=0)
         return found
 
+    def computable(self) -> list[list[Cell]]:
+        """The beginning of each row whose inputs other cells make, up to the first cell that waits for one that is not
+        placed."""
+        rows = [deque(row) for row in self.rows]
+        made: list[Cell] = []
+        while ready := [row for row in rows if row and {*made} >= {*self.inputs(row[0])}]:
+            for row in ready:
+                made.append(row.popleft())
+        return [[cell for cell in row if cell in made] for row in self.rows]
+
+    def ready(self) -> Iterator[tuple[Cell, int]]:
+        """Of each stage and operation the next missing cell whose inputs are placed, with the rank for it: where the
+        stage is, else the rank of its number, counted in a circle."""
+        first: dict[tuple[int, str], Cell] = {}
+        for cell in self.missing:
+            first.setdefault((cell.stage, cell.op), cell)
+        home = {cell.stage: rank for cell, rank in self.rank_of.items()}
+        for cell in first.values():
+            if self.rank_of.keys() >= {*self.inputs(cell)}:
+                yield cell, home.get(cell.stage, cell.stage % len(self.rows))
+
+    def inputs(self, cell: Cell) -> list[Cell]:
+        """The cells whose results it uses."""
+        stage, op, batch = cell
+        if op == "F":
+            return [Cell(stage - 1, "F", batch)] if stage else []
+        if op == "W":
+            return [Cell(stage, "I", batch)]
+        return [Cell(stage, "F", batch), *([Cell(stage + 1, op, batch)] if stage < self.stages - 1 else [])]
+
     def _needs(self, cells: Iterable[Cell]) -> dict[Cell, list[Cell]]:
         """What each of some cells waits for: of its microbatch the one before, and the one before in its row."""
         among = set(cells)

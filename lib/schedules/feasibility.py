@@ -1,7 +1,5 @@
 """Whether an order can be played: no two cells wait for each other, and each message finds its mailbox empty."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple

@@ -5,8 +5,6 @@ this occurs it is that of microbatch k. `(F0B1)` are two that start together. Wh
 left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """One coroutine that plays any timetable: layers in stages, stages on ranks, microbatch after microbatch."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
@@ -58,7 +56,7 @@ def pipeline(
             raise RuleError(
                 "this order needs messages with tags, which the classic costs lack; take others, such as stages"
             )
-        await _Rank(model, table, recompute, sharded, buffered).train()
+        await TimetableRank(model, table, recompute, sharded, buffered).train()
 
     return schedule
 
@@ -80,7 +78,7 @@ def _require_fit(table: Timetable, layers: int, ranks: int, batches: int) -> Non
         )
 
 
-class _Rank(CellWork):
+class TimetableRank(CellWork):
     """What one rank does for its row of the timetable."""
 
     def __init__(self, model: Model, table: Timetable, recompute: bool, sharded: bool, buffered: bool) -> None:

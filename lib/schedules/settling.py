@@ -4,8 +4,6 @@ Qi et al. 2024, Pipeline Parallelism with Controllable Memory, give the slots of
 comes 6 j slots later. A step has no neighbours, so its cells can start earlier than the pattern says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Layers that are cut: each rank has a shard of every block, and all microbatches. For games with `layer="block"`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lib import Model

@@ -1,7 +1,5 @@
 """Lower bounds on a pipeline's time under a cap on memory: no schedule of the problem takes less."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate

@@ -65,7 +65,7 @@ def shapes(problem: Problem) -> Iterator[Shape]:
                 yield warm_up(problem, [int(slope * n + more) for n in behind])
         return
     f_and_i, period = problem.ticks.f[0] + problem.ticks.i[0], problem.period
-    for turns in (1, 2, 3, 4, 6, 8):  # so many microbatches under way
+    for turns in (1, 2, 3, 4, 6, 8):  # so many microbatches in flight
         if turns == 1 or turns < problem.ranks * problem.v:
             yield travelling(problem, [1.0] * (2 * problem.v), (least_turnaround(problem, 0) + f_and_i) * 1.01 / turns)
     groups = (1, problem.ranks) if problem.placement == "looped" and problem.ranks > 1 else (1,)

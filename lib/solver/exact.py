@@ -1,8 +1,6 @@
 """Proofs for small problems: with the package ortools, a constraint program finds the best schedule, or proves that
 there is no better one."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ It goes microbatch by microbatch: a forward down the ranks, then an input half u
 where a rank would wait or has no room. What the paper leaves open has three switches, tried in all ways.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from itertools import product
 from typing import NamedTuple

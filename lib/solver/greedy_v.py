@@ -1,8 +1,6 @@
 """The greedy search that was published with ZB-V (Qi et al. 2024, section 6): a forward and a backward in turn on every
 rank, each in the chunk whose input is there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.schedules import Cell

@@ -1,7 +1,5 @@
 """Hill climbing over the family: on a few microbatches first, since the best lags hardly depend on their number."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random

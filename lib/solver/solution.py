@@ -1,8 +1,6 @@
 """A schedule that was found: its order, what it takes, and what else it can be: a coroutine, a trace, a program."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -11,6 +9,7 @@ from lib import Costs, Model, Setting, Size, Trace
 from lib.errors import RuleError
 from lib.game.named_costs import COSTS
 from lib.schedules import Cell, Timetable, pipeline
+from lib.schedules.cells import Dependencies
 
 from .bounds import LowerBound, bound
 from .problem import Problem
@@ -105,12 +104,9 @@ class Solution:
 
     def trace(self) -> Trace:
         """A run of the schedule, also where an event loop is running, as in a notebook or in the browser."""
-        from lib.runtime.nested import run_nested  # here, since asyncio takes longer to import than all of lib
+        from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
 
-        outcome = run_nested(self.schedule, *self.size, setting=self.setting)
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.trace
+        return played(self.schedule, self.size, self.setting).trace
 
     def program(self) -> str:
         """A Python file with the schedule as a coroutine, and what it was made for."""
@@ -168,7 +164,7 @@ def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
     """What some rows of cells take, each cell as early as it can be."""
     f, i, w, c = problem.ticks
     length = {"F": f, "I": i, "W": w, "B": i}
-    rank_of = [problem.rank_of(stage) for stage in range(problem.stages)]
+    needs = Dependencies([[(cell,) for cell in row] for row in rows])
     ends: dict[Cell, int] = {}
     clock, begun, at = [0] * problem.ranks, [-1] * problem.ranks, [0] * problem.ranks
     left = sum(map(len, rows))
@@ -177,7 +173,7 @@ def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
         for rank, row in enumerate(rows):
             while at[rank] < len(row):
                 cell = row[at[rank]]
-                start = _ready(problem, rank_of, ends, cell, c)
+                start = _ready(needs, ends, cell, c)
                 if start is None:
                     break
                 start = max(start, clock[rank])
@@ -189,22 +185,12 @@ def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
     return Figures(begun, clock, [_most_held(problem, row) for row in rows])
 
 
-def _ready(problem: Problem, rank_of: list[int], ends: dict[Cell, int], cell: Cell, send: int) -> int | None:
+def _ready(needs: Dependencies, ends: Mapping[Cell, int], cell: Cell, send: int) -> int | None:
     """When all that a cell needs is there; None if some of it is not done."""
-    stage, op, batch = cell
-    if op == "W":
-        return ends.get(Cell(stage, "I", batch))
-    if op == "F":
-        other, mine = stage - 1, 0
-    else:
-        other, done = stage + 1, ends.get(Cell(stage, "F", batch))
-        if done is None:
-            return None
-        mine = done
-    if not 0 <= other < problem.stages:
-        return mine
-    there = ends.get(Cell(other, op, batch))
-    return None if there is None else max(mine, there + (send if rank_of[other] != rank_of[stage] else 0))
+    made, rank_of = needs.of(cell), needs.rank_of
+    if not all(one in ends for one in made):
+        return None
+    return max((ends[one] + send * (rank_of[one] != rank_of[cell]) for one in made), default=0)
 
 
 def solution(problem: Problem, table: Timetable, is_proven: bool = False) -> Solution:

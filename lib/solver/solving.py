@@ -1,14 +1,12 @@
 """`solve`: the best schedule that search, textbooks and, for small problems, a constraint solver find."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Unpack
 
 from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
 
 from .exact import proven
-from .problem import Problem, is_number
+from .problem import Problem, ProblemFields, is_number
 from .search import EFFORT, TRIALS, Candidate, best, shortened
 from .solution import Figures, Solution, figures, solution
 from .textbook import PATTERN, cells, orders
@@ -22,10 +20,14 @@ PATTERNS = 4
 
 
 def solve(
-    ranks: int, microbatches: int, *, effort: float = 1.0, proof_seconds: float = PROOF_SECONDS, **more: Any
+    ranks: int,
+    microbatches: int,
+    *,
+    effort: float = 1.0,
+    proof_seconds: float = PROOF_SECONDS,
+    **more: Unpack[ProblemFields],
 ) -> Solution:
-    """The best schedule found for a `Problem` of these fields: `forward`, `backward_input`, `backward_weight`, `send`,
-    `memory`, `placement`, `chunks`, `m_b`, `m_w`, `whole`, `least`.
+    """The best schedule found for a `Problem` of these fields.
 
     The search takes the same steps in every run, seconds to half a minute of them; `effort` makes it longer or shorter.
     It is never worse than a textbook order that fits. Where the package ortools is installed a small problem is solved

@@ -1,7 +1,5 @@
 """The published orders that a problem can have: starts of the search, which is never worse than any that fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import product

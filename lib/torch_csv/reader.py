@@ -1,7 +1,5 @@
 """Reads the CSV files of PyTorch's pipelines as timetables."""
 
-from __future__ import annotations
-
 import csv
 import re
 

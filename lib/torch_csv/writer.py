@@ -1,7 +1,5 @@
 """Writes a pipeline as PyTorch loads it: the cells of each rank, and on request its communication."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 

@@ -1,7 +1,5 @@
 """Disables the garbage collector while many long-lived records are allocated."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

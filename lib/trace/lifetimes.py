@@ -4,8 +4,6 @@ Liveness analysis of one rank's operations, as a compiler does it for a straight
 that is stored in a dictionary lives until it is deleted or replaced, used or not.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, count
@@ -13,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from lib.errors import TraceError
 from lib.values.base import Value
-from lib.values.kinds import HOLDS
+from lib.values.kinds import HOLDS, HOLDS_TOO
 
 from .ops import NO_BATCHES, TIMED, Op
 
@@ -135,7 +133,8 @@ class Liveness:
                 else:
                     (number,) = used
                     if values is not None:
-                        right_kind = HOLDS.get(place[0]) is type(values.get(number))
+                        kind = type(values.get(number))
+                        right_kind = HOLDS.get(place[0]) is kind or HOLDS_TOO.get(kind) == place[0]  # type: ignore[arg-type]
                         if not right_kind or number >= len(made) or number in pending:
                             self._refuse(i, clock)
                     gone = kept.get(place)

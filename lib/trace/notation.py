@@ -1,7 +1,5 @@
 """Writes a trace as JSON and reads it back. Reading is strict: the result is a well-formed trace, or a refusal."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -183,6 +181,9 @@ def _argument(name: str, given: Any) -> Any:
         if isinstance(given, list) and given and isinstance(given[0], str):  # of a folded run
             return (given[0], *_numbers(given[1:], name))
         return _numbers(given, name)
+    elif name == "shares":
+        if isinstance(given, list) and given == sorted(set(given := [*_numbers(given, name)])):
+            return tuple(given)
     elif name == "label":
         if all(type(label) is int for label in (given if isinstance(given, list) else [given])):
             return tuple(given) if isinstance(given, list) else given

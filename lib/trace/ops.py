@@ -4,8 +4,6 @@ A trace is complete: values, clock and memory can be computed from it again, and
 It is the same for every order in which the ranks were started, because each rank's operations are a list of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -55,7 +53,7 @@ class Form(NamedTuple):
 
 FORMS: Mapping[str, Form] = {
     "load_weights": Form(True, 0, ("shard", "total"), ("tier", "stride")),
-    "get_activation": Form(False, 0, (), ("step",)),
+    "get_activation": Form(False, 0, (), ("step", "shares")),
     "fake_grad": Form(True, 0, (), ("step",)),
     "given": Form(False, 0, ("value",)),
     "forward": Form(True, 2),
@@ -64,6 +62,10 @@ FORMS: Mapping[str, Form] = {
     "pair": Form(True, 5, ("back", "batch")),
     "backward_input": Form(True, 3),
     "backward_weight": Form(True, None),
+    "keys": Form(True, 2),
+    "attend": Form(True, None),
+    "attend_backward": Form(True, None),
+    "keys_backward": Form(True, 4),
     "update": Form(True, 3),
     "add": Form(False, 2),
     "combine": Form(False, 2),
@@ -73,6 +75,8 @@ FORMS: Mapping[str, Form] = {
     "scatterreduce": Form(True, 1, (), ("group", "label"), bucket=True),
     "dispatch": Form(True, 1, (), ("group", "label")),
     "collect": Form(True, 1, (), ("group", "label")),
+    "heads": Form(True, 1, (), ("group", "label")),
+    "tokens": Form(True, 1, (), ("group", "label")),
     "pass_to": Form(False, None, ("to",), ("tag",)),
     "receive": Form(False, 0, ("source",), ("tag",)),
     "await": Form(False, None, ("call",)),

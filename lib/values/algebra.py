@@ -3,8 +3,6 @@
 Shard `i` of `n` is the slice from `i * size // n` to `(i + 1) * size // n` of a tensor with `size` elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from operator import index
@@ -53,7 +51,7 @@ def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: s
     """The union of sets that must not overlap; `then` is the fix that the message ends with.
 
     Raises:
-        RuleError: naming the first element that appears twice and who brings it.
+        RuleError: naming the first element that appears twice and who contributes it.
     """
     union = frozenset().union(*sets)
     if len(union) == sum(map(len, sets)):
@@ -115,6 +113,16 @@ def version(given: object, step: int, owner: str) -> int | None:
     return older
 
 
+def part_of(given: object, thing: str, owner: str) -> tuple[int, int] | None:
+    """`given` as (i, n), the i-th of n parts; None is everything."""
+    if given is None:
+        return None
+    if not isinstance(given, Sequence) or len(given) != 2:
+        raise RuleError(f"{_of(owner)}{thing} must be (i, n), the i-th of n parts; got {given_text(given)}")
+    n = whole_number(given[1], thing, owner, least=2)
+    return number(given[0], n, thing, owner), n
+
+
 def given_text(given: object) -> str:
     """An object as a message shows it: a value of the game in words, anything else as Python shows it."""
     return f"the {given}" if hasattr(given, "is_complete") else repr(given)
@@ -146,6 +154,12 @@ def set_text(numbers: Collection[int]) -> str:
     for run in runs:
         parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(i) for i in run]
     return "{" + ", ".join(parts) + "}"
+
+
+def numbers_in(text: str) -> list[int]:
+    """The numbers of a `set_text` without its braces: '0-3, 7'."""
+    ends = [[int(end) for end in part.split("-")] for part in text.split(", ")]
+    return [number for part in ends for number in range(part[0], part[-1] + 1)]
 
 
 def named(thing: str, numbers: Sequence[int]) -> str:

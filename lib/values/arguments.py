@@ -1,7 +1,5 @@
 """Refuses arguments of the wrong kinds, and says when they are only in the wrong order."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from lib.errors import RuleError

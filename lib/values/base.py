@@ -15,7 +15,7 @@ from lib.game.replica_number import stride_of
 
 from . import algebra
 from .algebra import Who, operand
-from .label_text import order_hint
+from .label_text import ALIKE_FIRST, DIFFERENCES, order_hint
 from .replica_shards import ReplicaShards, checked_replica_shards, covers, replica_shards_of
 from .replicas import Copy, checked_copy
 
@@ -111,6 +111,25 @@ class Value:
         return rule()
 
 
+class Summed(Value):
+    """A value that may be added to others of its kind."""
+
+    __slots__ = ()
+
+    _sum: ClassVar[Callable[..., Any]]
+    """What `+` makes; `sums`, which knows all kinds, sets it."""
+
+    def __add__(self, other: Self) -> Self:
+        if not isinstance(other, Value):
+            return NotImplemented
+        made: Self = self._operate("add", (other,), (), lambda: type(self)._sum((self, other)))
+        return made
+
+    def __radd__(self, zero: int) -> Self:
+        """0 + self, as in `sum(grads)`."""
+        return self if type(zero) is int and zero == 0 else NotImplemented
+
+
 class Sharded(Value):
     """A value shaped like a weight: HIDDEN x HIDDEN elements, of which `shards` of `total` are here."""
 
@@ -159,10 +178,11 @@ class Sharded(Value):
         }
 
 
-class Batched(Value):
+class Batched(Summed):
     """A value shaped like an activation: HIDDEN x LENGTH elements for each of its `batches`.
 
-    It may be `parts` of a sum of `of` summands, as large as the whole, and hold `shards` of `total` of its tokens.
+    It may be `parts` of a sum of `of` summands, as large as the whole, and hold `shards` of `total` of its tokens. Of
+    attention, it may hold the columns of its `heads`, the i-th part of n.
     """
 
     __slots__ = ()
@@ -177,9 +197,11 @@ class Batched(Value):
     copy: Copy | None
     version: int | None
     """The step of the weights that made this, if they are older than its own."""
+    heads: tuple[int, int] | None
 
     def is_complete(self) -> bool:
-        return len(self.batches) == self.total_batches and len(self.parts) == self.of and len(self.shards) == self.total
+        whole = len(self.parts) == self.of and len(self.shards) == self.total and self.heads is None
+        return whole and len(self.batches) == self.total_batches
 
     def shard(self, i: int, n: int) -> Self:
         """The tokens of share `i` of `n`, all of which this value must hold."""
@@ -187,6 +209,8 @@ class Batched(Value):
 
     def _elements(self, size: int, unequal: Unequal | None) -> int:
         """Elements that this value takes, of `size` for each whole batch."""
+        if self.heads is not None:
+            size //= self.heads[1]
         if unequal is not None:
             return sum(algebra.uneven_size(one, self.shards, self.total) for one in unequal.of_each(size, self.batches))
         if self.total == 1:
@@ -209,6 +233,7 @@ class Batched(Value):
         self._freeze(layer=layer, layers=layers, batches=batches, total_batches=total)
         step = algebra.whole_number(self.step, "step", owner, least=0)
         self._freeze(step=step, copy=checked_copy(self.copy), version=algebra.version(self.version, step, owner))
+        self._freeze(heads=algebra.part_of(self.heads, "heads", owner))
         for held, count, thing in (("parts", "of", "part"), ("shards", "total", "shard")):
             n = algebra.whole_number(getattr(self, count), count, owner, least=1)
             chosen = algebra.numbers(getattr(self, held), n, thing, owner)
@@ -291,22 +316,13 @@ def object_text(given: object) -> str:
     return f"{type(given).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
-DIFFERENCES = {
-    "total": "shard count",
-    "layers": "the model's layers",
-    "total_batches": "the step's batches",
-    "copy": "the replica it belongs to",
-    "own": "what the other replicas have",
-}
-
-
 def require_alike(first: Value, other: Value, names: Collection[str], who: Who, i: int, verb: str) -> None:
     for name in names:
         mine, theirs = getattr(first, name), getattr(other, name)
         if mine is not theirs and mine != theirs:
             raise RuleError(
                 f"cannot {verb} values that differ in {DIFFERENCES.get(name, name)}: "
-                f"{who(0)} is the {first}, {who(i)} is the {other}"
+                f"{who(0)} contributes the {first}, {who(i)} the {other}{ALIKE_FIRST.get((verb, name), '')}"
             )
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from types import MappingProxyType
@@ -15,8 +15,7 @@ from lib.errors import RuleError
 from lib.game.costs import CLASSIC, Costs
 
 from . import algebra
-from .algebra import Who, operand
-from .base import Batched, Sharded, Value, copy_of, require_alike, require_kind, with_fields
+from .base import Batched, Sharded, Summed, Value, copy_of
 from .label_text import batches_text, more_text, shards_text, share_text, step_text
 from .making import constructors
 from .replica_shards import ReplicaShards
@@ -68,8 +67,11 @@ class OptState(Sharded):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class WeightGrad(Sharded):
-    """The gradient of one layer's weight, summed over `batches`. No batches: a zero."""
+class WeightGrad(Sharded, Summed):
+    """The gradient of one layer's weight, summed over `batches`. No batches: a zero.
+
+    Where microbatches are cut into `shares` of tokens, it counts these: share s of batch b is number b * shares + s.
+    """
 
     layer: int
     layers: int
@@ -81,6 +83,7 @@ class WeightGrad(Sharded):
     copy: Copy | None = None
     own: ReplicaShards | None = None
     version: int | None = None
+    shares: int = 1
 
     kind = "a weight gradient"
 
@@ -91,19 +94,11 @@ class WeightGrad(Sharded):
         self._freeze(batches=batches, total_batches=total_batches, **self._checked_shards())
         step = algebra.whole_number(self.step, "step", owner, least=0)
         version = algebra.version(self.version, step, owner)
-        self._freeze(step=step, copy=checked_copy(self.copy), version=version)
+        shares = algebra.whole_number(self.shares, "shares", owner, least=1)
+        self._freeze(step=step, copy=checked_copy(self.copy), version=version, shares=shares)
 
     def is_complete(self) -> bool:
         return len(self.shards) == self.total and len(self.batches) == self.total_batches
-
-    def __add__(self, other: WeightGrad) -> WeightGrad:
-        if not isinstance(other, Value):
-            return NotImplemented
-        return self._operate("add", (other,), (), lambda: sum_grads((self, other)))
-
-    def __radd__(self, zero: int) -> WeightGrad:
-        """0 + self, as in `sum(grads)`."""
-        return self if type(zero) is int and zero == 0 else NotImplemented
 
     def __str__(self) -> str:
         held = f"{batches_text(self)}, {shards_text(self)}"
@@ -125,6 +120,7 @@ class Activation(Batched):
     total: int = 1
     copy: Copy | None = None
     version: int | None = None
+    heads: tuple[int, int] | None = None
 
     kind = "an activation"
 
@@ -161,6 +157,7 @@ class ActivationGrad(Batched):
     total: int = 1
     copy: Copy | None = None
     version: int | None = None
+    heads: tuple[int, int] | None = None
 
     kind = "an activation gradient"
 
@@ -174,6 +171,65 @@ class ActivationGrad(Batched):
     def __str__(self) -> str:
         use = f"for backward({self.layer})" if self.layer >= 0 else "of the model's input, which nothing needs"
         return f"activation gradient {use}, {batches_text(self)}{share_text(self)}{step_text(self)}{more_text(self)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyValue(Batched):
+    """The keys and values of a layer of attention, for some tokens."""
+
+    layer: int
+    layers: int
+    batches: frozenset[int]
+    total_batches: int
+    step: int = 0
+    parts: frozenset[int] = frozenset({0})
+    of: int = 1
+    shards: frozenset[int] = frozenset({0})
+    total: int = 1
+    copy: Copy | None = None
+    version: int | None = None
+    heads: tuple[int, int] | None = None
+
+    kind = "a key-value block"
+
+    def __post_init__(self) -> None:
+        self._check_batched(0, 0)
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return self._elements(costs.keys_and_values, None)
+
+    def __str__(self) -> str:
+        return f"key-value block of layer {self.layer}, {batches_text(self)}{share_text(self)}{step_text(self)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyValueGrad(Batched):
+    """The gradient of keys and values. Its `parts` are summands, one for each later share of queries."""
+
+    layer: int
+    layers: int
+    batches: frozenset[int]
+    total_batches: int
+    step: int = 0
+    parts: frozenset[int] = frozenset({0})
+    of: int = 1
+    shards: frozenset[int] = frozenset({0})
+    total: int = 1
+    copy: Copy | None = None
+    version: int | None = None
+    heads: tuple[int, int] | None = None
+
+    kind = "a key-value gradient"
+
+    def __post_init__(self) -> None:
+        self._check_batched(0, 0)
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return self._elements(costs.keys_and_values, None)
+
+    def __str__(self) -> str:
+        held = f"{batches_text(self)}{share_text(self)}{step_text(self)}"
+        return f"key-value gradient of layer {self.layer}, {held}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -216,7 +272,7 @@ class Parked(Value):
 
 
 KINDS: Mapping[str, type[Value]] = MappingProxyType(
-    {cls.__name__: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad)}
+    {cls.__name__: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad, KeyValue, KeyValueGrad)}
 )
 
 HOLDS: Mapping[str, type[Value]] = {
@@ -229,17 +285,22 @@ HOLDS: Mapping[str, type[Value]] = {
 }
 """The dictionaries of a device, and the kind of value that each holds."""
 
+HOLDS_TOO: Mapping[type[Value], str] = {KeyValue: "activations", KeyValueGrad: "grad_activations"}
+"""Kinds that another kind's dictionary holds too."""
+
 CLASSIC_FIELDS: Mapping[type[Value], int] = {
     Weight: 5,
     OptState: 5,
     WeightGrad: 6,
     Activation: 4,
     ActivationGrad: 4,
+    KeyValue: 4,
+    KeyValueGrad: 4,
     Parked: 2,
 }
 """How many fields of each kind the classic puzzles use; the others come last, and have defaults."""
 
-ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches", "copy", "own", "version")
+ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches", "copy", "own", "version", "shares")
 
 for _cls in CLASSIC_FIELDS:
     _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass
@@ -250,33 +311,3 @@ for _cls in CLASSIC_FIELDS:
     if _cls.joined:
         _cls._joined = attrgetter(*_cls.joined)
     _cls._extended = tuple(f.default for f in _fields[CLASSIC_FIELDS[_cls] :])
-
-
-ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy", "own")
-_summed = attrgetter(*ALIKE_IN_A_SUM, "version")
-
-
-def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
-    """The sum of weight gradients: of one layer and the same shards, and no batch twice."""
-    first = require_kind(grads[0], WeightGrad, "each value in this sum")
-    label, version = _summed(first), first.version
-    for i, grad in enumerate(grads):
-        if type(grad) is not WeightGrad or _summed(grad) != label:
-            grad = require_kind(grad, WeightGrad, "each value in this sum")
-            require_alike(first, grad, ALIKE_IN_A_SUM, who, i, "sum")
-            version = _one_version(first, grad, version)
-    sets = [grad.batches for grad in grads]  # type: ignore[attr-defined]  # all are WeightGrads by now
-    union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
-    return with_fields(first, batches=union, version=version)
-
-
-def _one_version(first: WeightGrad, grad: WeightGrad, version: int | None) -> int | None:
-    """The version of the sum so far, which began with `first`, and of one more gradient; a zero has any."""
-    if not grad.batches or grad.version == version:
-        return version
-    if first.batches or version is not None:
-        mine, other = (grad.step if made is None else made for made in (version, grad.version))
-        raise RuleError(
-            f"one gradient was made with version {mine}, the other with {other}; all of a step use one version"
-        )
-    return grad.version

@@ -1,51 +1,15 @@
 """Labels in words: which shards, batches, parts and tokens of a whole a value is."""
 
-from __future__ import annotations
+from collections.abc import Collection
+from typing import Any
 
-from typing import Protocol
+from .algebra import named, set_text
 
-from .algebra import named
-from .replicas import Copy
-
-
-class HasShards(Protocol):
-    """A value shaped like a weight, or an activation that may be a share of the tokens."""
-
-    @property
-    def shards(self) -> frozenset[int]: ...
-    @property
-    def total(self) -> int: ...
+Labelled = Any
+"""A value, by the fields that its words name; the kinds of values are made with these functions."""
 
 
-class HasBatches(Protocol):
-    """An activation, its gradient, or a weight gradient."""
-
-    @property
-    def batches(self) -> frozenset[int]: ...
-    @property
-    def total_batches(self) -> int: ...
-
-
-class HasStep(Protocol):
-    @property
-    def step(self) -> int: ...
-
-
-class HasParts(HasShards, Protocol):
-    """An activation or its gradient, which may be a part of a sum."""
-
-    @property
-    def parts(self) -> frozenset[int]: ...
-    @property
-    def of(self) -> int: ...
-
-
-class HasCopy(Protocol):
-    @property
-    def copy(self) -> Copy | None: ...
-
-
-def shards_text(value: HasShards) -> str:
+def shards_text(value: Labelled) -> str:
     """'whole', 'shard 2 of 4', 'shards 0-2 of 4'."""
     if len(value.shards) == value.total:
         return "whole" if value.total == 1 else f"whole (all {value.total} shards)"
@@ -54,7 +18,7 @@ def shards_text(value: HasShards) -> str:
     return text if own is None else f"{text} ({own})"
 
 
-def shard_to_update(grad: HasShards, weight: HasShards, state: HasShards) -> str:
+def shard_to_update(grad: Labelled, weight: Labelled, state: Labelled) -> str:
     """What to do where a gradient does not cover a weight: update the shard that it and the state are of, if they are
     of one."""
     if weight.total == 1 and len(grad.shards) == 1 and (grad.shards, grad.total) == (state.shards, state.total):
@@ -63,44 +27,58 @@ def shard_to_update(grad: HasShards, weight: HasShards, state: HasShards) -> str
     return "update a weight with a gradient that covers all of its shards"
 
 
-def share_text(value: HasParts) -> str:
+def share_text(value: Labelled) -> str:
     """', part 0 of 4 of a sum, share 1 of 4 of the tokens': what there is of an activation, if not all."""
     parts = f", {parts_text(value)}" if len(value.parts) < value.of else ""
     return parts + (f", {tokens_text(value)}" if len(value.shards) < value.total else "")
 
 
-def parts_text(value: HasParts) -> str:
+def parts_text(value: Labelled) -> str:
     """'part 0 of 4 of a sum'."""
     return f"{named('part', sorted(value.parts))} of {value.of} of a sum"
 
 
-def tokens_text(value: HasShards) -> str:
+def tokens_text(value: Labelled) -> str:
     """'share 1 of 4 of the tokens'."""
     return f"{named('share', sorted(value.shards))} of {value.total} of the tokens"
 
 
-def expert_text(value: HasShards) -> str:
+def expert_text(value: Labelled) -> str:
     """'expert 1 of 4': a shard of a layer of experts, or a share of the tokens on its way to them."""
     return f"{named('expert', sorted(value.shards))} of {value.total}"
 
 
-def step_text(value: HasStep) -> str:
+def step_text(value: Labelled) -> str:
     """', step 2', ', step 2 with version 1 of the weights'; nothing for step 0, the first."""
     version = getattr(value, "version", None)
     made = "" if version is None else f" with version {version} of the weights"
     return f", step {value.step}{made}" if value.step else ""
 
 
-def more_text(value: HasCopy) -> str:
+def more_text(value: Labelled) -> str:
     """', of the replica trained since step 0 with batch 1'; nothing if there never were replicas."""
     return f", {value.copy}" if value.copy is not None else ""
 
 
-def batches_text(value: HasBatches) -> str:
+def batches_text(value: Labelled) -> str:
     """'batch 1 of 4', 'batches 0-3 of 4', 'no batches (zero)'."""
     if not value.batches:
         return "no batches (zero)"
+    shares = getattr(value, "shares", 1)
+    if shares > 1:
+        return shares_of_batches(value.batches, shares)
     return f"{named('batch', sorted(value.batches))} of {value.total_batches}"
+
+
+def shares_of_batches(numbers: Collection[int], shares: int) -> str:
+    """'tokens {6, 7} of 8 of batch 0', 'tokens {0} of 8 of batch 1': shares of tokens that are numbered through."""
+    held: dict[int, set[int]] = {}
+    for number in sorted(numbers):
+        held.setdefault(number // shares, set()).add(number % shares)
+    of_all = [batch for batch, own in held.items() if len(own) == shares]
+    parts = [named("batch", of_all)] if of_all else []
+    parts += [f"tokens {set_text(own)} of {shares} of batch {b}" for b, own in held.items() if b not in of_all]
+    return ", ".join(parts)
 
 
 RESULT_ORDER = {
@@ -114,3 +92,19 @@ def order_hint(given: type, kind: type) -> str:
     """The end of a message on a value of a wrong kind: the order of results that were probably swapped."""
     order = RESULT_ORDER.get(frozenset((given.__name__, kind.__name__)))
     return f" ({order})" if order else ""
+
+
+DIFFERENCES = {
+    "total": "shard count",
+    "layers": "the model's layers",
+    "total_batches": "the step's batches",
+    "copy": "the replica it belongs to",
+    "own": "what the other replicas have",
+}
+"""By field of a label: what differs, in words, where the name does not say it."""
+
+ALIKE_FIRST = {
+    ("gather", "parts"): "; add the parts first: scatterreduce leaves a share of their sum on each rank",
+    ("sum", "shards"): "; sum what is alike, and leave a shard that only one rank has as it is",
+}
+"""What to do first, by what is done with values and how they differ."""

@@ -1,7 +1,5 @@
 """Writes the constructors that rules use: field by field and without checks, since values are most of a run's work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any

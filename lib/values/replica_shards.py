@@ -9,7 +9,7 @@ from lib.errors import RuleError
 from lib.game.replica_number import ReplicaNumber
 
 from . import algebra
-from .label_text import HasShards
+from .label_text import Labelled
 
 Shards = tuple[frozenset[int], int]
 
@@ -69,7 +69,7 @@ def checked_replica_shards(given: object) -> ReplicaShards | None:
     return ReplicaShards(*given)
 
 
-def covers(value: HasShards, wanted: Collection[int], parts: int, own: ReplicaShards | None = None) -> bool:
+def covers(value: Labelled, wanted: Collection[int], parts: int, own: ReplicaShards | None = None) -> bool:
     """True if a value contains every element of shards `wanted` of `parts`; on every replica, if each wants its own."""
     mine = getattr(value, "own", None)
     if mine is not None and (own is None or mine.stride * parts != own.stride * value.total):

@@ -4,8 +4,6 @@ Replicas diverge at a step where they are equal: each continues with batches of 
 Averaging the weights makes them equal again. Values with equal marks hold the numbers of one replica.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

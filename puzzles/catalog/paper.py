@@ -22,7 +22,7 @@ class Paper(NamedTuple):
     @property
     def short(self) -> str:
         """'Huang et al. 2019'."""
-        first = self.authors.split(",")[0].removesuffix(" et al.").split()[-1]
+        first = self.authors.split(",")[0].removesuffix(" et al.").removesuffix(" authors").split()[-1]
         others = " et al." if "," in self.authors or self.authors.endswith(" et al.") else ""
         return f"{first}{others} {self.year}"
 

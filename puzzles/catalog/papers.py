@@ -1,7 +1,4 @@
-"""The publications that puzzles cite, each defined once, in order of year.
-
-A puzzle cites them by these constants; docs/papers.md lists each with the puzzles that cite it.
-"""
+"""The publications that puzzles cite by these constants, each once, by year; docs/papers.md lists who cites each."""
 
 from __future__ import annotations
 
@@ -42,16 +39,10 @@ OPENSHMEM = Paper(
     "Fourth Conference on Partitioned Global Address Space Programming Model",
 )
 DISTBELIEF = Paper(
-    "Jeffrey Dean, Greg S. Corrado, Rajat Monga et al.",
-    2012,
-    "Large Scale Distributed Deep Networks",
-    "NIPS 2012",
+    "Jeffrey Dean, Greg S. Corrado, Rajat Monga et al.", 2012, "Large Scale Distributed Deep Networks", "NIPS 2012"
 )
 ADAM = Paper(
-    "Diederik P. Kingma, Jimmy Ba",
-    2014,
-    "Adam: A Method for Stochastic Optimization",
-    "ICLR 2015, arXiv 1412.6980",
+    "Diederik P. Kingma, Jimmy Ba", 2014, "Adam: A Method for Stochastic Optimization", "ICLR 2015, arXiv 1412.6980"
 )
 CHECKPOINTING = Paper(
     "Tianqi Chen, Bing Xu, Chiyuan Zhang, Carlos Guestrin",
@@ -111,10 +102,7 @@ MESH_TENSORFLOW = Paper(
     "NeurIPS 2018, arXiv 1811.02084",
 )
 ONLINE_SOFTMAX = Paper(
-    "Maxim Milakov, Natalia Gimelshein",
-    2018,
-    "Online normalizer calculation for softmax",
-    "arXiv 1805.02867",
+    "Maxim Milakov, Natalia Gimelshein", 2018, "Online normalizer calculation for softmax", "arXiv 1805.02867"
 )
 GPIPE = Paper(
     "Yanping Huang, Youlong Cheng, Ankur Bapna et al.",
@@ -212,6 +200,12 @@ ZERO_OFFLOAD = Paper(
     "ZeRO-Offload: Democratizing Billion-Scale Model Training",
     "USENIX ATC 2021, arXiv 2101.06840",
 )
+TERAPIPE = Paper(
+    "Zhuohan Li, Siyuan Zhuang, Shiyuan Guo et al.",
+    2021,
+    "TeraPipe: Token-Level Pipeline Parallelism for Training Large-Scale Language Models",
+    "ICML 2021, arXiv 2102.07988",
+)
 BREADTH_FIRST_PIPELINE = Paper("Joel Lamy-Poirier", 2022, "Breadth-First Pipeline Parallelism", "arXiv 2211.05953")
 H100 = Paper("NVIDIA", 2022, "NVIDIA H100 Tensor Core GPU Architecture", "White paper")
 SEQUENCE_PARALLELISM = Paper(
@@ -275,10 +269,13 @@ DILOCO = Paper(
     "arXiv 2311.08105",
 )
 SHARDING_PROPAGATION = Paper(
-    "MindSpore authors",
+    "MindSpore authors", 2023, "Sharding Propagation", "documentation of MindSpore 2.1, section Parallel Design"
+)
+ULYSSES = Paper(
+    "Sam Ade Jacobs, Masahiro Tanaka, Chengming Zhang et al.",
     2023,
-    "Sharding Propagation",
-    "documentation of MindSpore 2.1, section Parallel Design",
+    "DeepSpeed Ulysses: System Optimizations for Enabling Training of Extreme Long Sequence Transformer Models",
+    "arXiv 2309.14509",
 )
 FULL_REMATERIALIZATION = Paper(
     "chaserileyroberts on GitHub",
@@ -317,6 +314,12 @@ TORCHTITAN = Paper(
 )
 LLAMA_3 = Paper("Abhimanyu Dubey et al.", 2024, "The Llama 3 Herd of Models", "arXiv 2407.21783")
 DEEPSEEK_V3 = Paper("DeepSeek-AI", 2024, "DeepSeek-V3 Technical Report", "arXiv 2412.19437")
+SEQ_1F1B = Paper(
+    "Ao Sun, Weilin Zhao, Xu Han et al.",
+    2024,
+    "Seq1F1B: Efficient Sequence-Level Pipeline Parallelism for Large Language Model Training",
+    "arXiv 2406.03488",
+)
 GLOBAL_BALANCE = Paper(
     "Zihan Qiu, Zeyu Huang, Bo Zheng et al.",
     2025,

@@ -31,6 +31,10 @@ PAPERS: Mapping[str, tuple[Paper, ...]] = {
     names.TENSOR: (papers.MEGATRON,),
     names.SEQUENCE: (papers.SEQUENCE_PARALLELISM,),
     names.EXPERT: (papers.GSHARD,),
+    names.RING: (papers.RING_ATTENTION,),
+    names.ZIGZAG: (papers.RING_ATTENTION, papers.STRIPED_ATTENTION),
+    names.GATHERED_KEYS: (papers.RING_ATTENTION,),
+    names.ULYSSES: (papers.ULYSSES,),
 }
 
 

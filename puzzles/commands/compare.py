@@ -25,8 +25,7 @@ def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, o
     Of a schedule: both runs in one picture. Of every puzzle: the lines that differ.
     """
     from lib import PuzzleError
-    from puzzles.grading.fingerprints import source_of
-    from puzzles.grading.submission import Submission
+    from puzzles.grading.submission import Submission, source_of
     from puzzles.reports.differing_lines import as_lines, differing_lines
     from puzzles.tracks.references import reference_file
     from puzzles.tracks.workbench import DrawOptions

@@ -44,9 +44,7 @@ def findings() -> Iterator[tuple[str, str]]:
         yield "folders", "other people's code is graded only with --trust; your own in the current folder without"
     if platform.system() == "Windows":
         yield "Windows", "to grade other people's code use WSL 2 (wsl --install), where all of this works as on Linux"
-    for extra, package in (("dask", "distributed"), ("mpi", "mpi4py")):
-        have = "installed" if find_spec(package) else f"not installed; {install_command(extra)}"
-        yield f"--{extra}", have
+    yield "--on mpi", "installed" if find_spec("mpi4py") else f"not installed; {install_command('mpi')}"
 
 
 def _rows(heading: str, lines: list[str]) -> Iterator[tuple[str, str]]:

@@ -90,10 +90,6 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 @click.option("--trust", is_flag=True, help="Grade other people's code even if nothing protects your files from it.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Files graded at once  [default: one for each core]")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
-@click.option("--dask", metavar="ADDRESS", help="Grade on a dask cluster.")
-@click.option(
-    "--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... python -P -m mpi4py.futures)."
-)
 @click.pass_context
 def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...], **options: Any) -> None:
     """Grade files, notebooks, or whole folders of them.
@@ -138,8 +134,6 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         job,
         options["jobs"],
         options["resume"],
-        options["dask"],
-        options["mpi"],
         (lambda: None) if options["as_json"] else _load_reports,
         gathering.add,
     )

@@ -1,7 +1,5 @@
 """A teacher's comments on submissions: a CSV file, or a folder with a Markdown file for each student."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reads `course.toml`: what a course gives for puzzles, in the folder of its puzzles."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Sources: Moodle's mod/assign/locallib.php (`download_submissions`), Canvas's "Do
 "Export Submissions", nbgrader's folder of submissions, and `gh classroom clone student-repos`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Sequence

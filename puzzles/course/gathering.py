@@ -1,7 +1,5 @@
 """Gathers the verdicts on a submission's files: of each puzzle the best solution counts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which files are one submission: those of a student's folder, or what a platform's names say are one student's."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

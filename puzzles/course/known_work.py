@@ -1,7 +1,5 @@
 """What everybody's solution may have in common: the lines of references, known records and starters, and their runs."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a course takes off for handing in late."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -124,11 +122,7 @@ def _seconds(text: str, where: str) -> float:
 
 
 def _extensions(path: Path) -> dict[str, float]:
-    """When it is due for some, from a CSV file with a column `due`.
-
-    Raises:
-        CourseError: it cannot be read, or a row has no due.
-    """
+    """When it is due for some, from a CSV file with a column `due`."""
     found: dict[str, float] = {}
     for number, row in enumerate(rows_of(path), 2):
         when = cells(row, "due")

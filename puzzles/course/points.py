@@ -1,7 +1,5 @@
 """What verdicts are worth in points."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Calls the roll: finds the students of a roster in submissions, so that nobody is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os.path import join

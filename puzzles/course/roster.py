@@ -1,7 +1,5 @@
 """Reads a roster: a CSV file with a row for each student, or the gradebook that Canvas exports, as it is."""
 
-from __future__ import annotations
-
 import csv
 import io
 import unicodedata

@@ -1,7 +1,5 @@
 """Finds solutions that are the same in several submissions: the same program but for names, or the same run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Checks puzzles of teachers: texts, starter, reference, wrong solutions, records; finds what the reference scores."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -176,11 +174,7 @@ class Check:
 
     def _graded(self, path: Path, game: Puzzle | None = None, variant: str = "") -> Verdict | str:
         """The verdict on a file, or on a variant in its VARIANTS, as a solution of another game if one is given; a
-        sentence if there is none.
-
-        Raises:
-            OwnPuzzleError: the puzzle cannot be graded.
-        """
+        sentence if there is none."""
         if not path.is_file():
             return f"there is no file {shown(path)}"
         submission = Submission.read(path)

@@ -1,7 +1,5 @@
 """Begins a puzzle: a file with a small puzzle that works and texts to replace, its reference and wrong solutions."""
 
-from __future__ import annotations
-
 import builtins
 import re
 from importlib.resources import files

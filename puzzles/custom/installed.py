@@ -1,7 +1,5 @@
 """Finds installed packages that have puzzles, by their entry points."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.machinery import PathFinder

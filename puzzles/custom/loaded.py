@@ -1,7 +1,5 @@
 """The folders of puzzles that have been added: each becomes a chapter of every track that it has puzzles for."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tomllib
@@ -164,10 +162,6 @@ def add_installed() -> list[str]:
 
 
 def _package_folder(module: str) -> str:
-    """
-    Raises:
-        OwnPuzzleError: there is no such package.
-    """
     with suppress(Exception):  # a package above it may fail when it is imported
         spec = find_spec(module)
         if spec is not None and spec.submodule_search_locations:

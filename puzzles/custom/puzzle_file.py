@@ -1,7 +1,5 @@
 """A puzzle with what a teacher keeps beside it: its reference, wrong solutions, and trials of a class."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -123,11 +121,7 @@ def from_python(path: Path) -> OwnPuzzle:
 
 
 def _require_texts(puzzle: Puzzle, path: Path) -> None:
-    """Refuses a puzzle in Python with something else where a text belongs.
-
-    Raises:
-        OwnPuzzleError: naming the field.
-    """
+    """Refuses a puzzle in Python with something else where a text belongs."""
     for name, wanted in Puzzle.__annotations__.items():
         given = getattr(puzzle, name)
         if wanted == "str" and not isinstance(given, str):
@@ -138,11 +132,7 @@ def _require_texts(puzzle: Puzzle, path: Path) -> None:
 
 def _require_puzzle(path: Path) -> None:
     """Refuses a file that does not set PUZZLE before it is run: it may be a student's, in a folder that was meant for
-    grading.
-
-    Raises:
-        OwnPuzzleError: it does not, or cannot be read.
-    """
+    grading."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, *UNPARSABLE) as why:

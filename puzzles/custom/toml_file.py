@@ -1,7 +1,5 @@
 """Reads a puzzle from a TOML file; `docs/teaching.md` documents its fields."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from functools import partial

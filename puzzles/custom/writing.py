@@ -1,8 +1,6 @@
 """Writes what `puzzles check` measured into a teacher's TOML file: targets, and rows on the reference. Everything else
 in the file, comments and order too, stays as it is."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -119,11 +117,7 @@ def _toml(value: Any) -> str:
 
 
 def _read(own: OwnPuzzle) -> str:
-    """Reads the file, with any line ends as newlines.
-
-    Raises:
-        OwnPuzzleError: the file cannot be read.
-    """
+    """Reads the file, with any line ends as newlines."""
     try:
         return own.file.read_text(encoding="utf-8-sig")
     except OSError as why:
@@ -131,11 +125,7 @@ def _read(own: OwnPuzzle) -> str:
 
 
 def _write(own: OwnPuzzle, text: str) -> None:
-    """Writes the file with the line ends that it has.
-
-    Raises:
-        OwnPuzzleError: it cannot be written.
-    """
+    """Writes the file with the line ends that it has."""
     try:
         newline = "\r\n" if b"\r\n" in own.file.read_bytes() else "\n"
         own.file.write_text(text, encoding="utf-8", newline=newline)

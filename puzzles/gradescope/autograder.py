@@ -1,7 +1,5 @@
 """The zip file of an autograder: a setup script, a run script, wheels, and folders of own puzzles."""
 
-from __future__ import annotations
-
 import shlex
 import zipfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The wheel of the game as it is installed here: built from a clone, or packed again from the installed files."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

@@ -1,25 +1,20 @@
-"""Grades many files at once: an executor gets them a few at a time, so that memory does not grow with their number."""
-
-from __future__ import annotations
+"""Grades many files at once: processes get them a few at a time, so that memory does not grow with their number."""
 
 import gc
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from functools import partial
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.util import Finalize
 
 import click
 
-from lib.extras import install_command
 from puzzles.search_path import START
 from puzzles.tracks import default_slugs, track_of
 
@@ -34,7 +29,6 @@ QUEUED_PER_PROCESS = 3
 Content = bytes | OSError
 """A file's content, or why it could not be read."""
 
-Grade = Callable[[str, Content], Graded]
 Read = Callable[[str], Content]
 
 
@@ -43,19 +37,17 @@ def grade_all(
     job: GradingJob,
     jobs: int | None = None,
     resume: bool = False,
-    dask: str | None = None,
-    mpi: bool = False,
     meanwhile: Callable[[], None] = lambda: None,
     finish: Callable[[Graded], Graded] = lambda graded: graded,
 ) -> list[Graded]:
     """Grades all files and returns the verdicts in their order, with progress on a terminal and in a checkpoint file.
 
-    The work runs in up to `jobs` processes, with `dask` on the cluster at that address, or with `mpi` in the processes
-    of an MPI run. With `resume`, files that an interrupted run has graded are not graded again. `meanwhile` is called
-    once, when processes are at work; `finish` with each file's verdicts, as soon as they are known.
+    The work runs in up to `jobs` processes. With `resume`, files that an interrupted run has graded are not graded
+    again. `meanwhile` is called once, when processes are at work; `finish` with each file's verdicts, as soon as they
+    are known.
     """
     found = {file.path: file for file in files}
-    if len(found) == 1 and not (dask or mpi):
+    if len(found) == 1:
         return [finish(job.grade(path, content(file))) for path, file in found.items()]
     processes, shared = jobs or cores(), Shared()
     with Checkpoint.of(found, job, resume) as checkpoint:
@@ -70,11 +62,7 @@ def grade_all(
         to_do = [path for path in found if path not in done]
         to_do.sort(key=lambda path: -found[path].size)  # so that no process works long when the others have finished
         try:
-            grade = _for_remote(job) if dask or mpi else job.grade_with_kept_client  # elsewhere nothing is left running
-            start = partial(_executor, processes, dask, mpi)
-            for graded in _with_progress_bar(
-                _distribute(to_do, job, read, start, processes, grade, meanwhile), len(to_do)
-            ):
+            for graded in _with_progress_bar(_distribute(to_do, job, read, processes, meanwhile), len(to_do)):
                 done[graded.path] = shared(finish(graded))
                 if not graded.is_lost:
                     checkpoint.add(graded, content(found[graded.path]))
@@ -95,12 +83,6 @@ def grade_all(
     return [done[path] for path in found]
 
 
-def _for_remote(job: GradingJob) -> Grade:
-    """The job as processes elsewhere can load it: a wheel's modules are found only after `import training_puzzles`."""
-    installed = sys.modules.get("training_puzzles")
-    return partial(installed.run_pickled, pickle.dumps(job.grade)) if installed else job.grade
-
-
 def cores() -> int:
     """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -114,40 +96,14 @@ def content(file: SourceFile) -> Content:
         return why
 
 
-def _executor(processes: int, dask: str | None, mpi: bool) -> Executor:
-    if dask:
-        try:
-            from distributed import Client
-        except ImportError:
-            raise click.UsageError(_missing("--dask", "distributed", "dask")) from None
-        try:
-            return Client(dask).get_executor()  # type: ignore[no-any-return,no-untyped-call]
-        except (OSError, ValueError) as why:
-            raise click.UsageError(
-                f"--dask {dask}: no cluster answers there ({why}); give the address of its scheduler, tcp://HOST:8786"
-            ) from None
-    if mpi:
-        try:
-            from mpi4py.futures import MPIPoolExecutor
-        except ImportError:
-            raise click.UsageError(_missing("--mpi", "mpi4py", "mpi")) from None
-        return MPIPoolExecutor()
-    return pool(processes)
-
-
-def _missing(option: str, package: str, extra: str) -> str:
-    return f"{option} needs the package {package}; install it with: {install_command(extra)}"
-
-
-def pool(processes: int) -> Executor:
-    """Executor with local processes. They are forked where that is safe: on Linux, before this process has threads."""
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    begin = f"{START}; from {__name__} import _begin_process; _begin_process()"  # the first that a spawned one imports
-    return LocalProcesses(processes, context, initializer=exec, initargs=(begin,))
-
-
 class LocalProcesses(ProcessPoolExecutor):
-    """Processes of this machine, which can be ended while they work."""
+    """Processes of this machine, which can be ended while they work. They are forked where that is safe: on Linux,
+    before this process has threads."""
+
+    def __init__(self, processes: int) -> None:
+        context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
+        begin = f"{START}; from {__name__} import _begin_process; _begin_process()"  # the first that a spawned imports
+        super().__init__(processes, context, initializer=exec, initargs=(begin,))
 
     def end_now(self) -> None:
         """Ends them with their sandboxes; `ProcessPoolExecutor.terminate_workers` is that in Python 3.14."""
@@ -176,79 +132,50 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)  # on which its servers, whose pipes close, end their runs and themselves
 
 
-class Window:
-    """Files that an executor has been given and has not returned. The first one starts it."""
-
-    def __init__(self, read: Read, start: Callable[[], Executor], grade: Grade, most: int) -> None:
-        self._read = read
-        self._start = start
-        self._grade = grade
-        self._most = most
-        self._executor: Executor | None = None
-        self._under_way: dict[Future[Graded], str] = {}
-
-    def fill(self, paths: Iterator[str]) -> bool:
-        """Hands out further files; False when there are none left, and none in progress."""
-        while len(self._under_way) < self._most and (path := next(paths, None)) is not None:
-            self._executor = self._executor or self._start()
-            self._under_way[self._executor.submit(self._grade, path, self._read(path))] = path
-        return bool(self._under_way)
-
-    def finished(self) -> Iterator[tuple[str, Future[Graded]]]:
-        """Waits until files are graded, and takes them out."""
-        for future in wait(self._under_way, return_when=FIRST_COMPLETED).done:
-            yield self._under_way.pop(future), future
-
-    def abandon(self) -> list[str]:
-        """Takes out all files, with the executor, which is broken; the next file starts another."""
-        paths = list(self._under_way.values())
-        self._under_way.clear()
-        self._executor = None
-        return paths
-
-    def close(self) -> None:
-        """Ends the executor with what it still does, and waits for that: the end of the interpreter might otherwise
-        find closed pipes."""
-        if self._executor is not None:
-            works = [future for future in self._under_way if not (future.cancel() or future.done())]
-            if works and isinstance(self._executor, LocalProcesses):
-                self._executor.end_now()  # somebody has interrupted it, and a run could take its ten seconds
-            self._executor.shutdown()
-
-
 def _distribute(
     paths: Iterable[str],
     job: GradingJob,
     read: Read,
-    start: Callable[[], Executor],
     processes: int,
-    grade: Grade | None = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Generator[Graded, None, None]:
     """The verdicts as they come. If a process breaks, only the file that broke it is lost."""
-    left = iter(paths)
-    suspects: list[str] = []
-    with closing(Window(read, start, grade or job.grade, processes * QUEUED_PER_PROCESS)) as window:
-        working = window.fill(left)
-        meanwhile()
-        while working:
-            for path, future in window.finished():
-                error = future.exception()
+    left, suspects = iter(paths), list[str]()
+    executor: LocalProcesses | None = None
+    begun = False
+    given: dict[Future[Graded], str] = {}
+    try:
+        while True:
+            while len(given) < processes * QUEUED_PER_PROCESS and (path := next(left, None)) is not None:
+                executor = executor or LocalProcesses(processes)
+                given[executor.submit(job.grade_with_kept_client, path, read(path))] = path
+            if not begun:
+                begun = True
+                meanwhile()
+            if not given:
+                break
+            for future in wait(given, return_when=FIRST_COMPLETED).done:
+                path, error = given.pop(future), future.exception()
                 if error is None:
                     yield future.result()
                 elif isinstance(error, BrokenProcessPool):
-                    suspects += [path, *window.abandon()]
+                    suspects += [path, *given.values()]
+                    given, executor = {}, None  # the next file starts another
                     break
                 else:
                     yield failed_row(path, job, f"{type(error).__name__}: {error}")
-            working = window.fill(left)
+    finally:
+        if executor is not None:
+            if [future for future in given if not (future.cancel() or future.done())]:
+                executor.end_now()  # somebody has interrupted it, and a run could take its ten seconds
+            executor.shutdown()  # the end of the interpreter might otherwise find closed pipes
     for path in suspects:
         yield _in_own_process(path, job, read)
 
 
 def _in_own_process(path: str, job: GradingJob, read: Read) -> Graded:
     """The verdict on a file that may have broken a process, from a process of its own."""
-    with pool(1) as executor:
+    with LocalProcesses(1) as executor:
         try:
             return executor.submit(job.grade, path, read(path)).result()
         except BrokenProcessPool:

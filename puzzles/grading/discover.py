@@ -3,8 +3,6 @@
 Entries that cannot be graded, such as links, are listed with the reason: nobody vanishes from a class's report.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence

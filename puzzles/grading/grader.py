@@ -1,7 +1,5 @@
 """Grades a player's file, puzzle by puzzle: runs what it defines in the sandbox, and lets the judge state verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,15 +1,13 @@
-"""A grading job: the same work for each of many files, as plain data that any executor can carry."""
-
-from __future__ import annotations
+"""A grading job: the same work for each of many files, as plain data that any process can be given."""
 
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from puzzles.custom import OwnPuzzleError, add_folder, folders
+from puzzles.custom import add_folder, folders
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier, select_tier
+from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 
 from .grader import grade_file
@@ -32,30 +30,16 @@ class GradingJob(NamedTuple):
     """True if verdicts have what is compared with other people's work."""
 
     def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
-        """Grades a file: `source` is its content, or why that could not be read; None reads it now.
-
-        Raises:
-            UnknownTierError: another machine asks for bubblewrap, and it does not work on this one.
-        """
-        if self.tier.is_sandbox:
-            select_tier(self.tier.name)
-        self._add_folders()
+        """Grades a file: `source` is its content, or why that could not be read; None reads it now."""
+        there = {str(folder.path) for folder in folders()}
+        for folder, _ in self.own:  # a process that was not forked does not have them
+            if folder not in there:
+                add_folder(folder)
         submission = _submission(path, source)
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
         return grade_file(
             path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client, self.compares
         )
-
-    def _add_folders(self) -> None:
-        """Adds the folders of puzzles in a process that does not have them.
-
-        Raises:
-            OwnPuzzleError: another machine has no such folder, or another content of it.
-        """
-        there = {str(folder.path): folder.digest for folder in folders()}
-        for path, digest in self.own:
-            if there.get(path) != digest and add_folder(path).digest != digest:
-                raise OwnPuzzleError(f"{path}: it has another content here; grade where all processes see one folder")
 
     def grade_with_kept_client(self, path: str, source: bytes | OSError | None) -> Graded:
         """Grades a file with the client of this thread, whose server stays for the next file."""

@@ -4,8 +4,6 @@ It is a generator, so that the same code serves runs on a notebook's event loop 
 run that it needs next, and is sent the outcome.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -17,6 +15,7 @@ from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score, tried_with
 
+from .source_file import MAX_FILE_SIZE
 from .starters import is_unchanged_starter
 from .verdict import Verdict
 
@@ -189,3 +188,17 @@ def _failed(not_attempted: Verdict, definition: Definition, failure: Failure, at
         file=failure.file,
     )
     return replace(verdict, status="failed", reason=failure.reason) if attempted else verdict
+
+
+def judge_saved(puzzle: Puzzle, data: bytes, keep: bool = False) -> Verdict:
+    """The verdict on a saved run; the sizes that were not saved are not judged. `keep` keeps the run with it."""
+    try:
+        if len(data) > MAX_FILE_SIZE:
+            raise ValueError(f"it has more than {MAX_FILE_SIZE:,} bytes")
+        outcome = RunOutcome(track_of(puzzle.slug).row_of_saved(data.decode("utf-8-sig")))
+    except ValueError as why:
+        outcome = RunOutcome(failure=Failure("rule", sanitized(f"this file cannot be judged: {why}")))
+    verdict = run_judge(judge(puzzle, Definition(), keep=keep, only_shown=True), lambda request: outcome)
+    if verdict.status == "failed" and outcome.failure is None:
+        return replace(verdict, message=f"Not correct. {verdict.message}")
+    return verdict

@@ -1,7 +1,5 @@
 """Runs one definition in a process of its own: returns the row that it sent back, or the reason why there is none."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Mapping, Sequence
@@ -108,6 +106,16 @@ def _of_end(ended: str, code: int, limits: Limits) -> Failure:
         case "output":
             return Failure(
                 "crash", f"it printed more than {code:,} bytes; print less, or allow more with --limit output=64M"
+            )
+        case "memory":
+            return Failure(
+                "memory",
+                f"its processes used more than {code:,} bytes of memory together; use less, or allow more with "
+                "--limit memory=2048M",
+            )
+        case "files":
+            return Failure(
+                "crash", f"it wrote more than {code:,} bytes to files; write less, or allow more with --limit files=64M"
             )
         case "result":
             return Failure("crash", f"the run sent back more than {code:,} bytes; a solution needs far fewer")

@@ -1,7 +1,5 @@
 """Session of one submission with a sandbox: opened once for all puzzles, surveyed, and asked for runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress

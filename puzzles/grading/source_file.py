@@ -4,8 +4,6 @@ A link could lead to a classmate's work or a teacher's file, which would then be
 could hang whoever opens it.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from contextlib import ExitStack

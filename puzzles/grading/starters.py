@@ -1,7 +1,5 @@
 """Writes the files that a player starts from, and recognizes a starter that is still as it was."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re
@@ -76,12 +74,7 @@ def add_starters(puzzles: Sequence[Puzzle], path: str, overwrite: bool = False) 
 
 
 def _text_to_extend(path: str) -> str:
-    """The text of a Python file.
-
-    Raises:
-        OSError: it cannot be read.
-        UnreadableError: it is not a Python file, or not in UTF-8.
-    """
+    """The text of a Python file."""
     if not path.endswith(".py"):
         raise UnreadableError(f"starters are added to Python files only, and {path} is none; name one that ends in .py")
     with open(path, encoding="utf-8", newline="") as file:

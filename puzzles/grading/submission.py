@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import codecs
 import re
 from contextlib import suppress
@@ -11,8 +12,9 @@ from pathlib import Path
 from tokenize import detect_encoding
 from typing import Any
 
-from puzzles.failure import Failure, UnreadableError, of_source
-from puzzles.sandbox.worker.notebook_cells import NotebookCell, require_few
+from puzzles.failure import UNPARSABLE, Failure, UnreadableError, of_source
+from puzzles.sandbox.worker.notebook_cells import NotebookCell, read_cells, require_few, without_magics
+from puzzles.tracks import ALL
 
 from .source_file import MAX_FILE_SIZE, SourceFile
 
@@ -132,3 +134,31 @@ def _require_text_encoding(source: bytes) -> None:
                     raise UnreadableError(
                         f"this file declares the encoding {encoding}; save it as UTF-8, or as Latin-1"
                     )
+
+
+def source_of(submission: Submission) -> str:
+    """The Python of a file, or of all cells of a notebook; empty if it cannot be read."""
+    try:
+        cells = read_cells(submission.path.name, submission.text)
+    except (ValueError, UnreadableError):
+        return ""
+    return "\n".join(without_magics(cell.text) for cell in cells)
+
+
+def fingerprints(submission: Submission) -> dict[str, str]:
+    """The source of each puzzle's function or class, and under '' everything else. Comments and lines do not count."""
+    found: dict[str, str] = {"": ""}
+    try:
+        cells = read_cells(submission.path.name, submission.text)
+    except (ValueError, UnreadableError):
+        return {"": submission.text}
+    for part in cells:
+        try:
+            tree = ast.parse(without_magics(part.text))
+        except UNPARSABLE:
+            found[""] += part.text
+            continue
+        for node in tree.body:
+            name = getattr(node, "name", "")
+            found[name if name in ALL else ""] = found.get(name if name in ALL else "", "") + ast.dump(node)
+    return found

@@ -1,7 +1,5 @@
 """Ranks entries: for each puzzle the Pareto front, equal ones side by side, and those that are beaten."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """When each entry was found: by the commit that has added its file, or by a table."""
 
-from __future__ import annotations
-
 import csv
 import io
 import subprocess

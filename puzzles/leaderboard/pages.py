@@ -1,7 +1,5 @@
 """A leaderboard as files: a page, its data as JSON, and a nameless page for each run; always the same bytes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Single letters after Unicode's confusables (UTS #39); pairs that look like one letter, such as rn, are not among them.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path

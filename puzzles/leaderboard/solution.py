@@ -1,7 +1,5 @@
 """A solution to take over as a record: graded in the sandbox; a schedule by its trace, a class by its source."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,10 +60,6 @@ def graded(path: Path, puzzle: Puzzle, name: str) -> Entry | SourceEntry:
 
 
 def _sandbox() -> IsolationTier:
-    """
-    Raises:
-        EntryError: nothing here protects files from the code.
-    """
     tier = select_tier()
     if not protection(tier).guards_files:
         raise EntryError(

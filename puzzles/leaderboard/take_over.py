@@ -1,7 +1,5 @@
 """Takes over an entry as a record if no known record of its puzzle is as good: files a trace or a source, and a row."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,11 +52,6 @@ def take_over(entry: Entry | SourceEntry) -> Path:
 
 
 def _require_reference(puzzle: Puzzle) -> None:
-    """
-    Raises:
-        EntryError: the file of a teacher's puzzle does not say what its reference scores, so that the reference itself
-            could become a record.
-    """
     home = home_of(puzzle.slug)
     own = home.puzzles[puzzle.slug] if home else None
     track = track_of(puzzle.slug)
@@ -70,10 +63,6 @@ def _require_reference(puzzle: Puzzle) -> None:
 
 
 def _rows(folder: Path) -> list[Mapping[str, object]]:
-    """
-    Raises:
-        EntryError: the index cannot be read, so that its rows would be lost.
-    """
     rows, index = rows_of(folder), folder / INDEX
     if not rows and index.exists() and index.read_text(encoding="utf-8", errors="replace").strip() != "[]":
         raise EntryError(f"{index} cannot be read as a list of records; repair it first")

@@ -1,23 +1,15 @@
 """Shows a result where the player is: as a page in a notebook, as text in a terminal."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from .html import result_page
+from .html import lines_block, picture_frame, result_page
 from .reward import smile_text
 from .words import ResultWords
 
 _shown: list[tuple[int, object]] = []
 """The results of the cell that ran last, with its number."""
-
-
-def display_result(result: ResultWords) -> None:
-    """Displays a result once, with its picture; prints it where nothing can be displayed."""
-    text = "\n".join(filter(None, [result.text(), smile_text(result)]))
-    show_once(result, text, lambda: result_page(result, picture_of(result)))
 
 
 def show_once(result: object, text: str, page: Callable[[], str]) -> None:
@@ -53,3 +45,45 @@ def _shell() -> Any:
     """The running IPython, if any; does not import IPython."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None
+
+
+class Shown:
+    """A result that a cell shows once: when it is played, or as the value of the cell."""
+
+    def text(self) -> str:
+        """The result in plain text."""
+        raise NotImplementedError
+
+    def page(self) -> str:
+        """The result as HTML, with its picture."""
+        raise NotImplementedError
+
+    def show(self) -> None:
+        """Shows it again."""
+        show_once(self, self.text(), self.page)
+
+    def _ipython_display_(self) -> None:
+        if not shown_in_this_cell(self):
+            self.show()
+
+
+class Result(ResultWords, Shown):
+    """One play of one puzzle."""
+
+    def page(self) -> str:
+        return result_page(self, picture_of(self))
+
+    def show(self) -> None:
+        """Shows it again, with the reward for three stars."""
+        show_once(self, "\n".join(filter(None, [self.text(), smile_text(self)])), self.page)
+
+    def compare(self) -> None:
+        """Shows the reference's run beside this one, and the lines that differ."""
+        track, trace = self.track, self.verdict.trace
+        text = "\n".join(self.beside_reference) or f"there is no reference of {self.puzzle.slug} here"
+
+        def page() -> str:
+            picture = track.beside_reference(self.puzzle, trace, **track.coloured(self.colour))
+            return lines_block(text.splitlines()) + picture_frame(picture)
+
+        show_once(object(), text, page)

@@ -1,18 +1,16 @@
 """Result of a play without targets, which shows itself in a notebook or a terminal: what the run took."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from lib import Report, Trace, peak_lines
-from lib.judging.traffic_text import traffic_lines
+from lib.judging.traffic import traffic_lines
 from puzzles.failure import Failure
 from puzzles.tracks.free_play import FreeGame, figures, picture, summary
 
-from .display import show_once, shown_in_this_cell
+from .display import Shown
 from .html import excerpt, inline, lines_block, message, picture_frame
 from .source_lines import SourceLine
 
@@ -20,7 +18,7 @@ COLOURS = {"correct": "#1a8754", "failed": "#c2410c"}
 
 
 @dataclass(frozen=True, repr=False)
-class FreeResult:
+class FreeResult(Shown):
     """One play of a schedule at a size and in a setting: `status` is correct or failed."""
 
     game: FreeGame
@@ -76,13 +74,11 @@ class FreeResult:
         return f"<{self.game.slug}: {self.report.timesteps:g} timesteps, {self.report.peak.memory:,} elements>"
 
     def text(self) -> str:
-        """The result in plain text."""
         lines = [self.game.title, *([self.message] if self.failure else [])]
         lines += [f"{'->' if n == self.place.line else '  '} {n:>4} {code}" for n, code in self.place.excerpt()]
         return "\n".join(line.rstrip() for line in [*lines, *self.lines(), *(self.why if self.explains else ())])
 
     def page(self) -> str:
-        """The result as HTML, with the picture of the run."""
         colour = COLOURS[self.status]
         parts = [
             f'<div style="font-size:19px;margin-bottom:4px"><b>{escape(self.game.slug)}</b> '
@@ -95,12 +91,3 @@ class FreeResult:
         ]
         frame = f"border-left:4px solid {colour};padding:6px 0 8px 14px;margin:4px 0"
         return f'<div class="training-puzzles" data-status="{self.status}" style="{frame}">{"".join(parts)}</div>'
-
-    def show(self) -> None:
-        """Shows it again."""
-        show_once(self, self.text(), self.page)
-
-    def _ipython_display_(self) -> None:
-        """Shows the result as the value of a cell, unless the cell that played it has already shown it."""
-        if not shown_in_this_cell(self):
-            self.show()

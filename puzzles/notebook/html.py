@@ -4,8 +4,6 @@ Styles are inline, because notebooks drop style sheets. Colours are mixed with t
 dark mode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

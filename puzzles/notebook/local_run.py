@@ -1,7 +1,5 @@
 """Runs a definition from a notebook in this process, for the judge; not isolated, so for your own code only."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 from typing import Any

@@ -1,23 +1,21 @@
 """`play`: one call that runs a definition, judges it, draws it, and shows the result."""
 
-from __future__ import annotations
-
 import asyncio
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from lib import Costs, PuzzleError
+from lib.runtime.nested import no_running_loop
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.progress import remember_verdicts
 from puzzles.tracks import ALL, UnknownPuzzleError, find
 from puzzles.tracks.free_play import FreeGame, game_of, track_for
 
+from .display import Result
 from .free_result import FreeResult
 from .local_run import judge_here, play_freely
-from .result import Result
 from .source_lines import file_of
 
 Playable = str | int | Puzzle | Callable[..., Any]
@@ -47,22 +45,8 @@ class PlayTask(asyncio.Task[AnyResult]):
         if self._begun or self.done():
             return
         self.cancel()
-        with _set_aside(self.get_loop()):
+        with no_running_loop():
             _play_alone(self._work)
-
-
-@contextmanager
-def _set_aside(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Lets another loop run in this thread, within a task of the running one: that of a notebook is idle until the cell
-    has ended. Since Python 3.14 a thread has one running task."""
-    swap = getattr(asyncio.tasks, "_swap_current_task", lambda loop, task: None)  # before Python 3.12, a loop has one
-    task = swap(loop, None)
-    asyncio._set_running_loop(None)
-    try:
-        yield
-    finally:
-        asyncio._set_running_loop(loop)
-        swap(loop, task)
 
 
 def play(

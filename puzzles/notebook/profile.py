@@ -1,7 +1,5 @@
 """`profile`: what the traces of a run say, with its text, its picture and its files; for notebooks and the command."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Collection, Sequence

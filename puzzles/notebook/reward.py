@@ -1,7 +1,5 @@
 """The reward for three stars: one wagging puppy per rank. It is drawn here, so it needs no network."""
 
-from __future__ import annotations
-
 from html import escape
 
 from .words import ResultWords

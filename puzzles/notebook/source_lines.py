@@ -1,7 +1,5 @@
 """Finds places in a player's code: the file or cell, the line, the lines around it, and a definition's source."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import linecache

@@ -1,7 +1,5 @@
 """Texts of a result in a notebook: the verdict, the place in the player's code, the next step."""
 
-from __future__ import annotations
-
 import linecache
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Nothing is uploaded. The tag, once pushed, starts the workflow that publishes. If a step fails, all files are as before.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Plans on the terminal: the time, the traffic and the memory of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import count
 

@@ -1,7 +1,5 @@
 """Pictures of a profiled pipeline: what was measured above the same order replayed, with causes as a bar."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -52,11 +52,11 @@ class Timer:
         says what a frame works on, such as 'rank 0, t=3', or nothing."""
         self.seconds = seconds
         self.work_at = ""
-        """The innermost work that was under way when the alarm first rang, as `describe` names it."""
+        """The innermost work that ran when the alarm first rang, as `describe` names it."""
         self._first = first
         self._describe = describe
         self.rang_at: list[tuple[str, int]] = []
-        """File and line of each call that was under way when the alarm first rang, the innermost first."""
+        """File and line of each call that ran when the alarm first rang, the innermost first."""
         self._deadline = perf_counter() + (seconds if left is None else left)
 
     def line_in(self, path: str) -> int:

@@ -10,8 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from drawing.export.html import SCRIPTS, viewer_elements, web_file
+from puzzles import address
 
 from .archive import PACKAGES, write_archive
+from .first_screen import add_warm_up, first_run
 from .licences import licences
 from .listing import listing
 from .npm import PAGE, SiteError, bundle, install, require_node
@@ -25,10 +27,11 @@ FRAME_DIGEST, FRAME_SCRIPT = "FRAME-DIGEST", "FRAME-SCRIPT"
 MARK = ".training-puzzles-site"
 """A file that says that a folder was written here, and may be written again."""
 
-BOARD = "board"
-"""A folder in the site that others write, such as a leaderboard. It is kept, and the map links to it."""
+BOARD, DOCS = KEPT = ("board", "docs")
+"""Folders in the site that others write: a leaderboard, and the documentation. They are kept, and the page links to
+them."""
 
-MAX_SITE_BYTES = 15_000_000
+MAX_SITE_BYTES = 10_000_000
 """Bytes, compressed, of all that is loaded to play."""
 
 
@@ -40,6 +43,7 @@ def build(site: Path, work: Path) -> int:
     """
     require_node()
     prepare(site)
+    add_warm_up()
     modules = install(work / "npm")
     folder = python_folder(site, modules, work)
     frame, policy_source = frame_document(modules, work)
@@ -57,11 +61,12 @@ def build(site: Path, work: Path) -> int:
     (site / "index.html").write_text(index.replace(FRAME_DIGEST, policy_source), encoding="utf-8")
     for name in ("icon.svg", "manifest.webmanifest", "start.js"):
         shutil.copy(PAGE / name, site)
-    shown = {**listing(), "board": (site / BOARD).is_dir()}
+    shown = {**listing(), "board": (site / BOARD).is_dir(), "first": first_run()}
+    shown["docs"] = f"{DOCS}/" if (site / DOCS).is_dir() else address.documentation() or ""
     (site / "puzzles.json").write_text(json.dumps(shown, separators=(",", ":")))
     (site / "licences.txt").write_text(licences(modules, packages, PACKAGES), encoding="utf-8")
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file())
-    served = [name for name in names if name not in (MARK, "licences.txt") and not name.startswith(f"{BOARD}/")]
+    served = [name for name in names if name not in (MARK, "licences.txt") and name.partition("/")[0] not in KEPT]
     (site / "offline.js").write_text(offline_worker(site, served))
     size = sum(len(gzip.compress((site / name).read_bytes(), 6)) for name in (*served, "offline.js"))
     if size > MAX_SITE_BYTES:
@@ -79,7 +84,7 @@ def prepare(site: Path) -> None:
         if not (site / MARK).is_file() and any(site.iterdir()):
             raise SiteError(f"{site} has files that are not of a site; name another folder, or remove it")
         for path in site.iterdir():
-            if path.name != BOARD:
+            if path.name not in KEPT:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     site.mkdir(parents=True, exist_ok=True)
     (site / MARK).write_text("`make site` writes this folder anew.\n")

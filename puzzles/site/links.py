@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
-KINDS = ("code", "run")
-"""What a link may hold: a player's code, or the trace of a run as JSON."""
+KINDS = ("code", "run", "timetable")
+"""What a link may hold: a player's code, the trace of a run as JSON, or a timetable as text."""
 
 MAX_UNPACKED = 4_000_000
 """Bytes that a link may unpack to."""
@@ -35,7 +35,8 @@ def read(link: str) -> tuple[str, str, str]:
     parts = link.rpartition("#")[2].split("/")
     if len(parts) != 3 or parts[1] not in KINDS:
         raise LinkError(
-            "this is not a link to code or to a run; such a link ends in #PUZZLE/code/... or #PUZZLE/run/..."
+            "this is not a link to code, to a run or to a timetable; such a link ends in #PUZZLE/code/..., "
+            "#PUZZLE/run/... or #PUZZLE/timetable/..."
         )
     slug, kind, data = parts
     return slug, kind, unpacked(data)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
+from drawing import palette
+from lib import Model
 from puzzles.catalog.path import AFTER, PATH
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
+from puzzles.custom import home_of
 from puzzles.reports.markdown import text_html
 from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.path_words import mark, place
 from puzzles.version import VERSION
 
+from .first_screen import WARM_UP
 from .pictures import picture_of
 from .prose import inline
 
@@ -31,27 +37,50 @@ WITHOUT_TIMETABLE = {
     "scattered, which a timetable of forwards and backwards does not say.",
     "weight_versions": "This puzzle has no timetable by hand: it is about several training steps, and a timetable is "
     "of one.",
+    "seq_pipeline": "This puzzle has no timetable by hand: its microbatches are shares of sequences, which come back "
+    "in an order of their own.",
     "uneven_stages": "This puzzle has no timetable by hand: its stages have different numbers of layers, and a cell "
     "is one layer of each rank there.",
 }
 """Why a puzzle on pipelines has none, in a sentence."""
 
-INSTALL = "This puzzle needs numpy, so it is played in an installation: install the game, then type puzzles start "
+INTERNAL = ("check", "finish", "join", "made")
+"""Members of a model that no player needs."""
+
+ATTRIBUTES = {
+    "rank": "The number of this rank.",
+    "RANKS": "How many ranks there are.",
+    "LAYERS": "How many layers the model has.",
+    "BATCHES": "How many microbatches a step has.",
+    "weights": "Weights by layer, as stored on this rank.",
+    "opt_states": "Optimizer states by layer.",
+    "activations": "Activations by the layer that reads them.",
+    "grad_activations": "Gradients of activations.",
+    "grad_weights": "Gradients of weights by layer.",
+    "parked": "Values on a memory tier, such as the host.",
+}
+"""Attributes that a model gets when it is made."""
 
 
 def listing() -> dict[str, Any]:
-    """All of it. `version` is the game's."""
+    """All of it. `version` is the game's, and `dark` has the colours of sketches on a dark page."""
+    puzzles = {slug: shown(track, track.puzzle(slug)) for track in TRACKS.values() for slug in track.slugs}
+    sketches = " ".join(puzzle["picture"] for puzzle in puzzles.values()).lower()
     return {
         "version": VERSION,
         "chapters": [
             {"track": track.name, "name": group.name, "title": group.title, "idea": group.idea, "slugs": group.slugs}
             for track in TRACKS.values()
-            for group in track.groups
+            for group in sorted(track.groups, key=lambda group: group.name != WARM_UP.name)
         ],
         "tracks": {track.name: {"title": track.title, "idea": track.idea} for track in TRACKS.values()},
         "path": [{"title": step.title, "slugs": step.slugs} for step in PATH],
         "after": AFTER,
-        "puzzles": {slug: shown(track, track.puzzle(slug)) for track in TRACKS.values() for slug in track.slugs},
+        "puzzles": puzzles,
+        "model": [list(member(name)) for name in dir(Model) if not name.startswith("_") and name not in INTERNAL]
+        + [[name, "", meaning] for name, meaning in ATTRIBUTES.items()],
+        "dark": {"#fff": palette.dark_variant(palette.PAPER)}
+        | {colour: palette.dark_variant(colour) for colour in sorted(set(re.findall(r"#[\da-f]{6}\b", sketches)))},
     }
 
 
@@ -64,7 +93,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "played": track.in_browser,
         "title": puzzle.title,
         "called": capitalized(track.called(puzzle)),
-        "heading": track.heading(puzzle),
+        "heading": puzzle.title if home_of(puzzle.slug) else track.heading(puzzle),
         "limits": track.limits(puzzle),
         "mark": mark(puzzle.slug),
         "place": capitalized(place(puzzle.slug)),
@@ -90,6 +119,15 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "no_timetable": WITHOUT_TIMETABLE.get(puzzle.slug, ""),
         "ranks": track.devices(puzzle),
     }
+
+
+def member(name: str) -> tuple[str, str, str]:
+    """What the editor says of a model's member: its name, its parameters, and the first sentence of its docstring."""
+    value = getattr(Model, name)
+    given = [] if isinstance(value, property) else list(inspect.signature(value).parameters.values())[1:]
+    parameters = ", ".join(str(one.replace(annotation=inspect.Parameter.empty)) for one in given)
+    words = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+    return name, "" if isinstance(value, property) else f"({parameters})", words
 
 
 def setting_of(puzzle: Puzzle) -> list[list[str]]:

@@ -5,7 +5,7 @@ All others know a track by this class only, so a package from outside can add on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +16,7 @@ from puzzles.sandbox.deadline import TIME_LIMIT
 
 from .open_track import OpenTrack
 from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
-from .shown import OptionError, Overview, PuzzleGroup, Section
+from .shown import Column, OptionError, Overview, PuzzleGroup, Section
 
 if TYPE_CHECKING:
     from .workbench import DrawOptions, TensorOptions, Turns, Workbench
@@ -47,6 +47,8 @@ class Track(OpenTrack[P], ABC):
     columns: Sequence[tuple[str, str]] = ()
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
     `figures_text` fills one column."""
+    overview_columns: Sequence[str] = ()
+    """Headings of the size and the targets in a table of a chapter's puzzles."""
     form: str = ""
     """What a player writes, in words."""
     noun: str = "function"
@@ -222,7 +224,7 @@ class Track(OpenTrack[P], ABC):
         )
         return f"You are {listed(under)} below target{exactly}."
 
-    def comparison(self, puzzle: P, figures: Mapping[str, float], kept: str) -> Sequence[str]:
+    def comparison(self, puzzle: P, figures: Mapping[str, float], kept: str) -> Iterable[str]:
         """Sentences on a kept run that passed: how far it is from what is possible, and from the reference solution."""
         return ()
 
@@ -243,7 +245,21 @@ class Track(OpenTrack[P], ABC):
 
     def overview(self, slugs: Sequence[str]) -> Overview | None:
         """A table of a chapter's puzzles; None: they are listed one below the other."""
-        return None
+        if self.listing is None or not self.overview_columns:
+            return None
+        numbers = [Column(heading, "right", no_wrap=True) for heading in self.overview_columns]
+        columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
+        puzzles = list(map(self.puzzle, slugs))
+        rows = [(str(self.listing.number(p.slug)), p.slug, p.title, *self.overview_cells(p)) for p in puzzles]
+        return Overview(columns, rows, [self.overview_note(puzzles)])
+
+    def overview_cells(self, puzzle: P) -> Sequence[str]:
+        """The cells below `overview_columns`."""
+        return ()
+
+    def overview_note(self, puzzles: Sequence[P]) -> str:
+        """The line below the table."""
+        return ""
 
     def devices(self, puzzle: P) -> int:
         """Number of ranks or devices at the shown size."""

@@ -1,7 +1,5 @@
 """Words on a puzzle's place on the core path: core or extra, what comes before it, and its twin on real tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from puzzles.catalog.path import AFTER, CORE, ON_TENSORS

@@ -1,7 +1,5 @@
 """Imports the drawing package for a command, and reports a run that cannot be drawn to its end."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Finds the reference solution of a puzzle, where the game is installed with its solutions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from puzzles.sandbox.visible_files import INSTALL_ROOT

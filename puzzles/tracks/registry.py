@@ -1,7 +1,5 @@
 """Registry of tracks: finds puzzles, chapters and tracks by name; packages from outside register their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches

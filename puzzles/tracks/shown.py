@@ -1,7 +1,5 @@
 """What a track shows of its puzzles, as data: groups, sections of a page, tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from puzzles.failure import Failure
 
-from .outcomes import RunOutcome, RunRequest
+from .outcomes import Row, RunOutcome, RunRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,6 +69,12 @@ class Workbench(Protocol):
         """Judges the player's definition, shows the verdict, and returns whether it passed. `runner` makes, of the
         submission as the sandbox would get it, what runs the definition instead of the sandbox; `change` is applied to
         what the sandbox runs."""
+
+
+def run_once(request: RunRequest, bench: Workbench) -> Row | Failure:
+    """What a run of the player's file sent back; or why there is nothing."""
+    outcome = bench.run(request)
+    return outcome.failure or (Failure("crash", bench.absent()) if outcome.row is None else outcome.row)
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from PIL import Image, ImageStat
+from PIL import Image, ImageChops, ImageStat
 
 from puzzles.site import links
 from tests.support.profiles import TRACES
@@ -27,8 +27,10 @@ from selenium.webdriver import ActionChains, Keys
 
 pytestmark = NEEDS_SITE
 CONTRAST = (ROOT / "tests" / "support" / "contrast.js").read_text(encoding="utf-8")
-MAX_SECONDS, MOST_BYTES = 15, 15_000_000
+MAX_SECONDS, MOST_BYTES = 15, 10_000_000
 """The budget of the first visit: from opening to the first verdict, and all that is transferred, compressed."""
+WARM = 0.3
+"""Seconds from pressing Run to a verdict, once Python is there."""
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +108,22 @@ def test_a_classic_and_a_modern_puzzle_are_solved(game: Game) -> None:
         assert game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
     assert "27" in game.text(".verdict")
     assert "★★" in game.text("#stars")
+    took = min(seconds_of_a_verdict(game) for _ in range(3))
+    print(f"a verdict on zb_h1 takes {1000 * took:.0f} ms once Python is loaded")
+    assert took < WARM
+    assert game.complaints() == []
+
+
+def seconds_of_a_verdict(game: Game) -> float:
+    """From pressing Run to the verdict, or as long as all processes have computed for it."""
+    game.until(lambda: not game.is_running)
+    before = seconds_of_work(game.browser.service.process.pid)
     took = game.browser.execute_async_script(
         """const done = arguments[0], verdict = document.querySelector(".verdict"), begin = performance.now();
         new MutationObserver(() => done(performance.now() - begin)).observe(verdict, { childList: true });
         document.querySelector(".run").click();"""
     )
-    print(f"a verdict on zb_h1 takes {took:.0f} ms once Python is loaded")
-    assert game.complaints() == []
+    return min(took / 1000, seconds_of_work(game.browser.service.process.pid) - before)
 
 
 def test_a_mistake_is_marked_at_its_line(game: Game) -> None:
@@ -126,6 +137,27 @@ def test_a_mistake_is_marked_at_its_line(game: Game) -> None:
     assert "model.forward" in marked.text
     game.type("async def ddp(model)\n    pass")
     game.until(lambda: "valid Python" in game.text(".verdict .message"))
+
+
+def test_calls_are_completed_with_their_parameters_and_meaning(game: Game) -> None:
+    game.open("fsdp")
+    game.type("async def fsdp(model):\n    model")
+    game.find(".cm-content").send_keys(".pas")
+    listed = lambda: game.text(".cm-tooltip-autocomplete li[aria-selected]")  # noqa: E731
+    game.until(lambda: listed() == "pass_to(rank, v, tag=0)")
+    game.until(lambda: "Sends any object" in game.text(".cm-completionInfo"))
+    game.until(lambda: game.find(".cm-content").send_keys(Keys.ENTER) or "model.pass_to()" in game.code())
+    game.type("async def fsdp(model):\n    ")
+    game.find(".cm-content").send_keys(Keys.F1)
+    game.until(lambda: "await model.allgather(v, layer)" in game.text(".cm-tooltip-autocomplete"))
+    game.find(".cm-content").send_keys(Keys.ESCAPE)
+    game.type("async def fsdp(model):\n    model.scatterreduce\n")
+    word = game.until(lambda: next((one for one in game.browser.find_elements("css selector", ".cm-line span, .cm-line")
+                                    if one.text.strip() == "model.scatterreduce"), None))  # fmt: skip
+    ActionChains(game.browser, duration=20).move_to_element_with_offset(word, 60 - word.size["width"] // 2, 0).perform()
+    game.until(lambda: "model.scatterreduce(v, layer, group=None)" in game.text(".help code"))
+    assert "reduce-scatter" in game.text(".help p")
+    assert game.complaints() == []
 
 
 def test_an_endless_loop_is_stopped_by_the_button_and_by_the_limit(game: Game) -> None:
@@ -227,6 +259,46 @@ def test_cells_are_put_by_keyboard_and_by_pointer_and_illegal_places_say_why(gam
     game.until(lambda: missing() == "30")
 
 
+def test_a_timetable_shows_its_figures_while_it_is_made_and_travels_as_a_link(game: Game) -> None:
+    game.open("interleaved")
+    game.find("#byhand").click()
+    game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing"))
+    game.find("#clear").click()
+    placed = lambda: game.text(".verdict .headline")  # noqa: E731
+    press = "const ghost = document.querySelector(arguments[0]); ghost?.click(); return ghost !== null"
+    for number, cell in enumerate(("0F0", "1F0", "2F0", "3F0", "4F0"), 1):
+        game.until(lambda cell=cell: game.script(press, f"[data-ghost='{cell}']"))
+        game.until(lambda number=number: placed().startswith(f"{number} of "))
+    assert placed().startswith("5 of ")
+    assert "Makespan 5" in game.text(".verdict .live")
+    assert "lower bound" in game.text(".verdict .meter")
+    assert game.find(".slots [data-cell='4F0']").get_attribute("data-chunk") == "1", "the second stage of rank 0"
+    game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
+    cell = game.find("[data-cell='0F1']")
+    game.script("arguments[0].focus()", cell)
+    cell.send_keys(Keys.ENTER)
+    game.until(
+        lambda: "makespan 5 → " in game.text(".byhand .told") or "makespan stays 5" in game.text(".byhand .told")
+    )
+    cell.send_keys(Keys.ESCAPE)
+    game.find("#undo").click()
+    game.until(lambda: placed().startswith("4 of "))
+    game.find("#redo").click()
+    game.until(lambda: placed().startswith("5 of "))
+    game.script("delete document.documentElement.dataset.link; window.prompt = () => null")
+    game.find("#handlink").click()
+    link = game.until(lambda: game.script("return document.documentElement.dataset.link"))
+    assert links.read(link)[:2] == ("interleaved", "timetable")
+    game.find("#clear").click()
+    game.until(lambda: placed().startswith("0 of "))
+    game.go(link.partition("#")[2])
+    game.until(lambda: placed().startswith("5 of "))
+    assert "somebody shared" in game.text(".byhand .told")
+    game.find("#undo").click()
+    game.until(lambda: placed().startswith("0 of "))
+    assert game.complaints() == []
+
+
 def drag(game: Game, cell: str, place: str, x: int) -> None:
     chip, target = game.find(f"[data-cell='{cell}']"), game.find(place)
     game.script("arguments[0].scrollIntoView({ block: 'center' })", target)
@@ -273,9 +345,9 @@ def test_the_solver_and_the_planner_say_the_same_in_the_browser(game: Game) -> N
     assert len(wanted) == 1 + 3 + 1
     game.open("basic")
     game.type(CLUSTER + solution("basic"))
-    game.until(lambda: "What it printed" in game.text(".verdict") and not game.is_running)
+    game.until(lambda: "What it printed" in game.text(".more") and not game.is_running)
     assert game.status == "passed"
-    printed = game.script("return [...document.querySelectorAll('.verdict details pre')].at(-1).textContent")
+    printed = game.script("return [...document.querySelectorAll('.more details pre')].at(-1).textContent")
     assert printed.splitlines() == wanted
     assert game.complaints() == []
 
@@ -287,7 +359,8 @@ def test_pictures_and_films_are_files_that_show_the_run(game: Game, tmp_path: Pa
     game.until(lambda: game.script("return document.querySelector('.story').textContent"))
     game.browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     files = {}
-    for name, ending in (("Picture (PNG)", "png"), ("Picture (SVG)", "svg"), ("Film of the run (GIF)", "gif")):
+    for name, ending in (("Picture (PNG)", "png"), ("Picture (SVG)", "svg"), ("Film of the run (GIF)", "gif"),
+                         ("Film of the run (WebP)", "webp")):  # fmt: skip
         game.menu_item(name)
         files[ending] = tmp_path / f"gpipe.{ending}"
         game.until(files[ending].is_file)
@@ -307,6 +380,15 @@ def test_pictures_and_films_are_files_that_show_the_run(game: Game, tmp_path: Pa
             shown.append(gif.convert("RGB").resize((64, 64)).tobytes())
         assert len(set(shown)) == 3
         assert gif.info["duration"] == 2000, "the last frame stays"
+    assert 5 * files["webp"].stat().st_size < files["gif"].stat().st_size
+    with Image.open(files["webp"]) as film, Image.open(files["gif"]) as gif:
+        assert (film.size, film.n_frames) == (gif.size, 60)
+        for number in (0, 29, 59):
+            film.seek(number)
+            gif.seek(number)
+            apart = ImageChops.difference(film.convert("L"), gif.convert("L"))
+            assert ImageStat.Stat(apart).mean[0] < 2, "the same picture, without the loss of a palette"
+        assert film.info["duration"] == 2000
     assert game.complaints() == []
 
 
@@ -328,9 +410,13 @@ def test_tracks_that_need_an_installation_say_so(game: Game) -> None:
     assert "numpy" in game.text(".banner")
 
 
+def phone(game: Game) -> AbstractContextManager[None]:
+    return screen(game, 390, 844, True)
+
+
 @contextmanager
-def phone(game: Game) -> Iterator[None]:
-    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+def screen(game: Game, width: int, height: int, mobile: bool = False) -> Iterator[None]:
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1 + mobile, "mobile": mobile}
     game.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
         yield
@@ -352,26 +438,67 @@ def test_the_page_keeps_to_a_phones_width(game: Game) -> None:
             )
             assert wide == []
         game.open("gpipe", "passed")
-        game.until(lambda: game.script("return document.querySelector('canvas').clientWidth") < 391)
+        game.find("[data-tab=Picture]").click()
+        game.until(lambda: 300 < game.script("return document.querySelector('canvas').clientWidth") < 391)
 
 
-def test_on_a_phone_the_editor_comes_right_after_the_statement(game: Game) -> None:
-    """What there is to look up, such as the calls, comes after the editor."""
+def test_a_phone_shows_the_statement_the_code_or_the_picture(game: Game) -> None:
     with phone(game):
-        for slug in ("gpipe", "zb_h1", "fsdp"):
-            game.go(slug)
-            places = game.script(
-                "const place = (one) => one.getBoundingClientRect();"
-                "const sheet = document.querySelector('.sheet'), code = place(document.querySelector('.work .code'));"
-                "const above = [...sheet.children].filter((one) => place(one).bottom <= code.top);"
-                "const calls = [...sheet.querySelectorAll('details')].map((one) => place(one).top - code.bottom);"
-                "return { calls, above: above.map((one) => one.tagName) };"
-            )
-            assert places["above"][0] == "DIV", "the statement"
-            assert "DETAILS" not in places["above"]
-            assert len(places["calls"]) >= 4
-            assert min(places["calls"]) >= 0
-            assert game.script("return document.querySelector('.calls').open") is False
+        game.open("gpipe", "passed")
+        shown = {"Statement": [".sheet"], "Code": [".cm-editor", ".verdict"], "Picture": [".verdict", "#timeline"]}
+        for tab, parts in shown.items():
+            game.find(f"[data-tab={tab}]").click()
+            every = {".sheet", ".cm-editor", ".verdict", "#timeline"}
+            assert [one for one in every if game.find(one).is_displayed()] == [one for one in every if one in parts]
+            assert game.find(f"button[data-tab={tab}]").get_attribute("aria-pressed") == "true"
+            top = game.script("return document.querySelector(arguments[0]).getBoundingClientRect().top", parts[0])
+            assert top < 300
+        assert game.script("return document.querySelector('.calls').open") is False
+
+
+@pytest.mark.parametrize("slug", ["gpipe", "zb_h1"])
+def test_code_verdict_and_picture_are_above_the_fold_of_a_laptop(game: Game, slug: str) -> None:
+    with screen(game, 1366, 768):
+        game.open(slug, "passed")
+        game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
+        assert game.script("return document.documentElement.scrollTop") == 0
+        bottoms = {
+            one: game.script("return document.querySelector(arguments[0]).getBoundingClientRect().bottom", one)
+            for one in (".sheet", ".cm-editor", ".tools", ".verdict")
+        }
+        assert {one for one, bottom in bottoms.items() if bottom > 768} == set()
+        canvas = game.find("#timeline").rect
+        assert canvas["y"] < 380, "the rows of all ranks have 130 pixels"
+        assert canvas["x"] > game.find(".cm-editor").rect["x"]
+
+
+def test_what_a_button_opens_is_in_view(game: Game) -> None:
+    with screen(game, 1366, 768):
+        game.play("ddp", solution("ddp").replace("model.forward(layer,", "model.forward(layer + 1,"), "failed")
+        game.script("[...document.querySelectorAll('.headline button')].at(-1).click()")
+        inside = "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
+        inside += "return b.height > 0 && b.top >= 0 && b.bottom <= innerHeight"
+        assert game.script(inside, ".hints .hint")
+        game.open("gpipe", "passed")
+        game.find("#byhand").click()
+        game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing"))
+        assert game.script(inside, ".byhand .grid")
+        assert not game.find(".cm-editor").is_displayed(), "the timetable takes the place of the code"
+        game.find("#byhand").click()
+        assert game.find(".cm-editor").is_displayed()
+
+
+def test_the_first_screen_has_a_schedule_that_moves_and_a_puzzle_of_one_line(game: Game) -> None:
+    game.go("")
+    cursor = "return document.querySelector('.moving canvas').dataset.cursor"
+    seen = {game.script(cursor)}
+    game.until(lambda: game.script(cursor) not in seen)
+    game.open("warm_up", "not_attempted")
+    game.type(game.code().replace("# Send activations[2] to rank 1.", "await model.pass_to(1, activations[2])"))
+    game.until_status("passed")
+    assert game.stars == 3
+    assert "Next: " in game.text(".verdict")
+    assert game.complaints() == []
 
 
 def test_everything_that_can_be_used_has_a_name(game: Game) -> None:
@@ -412,6 +539,8 @@ def test_every_text_has_enough_contrast(game: Game, theme: str) -> None:
     game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing") == "0")
     game.script("for (const one of document.querySelectorAll('details')) one.open = true")
     game.script("document.querySelector('.hints button').click()")
+    look("by hand")
+    game.find("#byhand").click()
     look("passed")
     for colour in ("microbatch", "operation"):
         game.script("const by = document.querySelector('#colour'); by.value = arguments[0]; by.onchange()", colour)

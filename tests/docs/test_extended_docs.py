@@ -54,6 +54,7 @@ def test_each_section_links_to_the_puzzles_that_use_it() -> None:
         "Unequal layers, ranks and microbatches": those(
             lambda p: p.goal.setting.kinds or p.goal.setting.lengths or p.goal.costs.slow
         ),
+        "Attention on shares of tokens": those(lambda p: p.goal.setting.layer == "attention"),
         "Several steps": those(lambda p: p.goal.setting.steps > 1),
     }
 

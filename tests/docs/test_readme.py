@@ -78,7 +78,7 @@ def test_the_make_targets_exist() -> None:
 
 def test_the_table_of_puzzles_is_that_of_the_catalog() -> None:
     rows = re.findall(
-        r"^\| (\d+) \| (?:\w+ \| )?`(\w+)` \| .* \| (\d+), (\d+), (\d+) \| (< [\d,]+)(?: us)? \| (< [\d.]+M) "
+        r"^\| (\d+) \| (?:\w+ \| )?`(\w+)` \| .* \| (\d+), (\d+), (\d+) \| (< [\d.,]+)(?: us)? \| (< [\d.]+M) "
         r"\| (< [\d.]+M|-) \|$",
         PLAY,
         re.MULTILINE,
@@ -113,7 +113,9 @@ def test_the_readme_has_the_right_number_of_puzzles_per_track() -> None:
 
 
 def test_every_picture_is_shown() -> None:
-    page = (ROOT / "docs" / "pictures.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"\(pictures/(.*?)\)", page)) == sorted(path.name for path in gallery.FOLDER.iterdir())
+    page = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("pictures", "field"))
+    assert sorted(set(re.findall(r"\(pictures/(.*?)\)", page))) == sorted(
+        path.name for path in gallery.FOLDER.iterdir()
+    )
     for path in re.findall(r"\]\((docs/[^)]*)\)", README):
         assert (ROOT / path).exists(), path

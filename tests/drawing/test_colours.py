@@ -16,7 +16,7 @@ from drawing import draw, draw_compare, draw_replay, save, svg, text
 from drawing.export.html import run_data
 from drawing.palette import BATCHES, OPERATIONS, PAPER, batch_colour, dark_variant, luminance, text_on
 from drawing.runs.axis import Scale
-from drawing.runs.colouring import COLOURS, Colouring, between, chunk_bars, full, tinted
+from drawing.runs.colouring import COLOURS, PAINTS, Colouring, chunk_bars, tinted
 from drawing.runs.glyphs import draw_text, glyph_of
 from drawing.runs.scene import Scene, scene_of
 from drawing.runs.timeline_rows import frame_of
@@ -57,7 +57,8 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("tone", TONES, ids=["light", "dark"])
 def test_text_on_every_box_has_the_contrast_that_wcag_asks_of_small_text(tone: Callable[[str], str]) -> None:
-    fills = [paint(hue)[0] for hue in BATCHES for paint in (tinted, between, full)] + list(OPERATIONS.values())
+    fills = [PAINTS[name](hue)[0] for hue in BATCHES for name in ("forward", "backward_weight", "backward")]
+    fills += OPERATIONS.values()
     assert min(contrast(tone(fill), tone(text_on(fill))) for fill in fills) >= 4.5
 
 
@@ -97,7 +98,7 @@ def test_by_microbatch_the_halves_of_backward_differ(halves: Trace) -> None:
     picture = draw(halves, colour="microbatch")
     for batch in range(1, 8):
         hue = batch_colour(batch)
-        assert (shapes(picture, hue), shapes(picture, between(hue)[0])) == (8 + 1, 8)
+        assert (shapes(picture, hue), shapes(picture, PAINTS["backward_weight"](hue)[0])) == (8 + 1, 8)
 
 
 def test_by_operation_forward_and_both_halves_have_one_colour_each(halves: Trace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import drawing
 from lib import DeadlockError, Model, Setting, run
+from lib.communication.deadlock_text import circle_in, stuck_ranks
 
 
 async def in_a_circle(model: Model) -> None:
@@ -50,6 +51,27 @@ def test_the_picture_says_in_its_title_and_in_lines_who_is_stuck_where() -> None
     source = drawing.svg(drawing.draw(outcome, "Mine"))
     assert "Deadlock: Mine" in source
     assert "they wait in a circle: " in source
+
+
+def test_each_row_shows_where_its_rank_is_stuck_and_arrows_show_the_circle() -> None:
+    timeline = drawing.draw(run(in_a_circle, 1, 4, 4), "Mine")
+    stuck = {lane.rank: gap.stuck for lane in timeline.scene.lanes for gap in lane.gaps if gap.stuck}
+    assert [stuck[rank].partition(" on line ")[0] for rank in sorted(stuck)] == [f"in receive({r})" for r in (1, 2, 0)]
+    source = drawing.svg(timeline)
+    assert source.count("stuck in receive(") >= 3
+    assert "has nothing left to do" in source, "rank 3 has returned"
+    assert circle_in(str(run(in_a_circle, 1, 4, 4).error)) == [(0, 1), (1, 2), (2, 0)]
+
+
+def test_ranks_that_are_named_together_are_all_stuck() -> None:
+    async def nobody_sends(model: Model) -> None:
+        if model.rank != 3:
+            await model.receive()
+
+    text = str(run(nobody_sends, 1, 6, 6).error)
+    assert "ranks 0-2, 4, 5 wait in receive()" in text
+    assert sorted(stuck_ranks(text)) == [0, 1, 2, 4, 5]
+    assert circle_in(text) == []
 
 
 def test_the_trace_alone_shows_an_unfinished_run() -> None:

@@ -76,7 +76,13 @@ def test_every_tensor_and_reason_is_in_the_picture(name):
     found = PLANS[name]()
     written, told = words(draw_plan(found)), tips(draw_plan(found))
     for tensor in found.graph.shapes:
-        assert f"{tensor}: {found.layout(tensor)}" in told
+        assert any(tip.split("; ")[0] == f"{tensor}: {found.layout(tensor)}" for tip in told)
+    for name, op in found.operators.items():
+        assert f"{name}: {op.output}; strategy {strategy_text(op.strategy)}" in told
+        shapes = ", ".join("x".join(map(str, layout.local_shape)) for layout in op.inputs)
+        assert any(text.startswith(f"{shapes} -> ") for text in written)
+        axes = ", ".join(str(layout).partition(" on ")[0] for layout in op.inputs)
+        assert any(text.startswith(f"{axes} -> ") for text in written)
     for operator in found.operators:
         if operator not in found.graph.strategies:
             assert found.reason(operator) in written
@@ -84,7 +90,8 @@ def test_every_tensor_and_reason_is_in_the_picture(name):
         assert any(tip.startswith(f"{edge}: ") for tip in told)
         if edge.bytes:
             steps = ", ".join(found.redistribution(edge).names)
-            assert f"{edge.tensor}: {steps}, {edge.bytes:,} bytes" in written
+            source = f" from the copy of {edge.copied_from}" if edge.copied_from else ""
+            assert f"{edge.tensor}: {steps}{source}, {edge.bytes:,} bytes" in written
     counted = [text for text in written if re.fullmatch(r"[\d,]+ bytes", text)]
     assert sum(int(text[:-6].replace(",", "")) for text in counted) == found.memory
 

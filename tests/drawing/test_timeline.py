@@ -102,7 +102,7 @@ def test_the_rest_of_a_run_that_failed_is_not_called_done() -> None:
         else:
             await model.receive(1)
 
-    assert "rank 0 idle, t=0 to 1: is stuck" in tips(draw(run(wait_for_ever, 1, 1, 2)))
+    assert "rank 0 idle, t=0 to 2: is stuck in receive(1) on line 103" in tips(draw(run(wait_for_ever, 1, 1, 2)))
 
 
 # --- The critical path ---

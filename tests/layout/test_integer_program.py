@@ -10,6 +10,7 @@ import pytest
 from lib.layout import Graph, LayoutError, P, mesh, plan, training
 from lib.layout.examples import feed_forward, grouped_attention, layer_norm, swiglu, transformer
 from lib.layout.planning import exact
+from lib.layout.planning.alike import alike
 from lib.layout.planning.choices import Choices
 from lib.layout.planning.integer_program import IntegerProgram
 from lib.layout.planning.objective import BYTES, Objective
@@ -50,7 +51,7 @@ def pins(layers: int) -> dict[str, P]:
 
 def test_grouped_attention_with_rotary_embedding_is_planned_to_the_end() -> None:
     graph = grouped_attention(1, GRID)
-    found = plan(graph, layouts=pins(1))
+    found = plan(graph, layouts=pins(1), seconds=600)
     assert (found.not_shared, found.at_least, found.gap) == ((), None, 0)
     assert found.bytes < without_solver(graph, layouts=pins(1)).bytes
     rng = np.random.default_rng(0)
@@ -66,14 +67,41 @@ def without_solver(graph: Graph, **how: object):
 
 
 def test_identical_layers_cost_the_same_each() -> None:
-    one, two = (plan(grouped_attention(n, GRID), layouts=pins(n)).bytes for n in (1, 2))
+    one, two = (plan(grouped_attention(n, GRID), layouts=pins(n), seconds=600).bytes for n in (1, 2))
     assert two == 2 * one
+
+
+@pytest.mark.slow
+def test_identical_layers_of_a_large_step_are_laid_out_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No plan of this step moves less; between the first and the last layer, all are the same."""
+    monkeypatch.setattr(exact, "MAX_QUICK_CHOICES", 0)
+    forward = transformer(5, mesh(data=2, model=2), 4, 8, 4, 16)
+    sizes = {name: int(np.prod(forward.shapes[name])) for name in forward.sources}
+    caps = {name: 2 * sizes[name] for name, role in forward.sources.items() if role == "parameter"}
+    step = training(forward, "sgd")
+    found = plan(step, tensor_caps=caps)
+    assert found.tied
+    assert "identical layers are laid out alike; plan(seconds=) compares all" in found.explain()
+    for name in ("q", "scores", "up", "q.grad", "wq.grad"):
+        layers = [found.operators[f"l{layer}.{name}"] for layer in (1, 2, 3) if f"l{layer}.{name}" in step.operators]
+        assert len({(way.inputs, way.output) for way in layers}) <= 1
+    every = IntegerProgram(Choices(step, caps, True), BYTES).solve(600)
+    assert found.bytes == every.bound
+    assert_same_program(found)
+
+
+def test_only_what_has_the_same_surroundings_is_alike() -> None:
+    same = alike(transformer(4, mesh(data=2, model=2), 4, 8, 4, 16))
+    assert same["l2.scores"] == same["l1.scores"] == "l0.scores"
+    assert "l0.k" not in same, "queries and keys are different inputs of the scores"
+    assert same["l3.wq"] == same["l2.wq"]
+    assert not alike(feed_forward())
 
 
 def test_when_time_is_over_the_bound_and_the_gap_are_stated() -> None:
     step = training(transformer(1, mesh(data=2, model=2), 4, 8, 4, 16), "sgd")
-    cap = plan(step).memory // 2
-    quick = plan(step, memory_cap=cap)
+    cap = without_solver(step).memory // 2
+    quick = without_solver(step, memory_cap=cap)
     found = plan(step, memory_cap=cap, seconds=0.01)
     assert found.memory <= cap
     assert found.bytes <= quick.bytes

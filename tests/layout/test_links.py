@@ -173,6 +173,26 @@ def test_a_plan_moves_by_the_quickest_steps_and_runs_as_predicted():
     assert np.array_equal(done.value("y"), graph.run(values)["y"])
 
 
+def test_explain_states_the_time_of_each_step_and_of_all():
+    graph = product_on(GRID)
+    links = Links.of(GRID, data=(10, 50), model=(1, 1))
+    graph.shard("y", ((1, 8), (8, 1)))
+    found = plan(graph, links=links, flops=4)
+    each = [links.time([step], 4) for step in found.operators["y"].reduction]
+    said = found.explain()
+    for step, took in zip(found.operators["y"].reduction, each):
+        assert f"{step.name}, " in said
+        assert f" bytes, {took:,} units of time, -> " in said
+    moving = found.time(links)
+    assert moving == sum(each) + sum(links.time(found.redistribution(edge).named_steps, 4) for edge in found.edges)
+    computing = found.flops // 4
+    assert (
+        f"{moving + computing:,} units of time, one after the other: moves and collectives {moving:,}, "
+        f"computing {computing:,}" in said
+    )
+    assert f"moves and collectives {moving:,}, without computing" in plan(graph, links=links).explain()
+
+
 REFUSED = [
     (lambda: Links.of(GRID, data=(1, 1)), "'model' has none"),
     (lambda: Links.of(GRID, data=(1, 1), model=(1, 1), pod=(1, 1)), "has no axis 'pod'"),

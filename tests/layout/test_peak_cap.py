@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -9,7 +10,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lib.layout import DeviceMatrix, Graph, GraphPlan, LayoutError, complete, mesh, mesh_split, plan, training
+from lib.layout import (
+    DeviceMatrix,
+    Graph,
+    GraphPlan,
+    LayoutError,
+    TensorLayout,
+    complete,
+    mesh,
+    mesh_split,
+    plan,
+    same_placement,
+    training,
+)
 from lib.layout.examples import (
     feed_forward,
     layer_norm,
@@ -20,14 +33,12 @@ from lib.layout.examples import (
     swiglu,
     transformer,
 )
-from lib.layout.planning import pareto, peak_cap
+from lib.layout.layouts.tensor_layout import placement
+from lib.layout.planning import exact
 from lib.layout.planning.choices import Choices
-from lib.layout.planning.elimination import Elimination
-from lib.layout.planning.loads import total
-from lib.layout.planning.moments import Moments
-from lib.layout.planning.placement_problem import PlacementProblem
+from lib.layout.redistribution.redistribution import can_become
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from tests.layout.test_peak import assert_peaks_are_measured, trained
+from tests.layout.test_peak import assert_peaks_are_measured
 from tests.layout.test_propagation import configured_ffn, small_graphs
 from tests.support.examples import examples
 
@@ -51,7 +62,21 @@ def every_plan(graph: Graph) -> list[GraphPlan]:
         for one in product(*ways)
         for homes in product(*choices.storage_layouts.values())
     )
-    return [each for each in plans if all(each.layout(new) == each.layout(old) for new, old in replaces.items())]
+    found = [each for each in plans if all(each.layout(new) == each.layout(old) for new, old in replaces.items())]
+    return [one for each in found for one in from_every_copy(each)]
+
+
+def from_every_copy(found: GraphPlan) -> list[GraphPlan]:
+    """A plan with every way to move inputs from copies that earlier operators took."""
+    options: dict[tuple[str, int], list[TensorLayout | None]] = {}
+    copies: dict[tuple[str, int], dict[object, TensorLayout]] = {}
+    for edge in found.edges:
+        mine = copies.setdefault((edge.tensor, found.graph.phase(edge.operator)), {})
+        options[edge.operator, edge.place] = [None]
+        if not same_placement(found.layout(edge.tensor), edge.target) and placement(edge.target) not in mine:
+            options[edge.operator, edge.place] += [copy for copy in mine.values() if can_become(copy, edge.target)]
+            mine[placement(edge.target)] = edge.target
+    return [replace(found, taken_from=dict(zip(options, one))) for one in product(*options.values())]
 
 
 def assert_the_best_under(graph: Graph, plans: list[GraphPlan], cap: int, memory_cap: int | None = None) -> None:
@@ -78,32 +103,6 @@ def test_the_cheapest_under_a_peak_is_what_trying_everything_finds(graph, data):
     assert_the_best_under(graph, plans, cap)
     memory = data.draw(st.sampled_from(sorted({each.memory for each in plans})))
     assert_the_best_under(graph, plans, cap, memory)
-
-
-def assert_moments_are_the_timeline(graph: Graph, data: st.DataObject, copies: int | None = None) -> None:
-    """At any values of a problem, the largest moment is the peak of their plan, and its bound is no larger."""
-    problem = PlacementProblem(Choices(graph, {}, scatter=True), copies).filled()
-    moments = Moments(problem, memory_cap=10**9)
-    for _ in range(5):
-        chosen = [data.draw(st.integers(0, len(table) - 1)) for table in problem.costs]
-        if problem.forbids(chosen):
-            chosen = Elimination(problem.costs, problem.pairs).best()
-        found, held = problem.plan(chosen), moments.total(chosen)
-        assert held[:-1].max() == found.peak
-        assert held[-1] == found.memory
-        assert (total(moments.loads, chosen, moments.count) <= held).all()
-
-
-@examples(60)
-@given(small_graphs(), st.data())
-def test_the_moments_of_any_values_are_those_of_their_plan(graph, data):
-    assert_moments_are_the_timeline(graph, data)
-
-
-@examples(30)
-@given(trained(), st.data())
-def test_the_moments_of_any_values_of_a_training_step(graph, data):
-    assert_moments_are_the_timeline(graph, data, copies=1)
 
 
 @pytest.mark.sampled(1)
@@ -168,10 +167,10 @@ PROGRAMS = {
 }
 
 
-def outcome(graph: Graph, cap: int) -> GraphPlan | str:
+def outcome(graph: Graph, cap: int, seconds: float | None = None) -> GraphPlan | str:
     """The plan under a cap on the peak, or why there is none."""
     try:
-        return plan(graph, peak=cap)
+        return plan(graph, peak=cap, seconds=seconds)
     except LayoutError as refused:
         return str(refused)
 
@@ -199,7 +198,7 @@ def test_every_example_and_puzzle_is_planned_exactly(name):
 def test_a_step_of_transformer_layers_is_planned_exactly(layers, shape):
     step = training(transformer(layers, DeviceMatrix(shape)))
     free = plan(step)
-    found = plan(step, peak=free.peak // 3)
+    found = plan(step, peak=free.peak // 3, seconds=600)
     assert found.at_least is None
     assert found.peak <= free.peak // 3
     assert found.bytes > free.bytes
@@ -214,46 +213,28 @@ def test_a_layer_may_trade_memory_for_bytes():
 
 
 def test_a_cap_that_no_plan_meets_names_the_operator_and_the_least():
-    with pytest.raises(
-        LayoutError, match=r"every plan holds [\d,]+ or more; the smallest possible peak is 20,544, when '"
-    ):
+    with pytest.raises(LayoutError, match=r"any time is possible; the smallest possible peak is 20,544, when '"):
         plan(feed_forward(), peak=1_000)
     step = training(megatron_mlp(devices=4, tokens=32, width=16), "adam")
     with pytest.raises(LayoutError, match=r"no plan that holds at most 9,000 bytes on each device at any time"):
         plan(step, peak=9_000)
 
 
-def test_a_search_that_ends_early_says_what_is_proven(monkeypatch):
-    monkeypatch.setattr(pareto, "MAX_PARTIAL_PLANS", 30)
-    monkeypatch.setattr(peak_cap, "MAX_PRICE_STEPS", 6)
-    found = plan(feed_forward(), peak=27_000)
-    best = 32_768
-    assert found.at_least is not None
-    assert found.at_least <= best <= found.bytes
-    assert (
-        f"there may be cheaper plans: not all were considered, but none is below {found.at_least:,}" in found.explain()
-    )
-    with pytest.raises(LayoutError, match="was found: the search ended early; the smallest peak that was found is"):
-        plan(feed_forward(), peak=20_000)
+def test_a_search_that_ends_early_says_what_is_proven():
+    graph = swiglu()
+    found = outcome(graph, plan(graph).peak // 2, seconds=0.01)
+    if isinstance(found, str):
+        assert found == "no plan was found in this time; allow more with seconds=, or configure more operators"
+    elif found.at_least is not None:
+        assert f"none is below {found.at_least:,}, so that at most {found.gap:.1%} could be saved" in found.explain()
 
 
-@pytest.mark.slow
-def test_where_no_cheap_plan_is_found_any_plan_within_the_cap_is_better_than_none(monkeypatch):
-    """Five operators read one tensor. Where not all of their copies can be counted, the plan of the least peak fits."""
-    graph = Graph(mesh=mesh(a=2, b=2))
-    graph.input("x", (6, 4))
-    graph.parameter("w", (4, 4))
-    graph.add("tripled", "x", graph.add("doubled", "x", "x"))
-    graph.matmul("product", "x", "w")
-    graph.add("again", "x", "x")
-    graph.relu("relu", "x")
-    monkeypatch.setattr(peak_cap, "MAX_CASES", 1_000)
-    found = plan(graph, peak=173)
-    assert found.peak <= 173
-    assert found.at_least is not None
-    assert found.at_least <= 144 < found.bytes  # 144 is possible
-    with pytest.raises(LayoutError, match="was found: the search ended early; the smallest peak that was found is 160"):
-        plan(graph, peak=152)
+def test_a_cap_on_the_peak_needs_the_solver(monkeypatch):
+    monkeypatch.setattr(exact, "is_solver_here", lambda: False)
+    free = plan(feed_forward())
+    assert plan(feed_forward(), peak=free.peak).bytes == free.bytes
+    with pytest.raises(LayoutError, match="a cap on the peak takes an integer program: pip install"):
+        plan(feed_forward(), peak=free.peak - 1)
 
 
 @pytest.mark.parametrize("peak", [-1, True, "60000", 6e4])

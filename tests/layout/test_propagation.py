@@ -238,10 +238,13 @@ def test_sharing_decides_which_plan_is_cheapest(monkeypatch):
 def test_a_plan_says_if_not_every_way_to_share_was_considered(monkeypatch):
     from lib.layout.planning import exact, shared_copies
 
-    graph = several_readers(4, 3)
+    graph = several_readers(2, 3)
+    graph.shard("relu", ((2, 1),))
+    for i in range(3):
+        graph.shard(f"matmul{i}", ((1, 1), (1, 2)))
     assert plan(graph).not_shared == ()
     monkeypatch.setattr(exact, "is_solver_here", lambda: False)
-    monkeypatch.setattr(shared_copies, "MAX_VALUES", 3)
+    monkeypatch.setattr(shared_copies, "MAX_VALUES", 1)
     found = plan(graph)
     assert "relu" in found.not_shared
     assert "not every way to share moves of 'relu'" in found.explain()

@@ -333,16 +333,6 @@ def test_any_plan_of_a_random_training_step_runs_as_predicted(step, data):
     assert_runs_as_predicted(found, numbers(step))
 
 
-def test_backward_is_paired_with_an_uneven_forward():
-    from lib.layout.planning.choices import Choices
-
-    graph = network(uneven=None)
-    graph.shard("first", ((4, 1), (1, 1)))
-    choices = Choices(training(graph, "sgd"), {}, scatter=True, paired=True)
-    assert {way.strategy for way in choices.operators["first"]} == {((4, 1), (1, 1))}
-    assert {way.strategy for way in choices.operators["w1.grad"]} == {((4, 1), (4, 1))}
-
-
 # Annotations
 
 

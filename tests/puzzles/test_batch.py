@@ -12,7 +12,7 @@ import signal
 import sys
 import types
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,7 +20,6 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from lib.extras import install_command
 from puzzles.commands.main import main
 from puzzles.grading import batch
 from puzzles.grading.batch import grade_all
@@ -120,40 +119,6 @@ def test_every_executor_gives_the_same_results(two_students: Path):
     assert grade_all(files(paths), job(), jobs=1) == one_by_one
 
 
-@pytest.mark.slow
-def test_dask_and_mpi_are_executors_like_any_other(two_students: Path, monkeypatch: pytest.MonkeyPatch):
-    class Client:
-        def __init__(self, address: str) -> None:
-            assert address == "tcp://there"
-
-        def get_executor(self) -> Executor:
-            return ThreadPoolExecutor(2)
-
-    monkeypatch.setitem(sys.modules, "distributed", types.SimpleNamespace(Client=Client))
-    mpi = types.SimpleNamespace(MPIPoolExecutor=lambda: ThreadPoolExecutor(2))
-    monkeypatch.setitem(sys.modules, "mpi4py", types.SimpleNamespace(futures=mpi))
-    monkeypatch.setitem(sys.modules, "mpi4py.futures", mpi)
-    ask = ("grade", "--trust", "--json", "class", "--puzzle", "basic")
-    plain = puzzles(*ask).stdout
-    assert len(json.loads(plain)["files"]) == 2
-    assert puzzles(*ask, "--dask", "tcp://there").stdout == plain
-    assert puzzles(*ask, "--mpi").stdout == plain
-
-
-@pytest.mark.parametrize(
-    ("option", "package", "extra"), [(["--dask", "x"], "distributed", "dask"), (["--mpi"], "mpi4py", "mpi")]
-)
-def test_a_missing_extra_is_reported_in_one_sentence(
-    a_class: Path, monkeypatch: pytest.MonkeyPatch, option: list[str], package: str, extra: str
-):
-    monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setitem(sys.modules, f"{package}.futures", None)
-    result = puzzles("grade", "--trust", "class", *option)
-    assert result.exit_code == 2
-    told = " ".join(result.stderr.split())
-    assert f"needs the package {package}; install it with: {install_command(extra)}" in told
-
-
 class Breaking(GradingJob):
     """A job that takes its process with it on one of the files."""
 
@@ -196,22 +161,23 @@ BEGUN = os.pipe()
 def test_who_interrupts_does_not_wait_for_what_is_under_way(a_class: Path):
     others = set(multiprocessing.active_children())
     paths = ["class/ben.py", "class/anna.py", "class/dora.py"]
-    results = batch._distribute(paths, Blocking(*job()), lambda path: b"", lambda: batch.pool(2), 2)
+    results = batch._distribute(paths, Blocking(*job()), lambda path: b"", 2)
     assert next(results).path == "class/anna.py"
     assert os.read(BEGUN[0], 1) == b"x"
     results.close()  # as an interrupt does; it would wait for ever
     assert set(multiprocessing.active_children()) <= others
 
 
-def test_an_exception_in_the_grader_is_a_row_too(a_class: Path):
-    class Failing(ThreadPoolExecutor):
-        def submit(self, *_: Any) -> Future[Any]:  # type: ignore[override]
-            future: Future[Any] = Future()
-            future.set_exception(OSError("no more processes"))
-            return future
+def test_an_exception_in_the_grader_is_a_row_too(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+    def submit(*_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_exception(OSError("no more processes"))
+        return future
+
+    monkeypatch.setattr(batch.LocalProcesses, "submit", submit)
 
     paths = sorted(map(str, a_class.iterdir()))
-    found = list(batch._distribute(paths, job(), lambda path: b"", lambda: Failing(1), 2))
+    found = list(batch._distribute(paths, job(), lambda path: b"", 2))
     assert {g.verdicts[0].reason for g in found} == {"lost"}
     assert "OSError: no more processes" in found[0].verdicts[0].message
 

@@ -16,9 +16,8 @@ from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
 from puzzles.notebook import play as module
-from puzzles.notebook.display import picture_of
+from puzzles.notebook.display import Result, picture_of
 from puzzles.notebook.html import result_page
-from puzzles.notebook.result import Result
 from puzzles.notebook.reward import smile
 from puzzles.tracks import TRACKS, UnknownPuzzleError
 from tests.support import CLASSICS, Classic

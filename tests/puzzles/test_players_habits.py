@@ -94,6 +94,12 @@ HABITS: dict[str, Habit] = {
         (unsolved("assert False").replace("basic", "my_basic"), "basic = my_basic"), "basic", "not_attempted"
     ),
     "a_starter_then_a_solution": Habit((unsolved("assert False"), MY_BASIC, "basic = my_basic"), "basic", "passed"),
+    "without_its_import": Habit(
+        ("async def basic(model) -> Model:\n    pass",),
+        "basic",
+        "failed",
+        ("NameError: name 'Model' is not defined; begin the file with 'from lib import Model'",),
+    ),
     "left_out": Habit(
         (SETUP, "ORDER = Dist(4)", PRINTS_ORDER),
         "basic",

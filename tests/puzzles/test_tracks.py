@@ -208,3 +208,12 @@ def test_of_anything_else_only_the_type_is_kept() -> None:
 def test_what_somebody_else_has_packed_is_refused(data: object) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # several sentences, none of which a player sees
         unpack(data)
+
+
+@pytest.mark.parametrize("name", TRACKS)
+def test_every_method_that_is_imported_later_is_there(name: str) -> None:
+    methods = [
+        value for value in vars(type(TRACKS[name])).values() if not isinstance(value, str) and hasattr(value, "find")
+    ]
+    assert methods
+    assert all(callable(method.find()) for method in methods)

@@ -223,29 +223,6 @@ def test_processes_of_mpi_find_our_modules(installed: Environment, folder: Path)
         "LD_LIBRARY_PATH": str(beside.parent / "lib"),
     }
     installed.ok("puzzles", "run", "mine.py", "basic", "--small", "--on", "mpi", cwd=folder, **found)
-    _class_of_two(folder)
-    words = (*command, "-n", "2", installed.python, "-m", "mpi4py.futures", "-m", "training_puzzles")
-    installed.ok(*words, "grade", "class", "--trust", "--mpi", cwd=folder, **found)
-
-
-def test_a_dask_worker_without_our_path_grades(installed: Environment, folder: Path) -> None:
-    pytest.importorskip("distributed", reason="needs the extra dask")
-    _class_of_two(folder)
-    (folder / "cluster.py").write_text(
-        "import subprocess, sys\nfrom distributed import LocalCluster\n\n"
-        "if __name__ == '__main__':\n"
-        "    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:\n"
-        "        address = cluster.scheduler_address\n"
-        "        words = ['-m', 'training_puzzles', 'grade', 'class', '--trust', '--dask', address]\n"
-        "        sys.exit(subprocess.run([sys.executable, *words]).returncode)\n"
-    )
-    installed.ok("python", "cluster.py", cwd=folder)
-
-
-def _class_of_two(folder: Path) -> None:
-    (folder / "class").mkdir()
-    for name in ("anna", "bert"):
-        (folder / "class" / f"{name}.py").write_text(SOLVED)
 
 
 # --- The sandbox ---

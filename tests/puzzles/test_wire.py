@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lib.engine.metering.meter import Meter
-from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker.devices.device_meter import DeviceMeter, repeat
+from puzzles.tracks.engine.perform import perform
 from tests.support import hostile_wire as wire
+from tests.support.graders import USERS, Grader
 from tests.support.selection import TIERS, in_each_tier, in_every_tier
 from tests.support.tiers import require_tier
 
@@ -60,6 +63,27 @@ def test_a_put_goes_into_a_buffer(name: str, here: IsolationTier) -> None:
 
 
 @pytest.mark.sampled(1)
+@in_every_tier(wire.FORMS)
+def test_a_put_is_of_elements_of_its_buffer(name: str, here: IsolationTier) -> None:
+    buffer, strides, offset, content = wire.FORMS[name]
+    found = verdict(wire.put(buffer, strides, offset, content), here)
+    assert (found.status, found.stars) == ("failed", 0), found
+    assert wire.OUTSIDE in found.message
+
+
+@pytest.mark.sampled(2)
+@in_every_tier(wire.COSTS)
+def test_what_a_message_tells_is_charged(name: str, here: IsolationTier) -> None:
+    """On the wire, and the same in one process."""
+    statement, cost = wire.COSTS[name]
+    assert verdict(wire.priced(statement), here).figures["sent"] == 12_288 + cost
+    names: dict[str, Any] = {}
+    exec(wire.with_words(SOLUTION, wire.priced(statement)), names)
+    done = perform(trials_of(ENGINE_PUZZLES["DataParallel"])[0](), names["DataParallel"])
+    assert done.readings[-1][0].sent == 12_288 + cost
+
+
+@pytest.mark.sampled(1)
 @in_every_tier(wire.TYPES)
 def test_a_dtype_is_one_of_a_short_list(name: str, here: IsolationTier) -> None:
     """Both by the public call, and written to the wire as it is."""
@@ -76,6 +100,32 @@ def test_a_dtype_is_one_of_a_short_list(name: str, here: IsolationTier) -> None:
 def test_devices_see_no_process_beside_them(name: str, here: IsolationTier) -> None:
     found = verdict(wire.seen(wire.PROCESSES[name]), here)
     assert (found.status, found.stars) == ("passed", 3), found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix" or os.uname().machine != "x86_64", reason="the numbers of its system calls")
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("user", USERS)
+def test_whoever_grades(user: str, tier: str) -> None:
+    """All of it, in turn, as root and as an ordinary user."""
+    grader = Grader(user)
+    try:
+        for name, statement in wire.PROCESSES.items():
+            (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.seen(statement)))
+            assert found.passed(), (name, found)
+        for name, statement in wire.ENDINGS.items():
+            (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.caught(statement)))
+            assert found.reason == "mismatch", (name, found)
+        for name, (buffer, strides, offset, content) in wire.FORMS.items():
+            (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.put(buffer, strides, offset, content)))
+            assert wire.OUTSIDE in found.message, (name, found)
+        for name, (statement, cost) in wire.COSTS.items():
+            (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.priced(statement)))
+            assert f"bytes sent {12_288 + cost:,}, and" in found.message, (name, found)
+        (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.CLOCK))
+        assert "Told" not in found.message, found
+    finally:
+        grader.close()
 
 
 def test_steps_give_the_clock_that_the_device_would_have() -> None:
@@ -104,3 +154,21 @@ def test_steps_that_no_meter_writes(steps: object) -> None:
 def test_a_clock_has_an_end() -> None:
     with pytest.raises(ValueError, match="not a number"):
         repeat([("compute", 1 << 62)], Meter())
+
+
+@in_each_tier()
+def test_a_device_imports_what_its_functions_name(here: IsolationTier) -> None:
+    """Files are gone by then, so it is imported before: a module, a module of a package, and what numpy loads late."""
+    statement = "import difflib, xml.dom.minidom\n        from concurrent import futures\n        np.fft.fft([1])"
+    found = verdict(f"{statement}\n        np.cov(np.eye(2)); futures.Future(), np.ma.array([1])", here)
+    assert (found.status, found.stars) == ("passed", 3), found
+
+
+@in_each_tier()
+def test_a_device_cannot_keep_its_files(here: IsolationTier) -> None:
+    """They are gone before the first line of the class's file is run."""
+    patched = "import puzzles.sandbox.worker.seccomp as s\ns.seal_files = s.restrict_device = lambda *_: None\n"
+    source = patched + wire.with_words(SOLUTION, "tells(exists('/') or exists(os.__file__))")
+    with Session(Submission(Path("theirs.py"), source.encode()), tier=here) as session:
+        found = grade_puzzle(ENGINE_PUZZLES["DataParallel"], session)
+    assert "Told" not in found.message, found

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from puzzles.site import npm
 from puzzles.site.__main__ import main
 from puzzles.site.archive import PACKAGES, files
-from puzzles.site.build import BOARD, MARK, offline_worker, prepare
+from puzzles.site.build import KEPT, MARK, offline_worker, prepare
 from puzzles.site.licences import licences
 from puzzles.site.npm import PAGE, SiteError, require_node
 
@@ -66,12 +66,13 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
-def test_a_site_is_built_anew_but_its_board_stays(tmp_path: Path) -> None:
+def test_a_site_is_built_anew_but_its_board_and_documentation_stay(tmp_path: Path) -> None:
     prepare(tmp_path / "site")
     (tmp_path / "site" / "old.js").write_text("")
-    (tmp_path / "site" / BOARD).mkdir()
+    for name in KEPT:
+        (tmp_path / "site" / name).mkdir()
     prepare(tmp_path / "site")
-    assert sorted(path.name for path in (tmp_path / "site").iterdir()) == sorted([MARK, BOARD])
+    assert sorted(path.name for path in (tmp_path / "site").iterdir()) == sorted([MARK, *KEPT])
 
 
 def test_a_failed_program_is_quoted() -> None:
@@ -85,7 +86,11 @@ def test_the_archive_has_the_game_and_what_draws_and_no_solutions() -> None:
               "chalk/__init__.py", "jinja2/tests.py", "PIL/Image.py")  # fmt: skip
     assert set(wanted) <= names
     assert any(name.startswith("chalk_diagrams-") and name.endswith("/METADATA") for name in names)
-    assert not [name for name in names if name.startswith(("solutions", "numpy", "lib/engine", "puzzles/commands"))]
+    assert not [
+        name
+        for name in names
+        if name.startswith(("solutions", "numpy", "lib/engine", "lib/layout", "puzzles/commands"))
+    ]
 
 
 def test_another_content_is_another_version_of_the_offline_worker(tmp_path: Path) -> None:

@@ -148,6 +148,14 @@ async def test_a_draft_says_what_is_missing_and_where_a_cell_may_go() -> None:
     draft = await ask("draft", "one_f_one_b", rows)
     assert draft["rows"][1][1] == {"cell": "1B0", "start": 2, "length": 2}
     assert len(draft["missing"]) == 61
+    assert (draft["makespan"], draft["view"]) == (2, None), "1B0 waits for 2F0, which is not placed"
+    time, memory, sent = draft["measures"]
+    assert (time["value"], time["target_text"], time["least"]) == (1, "< 34", 33)
+    assert (memory["text"], sent["value"]) == ("786,432", 131072)
+    assert {(one["cell"], one["rank"], one["start"]) for one in draft["ready"]} == {
+        ("0F1", 0, 1), ("0B0", 0, 4), ("2F0", 2, 2)
+    }  # fmt: skip
+    assert (await ask("draft", "one_f_one_b", rows, "microbatch"))["view"]["run"]["colour"] == "microbatch"
     places = await ask("refusals", "one_f_one_b", rows, "2F0")
     assert places[1][1] == ""
     assert "1B0 needs 2F0" in places[1][2]

@@ -32,7 +32,7 @@ def test_a_link_gives_back_what_it_holds(text: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("link", "facts"),
     [
-        ("https://example.org/", "not a link to code or to a run"),
+        ("https://example.org/", "not a link to code, to a run or to a timetable"),
         ("#gpipe/film/abc", "#PUZZLE/code/"),
         (f"#gpipe/code/{links.packed('some code' * 20)[:-6]}", "cut off"),
         ("#gpipe/code/%%%", "damaged"),

@@ -53,7 +53,8 @@ class Grader:
         )
 
     def grade(self, tier: str, *sources: str, **limits: float) -> list[Seen]:
-        """The verdicts on some files with the puzzle `basic`, which one server of this tier grades in turn."""
+        """The verdicts on some files with the puzzle `basic`, or `DataParallel` if they define it, which one server of
+        this tier grades in turn."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps([tier, sources, limits]), file=self._process.stdin, flush=True)
@@ -93,6 +94,7 @@ def _python(uid: int) -> str:
 
 
 def main() -> None:
+    from puzzles.catalog.engine import ENGINE_PUZZLES
     from puzzles.catalog.schedule import PUZZLES
     from puzzles.grading.grader import grade_puzzle
     from puzzles.grading.session import Session, client_for
@@ -113,7 +115,8 @@ def main() -> None:
         rows = []
         for source in sources:
             with Session(Submission(Path("theirs.py"), source.encode()), limits, tier, clients[key]) as session:
-                found = grade_puzzle(PUZZLES["basic"], session)
+                is_class = "class DataParallel" in source
+                found = grade_puzzle(ENGINE_PUZZLES["DataParallel"] if is_class else PUZZLES["basic"], session)
             rows.append((found.status, found.reason, found.message, found.notes))
         print(json.dumps(rows), flush=True)
     for client in clients.values():

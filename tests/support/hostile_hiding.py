@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 HEAD = """\
-import array, builtins, gc, os, sys
+import array, builtins, fcntl, gc, os, sys
 import numpy as np
 from lib.engine import ShardedEngine
 
@@ -12,7 +12,7 @@ KEY = "secret"
 
 def _is_open(fd):
     try:
-        return bool(os.fstat(fd))
+        return fcntl.fcntl(fd, 1) >= 0
     except OSError:
         return False
 

@@ -81,7 +81,7 @@ SOLVED = {
     ),
     "patches_bytes_sent": (
         "class DataParallel",
-        "import lib.engine.metering.meter as m\nm.bytes_sent = lambda *a: 0\nclass DataParallel",
+        "import lib.engine.collectives as m\nm.bytes_sent = lambda *a: 0\nclass DataParallel",
         "rule",
     ),
     "talks_through_the_class": ("self.all_reduce(w1_grad)", SHARED.format("seen_by_all(DataParallel)"), "rule"),

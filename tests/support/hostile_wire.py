@@ -22,6 +22,20 @@ def tells(found):
         raise Told("device 0 has told its number")
 
 
+def exists(path):
+    try:
+        return bool(os.stat(path))
+    except OSError:
+        return False
+
+
+def passes(pair):
+    try:
+        return pair[0].sendmsg([b"x"], [(1, 1, (3).to_bytes(4, "little"))])
+    except OSError:
+        return False
+
+
 def answers(number, *arguments):
     return LIBC.syscall(number, *[ctypes.c_long(value) for value in arguments]) >= 0
 
@@ -42,14 +56,42 @@ if self.device_id == 0:
         self.barrier()
         tells(self._port.meter.clock >= 4711000 and self.device_id)"""
 
+OUTSIDE = "outside of the buffer"
+
 PLACES = {
-    "before": (0, [4], -8, "outside of the buffer"),
-    "behind": (0, [4], 64, "outside of the buffer"),
-    "long_stride": (0, [4096], 0, "outside of the buffer"),
-    "no_buffer": (1, [4], 0, "outside of the buffer"),
-    "too_many_strides": (0, [4, 4], 0, "outside of the buffer"),
+    "before": (0, [4], -8, OUTSIDE),
+    "behind": (0, [4], 64, OUTSIDE),
+    "long_stride": (0, [4096], 0, OUTSIDE),
+    "no_buffer": (1, [4], 0, OUTSIDE),
+    "too_many_strides": (0, [4, 4], 0, OUTSIDE),
 }
 """By name: the buffer, strides and offset of a put that no engine makes, and words of the refusal."""
+
+FORMS = {
+    "another_dtype": (0, [2], 0, "np.zeros(1, np.float16)"),
+    "between_two_elements": (0, [4], 2, "np.zeros(1, np.float32)"),
+    "a_stride_between_elements": (0, [6], 0, "np.zeros(2, np.float32)"),
+    "too_long": (0, [4], 0, "np.zeros(17, np.float32)"),
+}
+"""By name: the buffer, strides, offset and content of a put that is not of elements of the buffer."""
+
+COSTS = {
+    "an_empty_message": ("self.send(1, np.zeros(0, np.float32))", 8),
+    "an_empty_message_of_three_dimensions": ("self.send(1, np.zeros((9, 0, 7), np.float32))", 24),
+    "one_byte": ("self.send(1, np.zeros(1, np.uint8))", 8),
+    "bytes": ("self.send(1, np.zeros(64, np.uint8))", 512),
+    "whole_numbers": ("self.send(1, np.zeros(64, np.int32))", 512),
+    "wide_numbers": ("self.send(1, np.zeros(64, np.int64))", 1024),
+    "half_floats": ("self.send(1, np.zeros(64, np.float16))", 256),
+    "wide_floats": ("self.send(1, np.zeros(64, np.float64))", 1024),
+    "complex_numbers": ("self.send(1, np.zeros(64, np.complex64))", 1024),
+    "a_matrix": ("self.send(1, np.zeros((8, 8), np.float32))", 264),
+    "a_cube": ("self.send(1, np.zeros((4, 4, 4), np.float32))", 272),
+    "a_put": ("self.send_async(np.zeros(4, np.float32), buffer[0, :4], 1)", 24),
+    "a_put_of_columns": ("self.send_async(np.zeros((8, 2), np.float32), buffer[:, :2], 1)", 88),
+    "a_put_of_every_second": ("self.send_async(np.zeros(4, np.float32), buffer[0, ::2], 1)", 32),
+}
+"""By name: a call of device 0, and the bytes that it costs."""
 
 TYPES = {
     "a_unit": "m8[4711s]",
@@ -72,6 +114,15 @@ PROCESSES = {
     "memory_of_files": "tells(answers(27, page, 4096, ctypes.addressof(space)))",
     "wake": "tells(answers(202, page, 1, 1, 0, 0, 0))",
     "load": "tells(answers(99, ctypes.addressof(space)))",
+    "a_folder_of_its_threads": "tells(any(exists(f'/proc/{pid}/task') for pid in others + [me]))",
+    "its_children": "tells(any(exists(f'/proc/{pid}') for pid in others + [me]))",
+    "free_space": "tells(answers(137, ctypes.addressof(folder), ctypes.addressof(space)))",
+    "its_group": "tells(answers(109, 0, others[0]))",
+    "io_priority": "tells(any(answers(252, 1, pid) for pid in others))",
+    "time_slice": "tells(any(answers(148, pid, ctypes.addressof(space)) for pid in others))",
+    "robust_list": "tells(any(answers(274, pid, ctypes.addressof(space), page) for pid in others))",
+    "a_queued_signal": "import resource\n        tells(resource.getrlimit(resource.RLIMIT_SIGPENDING)[0])",
+    "descriptors_in_transit": "import socket\n        pair = socket.socketpair()\n        tells(passes(pair))",
     "timers": "tells(answers(222, 0, 0, ctypes.addressof(space)))",
 }
 """By name: a system call (x86-64) that shows other processes. A device knows only ids that it guesses."""
@@ -87,16 +138,25 @@ try:
             raise"""
 
 
-def put(buffer: int, strides: list[int], offset: int) -> str:
+def put(buffer: int, strides: list[int], offset: int, content: str = "") -> str:
     """A put that is written to the wire as it is, after a buffer of 64 bytes was made."""
-    message = f"'put', [], 1, {buffer}, {offset}, {strides}, np.zeros(1 if {strides} != [4096] else 2, np.float32)"
+    content = content or f"np.zeros(1 if {strides} != [4096] else 2, np.float32)"
+    message = f"'put', [], 1, {buffer}, {offset}, {strides}, {content}"
     return f"self.symmetric(16)\n        if self.device_id == 0:\n            self._port.channel.send({message})"
+
+
+def priced(statement: str) -> str:
+    """A call of device 0, with a buffer that all have."""
+    receive = "if self.device_id == 1:\n            self.receive(0)" if "send(" in statement else "self.barrier()"
+    return (
+        f"buffer = self.symmetric((8, 8))\n        if self.device_id == 0:\n            {statement}\n        {receive}"
+    )
 
 
 def seen(statement: str) -> str:
     """A statement about the processes beside this one."""
     return f"""\
-me, space = os.getpid(), ctypes.create_string_buffer(4096)
+me, space, folder = os.getpid(), ctypes.create_string_buffer(4096), ctypes.create_string_buffer(b"/")
         page = ctypes.addressof(space) & ~4095
         others = [pid for pid in range(max(me - 6, 1), me + 6) if pid != me]
         {statement}"""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import solutions
 from lib import Report, referee, run
 from puzzles.catalog.schedule import PUZZLES
-
-SOLUTIONS = Path(solutions.__file__).parent
+from puzzles.tracks.references import reference_file
 
 
 class Mistake(NamedTuple):
@@ -29,14 +26,16 @@ class Mistake(NamedTuple):
 
 def altered(slug: str, changes: tuple[tuple[str, str], ...]) -> Callable[..., Any]:
     """The reference of a puzzle with texts replaced, each of which must be there."""
-    source = (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+    path = reference_file(slug)
+    assert path is not None
+    source = path.read_text(encoding="utf-8")
     for before, after in changes:
         assert before in source, f"{slug}.py has no {before!r}"
         source = source.replace(before, after)
     names: dict[str, Any] = {}
     exec(compile(source, f"{slug}.py", "exec"), names)
-    schedule: Callable[..., Any] = names[slug]
-    return schedule
+    definition: Callable[..., Any] = names[slug]
+    return definition
 
 
 def outcome_of(mistake: Mistake) -> tuple[str, Report | None]:

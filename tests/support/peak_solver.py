@@ -3,6 +3,7 @@ tables. A literal for each way to compute each operator, for each layout of a so
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from lib.layout import Graph, TensorLayout, least_bytes, redistribute
@@ -78,28 +79,57 @@ class PeakModel:
                 ]
 
     def _copies(self, tensor: str, readers: list[tuple[str, int]]) -> None:
-        """Copies that these readers share: each is moved for the first that needs it, and held until the last has
-        computed."""
-        for key in dict.fromkeys(key for reader in readers for key in self.wants[reader]):
-            wanted, size = self.layouts[self.graph.shapes[tensor], key], self.graph.itemsize
+        """Copies that these readers share: each is moved for the first that needs it, from where the tensor lives or
+        from another copy, and held until the last has computed or has moved from it."""
+        keys = list(dict.fromkeys(key for reader in readers for key in self.wants[reader]))
+        needs = {key: [sum(self.wants[reader].get(key, [])) for reader in readers] for key in keys}
+        uses: dict[Any, list[tuple[int, Any]]] = {key: [] for key in keys}
+        made: dict[Any, list[tuple[int, Any]]] = {key: [] for key in keys}
+        for key in keys:
             here = sum(taken for layout, taken in self.lives[tensor].items() if placement(layout) == key)
-            needs = [sum(self.wants[reader].get(key, [])) for reader in readers]
             for i, (name, place) in enumerate(readers):
                 if key not in self.wants[name, place]:
                     continue
-                first = self._true_if(needs[i] - here - sum(needs[:i]), 1)
-                for layout, taken in self.lives[tensor].items():
-                    if placement(layout) != key:
-                        from_here = self._true_if(first + taken, 2)
-                        self.moved.append(least_bytes(layout, wanted, size) * from_here)
-                        buffers = int(most_elements(redistribute(layout, wanted).named_steps).max()) * size
-                        self.held[name, f"moves {place}"].append(buffers * from_here)
-                start = self.order.index((name, f"moves {place}")) + 1
-                for j in (j for j in range(i, len(readers)) if key in self.wants[readers[j]]):
-                    computes = self.order.index((readers[j][0], "computes"))
-                    last = self._true_if(first + needs[j] - sum(needs[j + 1 :]), 2)
-                    for moment in self.order[start : computes + 1]:
-                        self.held[moment].append(wanted.elements * size * last)
+                first = self._true_if(needs[key][i] - here - sum(needs[key][:i]), 1)
+                self.model.add(first <= needs[key][i])
+                move = self.order.index((name, f"moves {place}"))
+                made[key].append((move + 1, first))
+                uses[key].append((self.order.index((name, "computes")) + 1, needs[key][i]))
+                self._sources(tensor, key, first, (name, place), i, needs, uses)
+        for key in keys:
+            size = self.layouts[self.graph.shapes[tensor], key].elements * self.graph.itemsize
+            for start, first in made[key]:
+                times = sorted({start, *(stop for stop, _ in uses[key] if stop > start)})
+                for begin, end in pairwise(times):
+                    there = self.model.new_bool_var("")
+                    for stop, used in uses[key]:
+                        if stop >= end:
+                            self.model.add(there >= first + used - 1)
+                    for moment in self.order[begin:end]:
+                        self.held[moment].append(size * there)
+
+    def _sources(
+        self, tensor: str, key: Any, first: Any, reader: tuple[str, int], i: int, needs: Any, uses: Any
+    ) -> None:
+        """From where a reader moves a copy, if it does."""
+        wanted, size = self.layouts[self.graph.shapes[tensor], key], self.graph.itemsize
+        moment = reader[0], f"moves {reader[1]}"
+        sources = []
+        for layout, taken in self.lives[tensor].items():
+            if placement(layout) != key:
+                sources.append((layout, self.model.new_bool_var("")))
+                self.model.add(sources[-1][1] <= taken)
+        for other in needs:
+            if other != key and i:
+                layout = self.layouts[self.graph.shapes[tensor], other]
+                sources.append((layout, self.model.new_bool_var("")))
+                self.model.add(sources[-1][1] <= sum(needs[other][:i]))
+                uses[other].append((self.order.index(moment) + 1, sources[-1][1]))
+        self.model.add(sum(chosen for _, chosen in sources) == first)
+        for layout, chosen in sources:
+            self.moved.append(least_bytes(layout, wanted, size) * chosen)
+            buffers = int(most_elements(redistribute(layout, wanted).named_steps).max()) * size
+            self.held[moment].append(buffers * chosen)
 
     def _true_if(self, total: Any, least: int) -> Any:
         """A literal that is true if a sum reaches `least`."""

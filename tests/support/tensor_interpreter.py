@@ -80,7 +80,7 @@ Tensor = dict[int, Any]
 
 
 class Interpreter:
-    """A trace on tensors. What a call under way makes is there only once it has been awaited."""
+    """A trace on tensors. What a pending call makes is there only once it has been awaited."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

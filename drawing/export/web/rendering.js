@@ -7,8 +7,10 @@ const LEFT = page.clientWidth < 500 ? 48 : 62, RIGHT = 14, AXIS = run.bands.leng
 const INVITATION = "Point at an operation, tap it, or press Tab and the arrow keys, to see what it needs and what needs it.";
 // A `rank` here is a row of the picture: one rank, or several that do the same.
 // It has a row for computation, and a lower one for each stream beside it.
+// A page may give all rows together so much room, in pixels, as long as they can be read.
+const ROOM = Number(root.dataset?.room) || 700;
 const LANE_SCALE = 0.45, streams = run.streams.length, rowsHigh = 1 + LANE_SCALE * (streams - 1);
-const compute = Math.max(6, Math.min(46, 700 / run.ranks / rowsHigh)), pitch = compute * rowsHigh, strip = run.memory.most ? compute * 1.1 : 0;
+const compute = Math.max(6, Math.min(46, Math.max(ROOM, Math.min(14 * run.ranks, 700)) / run.ranks / rowsHigh)), pitch = compute * rowsHigh, strip = run.memory.most ? compute * 1.1 : 0;
 const lane = pitch * 0.8, beside = streams > 1 ? (lane - compute * 0.8) / (streams - 1) : 0;
 const streamTop = (stream) => (stream ? compute * 0.8 + (stream - 0.88) * beside : 0);
 const streamHeight = (stream) => (stream ? beside * 0.88 : compute * 0.8);

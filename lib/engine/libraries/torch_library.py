@@ -102,14 +102,14 @@ class TorchLibrary(ArrayLibrary):
             return torch.zeros(shape, dtype=named_dtype(dtype), device=self.device)
 
     def strides(self, array: Any) -> tuple[int, ...]:
-        return tuple(array.stride())
+        return tuple(step * array.itemsize for step in array.stride())
 
     def offset_in(self, buffer: Any, view: Any) -> int | None:
         same = view.untyped_storage()._cdata == buffer.untyped_storage()._cdata
         return int(view.storage_offset()) if same else None
 
     def place_in(self, buffer: Any, offset: int, strides: tuple[int, ...], like: Any) -> Any:
-        return torch.as_strided(buffer, like.shape, strides, offset)
+        return torch.as_strided(buffer, like.shape, [step // like.itemsize for step in strides], offset)
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from lib.engine.collectives import COLLECTIVES, bytes_sent
+from lib.engine.collectives import COLLECTIVES
 from lib.engine.player_code import running_line
 
 
@@ -25,7 +25,8 @@ def unused_memory() -> dict[str, int]:
 class Reading:
     """A meter's figures at one moment.
 
-    `sent`: bytes, ring-optimal. `calls`: their number, by kind. `flops`: of matrix products, two for each multiply-add.
+    `sent`: bytes, ring-optimal; `unpacked`: the same, if numbers cost what `lib.engine.call.unpacked_bytes` says.
+    `calls`: their number, by kind. `flops`: of matrix products, two for each multiply-add.
     `live` and `peak`: bytes of arrays. `stored`: the most bytes that were live while this device waited in a receive,
     without what arrived. `clock`, in flops: when this device would finish if only flops and the links to slower
     memories took time, and a message could not be received before it is sent. `host` and `disk`: bytes "read" from this
@@ -33,6 +34,7 @@ class Reading:
     """
 
     sent: int
+    unpacked: int
     calls: Mapping[str, int]
     flops: int
     live: int
@@ -71,10 +73,11 @@ class Meter:
         "peak_line",
         "sent",
         "stored",
+        "unpacked",
     )
 
     def __init__(self, byte_time: Mapping[str, int] | None = None) -> None:
-        self.sent = 0
+        self.sent = self.unpacked = 0
         self.calls: dict[str, int] = defaultdict(int)
         self.flops = 0
         self.live = 0
@@ -108,10 +111,11 @@ class Meter:
         """Advances the clock to the end of a transfer, unless that has passed."""
         self.clock = max(self.clock, self.ends[transfer][1])
 
-    def communicate(self, name: str, nbytes: int, n: int) -> None:
-        """Counts one call among `n` devices, to which this one contributes `nbytes`."""
+    def communicate(self, name: str, traffic: tuple[int, int] = (0, 0)) -> None:
+        """Counts one call, and the bytes that it sends: those of its numbers, and those without packing."""
         self.calls[name] += 1
-        self.sent += bytes_sent(name, nbytes, n)
+        self.sent += traffic[0]
+        self.unpacked += traffic[1]
 
     def record_stored(self) -> None:
         """Called when a message has arrived and is not charged yet: whatever is live was stored during the wait."""
@@ -122,7 +126,9 @@ class Meter:
         calls = dict(sorted(self.calls.items()))
         slower = dict(self.host), dict(self.disk)
         return Reading(
-            self.sent, calls, self.flops, self.live, self.peak, self.stored, self.clock, *slower, self.peak_line
+            *(self.sent, self.unpacked, calls, self.flops, self.live, self.peak, self.stored, self.clock),
+            *slower,
+            self.peak_line,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from lib.engine.collectives import Array
 
 from .label_walk import TensorExchange
-from .labels import Content, Rows, as_tokens, axis_of, index_of, joined
+from .labels import Content, Rows, Tokens, as_tokens, axis_of, index_of, joined
 from .tensor_device import TensorDevice
 
 
@@ -20,8 +20,11 @@ def summed(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Arr
 
 
 def scattered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
-    axis = axis_of(exchange.brought[exchange.place])
-    return engine.reduce_scatter(tensor, axis=axis, group=exchange.group)
+    mine = exchange.brought[exchange.place]
+    if isinstance(mine, Tokens) and mine.queries:  # to each rank the tokens of its own queries
+        order = [place for label in exchange.made for place in label.places]
+        tensor = tensor[:, index_of(mine.places, tuple(order))]
+    return engine.reduce_scatter(tensor, axis=axis_of(mine), group=exchange.group)
 
 
 def gathered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
@@ -60,12 +63,28 @@ def collected(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> 
     return joined(short, exchange.brought, made, engine.zeros(made))
 
 
+def to_heads(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+    """All tokens with this rank's columns."""
+    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(exchange.brought), 2)), group=exchange.group)
+    whole: Array = engine.xp.concatenate([*came], 1)
+    return whole
+
+
+def to_tokens(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+    """This rank's tokens with all columns."""
+    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(exchange.brought), 1)), group=exchange.group)
+    whole: Array = engine.xp.concatenate([*came], 2)
+    return whole
+
+
 TENSOR_COLLECTIVES: Mapping[str, Callable[[TensorDevice, Array, TensorExchange], Array]] = {
     "allreduce": summed,
     "scatterreduce": scattered,
     "allgather": gathered,
     "dispatch": dispatched,
     "collect": collected,
+    "heads": to_heads,
+    "tokens": to_tokens,
 }
 """Each collective by name: from a rank's tensor to what it gets."""
 

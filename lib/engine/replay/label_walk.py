@@ -60,7 +60,7 @@ class LabelWalk(UncheckedWalk[RankLabels]):
 
     def __init__(self, trace: Trace, shapes: Shapes) -> None:
         self.ranks = [RankLabels(rank, ops) for rank, ops in enumerate(trace.ranks)]
-        self.shapes = shapes
+        self.shapes, self.shares = shapes, trace.setting.shares
         self.tags: list[dict[int, list[int]]] = [{} for _ in trace.ranks]
         """By receiver and sender: the tags of their messages, in the order of sending."""
         super().__init__(self.ranks, trace)
@@ -150,9 +150,11 @@ def _loaded(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
 
 
 def _input(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
-    step = op.args[0] if op.args else 0
+    step = (op.args and op.args[0]) or 0
     batches, lengths = tuple(sorted(op.batches)), walk.shapes.lengths
     places = tuple(range(sum(map(walk.shapes.tokens, batches)))) if lengths else walk.tokens()
+    if len(op.args) > 1:
+        places = tuple([place for one in op.args[1] for place in walk.tokens(one, walk.shares)])
     return [Tokens(step, batches, places, bool(lengths), walk.shapes.width(0))]
 
 
@@ -172,6 +174,18 @@ def _weight_grad(walk: LabelWalk, op: Op, used: Sequence[Label]) -> Label:
     return as_rows(held(used[2]))._replace(kind="grad") if len(used) > 2 else walk.rows("grad", op)
 
 
+def _attended(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
+    queries, *blocks, _ = map(as_tokens, used)
+    return [queries, *[block._replace(queries=queries.places) for block in blocks]]
+
+
+def _added(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
+    one, other = used
+    if isinstance(one, Tokens) and isinstance(other, Tokens) and one.queries and other.queries:
+        return [one._replace(queries=tuple(sorted(one.queries + other.queries)))]
+    return [one]
+
+
 LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[Label]]] = {
     "load_weights": _loaded,
     "get_activation": _input,
@@ -187,7 +201,11 @@ LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[L
     "backward_input": lambda walk, op, used: used[:1],
     "backward_weight": lambda walk, op, used: [_weight_grad(walk, op, used)],
     "update": lambda walk, op, used: [as_rows(held(used[1]))._replace(kind=kind) for kind in ("weight", "state")],
-    "add": lambda walk, op, used: used[:1],
+    "keys": lambda walk, op, used: [as_tokens(used[0])._replace(queries=())],
+    "attend": lambda walk, op, used: used[:1],
+    "attend_backward": _attended,
+    "keys_backward": lambda walk, op, used: [walk.rows("grad", op), used[0]],
+    "add": _added,
     "combine": lambda walk, op, used: [union([held(label) for label in used])],
     "shard": _shard,
     "offload": lambda walk, op, used: [OnTier(held(used[0]), op.args[0])],
@@ -206,11 +224,31 @@ def _collected(brought: Sequence[Content], place: int, op: Op) -> Content:
     return as_tokens(union(brought))._replace(batches=tuple(sorted(op.batches)))
 
 
+def _scattered(brought: Sequence[Content], place: int, op: Op) -> Content:
+    """Its part of the sum; of gradients of keys, those of the tokens whose queries it brings."""
+    mine = brought[place]
+    if isinstance(mine, Tokens) and mine.queries:
+        return mine._replace(places=mine.queries)
+    return cut(mine, place, len(brought))
+
+
+def _to_heads(brought: Sequence[Content], place: int, op: Op) -> Content:
+    whole = as_tokens(union(brought))
+    return whole._replace(heads=len(brought))
+
+
+def _to_tokens(brought: Sequence[Content], place: int, op: Op) -> Content:
+    mine = as_tokens(cut(brought[place], place, len(brought)))
+    return mine._replace(heads=1)
+
+
 COLLECTIVE_LABELS: Mapping[str, Callable[[Sequence[Content], int, Op], Content]] = {
     "allreduce": lambda brought, place, op: brought[place],
     "allgather": lambda brought, place, op: union(brought),
-    "scatterreduce": lambda brought, place, op: cut(brought[place], place, len(brought)),
+    "scatterreduce": _scattered,
     "dispatch": _dispatched,
     "collect": _collected,
+    "heads": _to_heads,
+    "tokens": _to_tokens,
 }
 """What the rank at a place of a group gets from a collective, of what all bring."""

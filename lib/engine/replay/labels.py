@@ -20,13 +20,16 @@ class Rows(NamedTuple):
 class Tokens(NamedTuple):
     """Tokens of a step's microbatches, of an activation or its gradient: a tensor of (batches, tokens, hidden). Where
     microbatches have lengths, the tokens of all follow each other: (1, tokens, hidden). A `width` is not hidden, but
-    that of token numbers or logits."""
+    that of token numbers or logits; after an exchange for heads it is so many times smaller. A gradient of keys is from
+    the tokens `queries`; keys are from none."""
 
     step: int
     batches: tuple[int, ...]
     places: tuple[int, ...]
     in_a_row: bool = False
     width: int | None = None
+    heads: int = 1
+    queries: tuple[int, ...] | None = None
 
 
 Content = Rows | Tokens
@@ -66,7 +69,7 @@ def axis_of(label: Content) -> int:
 def shape_of(label: Content, hidden: int) -> tuple[int, ...]:
     if isinstance(label, Rows):
         return len(label.places), hidden
-    return 1 if label.in_a_row else len(label.batches), len(label.places), label.width or hidden
+    return 1 if label.in_a_row else len(label.batches), len(label.places), (label.width or hidden) // label.heads
 
 
 def share(count: int, i: int, n: int) -> range:

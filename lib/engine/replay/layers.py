@@ -14,6 +14,8 @@ from lib.engine.libraries.numpy_library import cast_like, namespace, numbers
 from lib.errors import TraceError
 from lib.game.kinds import EMBEDDING, HEAD
 
+from .attention import Attention
+
 EXPERTS = 8
 """Experts in a layer of experts: expert i takes the i-th share of every microbatch's tokens, so that all have equally
 much to do, and the i-th share of the weight's rows. A device's shard of a weight may hold several."""
@@ -148,8 +150,10 @@ LAYERS: Mapping[str, Layer] = {"dense": Dense(), "block": Block(), "experts": Ex
 """The kinds of layers that a setting can have."""
 
 
-def layer_of(name: str, kind: str, rows: int, hidden: int) -> Layer:
+def layer_of(name: str, kind: str, rows: int, hidden: int, length: int) -> Layer:
     """A layer of a setting, whose layers are `name`d so, by its kind; its weight is (rows, hidden)."""
+    if name == "attention":
+        return Attention(hidden, length)
     return Embedding(rows, hidden) if kind == EMBEDDING else Head() if kind == HEAD else LAYERS[name]
 
 

@@ -17,6 +17,7 @@ from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import unmetered
 from lib.trace.ops import TIMED, Op, halves
 
+from .attending import ATTEND
 from .collectives import TENSOR_COLLECTIVES
 from .label_walk import LabelWalk
 from .labels import Content, OnTier, as_tokens, content, held, joined, shape_of, taken
@@ -268,14 +269,14 @@ class ReplayEngine(TensorDevice):
         return [partial(meet, self, tensor, exchanges[made]) for tensor, made in zip(used, op.outputs)]
 
     def send_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        self.send(op.args[0], used[0] if len(used) == 1 else self.bundle(used))
+        self.send(op.args[0], used[0].reshape(-1) if len(used) == 1 else self.bundle(used))
         return ()
 
     def receive_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         array = self.next_message(*op.args)
-        if len(op.outputs) == 1:
-            return [array]
         shapes = [shape_of(held(self.labels[number]), self.workload.shapes.hidden) for number in op.outputs]
+        if len(shapes) == 1:
+            return [array.reshape(shapes[0])]
         ends = [0, *accumulate(map(prod, shapes))]
         return [
             copy_in(array[start:end].reshape(shape), self._port) for start, end, shape in zip(ends, ends[1:], shapes)
@@ -304,6 +305,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "pair": ReplayEngine.pair,
     "backward_input": lambda engine, op, used: [engine.layer(op).backward_input(*used)],
     "backward_weight": lambda engine, op, used: [engine.layer(op).backward_weight(*used)],
+    **ATTEND,
     "update": ReplayEngine.update,
     "add": lambda engine, op, used: [used[0] + used[1]],
     "combine": ReplayEngine.combine,

@@ -159,6 +159,11 @@ def _notes(trace: Trace) -> Iterator[str]:
             f"The costs {trace.costs.name!r} count {trace.costs.weight:,} elements for a layer's weight. Its tensor "
             f"has {trace.costs.hidden} x {trace.costs.hidden} numbers, and so is what is predicted here."
         )
+    if trace.setting.layer == "attention" and trace.costs.keys_and_values != activation:
+        yield (
+            f"The costs {trace.costs.name!r} count {trace.costs.keys_and_values:,} elements for keys and values. Here "
+            f"one tensor of {activation:,} stands for both, and so is what is predicted here."
+        )
     if kinds := odd_kinds(trace.setting):
         yield f"Weights of the kind {', '.join(kinds)} have a size of their own; their tensors are those of any layer."
 

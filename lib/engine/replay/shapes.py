@@ -28,9 +28,11 @@ class Shapes:
         costs, self.kinds, self.lengths = setting.costs, setting.kinds, setting.lengths
         self.hidden, self.length = SMALL if small else (costs.hidden, costs.length)
         if small:
-            self.length = lcm(self.length, *[length.denominator for length in self.lengths])
+            self.length = lcm(self.length, setting.shares, *[length.denominator for length in self.lengths])
         kinds = {name: self._kind(name, kind, costs) for name, kind in costs.kinds.items() if name in self.kinds}
-        self.costs = Costs("tensors", self.hidden, self.length, kinds=kinds).for_game(self.kinds, self.lengths)
+        self.costs = Costs(
+            "tensors", self.hidden, self.length, kinds=kinds, keys_values=self.hidden * self.length
+        ).for_game(self.kinds, self.lengths)
         """The sizes of the tensors, as costs."""
 
     def _kind(self, name: str, kind: Kind, costs: Costs) -> Kind:

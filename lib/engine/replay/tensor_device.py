@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from lib.engine.executors.copies import copy_in
 from lib.engine.memory_tiers import MemoryTier
 from lib.engine.metering.meter import current, unmetered
 
-from .labels import Content, OnTier, Rows, Tokens, shape_of
+from .labels import Content, Label, OnTier, Rows, Tokens, shape_of
 from .workload import Workload
 
 TIERS = ("host", "disk")
@@ -24,6 +24,8 @@ class TensorDevice(ShardedEngine):
     """Tensors are those of a workload."""
 
     workload: Workload
+    labels: Mapping[int, Label]
+    """What each tensor holds, by the number of its value."""
 
     def load_checkpoint(self, params: Any) -> None:
         """Does nothing: `load_weights` in the trace determines which part is loaded, and when."""

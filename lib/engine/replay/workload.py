@@ -36,7 +36,8 @@ class Workload:
         self.setting = setting
         self.shapes = Shapes(setting, small)
         kinds, rows = setting.kinds or ("",) * size.layers, self.shapes.rows
-        self.layers = [layer_of(setting.layer, kind, rows(i), self.shapes.hidden) for i, kind in enumerate(kinds)]
+        hidden, length = self.shapes.hidden, self.shapes.length
+        self.layers = [layer_of(setting.layer, kind, rows(i), hidden, length) for i, kind in enumerate(kinds)]
         """What each layer computes."""
         self.exact = small
         tokens = sum(map(self.shapes.tokens, range(size.batches)))

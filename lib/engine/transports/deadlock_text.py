@@ -24,7 +24,10 @@ def deadlock_text(states: Iterable[str]) -> str:
     for device, state in enumerate(states):
         alike.setdefault(state, []).append(device)
     parts = [_state_of(devices, state) for state, devices in alike.items()]
-    return f"nobody can move: {'; '.join(parts)}. Every wait needs a partner: check who calls what, and how often"
+    fix = "Every wait needs a partner: check who calls what, and how often"
+    if all(state.startswith("waits in receive") for state in alike):
+        fix = "All wait to receive: send before you receive"
+    return f"nobody can move: {'; '.join(parts)}. {fix}"
 
 
 def _state_of(devices: list[int], state: str) -> str:

@@ -139,7 +139,7 @@ def _body(plan: GraphPlan, number: dict[str, str], mesh: DeviceMatrix) -> Iterat
             if fetch.copy in copies:
                 taken.append(copies[fetch.copy])
                 continue
-            mine = number[tensor]
+            mine = number[tensor] if fetch.source is None else copies[fetch.source]
             for i, line in enumerate(_moves(fetch.steps, mesh)):
                 if i == 0:
                     yield f"{number[name]}_{place} = {mine}  # {tensor} for {name}"

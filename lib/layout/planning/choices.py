@@ -12,7 +12,6 @@ from lib.layout.program.graph import Graph, TrainingStep
 from lib.layout.program.operators import Operator
 from lib.layout.redistribution.links import Links
 
-from .pairing import along_tensor, paired_choices
 from .partial_sums import PartialSums
 
 NO_STEP = TrainingStep()
@@ -21,8 +20,7 @@ NO_STEP = TrainingStep()
 class Choices:
     """What a plan of a graph may choose from, under caps of single tensors.
 
-    If `paired`, operators of backward compute as those of forward that they belong to. With `links`, sums are completed
-    in the least time.
+    With `links`, sums are completed in the least time.
     """
 
     def __init__(
@@ -30,25 +28,18 @@ class Choices:
         graph: Graph,
         caps: Mapping[str, int],
         scatter: bool,
-        paired: bool = False,
         links: Links | None = None,
     ) -> None:
         self.graph, self.scatter = graph, scatter
         self.step = graph.step or NO_STEP
-        self.coupled = self.step.pairs if paired else {}
-        """By operator: the operator of forward that decides how it computes."""
-        self.summed = {name: x for name, x in self.step.sums.items() if paired and x in graph.operators}
-        """By operator: the tensor that decides how it computes."""
         self.consumers: dict[str, list[tuple[Operator, int]]] = {name: [] for name in graph.shapes}
         for op in graph.operators.values():
             for place, name in enumerate(op.inputs):
                 self.consumers[name].append((op, place))
         all_even = graph.uneven is not True and graph.mesh is not None
-        self.partial = PartialSums(graph) if scatter and all_even and not paired else None
+        self.partial = PartialSums(graph) if scatter and all_even else None
         self.operators: dict[str, list[DistributedOperator]] = {}
         """By operator: the ways to distribute it."""
-        self.aligned: dict[str, dict[tuple[TensorLayout, ...], list[DistributedOperator]]] = {}
-        """By operator that is coupled to another one: its ways, by the inputs of that one."""
         for name in graph.operators:
             if name not in self.step.weights:
                 self.operators[name] = self._choices(name)
@@ -66,28 +57,8 @@ class Choices:
                 self.operators[name] = [_quickest(way, links, graph.itemsize) for way in ways]
 
     def _choices(self, name: str) -> list[DistributedOperator]:
-        if name in self.summed:
-            outputs = dict.fromkeys(choice.output for choice in self.operators[self.summed[name]])
-            ways = along_tensor(self.graph, list(outputs), name)
-        elif name in self.coupled:
-            forward = self.coupled[name]
-            if name not in self.aligned:
-                mine = [other for other, owner in self.coupled.items() if owner == forward]
-                one_each = {choice.inputs: choice for choice in self.operators[forward]}
-                for other, aligned in paired_choices(self.graph, list(one_each.values()), mine, self.scatter).items():
-                    self.aligned[other] = dict(zip(one_each, aligned))
-            ways = list(self.aligned[name].values())
-        else:
-            found = candidates(self.graph, self.graph.operators[name], self.scatter)
-            return self.partial.ways(name, found) if self.partial else found
-        strategy, out = self.graph.strategies.get(name), self.graph.outs.get(name)
-        found = [c for each in ways for c in each if strategy in (None, c.strategy) and out in (None, c.output.splits)]
-        if not found:
-            raise LayoutError(
-                f"this graph is too entangled to plan '{name}' apart from forward, and no way to split it like forward "
-                "has the strategy that it is configured with; leave it open"
-            )
-        return list({(c.inputs, c.output, c.reduction): c for c in found}.values())
+        found = candidates(self.graph, self.graph.operators[name], self.scatter)
+        return self.partial.ways(name, found) if self.partial else found
 
     def _storage_layouts(self, name: str) -> list[TensorLayout]:
         if name in self.graph.pins:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-from math import ceil
+from time import monotonic
 from typing import Any
 
 from lib.extras import install_command
@@ -13,17 +14,18 @@ from lib.layout.layouts.checks import PEAK_WANTED, nearest_name, require_cap
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.redistribution.links import Links, require_links
 
+from .alike import alike
 from .choices import Choices
 from .elimination import TooEntangledError
-from .integer_program import IntegerProgram, Solved, is_solver_here
+from .highs import is_solver_here
+from .integer_program import IntegerProgram, Solved
 from .memory_cap import cheapest
 from .objective import Objective
-from .peak_cap import PeakSearch
 from .placement_problem import PlacementProblem
 from .plan import GraphPlan
 
 FLOPS_WANTED = "flops are a whole number of operations that a device computes while it sends a byte, such as 1_000"
-USUAL_SECONDS = 20.0
+USUAL_SECONDS = 60.0
 """How long an integer program may take."""
 MAX_QUICK_CHOICES = 5500
 """Up to so many ways to compute all operators, an integer program is asked even if an elimination finds some plan."""
@@ -57,9 +59,8 @@ def plan(
     Operators have strategies that use all devices, or as many as their sizes allow. With `every_split` they may split
     parts of axes and leave devices unused as well (`Graph.on_prime_axes`); the plan is then one of that graph.
 
-    With `peak`, no device holds more than that many bytes at any time, as `GraphPlan.peak` counts them. If there are
-    too many plans to compare, the plan is the cheapest that was found, and `GraphPlan.at_least` is what any plan within
-    the caps moves.
+    With `peak`, no device holds more than that many bytes at any time, as `GraphPlan.peak` counts them. That takes the
+    integer program.
 
     Computing costs time with `flops`, the operations of a device in the time in which it sends a byte: the plan then
     has the least sum of bytes and of what all devices could send while they compute. Without it computing is free.
@@ -67,7 +68,8 @@ def plan(
 
     Where too many choices meet for an elimination, an integer program finds the plan, if scipy is installed. It may
     take so many `seconds`; if it is not done by then, `GraphPlan.at_least` has its bound and `GraphPlan.gap` what could
-    be saved. Large graphs for which an elimination finds some plan are left to it only if `seconds` are given.
+    be saved. If a graph is large, it lays out identical layers alike, and compares other plans only if `seconds` are
+    given; `GraphPlan.tied` says so.
 
     With `links`, the plan takes the least time instead, and `flops` are the operations of a device in a unit of time.
     Each move is then the quickest that is found: sums go over fast axes first, and detours may be quicker.
@@ -95,28 +97,40 @@ def plan(
     if flops is None and memory_cap is not None and links is None:
         flops = USUAL_FLOPS
     objective = Objective.of_graph(graph, links, flops)
-    problem = _small_enough(graph, objective, lambda paired: Choices(graph, caps, scatter, paired, links))
+    choices = Choices(graph, caps, scatter, links)
+    problem = _small_enough(choices, objective)
     smallest = sum(int(table.min()) for table in problem.memory)
     if memory_cap is not None and memory_cap < smallest:
         raise LayoutError(
             f"no plan fits into {memory_cap:,} bytes on each device; the smallest possible is {smallest:,}"
         )
-    if peak is not None:
-        best = PeakSearch(problem, peak, memory_cap).cheapest()
-        return replace(best.plan, at_least=None if best.at_least >= best.cost else int(best.at_least))
+    found: GraphPlan | None = None
+    why = "a cap on the peak takes an integer program"
     try:
         found = _eliminated(problem, memory_cap)
-    except TooEntangledError as why:
-        if not is_solver_here():
-            raise LayoutError(f"{why}; an integer program can: {install_command('exact')}") from None
+    except TooEntangledError as entangled:
+        why = f"{entangled}; an integer program can"
+    if found is not None and peak is not None and found.peak > peak:
         found = None
-    is_small = sum(map(len, problem.choices.operators.values())) <= MAX_QUICK_CHOICES and not graph.step
-    left_open = found is None or ((is_small or seconds is not None) and _is_open(found))
-    if not left_open or not is_solver_here():
-        assert found is not None
+    is_small = seconds is not None or sum(map(len, choices.operators.values())) <= MAX_QUICK_CHOICES
+    if found is not None and not objective.of_plan(found):
+        return replace(found, not_shared=())
+    if found is not None and (not found.not_shared or not is_small or not is_solver_here()):
         return found
-    program = IntegerProgram(Choices(graph, caps, scatter, links=links), objective, memory_cap)
-    return _better(found, program.solve(USUAL_SECONDS if seconds is None else seconds), objective)
+    if not is_solver_here():
+        raise LayoutError(f"{why}: {install_command('exact')}")
+    limit = USUAL_SECONDS if seconds is None else seconds
+    end = monotonic() + limit
+    same = alike(graph)
+    if same:
+        with suppress(LayoutError):  # what fits under the caps may lay out identical layers in different ways
+            tied = IntegerProgram(choices, objective, memory_cap, peak, same).solve(limit).plan
+            if tied is not None and (found is None or objective.of_plan(tied) <= objective.of_plan(found)):
+                found = replace(tied, tied=True)
+        if found is not None and not is_small:
+            return found
+    solved = IntegerProgram(choices, objective, memory_cap, peak).solve(max(0.01, end - monotonic()))
+    return _better(found, solved, objective)
 
 
 def _eliminated(problem: PlacementProblem, memory_cap: int | None) -> GraphPlan:
@@ -137,11 +151,6 @@ def _eliminated(problem: PlacementProblem, memory_cap: int | None) -> GraphPlan:
     return found
 
 
-def _is_open(found: GraphPlan) -> bool:
-    """True if cheaper plans were not considered."""
-    return found.paired or bool(found.not_shared)
-
-
 def _better(found: GraphPlan | None, solved: Solved, objective: Objective) -> GraphPlan:
     """The cheaper of two plans, with what is proven of all plans."""
     best = found
@@ -149,21 +158,19 @@ def _better(found: GraphPlan | None, solved: Solved, objective: Objective) -> Gr
         best = solved.plan
     if best is None:
         raise LayoutError("no plan was found in this time; allow more with seconds=, or configure more operators")
-    cost, bound = objective.of_plan(best), ceil(solved.bound - 1e-6 * max(1.0, solved.bound))
-    if bound >= cost:
-        return replace(best, not_shared=(), paired=False)
-    return replace(best, not_shared=(), paired=False, at_least=bound, gap=1 - bound / cost)
+    cost = objective.of_plan(best)
+    if solved.bound >= cost:
+        return replace(best, not_shared=(), tied=False)
+    return replace(best, not_shared=(), tied=False, at_least=solved.bound, gap=1 - solved.bound / cost)
 
 
-def _small_enough(graph: Graph, objective: Objective, choose: Callable[[bool], Choices]) -> PlacementProblem:
-    """The problem with all choices; if that is too entangled, with fewer shared copies, then with backward paired."""
+def _small_enough(choices: Choices, objective: Objective) -> PlacementProblem:
+    """The problem with all ways to share copies; if that is too entangled, with fewer."""
     problem = None
-    for paired in (False, True) if graph.step else (False,):
-        choices = choose(paired)
-        for copies in (None, 1) if graph.step and not paired else (None, 1, 0):
-            problem = PlacementProblem(choices, copies, objective)
-            if problem.largest_table <= MAX_QUICK_ENTRIES:
-                return problem.filled()
+    for copies in (None, 1, 0):
+        problem = PlacementProblem(choices, copies, objective)
+        if problem.largest_table <= MAX_QUICK_ENTRIES:
+            break
     assert problem is not None
     return problem.filled()
 

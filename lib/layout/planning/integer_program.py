@@ -1,21 +1,17 @@
-"""The cheapest plan of a graph as an integer program, for graphs that are too entangled for an elimination.
+"""The cheapest plan of a graph as an integer program, for graphs that are too entangled for an elimination, and for
+caps on the peak.
 
 A binary variable for each way to compute an operator and to store a source. For each reader of a tensor, a fraction of
-each move from a layout that the tensor may have to one that the reader may need; a move that several readers share is
-paid once, by the largest of their fractions. The relaxation is often integral: it is that of Alpa (Zheng et al. 2022)
-with its edges, where moves are shared.
-
-scipy has the solver, HiGHS (Huangfu and Hall 2018); it is imported when it is needed.
+each move: from a layout that the tensor may have, or from a copy that an earlier reader may have taken, to a layout
+that the reader may need. The relaxation is often integral: it is that of Alpa (Zheng et al. 2022) with its edges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from importlib.util import find_spec
-from math import inf
+from collections.abc import Hashable, Mapping, Sequence
+from math import ceil, gcd, inf
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
-
-import numpy as np
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout, placement
@@ -23,56 +19,68 @@ from lib.layout.program.distributed import DistributedOperator
 
 from .choices import Choices
 from .elimination import FORBIDDEN
+from .highs import LinearProgram, Terms, added
+from .moves import Layouts, Move, ReaderMoves
 from .objective import Objective
+from .peak_rows import PeakRows
 from .plan import GraphPlan
 
-Terms = dict[int, float]
-"""Coefficients by variable."""
+TOLERANCE = 1e-6
+"""How close the solver's bound is, relative to it. Costs are multiples of their greatest common divisor."""
 
 
 class Solved(NamedTuple):
     """The best plan that was found, if any was, and what every plan costs at least."""
 
     plan: GraphPlan | None
-    bound: float
-
-
-def is_solver_here() -> bool:
-    """True if scipy is installed."""
-    return find_spec("scipy") is not None
+    bound: int
 
 
 class IntegerProgram:
-    """The variables and constraints of the plans of a graph."""
+    """The variables and constraints of the plans of a graph, under caps on all memory and on the peak.
 
-    def __init__(self, choices: Choices, objective: Objective, memory_cap: int | None) -> None:
+    Tensors that are `alike` another one are laid out like that one: they have its variables.
+    """
+
+    def __init__(
+        self,
+        choices: Choices,
+        objective: Objective,
+        memory_cap: int | None = None,
+        peak: int | None = None,
+        alike: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.choices, self.graph, self.objective = choices, choices.graph, objective
-        self.size = self.graph.itemsize
-        self.costs: list[float] = []
-        self.is_whole: list[bool] = []
-        self.rows: list[tuple[Terms, float, float]] = []
+        self.size, self.memory_cap, self.peak = self.graph.itemsize, memory_cap, peak
+        self.program = LinearProgram()
         self.lives: dict[str, dict[TensorLayout, Terms]] = {}
         """By tensor and layout, the variables of which one is 1 if the tensor has that layout."""
         self.held: Terms = {}
         """Bytes that count under a memory cap, if there is one."""
         self.ways: dict[str, list[tuple[int, DistributedOperator]]] = {}
+        self.readers: dict[tuple[str, int], list[ReaderMoves]] = {}
+        """By tensor and phase, in the order of the program."""
+        self.alike = alike
+        self._made: dict[Hashable, ReaderMoves] = {}
+        """Moves of readers, by the variables that they connect."""
         for name, layouts in choices.storage_layouts.items():
-            self.lives[name] = {layout: {self._variable(): 1.0} for layout in layouts}
-            self._one_of(v for terms in self.lives[name].values() for v in terms)
+            same = self.lives.get(alike.get(name, ""), {})
+            if list(same) == layouts:
+                self.lives[name] = same
+                continue
+            self.lives[name] = {layout: {self.program.variable(): 1.0} for layout in layouts}
+            self.program.one_of(v for terms in self.lives[name].values() for v in terms)
         for name, ways in choices.operators.items():
             self._operator(name, ways)
         for name in self.graph.shapes:
             self._moves(name)
         if memory_cap is not None:
             self._memory(memory_cap)
-
-    def _variable(self, cost: float = 0.0, is_whole: bool = True) -> int:
-        self.costs.append(cost)
-        self.is_whole.append(is_whole)
-        return len(self.costs) - 1
-
-    def _one_of(self, variables: Iterable[int]) -> None:
-        self.rows.append((dict.fromkeys(variables, 1.0), 1, 1))
+        self.peaks: PeakRows | None = None
+        if peak is not None:
+            mine = self.program, self.lives, self.ways, self.readers
+            self.peaks = PeakRows(self.graph, *mine, objective.links)
+            self.peaks.cap(peak)
 
     def _operator(self, name: str, ways: list[DistributedOperator]) -> None:
         cheapest: dict[Any, tuple[float, DistributedOperator]] = {}
@@ -80,107 +88,125 @@ class IntegerProgram:
             cost = float(self.objective.of_operator(way, self.size))
             if (way.inputs, way.output) not in cheapest or cost < cheapest[way.inputs, way.output][0]:
                 cheapest[way.inputs, way.output] = cost, way
-        self.ways[name] = [(self._variable(cost), way) for cost, way in cheapest.values()]
-        self._one_of(v for v, _ in self.ways[name])
-        leaves: dict[TensorLayout, Terms] = {}
-        for v, way in self.ways[name]:
-            leaves.setdefault(way.output, {})[v] = 1.0
-        self.lives[name] = leaves
+        same = self.ways.get(self.alike.get(name, ""), [])
+        if [(way.inputs, way.output) for _, way in same] == list(cheapest):
+            self.ways[name] = [(v, way) for (v, _), (_, way) in zip(same, cheapest.values())]
+            for (v, _), (cost, _) in zip(same, cheapest.values()):
+                self.program.costs[v] += cost
+            self.lives[name] = self.lives[self.alike[name]]
+        else:
+            self.ways[name] = [(self.program.variable(cost), way) for cost, way in cheapest.values()]
+            self.program.one_of(v for v, _ in self.ways[name])
+            self.lives[name] = {}
+            for v, way in self.ways[name]:
+                self.lives[name].setdefault(way.output, {})[v] = 1.0
         replaced = self.choices.step.replaces.get(name)
         if replaced is not None:
-            stored = self.lives[replaced]
+            stored, leaves = self.lives[replaced], self.lives[name]
             for layout in {**stored, **leaves}:
-                minus = dict.fromkeys(stored.get(layout, {}), -1.0)
-                self.rows.append(({**leaves.get(layout, {}), **minus}, 0, 0))
+                minus = added(stored.get(layout, {}), times=-1)
+                self.program.row({**leaves.get(layout, {}), **minus}, 0, 0)
 
     def _moves(self, name: str) -> None:
         """What readers pay for a tensor, phase by phase."""
-        readers: dict[int, list[dict[Any, tuple[TensorLayout, Terms]]]] = {}
+        homes: Layouts = {}
+        for layout, terms in self.lives[name].items():
+            homes.setdefault(layout if layout.partial else placement(layout), (layout, {}))[1].update(terms)
         for op, place in self.choices.consumers[name]:
-            wanted: dict[Any, tuple[TensorLayout, Terms]] = {}
+            wanted: Layouts = {}
             for v, way in self.ways[op.name]:
                 layout = way.inputs[place]
                 wanted.setdefault(placement(layout), (layout, {}))[1][v] = 1.0
-            readers.setdefault(self.graph.phase(op.name), []).append(wanted)
-        given = list(self.lives[name])
-        for mine in readers.values():
-            layouts = {key: layout for wanted in mine for key, (layout, _) in wanted.items()}
-            costs = self.objective.between(given, list(layouts.values()), self.size)
-            moves: dict[tuple[int, Any], int] = {}
-            for wanted in mine:
-                self._reader(name, wanted, list(layouts), costs, moves if len(mine) > 1 else None)
+            mine = self.readers.setdefault((name, self.graph.phase(op.name)), [])
+            reader = ReaderMoves(op.name, place, wanted, {})
+            ends = (id(self.lives[name]), *((self.ways[each.operator][0][0], each.place) for each in (*mine, reader)))
+            if ends in self._made:
+                reader = reader._replace(moves=self._made[ends].moves)
+                for v, move in reader.moves.items():
+                    self.program.costs[v] += move.cost
+            else:
+                self._made[ends] = self._reader(reader, homes, mine)
+            mine.append(reader)
 
-    def _reader(
-        self,
-        name: str,
-        wanted: Mapping[Any, tuple[TensorLayout, Terms]],
-        columns: list[Any],
-        costs: Any,
-        moves: dict[tuple[int, Any], int] | None,
-    ) -> None:
-        """A fraction of each move; if `moves` are shared, each of those is at least this reader's."""
-        leaving: list[Terms] = [dict.fromkeys(terms, -1.0) for terms in self.lives[name].values()]
-        arriving: dict[Any, Terms] = {key: dict.fromkeys(terms, -1.0) for key, (_, terms) in wanted.items()}
-        for i, terms in enumerate(leaving):
-            for key in wanted:
-                cost = float(costs[i, columns.index(key)])
-                if cost >= FORBIDDEN:
-                    continue
-                v = self._variable(0.0 if moves is not None else cost, is_whole=False)
-                terms[v] = arriving[key][v] = 1.0
-                if moves is not None and cost:
-                    if (i, key) not in moves:
-                        moves[i, key] = self._variable(cost, is_whole=False)
-                    self.rows.append(({moves[i, key]: 1.0, v: -1.0}, 0, inf))
-        self.rows += [(terms, 0, 0) for terms in (*leaving, *arriving.values())]
+    def _reader(self, reader: ReaderMoves, homes: Layouts, earlier: Sequence[ReaderMoves]) -> ReaderMoves:
+        """Adds the moves of a reader. It has one of them, and only from where the tensor is then."""
+        arriving = {key: added(terms, times=-1) for key, (_, terms) in reader.wanted.items()}
+        dearest = dict.fromkeys(reader.wanted, 0.0)
+        copies: Layouts = {}
+        for before in earlier:
+            for key, (layout, terms) in before.wanted.items():
+                copies[key] = layout, added(copies.get(key, (layout, {}))[1], terms)
+        columns = [layout for layout, _ in reader.wanted.values()]
+        for is_copy, sources in ((False, homes), (True, copies)):
+            rows = [layout for layout, _ in sources.values()]
+            if not rows:
+                continue
+            costs = self.objective.between(rows, columns, self.size)
+            for (source, (given, terms)), row in zip(sources.items(), costs):
+                leaving = added(terms, times=-1)
+                for (target, (wanted, _)), cost in zip(reader.wanted.items(), map(float, row)):
+                    if cost >= FORBIDDEN or (is_copy and cost >= dearest[target] and source != target):
+                        continue  # not possible, or never better than from where the tensor lives
+                    v = self.program.variable(cost, is_whole=self.peak is not None and bool(earlier))
+                    leaving[v] = arriving[target][v] = 1.0
+                    reader.moves[v] = Move(source, given, target, wanted, is_copy, cost)
+                    dearest[target] = dearest[target] if is_copy else max(dearest[target], cost)
+                self.program.row(leaving, -inf if earlier else 0, 0)
+        for terms in arriving.values():
+            self.program.row(terms, 0, 0)
+        return reader
 
     def _memory(self, cap: int) -> None:
         for name, layouts in self.lives.items():
             if name in self.choices.storage_layouts or self.graph.keeps(name):
                 for layout, terms in layouts.items():
-                    self.held.update(dict.fromkeys(terms, float(layout.elements * self.size)))
-        self.rows.append((self.held, 0, cap))
+                    self.held = added(self.held, added(terms, times=layout.elements * self.size))
+        self.program.row(self.held, 0, cap)
 
     def solve(self, seconds: float) -> Solved:
         """The best plan that is found within that time.
 
         Raises:
-            LayoutError: no plan is within the caps; the message has the smallest possible memory.
+            LayoutError: no plan is within the caps; the message has the smallest possible memory or peak.
         """
-        done = self._solved(self.costs, seconds)
+        costs = self.program.costs
+        done = self.program.solve(costs, seconds)
         if done.status == 2:
             self._refuse(seconds)
-        scale = max(1.0, *self.costs)
-        bound = 0.0 if done.mip_dual_bound is None else max(0.0, float(done.mip_dual_bound) * scale)
+        step = gcd(*map(int, costs)) or 1
+        bound = ceil(_bound(done, costs) / step * (1 - TOLERANCE)) * step
         return Solved(None if done.x is None else self._plan(done.x), bound)
 
     def _refuse(self, seconds: float) -> NoReturn:
-        if self.held:
-            *self.rows, (_, _, cap) = self.rows
-            least = self._solved([self.held.get(v, 0.0) for v in range(len(self.costs))], seconds)
+        if self.peaks is not None:
+            self._refuse_peak(self.peaks, seconds)
+        if self.memory_cap is not None:
+            self.program.rows.pop()
+            least = self.program.solve([self.held.get(v, 0.0) for v in range(len(self.program.costs))], seconds)
             if least.status == 0:
                 smallest = self._plan(least.x).memory
                 raise LayoutError(
-                    f"no plan fits into {cap:,} bytes on each device; the smallest possible is {smallest:,}"
+                    f"no plan fits into {self.memory_cap:,} bytes on each device; the smallest possible is {smallest:,}"
                 )
         raise LayoutError("no plan meets these caps together with the strategies that are configured; leave some open")
 
-    def _solved(self, costs: list[float], seconds: float) -> Any:
-        from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_matrix
-
-        starts = np.cumsum([0, *(len(terms) for terms, _, _ in self.rows)])
-        columns = [v for terms, _, _ in self.rows for v in terms]
-        values = [c for terms, _, _ in self.rows for c in terms.values()]
-        matrix = csr_matrix((values, columns, starts), shape=(len(self.rows), len(costs)))
-        low, high = ([row[i] for row in self.rows] for i in (1, 2))
-        return milp(
-            np.array(costs) / max(1.0, *costs),
-            integrality=self.is_whole,
-            bounds=Bounds(0, 1),
-            constraints=LinearConstraint(matrix, low, high),
-            options={"time_limit": seconds, "mip_rel_gap": 0},
-        )
+    def _refuse_peak(self, peaks: PeakRows, seconds: float) -> NoReturn:
+        """Says the smallest peak, which a second program finds."""
+        both = "" if self.memory_cap is None else f" and keeps at most {self.memory_cap:,}"
+        what = f"no plan that holds at most {self.peak:,} bytes on each device at any time{both} is possible"
+        least = IntegerProgram(self.choices, self.objective, None, 0)
+        assert least.peaks is not None
+        least.program.most[least.peaks.most] = inf
+        costs = least.peaks.as_costs()
+        done = least.program.solve(costs, seconds)
+        if done.x is None:
+            raise LayoutError(f"{what}; leave more operators open")
+        found = least._plan(done.x)
+        bound = ceil(_bound(done, costs) * (1 - TOLERANCE)) * least.peaks.unit
+        if bound >= found.peak:
+            raise LayoutError(f"{what}; the smallest possible peak is {found.peak:,}, when {found.peak_moment}")
+        least_found = f"the smallest peak that was found is {found.peak:,}, when {found.peak_moment}"
+        raise LayoutError(f"{what}; {least_found}; none is below {bound:,}")
 
     def _plan(self, values: Any) -> GraphPlan:
         ways = {name: max(mine, key=lambda one: values[one[0]])[1] for name, mine in self.ways.items()}
@@ -190,4 +216,19 @@ class IntegerProgram:
             if name in self.choices.storage_layouts
         }
         operators = {name: ways[name] for name in self.graph.operators}
-        return GraphPlan(self.graph, operators, stored, links=self.objective.links)
+        objective, sources = self.objective, self._sources(values)
+        return GraphPlan(self.graph, operators, stored, links=objective.links, rate=objective.flops, taken_from=sources)
+
+    def _sources(self, values: Any) -> dict[tuple[str, int], TensorLayout | None]:
+        """Under a cap on the peak: of each input, the copy from which it moves, or None."""
+        found: dict[tuple[str, int], TensorLayout | None] = {}
+        for mine in self.readers.values() if self.peak is not None else ():
+            for reader in mine:
+                move = reader.moves[max(reader.moves, key=lambda v: values[v])]
+                found[reader.operator, reader.place] = move.given if move.copy else None
+        return found
+
+
+def _bound(done: Any, costs: Sequence[float]) -> float:
+    """What no solution costs less than."""
+    return 0.0 if done.mip_dual_bound is None else max(0.0, float(done.mip_dual_bound) * max(1.0, *costs))

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from .elimination import FORBIDDEN, Elimination, Pairs, Table
-from .loads import Load, narrowed
 from .pareto import ParetoElimination
 
 
@@ -41,8 +40,7 @@ def cheapest(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap:
         keep = [np.flatnonzero(table - price * cap <= target) for table in through]
         found = None
         if all(len(states) for states in keep):
-            held = narrowed((Load((v,), 0, 1, table) for v, table in enumerate(memory)), keep)
-            found = ParetoElimination(costs, pairs, keep, held, np.array([cap]), target, priced, price * cap).best()
+            found = ParetoElimination(costs, memory, pairs, keep, cap, target, priced, price * cap).best()
         if found is not None:
             return found
         if target == ceiling:

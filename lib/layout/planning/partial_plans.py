@@ -1,4 +1,4 @@
-"""Partial plans of the elimination: boundary values, cost, memory; and their Pareto filter."""
+"""Partial plans of the elimination under a memory cap: values on the border, cost, memory; and their Pareto filter."""
 
 from __future__ import annotations
 
@@ -23,31 +23,27 @@ class TooManyPlans(LayoutError):
 class PartialPlans:
     """Partial choices: a row of `states` for each, with a column for each variable on the border.
 
-    `loads` has a row for each of `moments` and a column for each partial choice. `excess` is how much more its values
-    cost, with priced loads, than the best ones for the same border. `origin` has the earlier ones and, for each row
-    here, its row there.
+    `excess` is how much more its values cost, with priced memory, than the best ones for the same border. `origin` has
+    the earlier ones and, for each row here, its row there.
     """
 
     border: tuple[int, ...]
     states: NDArray[np.int16]
     cost: Table
+    held: Table
     excess: Table
-    moments: Ints
-    loads: Table
     origin: tuple[tuple[PartialPlans, Ints], ...] = ()
 
     def rows(self, chosen: Ints) -> PartialPlans:
         """Only these rows."""
         origin = tuple((partial, row[chosen]) for partial, row in self.origin)
-        return PartialPlans(
-            self.border,
-            self.states[chosen],
-            self.cost[chosen],
-            self.excess[chosen],
-            self.moments,
-            self.loads[:, chosen],
-            origin,
-        )
+        cost, held, excess = (each[chosen] for each in (self.cost, self.held, self.excess))
+        return PartialPlans(self.border, self.states[chosen], cost, held, excess, origin)
+
+    def on(self, border: tuple[int, ...]) -> PartialPlans:
+        """The same rows with fewer variables on the border."""
+        states = self.states[:, [self.border.index(v) for v in border]]
+        return replace(self, border=border, states=states, origin=((self, np.arange(len(self.cost))),))
 
     def key(self, border: Sequence[int], sizes: Sequence[int]) -> Ints:
         """A number for each row: equal where the values of these variables are."""
@@ -70,36 +66,11 @@ class PartialPlans:
         return values
 
 
-def stacked(parts: Sequence[PartialPlans]) -> PartialPlans:
-    """The rows of partial plans that have the same border, moments and origin."""
-    if len(parts) == 1:
-        return parts[0]
-    return replace(
-        parts[0],
-        states=np.concatenate([part.states for part in parts]),
-        cost=np.concatenate([part.cost for part in parts]),
-        excess=np.concatenate([part.excess for part in parts]),
-        loads=np.concatenate([part.loads for part in parts], axis=1),
-        origin=tuple(
-            (each[0][0], np.concatenate([rows for _, rows in each])) for each in zip(*(p.origin for p in parts))
-        ),
-    )
-
-
-def undominated(key: Ints, cost: Table, loads: Table) -> Ints:
-    """The rows that no other row with the same key beats in cost and in every load (a row of `loads` for each)."""
-    order = np.lexsort((loads.sum(axis=0), cost, key))
-    if len(loads) == 1 and len(order):
-        # Within a key, in order of cost, a row stays if it holds less than all before it.
-        place, load = key[order], loads[0, order]
-        number = np.cumsum(np.append(False, place[1:] != place[:-1]))
-        falling = load - number * 2 * (np.abs(load).max() + 1)
-        return np.asarray(order[np.append(True, falling[1:] < np.minimum.accumulate(falling)[:-1])])
-    kept = []
-    while len(order):
-        # The cheapest row of each key is not beaten; the rows that it beats are dropped.
-        first = np.append(True, key[order[1:]] != key[order[:-1]])
-        kept.append(order[first])
-        best = kept[-1][np.cumsum(first) - 1]
-        order = order[(loads[:, order] < loads[:, best]).any(axis=0)]
-    return np.concatenate([*kept, order])
+def undominated(key: Ints, cost: Table, held: Table) -> Ints:
+    """The rows that no other row with the same key beats in cost and memory: of those in order of cost, each that holds
+    less than all before it."""
+    order = np.lexsort((held, cost, key))
+    place, held = key[order], held[order]
+    number = np.cumsum(np.append(False, place[1:] != place[:-1]))[: len(order)]
+    falling = held - number * 2 * (np.abs(held).max(initial=0) + 1)
+    return np.asarray(order[np.append(True, falling[1:] < np.minimum.accumulate(falling)[:-1])[: len(order)]])

@@ -65,13 +65,19 @@ class MemoryTimeline:
         """An operator fetches its inputs, computes, and reduces its output."""
         size = self._size
         mine: dict[str, int] = {}
-        over: list[int] = []
+        over: set[int] = set()
+        taken = {fetch.copy for fetch in fetches}
         for place, (tensor, fetch) in enumerate(zip(op.operator.inputs, fetches)):
             if fetch.copy is not None and fetch.last:
-                over.append(fetch.copy)
+                over.add(fetch.copy)
             if fetch.copy in self._copies or not fetch.steps:
                 continue
             self._note(name, f"moves '{tensor}'", mine, most_elements(fetch.steps) * size, "the move")
+            if fetch.source is not None and fetch.source_ends:
+                if fetch.source in taken:
+                    over.add(fetch.source)
+                else:
+                    del self._copies[fetch.source]
             label, moved = f"{tensor} for {name}, input {place}", op.inputs[place].elements * size
             if fetch.copy is None:
                 mine[label] = moved

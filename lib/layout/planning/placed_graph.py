@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -12,11 +12,11 @@ import numpy as np
 
 from lib.layout.instructions import DeviceProgram, Instruction, OperandFetch
 from lib.layout.layouts.device_matrix import Ints
-from lib.layout.layouts.tensor_layout import TensorLayout, placement, same_placement
+from lib.layout.layouts.tensor_layout import Placement, TensorLayout, placement, same_placement
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph
 from lib.layout.redistribution.links import Links, require_links
-from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
+from lib.layout.redistribution.redistribution import Redistribution, can_become, least_bytes, redistribute
 
 from .decisions import CONFIGURED, Decision
 from .live_ranges import ends
@@ -26,7 +26,8 @@ from .peak import MemoryTimeline, Moment
 class Edge(NamedTuple):
     """A tensor on its way to the operator that takes it as input number `place`; `bytes` over all devices.
 
-    If an earlier operator took it in the same layout, that one is `moved_for`, and nothing moves again.
+    If an earlier operator took it in the same layout, that one is `moved_for`, and nothing moves again. If it moves
+    from the copy that an earlier operator took in another layout, that one is `copied_from`.
     """
 
     tensor: str
@@ -36,6 +37,7 @@ class Edge(NamedTuple):
     target: TensorLayout
     bytes: int
     moved_for: str = ""
+    copied_from: str = ""
 
     def __str__(self) -> str:
         return f"{self.tensor} -> {self.operator}"
@@ -50,14 +52,18 @@ class PlacedGraph:
     storage_layouts: Mapping[str, TensorLayout]
     not_shared: tuple[str, ...] = ()
     """Tensors whose shared moves the planner could not consider in full, so that a cheaper plan may exist."""
-    paired: bool = False
-    """True if backward is split like forward because the planner could not consider all other ways."""
+    tied: bool = False
+    """True if identical layers are laid out alike, and other plans were not compared."""
     at_least: int | None = None
     """What every plan under the same caps moves or takes, if it is not known that this one is the cheapest."""
     gap: float = 0.0
     """How far that is below what this plan costs: at most this part of it could be saved."""
     links: Links | None = None
     """Those for which the plan takes the least time; its moves are then the quickest, not those of the fewest bytes."""
+    rate: int | None = None
+    """Operations of a device in a unit of time, or without links in the time of a byte, for which it was planned."""
+    taken_from: Mapping[tuple[str, int], TensorLayout | None] = field(default_factory=dict)
+    """By operator and input, if it is fixed: the layout of the copy from which the input moves, or None."""
     decisions: Mapping[str, Decision] = field(default_factory=dict, compare=False)
     """By operator: how the breadth-first rule settled it. Empty for other plans."""
 
@@ -67,24 +73,55 @@ class PlacedGraph:
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
-        """Every edge, in the order of the program."""
+        """Every edge, in the order of the program.
+
+        A tensor moves from where it lives, or from a copy that an earlier operator of the same phase took, if that is
+        cheaper.
+        """
         found = []
-        moved_for: dict[Hashable, str] = {}
+        copies: dict[tuple[str, int], dict[Placement, tuple[str, TensorLayout]]] = {}
         for name, op in self.graph.operators.items():
             for place, (tensor, wanted) in enumerate(zip(op.inputs, self.operators[name].inputs)):
-                given, copy = self.layout(tensor), (tensor, placement(wanted), self.graph.phase(name))
-                before = moved_for.get(copy, "")
+                home, mine = self.layout(tensor), copies.setdefault((tensor, self.graph.phase(name)), {})
+                given, before, source = home, "", ""
+                if placement(wanted) in mine and not same_placement(home, wanted):
+                    before = mine[placement(wanted)][0]
+                else:
+                    given, source = self._source(name, place, home, wanted, mine)
                 moved = 0 if before else self._bytes(given, wanted)
-                found.append(Edge(tensor, name, place, given, wanted, moved, before))
-                if not same_placement(given, wanted):
-                    moved_for.setdefault(copy, name)
+                found.append(Edge(tensor, name, place, given, wanted, moved, before, source))
+                if not same_placement(home, wanted):
+                    mine.setdefault(placement(wanted), (name, wanted))
         return tuple(found)
 
-    def _bytes(self, given: TensorLayout, wanted: TensorLayout) -> int:
+    def _source(
+        self,
+        name: str,
+        place: int,
+        home: TensorLayout,
+        wanted: TensorLayout,
+        copies: Mapping[Placement, tuple[str, TensorLayout]],
+    ) -> tuple[TensorLayout, str]:
+        """The layout from which an input moves, and the operator that took a copy in it, or ''."""
+        if (name, place) in self.taken_from:
+            fixed = self.taken_from[name, place]
+            if fixed is None or placement(fixed) not in copies:  # an earlier operator took it from where it lives
+                return home, ""
+            return fixed, copies[placement(fixed)][0]
+        best, source, least = home, "", self._cost(home, wanted)
+        for reader, layout in copies.values() if least else ():
+            if can_become(layout, wanted) and self._cost(layout, wanted) < least:
+                best, source, least = layout, reader, self._cost(layout, wanted)
+        return best, source
+
+    def _cost(self, given: TensorLayout, wanted: TensorLayout) -> int:
+        """Of a move: bytes, or with links its time."""
         if self.links is None:
             return least_bytes(given, wanted, self.graph.itemsize)
-        steps = self.links.quickest(given, wanted, self.graph.itemsize)
-        return sum(step.total for step in steps) * self.graph.itemsize
+        return self.links.time(self.links.quickest(given, wanted, self.graph.itemsize), self.graph.itemsize)
+
+    def _bytes(self, given: TensorLayout, wanted: TensorLayout) -> int:
+        return self._cost(given, wanted) if self.links is None else self._move(given, wanted).bytes
 
     @cached_property
     def padding(self) -> dict[tuple[str, tuple[int, ...]], int]:
@@ -186,16 +223,12 @@ class PlacedGraph:
     def moves(self) -> dict[str, list[Redistribution]]:
         """By operator: the redistribution of each of its inputs."""
         found: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
-        made: dict[tuple[TensorLayout, TensorLayout], Redistribution] = {}  # identical layers move alike
         for edge in self.edges:
-            pair = edge.source, edge.target
-            if pair not in made:
-                made[pair] = redistribute(*pair, self.graph.itemsize)
-                if self.links is not None:
-                    steps = self.links.quickest(*pair, self.graph.itemsize)
-                    made[pair] = Redistribution(*pair, steps, self.graph.itemsize)
-            found[edge.operator].append(made[pair])
+            found[edge.operator].append(self._move(edge.source, edge.target))
         return found
+
+    def _move(self, given: TensorLayout, wanted: TensorLayout) -> Redistribution:
+        return move_between(given, wanted, self.links, self.graph.itemsize)
 
     @cached_property
     def sent(self) -> Ints:
@@ -244,14 +277,34 @@ class PlacedGraph:
     @cached_property
     def fetches(self) -> dict[str, tuple[OperandFetch, ...]]:
         """By operator: how each input comes to its layout."""
-        sharing: dict[Hashable, list[Edge]] = {}
+        taken: dict[Hashable, list[Edge]] = {}
+        """By copy: the edges that take it, or move from it, in order."""
+
+        def key(edge: Edge, layout: TensorLayout) -> Hashable:
+            return edge.tensor, placement(layout), self.graph.phase(edge.operator)
+
         for edge in self.edges:
-            phase = self.graph.phase(edge.operator)
-            sharing.setdefault((edge.tensor, placement(edge.target), phase), []).append(edge)
-        found: dict[str, dict[int, OperandFetch]] = {name: {} for name in self.operators}
-        for number, edges in enumerate(sharing.values()):
-            shared = number if edges[-1].moved_for else None
-            for edge in edges:
-                steps = self.redistribution(edge).named_steps
-                found[edge.operator][edge.place] = OperandFetch(steps, shared, edge is edges[-1])
-        return {name: tuple(each[place] for place in range(len(each))) for name, each in found.items()}
+            taken.setdefault(key(edge, edge.target), []).append(edge)
+            if edge.copied_from:
+                taken[key(edge, edge.source)].append(edge)
+        number = {copy: i for i, (copy, edges) in enumerate(taken.items()) if len(edges) > 1}
+        found: dict[str, list[OperandFetch]] = {name: [] for name in self.operators}
+        for edge in self.edges:
+            copy, steps = key(edge, edge.target), self.redistribution(edge).named_steps
+            shared = number.get(copy) if steps else None
+            fetch = OperandFetch(steps, shared, edge is taken[copy][-1])
+            if edge.copied_from:
+                source = key(edge, edge.source)
+                fetch = fetch._replace(source=number[source], source_ends=edge is taken[source][-1])
+            found[edge.operator].append(fetch)
+        return {name: tuple(each) for name, each in found.items()}
+
+
+@lru_cache(maxsize=65536)
+def move_between(
+    given: TensorLayout, wanted: TensorLayout, links: Links | None = None, itemsize: int = 4
+) -> Redistribution:
+    """The move of a plan: with the fewest bytes, or in the least time."""
+    if links is None:
+        return redistribute(given, wanted, itemsize)
+    return Redistribution(given, wanted, links.quickest(given, wanted, itemsize), itemsize)

@@ -13,7 +13,6 @@ from lib.layout.program.distributed import DistributedOperator
 from .choices import Choices
 from .elimination import FORBIDDEN, Table, largest_table
 from .objective import BYTES, Objective
-from .pairing import Aligned, along_tensor
 from .plan import GraphPlan
 from .shared_copies import shared_copies
 
@@ -38,7 +37,8 @@ class PlacementProblem:
         self.shares: dict[tuple[str, int], tuple[int, list[tuple[TensorLayout, ...]]]] = {}
         """By tensor and phase: a variable, and the moved copies that readers share under each value."""
         self.not_shared: dict[str, None] = {}
-        """Tensors for which not every set of shared copies is a choice, because there are too many."""
+        """Tensors of which copies may be shared in ways that are no choice: sets of many copies, and copies from which
+        others move."""
         self.computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
         """By operator: a variable, and the inputs that its values need."""
         self._between: dict[tuple[tuple[TensorLayout, ...], tuple[TensorLayout, ...]], Table] = {}
@@ -64,8 +64,8 @@ class PlacementProblem:
             operators,
             layouts,
             tuple(self.not_shared),
-            bool(self.choices.coupled),
             links=self.objective.links,
+            rate=self.objective.flops,
         )
 
     def _number(self, name: str) -> None:
@@ -74,13 +74,7 @@ class PlacementProblem:
         if name in self.step.replaces:
             v, layouts = self.lives[self.step.replaces[name]]
             by_output = {choice.output: choice for choice in choices}
-            self._follow(name, v, [[by_output[layout]] if layout in by_output else [] for layout in layouts])
-        elif name in self.choices.summed:
-            v, layouts = self.lives[self.choices.summed[name]]
-            self._follow(name, v, along_tensor(self.graph, layouts, name))
-        elif name in self.choices.coupled:
-            v, forward = self.computes[self.choices.coupled[name]]
-            self._follow(name, v, [self.choices.aligned[name][way] for way in forward])
+            self._follow(name, v, [by_output.get(layout) for layout in layouts])
         else:
             ways = list(dict.fromkeys(choice.inputs for choice in choices))
             outputs = [choice.output for choice in choices]
@@ -95,25 +89,17 @@ class PlacementProblem:
             self.computes[name] = v, ways
             self._add_output(name, v, [(row[choice.inputs], choice) for choice in choices])
 
-    def _follow(self, name: str, v: int, aligned: Aligned) -> None:
-        """An operator whose way to compute follows from the value of another one's variable."""
-        allowed = {(choice.inputs, choice.output) for choice in self.choices.operators[name]}
-        ways = [[way for way in each if (way.inputs, way.output) in allowed] for each in aligned]
-        if not all(ways):  # a cap or a strategy rules these values out
-            self._pair((v,), lambda: np.array([0.0 if each else FORBIDDEN for each in ways]))
-        any_way = next((each[0] for each in ways if each), self.choices.operators[name][0])
-        first = [each[0] if each else any_way for each in ways]
-        self.computes[name] = v, [way.inputs for way in first]
-        outputs = [way.output for way in first]
-        if all(len(each) < 2 for each in ways) and self._as_many(name, outputs):
-            self.lives[name] = v, outputs
-            self._pair((v,), lambda: np.array(list(map(self.own, first)), dtype=np.float64))
-            held = np.array(self._held(name, outputs), dtype=np.float64) * self.graph.itemsize
-            self.memory[v] = self._one(self.memory[v] + held)
-            self._share(name)
-        else:
-            given = [each or [any_way] for each in ways]
-            self._add_output(name, v, [(i, way) for i, each in enumerate(given) for way in each])
+    def _follow(self, name: str, v: int, ways: Sequence[DistributedOperator | None]) -> None:
+        """An operator whose way to compute follows from the value of another one's variable, if it is possible."""
+        if None in ways:
+            self._pair((v,), lambda: np.array([FORBIDDEN if each is None else 0.0 for each in ways]))
+        each = [way or self.choices.operators[name][0] for way in ways]
+        self.computes[name] = v, [way.inputs for way in each]
+        self.lives[name] = v, [way.output for way in each]
+        self._pair((v,), lambda: np.array(list(map(self.own, each)), dtype=np.float64))
+        held = np.array(self._held(name, self.lives[name][1]), dtype=np.float64) * self.graph.itemsize
+        self.memory[v] = self._one(self.memory[v] + held)
+        self._share(name)
 
     def _add_output(self, name: str, u: int, choices: Sequence[tuple[int, DistributedOperator]]) -> None:
         """A variable for where an operator's output lives; each choice belongs to a value of the operator's own."""
@@ -144,52 +130,28 @@ class PlacementProblem:
 
     def _share(self, name: str) -> None:
         """For each phase in which several operators read a tensor, a variable for the moved copies that they share."""
-        sets: dict[int, list[tuple[TensorLayout, ...]]] = {}
         for phase in range(3):
             readers = list(self._readers(name, phase).values())
             found, all_of_them = shared_copies(readers, self.copies) if len(readers) > 1 else ([], True)
-            if not all_of_them:
+            if not all_of_them or (len(readers) > 1 and len({key for reader in readers for key in reader}) > 1):
                 self.not_shared[name] = None
             if len(found) > 1:
-                sets[phase] = found
-        if len(sets) > 1 and self.choices.coupled:
-            # What operators of backward may share are copies that those of forward share, where all are coupled.
-            both = [(copies, some) for copies in sets[0] for some in dict.fromkeys(((), copies))]
-            self._add_shares(name, {0: [one for one, _ in both], 1: [two for _, two in both]})
-        else:
-            for phase, found in sets.items():
-                self._add_shares(name, {phase: found})
+                self._add_shares(name, phase, found)
 
-    def _add_shares(self, name: str, sets: dict[int, list[tuple[TensorLayout, ...]]]) -> None:
-        """A variable for shared copies; by phase, those that each of its values means."""
+    def _add_shares(self, name: str, phase: int, copies: list[tuple[TensorLayout, ...]]) -> None:
+        """A variable for shared copies: those that each of its values means."""
         v, layouts = self.lives[name]
-        size = len(next(iter(sets.values())))
-        u = self._variable([0] * size)
-        for phase, copies in sets.items():
-            self.shares[name, phase] = u, copies
-            self._pair((v, u), partial(self._moved_at_once, tuple(layouts), tuple(copies)))
+        u = self._variable([0] * len(copies))
+        self.shares[name, phase] = u, copies
+        self._pair((v, u), partial(self._moved_at_once, tuple(layouts), tuple(copies)))
 
     def _readers(self, name: str, phase: int) -> dict[tuple[str, int], dict[Placement, TensorLayout]]:
         """The inputs of operators of this phase that a tensor is, with the layouts in which they may need it."""
         return {
             (op.name, place): {placement(c.inputs[place]): c.inputs[place] for c in self.choices.operators[op.name]}
             for op, place in self.choices.consumers[name]
-            if self.graph.phase(op.name) == phase and not self._as_before(name, op.name, place)
+            if self.graph.phase(op.name) == phase
         }
-
-    def _as_before(self, name: str, reader: str, place: int) -> bool:
-        """True if an earlier operator that follows the same one always takes the tensor in the same layout."""
-        coupled, aligned = self.choices.coupled, self.choices.aligned
-        if reader not in coupled:
-            return False
-        mine = [ways[0].inputs[place] for ways in aligned[reader].values()]
-        for op, other in self.choices.consumers[name]:
-            if (op.name, other) == (reader, place):
-                return False
-            mate = coupled.get(op.name) == coupled[reader]
-            if mate and mine == [ways[0].inputs[other] for ways in aligned[op.name].values()]:
-                return True
-        return False
 
     def _held(self, name: str, layouts: Sequence[TensorLayout]) -> list[int]:
         """Elements that count as memory."""
@@ -249,8 +211,6 @@ class PlacementProblem:
         """What it costs to bring each input to the layout that the operator needs, where no shared copy has it."""
         v, ways = self.computes[name]
         for place, tensor in enumerate(self.graph.operators[name].inputs):
-            if self._as_before(tensor, name, place):
-                continue
             u, layouts = self.lives[tensor]
             wanted = tuple(way[place] for way in ways)
             if (tensor, self.graph.phase(name)) in self.shares:

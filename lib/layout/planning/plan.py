@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lib.layout.layouts.pieces import Array, Pieces, cut, join
 from lib.layout.program.distributed import strategy_text
+from lib.layout.redistribution.steps import Step
 
 from .placed_graph import PlacedGraph
 
@@ -25,9 +26,15 @@ class GraphPlan(PlacedGraph):
         The reference for `on_engine`, where each device has only its own pieces.
         """
         tensors = {name: cut(values[name], self.storage_layouts[name]) for name in self.graph.check_values(values)}
+        copies: dict[int, Pieces] = {}
         for name, op in self.operators.items():
-            # Where the engine takes a copy that was moved before, this moves it again, which gives the same.
-            inputs = [move.run(tensors[tensor]) for move, tensor in zip(self.moves[name], op.operator.inputs)]
+            inputs = []
+            for move, tensor, fetch in zip(self.moves[name], op.operator.inputs, self.fetches[name]):
+                source = tensors[tensor] if fetch.source is None else copies[fetch.source]
+                moved = copies[fetch.copy] if fetch.copy in copies else move.run(source)
+                if fetch.copy is not None:
+                    copies[fetch.copy] = moved
+                inputs.append(moved)
             pieces = {d: op.compute(d, [each[d] for each in inputs]) for d in range(self.graph.devices)}
             for step in op.reduction:
                 pieces = step.run(pieces)
@@ -80,18 +87,22 @@ class GraphPlan(PlacedGraph):
                     lines.append(f"  {edge}: as moved for {edge.moved_for}, 0 bytes")
                 elif edge.source.elements != edge.target.elements or edge.bytes:
                     steps = ", ".join(self.redistribution(edge).names)
-                    lines.append(f"  {edge}: {steps}, {edge.bytes:,} bytes")
+                    of = f" from the copy of {edge.copied_from}" if edge.copied_from else ""
+                    took = self._took(self.redistribution(edge).named_steps)
+                    lines.append(f"  {edge}: {steps}{of}, {edge.bytes:,} bytes{took}")
             shapes = " x ".join(str(layout.local_shape) for layout in op.inputs)
             lines.append(f"{name}: {op.operator.kind} {strategy_text(op.strategy)}, {shapes} -> {op.local.local_shape}")
             for step in op.reduction:
                 moved = int(step.received.sum()) * self.graph.itemsize
-                lines.append(f"  {name}: {step.name}, {moved:,} bytes, -> {step.target.local_shape}")
+                lines.append(
+                    f"  {name}: {step.name}, {moved:,} bytes{self._took([step])}, -> {step.target.local_shape}"
+                )
         for (name, shape), extra in self.padding.items():
             lines.append(
                 f"'{name}' is padded from {self.graph.shapes[name]} to {shape}: {extra:,} bytes on all devices"
             )
-        if self.paired:
-            lines.append("there may be cheaper plans: backward is split like forward, as other ways are too many")
+        if self.tied:
+            lines.append("there may be cheaper plans: identical layers are laid out alike; plan(seconds=) compares all")
         if self.not_shared:
             names = ", ".join(f"'{name}'" for name in self.not_shared)
             lines.append(f"there may be cheaper plans: not every way to share moves of {names} was considered")
@@ -105,6 +116,18 @@ class GraphPlan(PlacedGraph):
                 f"{self.flops:,} flops on each device: together {self.redundancy:.2f} times those of one device"
             )
         lines.append(f"at most {self.peak:,} bytes at a time on a device, when {self.peak_moment}")
+        if self.links is not None:
+            moving, all_of_it = self.time(self.links), self.time(self.links, self.rate)
+            computing = f", computing {all_of_it - moving:,}" if self.rate else ", without computing"
+            lines.append(
+                f"{all_of_it:,} units of time, one after the other: moves and collectives {moving:,}{computing}"
+            )
+        elif self.rate:
+            lines.append(f"computing takes as long as sending {self.flops // self.rate:,} bytes from each device")
         most = int(self.sent.max())
         lines.append(f"{self.bytes:,} bytes moved, at most {most:,} by a device; {self.memory:,} bytes on each device")
         return "\n".join(lines)
+
+    def _took(self, steps: Sequence[Step]) -> str:
+        """With links, the time of steps."""
+        return "" if self.links is None else f", {self.links.time(steps, self.graph.itemsize):,} units of time"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations, product
@@ -97,20 +97,6 @@ def beside_weights(graph: Graph, name: str, layouts: Iterable[TensorLayout]) -> 
     if not mine:
         raise LayoutError(f"{name}: no layout of the weight has the strategy {strategy_text(strategy or ())}")
     return mine
-
-
-def arranged(operator: Operator, mesh: DeviceMatrix, split: Mapping[str, Axes]) -> list[DistributedOperator]:
-    """The same as `arrange`, computed once for operators that differ only in their names."""
-    form = replace(operator, name="", inputs=("",) * len(operator.inputs))
-    ways = _arranged(form, mesh, mesh.names, tuple(split.items()))
-    return [DistributedOperator(operator, each.inputs, each.local, each.reduction) for each in ways]
-
-
-@lru_cache(maxsize=8192)
-def _arranged(
-    form: Operator, mesh: DeviceMatrix, names: tuple[str, ...], split: tuple[tuple[str, Axes], ...]
-) -> tuple[DistributedOperator, ...]:
-    return tuple(arrange(form, mesh, dict(split)))
 
 
 def source_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:

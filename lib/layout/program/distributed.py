@@ -190,8 +190,8 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
             if letter != "1" and parts.setdefault(letter, n) != n:
                 other, place = first[letter]
                 raise LayoutError(
-                    f"{where} is split into {n} parts, but dimension {place} of '{other}' into {parts[letter]}; both "
-                    "are the same dimension of the operator"
+                    f"{where} is split into {n} part{'s' * (n > 1)}, but dimension {place} of '{other}' into "
+                    f"{parts[letter]}; both are the same dimension of the operator"
                 )
             first.setdefault(letter, (operator.inputs[i], dim))
             if not operator.splits(letter, n):

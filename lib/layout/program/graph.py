@@ -49,10 +49,6 @@ class TrainingStep:
     """By operator: the parameter or state that its output replaces, in the same layout."""
     weights: Mapping[str, str] = field(default_factory=dict)
     """By operator of the optimizer: the parameter that it belongs to."""
-    pairs: Mapping[str, str] = field(default_factory=dict)
-    """By operator of backward: the operator of forward whose gradient it computes."""
-    sums: Mapping[str, str] = field(default_factory=dict)
-    """By operator that adds up a gradient: the tensor that it belongs to."""
 
     @property
     def kept(self) -> frozenset[str]:

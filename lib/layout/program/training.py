@@ -43,9 +43,7 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
     if len(results) != 1:
         names = ", ".join(map(repr, results)) or "none"
         raise LayoutError(f"a program that is trained has one result; this one has {len(results)}: {names}")
-    pairs: dict[str, str] = {}
-    sums: dict[str, str] = {}
-    gradients = _backward(step, results[0], pairs, sums)
+    gradients = _backward(step, results[0])
     if not gradients:
         raise LayoutError(f"'{results[0]}' depends on no parameter; add one with graph.parameter(name, shape)")
     replaces: dict[str, str] = {}
@@ -55,7 +53,7 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
     backward = [op for name, op in step.operators.items() if name not in graph.operators]
     used = frozenset(name for op in backward for name in op.inputs if name in graph.operators)
     step.step = TrainingStep(
-        optimizer, f"{results[0]}.target", frozenset(graph.operators), used, gradients, replaces, weights, pairs, sums
+        optimizer, f"{results[0]}.target", frozenset(graph.operators), used, gradients, replaces, weights
     )
     return step
 
@@ -67,12 +65,8 @@ def _copy(graph: Graph) -> Graph:
     return copy
 
 
-def _backward(step: Graph, result: str, pairs: dict[str, str], sums: dict[str, str]) -> dict[str, str]:
-    """Adds backward to the graph, and returns the gradient of each parameter that the result depends on.
-
-    In `pairs`: for each operator of backward, that of forward whose gradient it computes. In `sums`: for each that adds
-    up a gradient, its tensor.
-    """
+def _backward(step: Graph, result: str) -> dict[str, str]:
+    """Adds backward to the graph, and returns the gradient of each parameter that the result depends on."""
     trained = {name for name, role in step.sources.items() if role == "parameter"}
     forward = list(step.operators.values())
     for op in forward:
@@ -82,7 +76,6 @@ def _backward(step: Graph, result: str, pairs: dict[str, str], sums: dict[str, s
         return {}
     target = step.input(f"{result}.target", step.shapes[result])
     slopes = {result: step.subtract(f"{result}.grad", result, target)}
-    sums[slopes[result]] = result
     missing = Counter(name for op in forward if op.name in trained for name in op.inputs if name in trained)
     shared = {name for name, times in missing.items() if times > 1}
     for op in reversed(forward):
@@ -92,13 +85,10 @@ def _backward(step: Graph, result: str, pairs: dict[str, str], sums: dict[str, s
             missing[name] -= 1
             place_name = f".{place}" if op.inputs.count(name) > 1 else ""
             own = f"{name}.grad.{op.name}{place_name}" if name in shared else f"{name}.grad"
-            before = len(step.operators)
             share = add_gradient(step, op, slopes[op.name], place, own)
-            pairs.update(dict.fromkeys(list(step.operators)[before:], op.name))
             if name in slopes:
                 total = f"{name}.grad.sum{missing[name]}" if missing[name] else f"{name}.grad"
                 share = step.add(total, slopes[name], share)
-                sums[total] = name
             slopes[name] = share
     return {name: slopes[name] for name, role in step.sources.items() if role == "parameter" and name in slopes}
 

@@ -5,7 +5,50 @@
 TOML.
 """
 
-from .formats import FORMATS, export_config, read_config
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from lib.errors import RuleError
+
+from ..job import Job
+from ..split import Split, require_fit
+from .deepspeed import write as write_deepspeed
+from .fsdp2 import write as write_fsdp2
+from .megatron import read as read_megatron
+from .megatron import write as write_megatron
 from .reading import Config
+from .torchtitan import read as read_torchtitan
+from .torchtitan import write as write_torchtitan
 
 __all__ = ["FORMATS", "Config", "export_config", "read_config"]
+
+FORMATS: Mapping[str, Callable[[Job, Split], str]] = MappingProxyType(
+    {
+        "megatron": write_megatron,
+        "torchtitan": write_torchtitan,
+        "deepspeed": write_deepspeed,
+        "fsdp2": write_fsdp2,
+    }
+)
+
+
+def export_config(job: Job, split: Split, name: str) -> str:
+    """The config of a split for a program: one of FORMATS.
+
+    Raises:
+        RuleError: there is no such format, the job cannot be split so, or the program cannot do it.
+    """
+    if name not in FORMATS:
+        raise RuleError(f"there is no format {name!r:.40}; there are {', '.join(FORMATS)}")
+    require_fit(job, split)
+    return FORMATS[name](job, split)
+
+
+def read_config(text: str) -> Config:
+    """What Megatron's flags or torchtitan's TOML say. A text with flags (`--name value`) is Megatron's.
+
+    Raises:
+        RuleError: the text is neither, or has a value that cannot be read; the text says which.
+    """
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    return read_megatron(text) if any(line.startswith("--") for line in lines) else read_torchtitan(text)

@@ -1,7 +1,5 @@
 """JSON of DeepSpeed (docs/_pages/config-json.md at 00376da)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

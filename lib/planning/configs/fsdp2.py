@@ -1,7 +1,5 @@
 """Python with FSDP2 (`fully_shard` of torch 2.13), for a model whose blocks are in `model.layers`."""
 
-from __future__ import annotations
-
 from ..job import Job
 from ..split import Split
 from .reading import require_16_bits, require_usual
@@ -42,6 +40,11 @@ def write(job: Job, split: Split) -> str:
         "",
         "",
         "def shard(model):",
+        *(
+            ["    # this policy keeps weights and gradients on the host too, which the plan does not"]
+            if offload
+            else []
+        ),
         f'    mesh = init_device_mesh("cuda", {sizes}, mesh_dim_names={names})',
         "    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)",
         "    for place, (name, block) in enumerate(model.layers.named_children()):",

@@ -1,7 +1,5 @@
 """Flags of Megatron-LM (core 0.20 dev, d98e8a6, 2026-08)."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import Any

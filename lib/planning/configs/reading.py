@@ -1,7 +1,5 @@
 """What a config says of a split and of its job."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any

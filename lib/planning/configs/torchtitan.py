@@ -1,7 +1,5 @@
 """TOML of torchtitan v0.2.2, the last release with TOML (torchtitan/config/job_config.py)."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Mapping

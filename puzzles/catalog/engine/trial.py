@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lib.engine.metering.meter import Reading
@@ -48,6 +48,9 @@ class Trial:
     """True if players do not see it: a class that is wrong only here passes, without its third star."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `launch`."""
+    packing: bool = False
+    """True if this is about compression: bytes sent are then those of the arrays. Otherwise each number costs at least
+    4 bytes, see `lib.engine.call.unpacked_bytes`, so that packing several into one is of no use."""
     about: str = ""
     """What is special about this trial, shown before its messages."""
 
@@ -60,6 +63,12 @@ class Performed:
     results: Sequence[Sequence[Any]]
     outputs: Sequence[Any]
     readings: Sequence[Sequence[Reading]]
+
+    def priced(self, trial: Trial) -> Performed:
+        """With the bytes sent as the trial counts them."""
+        if trial.packing:
+            return self
+        return replace(self, readings=[[replace(one, sent=one.unpacked) for one in step] for step in self.readings])
 
 
 class WrongResultError(Exception):

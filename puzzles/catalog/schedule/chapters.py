@@ -66,7 +66,14 @@ FRONTIER = _chapter(
     "straggler", "uneven_stages", "v_half", "weight_versions",
 )  # fmt: skip
 
-CHAPTERS = (CLASSICS, MEMORY, PIPELINES, OVERLAP, SPLITTING, CLUSTERS, MICROSECONDS, FRONTIER)
+LONG_CONTEXT = _chapter(
+    "long_context",
+    "Long context",
+    "one sequence is too long for a rank; how do several share its tokens?",
+    "seq_pipeline", "ring_context", "ulysses",
+)  # fmt: skip
+
+CHAPTERS = (CLASSICS, MEMORY, PIPELINES, OVERLAP, SPLITTING, CLUSTERS, MICROSECONDS, FRONTIER, LONG_CONTEXT)
 
 ORDER = tuple(slug for chapter in CHAPTERS for slug in chapter.files)
 """Every slug in the order of play; its place is the puzzle's number."""

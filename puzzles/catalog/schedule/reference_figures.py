@@ -181,6 +181,18 @@ REFERENCE_FIGURES: Mapping[str, Mapping[tuple[int, int, int], tuple[float, int, 
         (4, 8, 4): (105.0, 1_572_864, 4_456_448),
         (2, 4, 2): (51.0, 1_310_720, 2_097_152),
     },
+    "seq_pipeline": {
+        (4, 4, 4): (164.7, 6_815_744, 8_388_608),
+        (2, 2, 2): (67.5, 6_815_744, 2_097_152),
+    },
+    "ring_context": {
+        (4, 1, 4): (30.3, 3_866_624, 3_932_160),
+        (2, 1, 2): (29.7, 3_145_728, 1_310_720),
+    },
+    "ulysses": {
+        (4, 1, 4): (34.0, 6_815_744, 7_864_320),
+        (2, 1, 2): (31.4, 6_291_456, 4_718_592),
+    },
 }
 """Of the shipped puzzles, by puzzle and size: timesteps, peak memory and traffic in elements."""
 

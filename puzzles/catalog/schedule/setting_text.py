@@ -13,6 +13,7 @@ LAYER_WORDS = {
     "dense": "one matrix",
     "block": "two matrices that can be cut",
     "experts": "one expert for each shard",
+    "attention": "causal attention: keys and values, then attending to them",
 }
 TASK_WORDS = {
     "train": "to train on every batch",
@@ -44,6 +45,7 @@ def setting_text(setting: Setting) -> str:
         words.append(f"layer {setting.layer}")
     if setting.task != "train":
         words.append(f"task {setting.task}")
+    words += [f"{setting.shares} shares of tokens"] * (setting.shares > 1)
     words += [f"kinds {_runs(setting.kinds)}"] * bool(setting.kinds)
     words += [f"lengths {_runs(setting.lengths)}"] * bool(setting.lengths)
     return ", ".join(words)
@@ -57,6 +59,9 @@ def _runs(each: Iterable[object]) -> str:
 
 def differences(setting: Setting, calls: Iterable[str]) -> list[Difference]:
     """What differs from the classic games, of what these calls use; nothing in the classic setting."""
+    calls = [*calls]
+    if setting.layer == "attention":  # also what a composite call consists of
+        calls += [name for name in ("keys", "attend", "attend_backward", "keys_backward") if name not in calls]
     rows = [*_prices(setting.costs, calls), *_sizes(setting.costs), *_kinds(setting)]
     return [row for row in rows if row.here != row.classic]
 
@@ -126,6 +131,10 @@ def _kinds(setting: Setting) -> Iterator[Difference]:
     yield Difference("weights that compute", lag if setting.lag else "of the data's step", "of the data's step")
     yield Difference("a layer", LAYER_WORDS[setting.layer], LAYER_WORDS["dense"])
     yield Difference("the task", TASK_WORDS[setting.task], TASK_WORDS["train"])
+    if setting.layer == "attention":
+        shares = f"{setting.shares} equal shares" if setting.shares > 1 else "one share"
+        yield Difference("the tokens of a microbatch", shares, "not cut")
+        yield Difference("keys and values of a microbatch", f"{setting.costs.keys_and_values:,} elements", "none")
     yield Difference("kinds of layers", _runs(setting.kinds) or "one", "one")
     for name in dict.fromkeys(kind for kind in setting.kinds if kind in setting.costs.kinds):
         yield from _kind(setting.costs, name)

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from puzzles.catalog.path import CORE
 from puzzles.catalog.text_lines import GLUE
 from puzzles.failure import UnreadableError, sanitized
-from puzzles.grading.fingerprints import fingerprints
-from puzzles.grading.submission import Submission
+from puzzles.grading.submission import Submission, fingerprints
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import print_wrapped
 from puzzles.reports.screen import ScreenPart, show_fitted
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, chapter_of, track_of
-from puzzles.tracks.outcomes import capitalized
+from puzzles.tracks.outcomes import capitalized, counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -191,10 +190,15 @@ class WatchState:
         return f"Its starter is now at the end of {path}."
 
     def list(self) -> None:
-        """The puzzles of the current chapter, and others that the file attempts, with their verdicts."""
+        """The puzzles of the current chapter with their verdicts, and others that the file attempts, as far as there is
+        room for them."""
         here = chapter_of(self.current).slugs
-        shown = [slug for slug in ALL if slug in here or self._is_attempted(slug)]
-        self._show([BLANK, *(ScreenPart(partial(self._print_row, slug), optional=False) for slug in shown)])
+        shown = [*here, *(slug for slug in ALL if slug not in here and self._is_attempted(slug))]
+        rows = [ScreenPart(partial(self._print_row, slug), optional=slug not in here) for slug in shown]
+        passed = (
+            f"{counted(len(self._passed()), 'puzzle')} of this file passed. '{next_command('path')}' shows the path."
+        )
+        self._show([BLANK, *rows, BLANK, ScreenPart(partial(print_wrapped, text=passed, style="dim"), optional=False)])
 
     def open(self) -> None:
         """Writes the picture of the current puzzle next to the file, and opens it."""

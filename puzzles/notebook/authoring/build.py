@@ -4,8 +4,6 @@ A markdown cell that holds only `{setup}`, `{collective: NAME}` or `{puzzle: SLU
 that notebooks use the texts of the catalog.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Picture of a collective: each rank's value before and after, computed by the runtime's own rule."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 
 from lib import Value, Weight, WeightGrad

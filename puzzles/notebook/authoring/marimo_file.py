@@ -1,7 +1,5 @@
 """Turns a notebook of Jupyter into a file of marimo, with marimo's own converter."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.util import find_spec

@@ -3,8 +3,6 @@
 It shows only placement, not the order of operations, because finding the order is the puzzle.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +12,8 @@ from html import escape
 from drawing.palette import layer_colour
 from puzzles.catalog.schedule import SchedulePuzzle
 
-CELL, GAP = 34, 6
-LEFT, TOP = 150, 30
+CELL, GAP = 26, 6
+LEFT, TOP = 166, 30
 INK, SOFT, WIRE = "#1f2933", "#5a6675", "#44546a"
 Share = tuple[int, int] | None
 FONT = "'Helvetica Neue',Helvetica,Arial,sans-serif"
@@ -124,6 +122,9 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
             in_turn,
             "down and up the V, and back",
         ),
+        "seq_pipeline": line(own, first("two sequences, in shares"), "activations down, gradients up"),
+        "ring_context": group(whole, same(""), "key-value blocks go round; who has which tokens?"),
+        "ulysses": group(whole, lambda rank: f"shares {2 * rank}, {2 * rank + 1}", "tokens are exchanged for heads"),
         "pipeline_fsdp": group(
             shard,
             lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",
@@ -137,7 +138,7 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
 def overview_svg(puzzle: SchedulePuzzle) -> str:
     """The overview as SVG."""
     placement, (layers, _, ranks) = placement_of(puzzle), puzzle.goal.size
-    row = CELL if ranks <= 8 else CELL * 0.6
+    row = CELL if ranks <= 8 else CELL * 0.75
     right = LEFT + layers * (CELL + GAP)
     parts = [
         _text(LEFT + layer * (CELL + GAP) + CELL / 2, TOP - 10, f"layer {layer}" if layer == 0 else str(layer), SOFT)
@@ -146,7 +147,7 @@ def overview_svg(puzzle: SchedulePuzzle) -> str:
     for rank in range(ranks):
         y = TOP + rank * (row + GAP)
         parts.append(_text(44, y + row / 2, f"rank {rank}", INK, "end", bold=True))
-        parts.append(_text(52, y + row / 2, placement.batches(rank), SOFT, "start", size=9.5))
+        parts.append(_text(52, y + row / 2, placement.batches(rank), SOFT, "start"))
         parts += [_cell(puzzle, placement, rank, layer, y, row) for layer in range(layers)]
         if placement.chain(rank):
             parts.append(_handover(placement, layers, rank, right, y, row))
@@ -154,10 +155,10 @@ def overview_svg(puzzle: SchedulePuzzle) -> str:
     if placement.everybody:
         x = right + (26 if any(map(placement.chain, range(ranks))) else 8)
         parts.append(f'<path d="M{x} {TOP}h8V{bottom:g}h-8" fill="none" stroke="{WIRE}" stroke-width="2"/>')
-        parts.append(_text(x + 18, (TOP + bottom) / 2, placement.talk, WIRE, "start"))
-    elif placement.talk:
-        parts.append(_text(right + 34, (TOP + bottom) / 2, placement.talk, WIRE, "start"))
-    width = right + (60 + 6.2 * len(placement.talk) if placement.talk else 16)
+    if placement.talk:
+        bottom += 22
+        parts.append(_text(6, bottom, placement.talk, WIRE, "start"))
+    width = max(right + 40, 6.2 * len(placement.talk) + 14)
     title = f"{ranks} {'rank' if ranks == 1 else 'ranks'}, and what each keeps of {layers} layers"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{bottom + 12:.0f}" font-family="{FONT}" '
@@ -198,11 +199,9 @@ def _handover(placement: PuzzlePlacement, layers: int, rank: int, right: float, 
     return f'<path d="{down}{up}" fill="none" stroke="{WIRE}" stroke-width="1.5"/>'
 
 
-def _text(
-    x: float, y: float, text: str, colour: str, anchor: str = "middle", size: float = 11, bold: bool = False
-) -> str:
+def _text(x: float, y: float, text: str, colour: str, anchor: str = "middle", bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
     return (
-        f'<text x="{x:g}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" fill="{colour}" text-anchor="{anchor}"'
+        f'<text x="{x:g}" y="{y + 4:g}" font-size="11" fill="{colour}" text-anchor="{anchor}"'
         f"{weight}>{escape(text)}</text>"
     )

@@ -1,7 +1,5 @@
 """Cells made from the catalog and from `solutions/`: the cells of one puzzle, and the setup cell."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -4,8 +4,8 @@ import training_puzzles
 from lib import Model
 
 The whole game is in this package's folder; in a clone, or where that is installed with `pip install -e`, it is in the
-clone. It extends `sys.path` instead of adding an import hook, because processes started by multiprocessing, MPI and
-dask inherit `sys.path`. Every module has one identity: `training_puzzles.lib` is the same object as `lib`.
+clone. It extends `sys.path` instead of adding an import hook, because processes started by multiprocessing and MPI
+inherit `sys.path`. Every module has one identity: `training_puzzles.lib` is the same object as `lib`.
 """
 
 import sys
@@ -43,11 +43,7 @@ class OtherModuleError(ImportError):
 
 
 def _require_ours(name: str) -> None:
-    """Refuses to continue if another module of that name is already imported.
-
-    Raises:
-        OtherModuleError: there is one; the message says where it is from and what to do.
-    """
+    """Refuses to continue if another module of that name is already imported."""
     module = sys.modules.get(name)
     if module is None:
         return
@@ -84,13 +80,6 @@ class _Alias:
         """Restores the spec of a module that has already run; the import system has just replaced it."""
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state
-
-
-def run_pickled(job: bytes, *given: "Any") -> "Any":
-    """Calls a pickled function of ours, in a process that finds it by importing this module, such as a dask worker."""
-    import pickle
-
-    return pickle.loads(job)(*given)
 
 
 def __getattr__(name: str) -> "Any":

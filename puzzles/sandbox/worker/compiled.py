@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 import re
+import sys
 from collections.abc import Mapping
 from types import CodeType
 from typing import Any, NamedTuple, Self
@@ -38,7 +39,8 @@ class CompiledCode(NamedTuple):
         return None if failed is None or name in names else of_crash(failed, self.name, "", self.lines[name])
 
     def explained(self, failure: Failure, names: Mapping[str, Any]) -> Failure:
-        """A failure, with the reason if it is for a name that was left out, or whose assignment has failed."""
+        """A failure, with the reason if it is for a name that was left out, or whose assignment has failed; for a name
+        of ours, with its import."""
         missing = re.search(r"NameError: name '(\w+)' is not defined", failure.sentence)
         name = missing[1] if missing else ""
         failed = self.failure_of(name, names)
@@ -46,6 +48,14 @@ class CompiledCode(NamedTuple):
             line, reason = failed.line, f"that fails: {failed.sentence}"
         elif name in self.left_out:
             line, reason = self.left_out[name]
+        elif module := _home_of(name):
+            return failure._replace(sentence=f"{failure.sentence}; begin the file with 'from {module} import {name}'")
         else:
             return failure
         return failure._replace(sentence=f"{failure.sentence}; line {line} defines {name}, but {reason}")
+
+
+def _home_of(name: str) -> str:
+    """The module that players import a name from, of those that are loaded."""
+    homes = (module for module in ("lib", "lib.layout", "lib.engine") if module in sys.modules)
+    return next((module for module in homes if name in getattr(sys.modules[module], "__all__", ())), "")

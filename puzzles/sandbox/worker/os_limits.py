@@ -37,6 +37,12 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 """Files that everybody may write to."""
 
 
+NEW_MOUNTS, NO_SUID, NO_DEVICES, PRIVATE, DETACH = 0x20000, 2, 4, 1 << 18 | 1 << 14, 2
+"""From linux/sched.h and linux/mount.h: CLONE_NEWNS, and flags of mount and umount2."""
+
+MAX_INODES = 10_000
+"""Files and folders of a run that are counted, and that a file system for it can have."""
+
 OWN_FACTS = "/proc/self"
 """Each process opens this folder itself: those of others show their command lines."""
 
@@ -111,6 +117,8 @@ def confine(
     _cap(resource.RLIMIT_FSIZE, limits["files"])
     _cap(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     _cap(resource.RLIMIT_CPU, limits.get("processor", int(limits["seconds"] * limits["processes"]) + 5), last=1)
+    if LINUX:
+        _cap(resource.RLIMIT_SIGPENDING, 0)  # the kernel counts queued signals for each user, so runs could see others'
     cap_memory(limits["memory"])
     prctl(NO_NEW_PRIVILEGES, 1)
     listener = seccomp.restrict_self(sees_others)
@@ -189,6 +197,50 @@ def _needs_to_read() -> bool:
         folder for path in (os.__file__, sys.prefix, __file__) for folder in Path(os.path.realpath(path)).parents
     }
     return not all(os.stat(folder).st_mode & 0o001 for folder in folders)
+
+
+def mount_files(folder: str, most: int, uid: int) -> bool:
+    """Mounts a file system of `most` bytes on a folder, which user `uid` owns; for this process and its descendants.
+    False where that takes more rights than this process has."""
+    options = f"size={most},nr_inodes={MAX_INODES},mode=700,uid={uid},gid={uid}".encode()
+    return bool(
+        LINUX
+        and os.getuid() == 0
+        and _private_mounts()
+        and libc().mount(b"files", folder.encode(), b"tmpfs", NO_SUID | NO_DEVICES, options) == 0
+    )
+
+
+@cache
+def _private_mounts() -> bool:
+    """Gives this process a view of mounts of its own. True if it has one."""
+    return bool(libc().unshare(NEW_MOUNTS) == 0 and libc().mount(b"", b"/", None, PRIVATE, None) == 0)
+
+
+def unmount_files(folder: str) -> None:
+    libc().umount2(folder.encode(), DETACH)
+
+
+def file_bytes(folder: str) -> int:
+    """What the files in a folder take, without those that have no name any more."""
+    total, waiting, seen = 0, [folder], 0
+    while waiting and seen < MAX_INODES:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                seen += 1
+                with suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    return total
+
+
+def memory_below() -> int:
+    """Bytes of memory that this process's descendants use and do not share with it. What they share with each other
+    counts for each."""
+    shared = sum(_status("self", "RssAnon"))
+    rows = [_status(str(pid), "RssAnon", "RssShmem") for pid in _descendants(os.getpid())]
+    return sum(max(0, sum(row) - shared) for row in rows) << 10
 
 
 def _status(pid: str, *fields: str) -> list[int]:

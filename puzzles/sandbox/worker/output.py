@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_OUTPUT = 4096
 """Bytes of a run's output that are kept to be shown."""
+
+
+LOOK_EVERY = 0.2
+"""Seconds between two looks at what the kernel does not limit in sum: memory and files."""
 
 
 class WorkerMonitor:
@@ -31,9 +36,12 @@ class WorkerMonitor:
         self.sent = 0
         self.kept = {result: bytearray(), output: bytearray()}
 
-    def wait(self, control: int, wake: int, tasks: TaskLimit, deadline: float) -> tuple[str, int]:
+    def wait(
+        self, control: int, wake: int, tasks: TaskLimit, deadline: float, look: Callable[[], tuple[str, int] | None]
+    ) -> tuple[str, int]:
         """Reads until the worker has ended ("exit" or "signal", with a number) or has to be ended ("time"; "output" or
-        "result", with the limit; "hung up" if the grader has gone, which makes `control` readable).
+        "result", with the limit; what `look` finds, which is asked again and again; "hung up" if the grader has gone,
+        which makes `control` readable).
 
         `wake` becomes readable when a process has ended. Questions about `tasks` are answered. `deadline` is a time of
         `time.monotonic`.
@@ -47,8 +55,13 @@ class WorkerMonitor:
                 selector.register(self.late, selectors.EVENT_WRITE)
             for fd in (self.result, self.output, control, wake, handing_over):
                 selector.register(fd, selectors.EVENT_READ)
+            next_look = monotonic() + LOOK_EVERY
             while (left := deadline - monotonic()) > 0:
-                ready = {key.fd for key, _ in selector.select(left)}
+                ready = {key.fd for key, _ in selector.select(min(left, max(0.0, next_look - monotonic())))}
+                if monotonic() >= next_look:
+                    if found := look():
+                        return found
+                    next_look = monotonic() + LOOK_EVERY
                 if control in ready:
                     return "hung up", 0
                 if wake in ready:

@@ -1,8 +1,10 @@
-"""Denies this process system calls that no solution needs, by the Linux kernel's seccomp filter; for good.
+"""Allows this process the system calls that runs need, by the Linux kernel's seccomp filter; for good.
 
-Landlock decides on files by their paths. This filter decides on everything else by number: shared memory and message
-queues, which outlive a run; namespaces, mounts and anonymous files, which evade the limits; sockets; other processes.
-Prior art: the default profiles of Docker and systemd. See seccomp(2).
+Landlock decides on files by their paths. This filter decides on everything else by number, and denies what is not in
+its table: shared memory and message queues, which outlive a run; namespaces, mounts and anonymous files, which evade
+the limits; sockets; other processes; counts and memory that processes share. The table is what Python, numpy and
+programs with files, threads, subprocesses and event loops were seen to call, and what they call with other versions of
+the C library or on the other processor. Prior art: the default profiles of Docker and systemd. See seccomp(2).
 """
 
 from __future__ import annotations
@@ -26,42 +28,48 @@ ARCHITECTURES = {"x86_64": (0xC000003E, 317), "aarch64": (0xC00000B7, 277)}
 FIRST_UNKNOWN = 463
 """System calls from this number on are newer than this table. They do not exist for a run."""
 
-DENIED = {
-    "System V and POSIX memory, queues and semaphores, and keys: they outlive a run": (
-        "shmget:29:194 shmat:30:196 shmctl:31:195 msgget:68:186 msgsnd:69:189 msgrcv:70:188 msgctl:71:187 "
-        "semget:64:190 semop:65:193 semctl:66:191 semtimedop:220:192 mq_open:240:180 mq_unlink:241:181 "
-        "add_key:248:217 request_key:249:218 keyctl:250:219"
+NAMED_FILES = "Files by name: Landlock or bubblewrap decide on which"
+
+ALLOWED = {
+    "Memory": (
+        "brk:12:214 mmap:9:222 munmap:11:215 mprotect:10:226 mremap:25:216 madvise:28:233 msync:26:227 "
+        "membarrier:324:283"
     ),
-    "Namespaces and mounts: they come with new limits": (
-        "unshare:272:97 setns:308:268 mount:165:40 umount2:166:39 pivot_root:155:41 chroot:161:51 open_tree:428:428 "
-        "move_mount:429:429 fsopen:430:430 fsconfig:431:431 fsmount:432:432 fspick:433:433 mount_setattr:442:442"
+    "Its own processes, threads and signals": (
+        "execve:59:221 wait4:61:260 waitid:247:95 exit:60:93 exit_group:231:94 getpid:39:172 getppid:110:173 "
+        "gettid:186:178 set_tid_address:218:96 set_robust_list:273:99 rseq:334:293 arch_prctl:158: sched_yield:24:124 "
+        "rt_sigaction:13:134 rt_sigprocmask:14:135 rt_sigreturn:15:139 rt_sigpending:127:136 rt_sigtimedwait:128:137 "
+        "rt_sigsuspend:130:133 sigaltstack:131:132 restart_syscall:219:128 pause:34: alarm:37: setitimer:38:103 "
+        "getitimer:36:102 setsid:112:157"
     ),
-    "Files without a name: no limit counts them": "memfd_create:319:279 memfd_secret:447:447",
-    "Other processes": (
-        "ptrace:101:117 process_vm_readv:310:270 process_vm_writev:311:271 process_madvise:440:440 "
-        "process_mrelease:448:448 kcmp:312:272 pidfd_getfd:438:438 pidfd_send_signal:424:424 rt_sigqueueinfo:129:138 "
-        "rt_tgsigqueueinfo:297:240 setpriority:141:140 ioprio_set:251:30 migrate_pages:256:238 move_pages:279:239 "
-        "capget:125:90"
+    "Time, and what the process may know of itself": (
+        "gettimeofday:96:169 time:201: nanosleep:35:101 times:100:153 getrusage:98:165 getrlimit:97:163 "
+        "setrlimit:160:164 getuid:102:174 geteuid:107:175 getgid:104:176 getegid:108:177 getresuid:118:148 "
+        "getresgid:120:150 getgroups:115:158 getpgrp:111: uname:63:160 getcpu:309:168 getrandom:318:278 umask:95:166"
     ),
-    "Attributes of files: no limit counts them": (
-        "setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7 removexattr:197:14 lremovexattr:198:15 fremovexattr:199:16"
+    "Open files": (
+        "read:0:63 write:1:64 readv:19:65 writev:20:66 pread64:17:67 pwrite64:18:68 preadv:295:69 pwritev:296:70 "
+        "lseek:8:62 close:3:57 close_range:436:436 dup:32:23 dup2:33: dup3:292:24 pipe:22: pipe2:293:59 "
+        "eventfd2:290:19 fstat:5:80 ftruncate:77:46 fallocate:285:47 fsync:74:82 fdatasync:75:83 sendfile:40:71 "
+        "copy_file_range:326:285 poll:7: ppoll:271:73 select:23: pselect6:270:72 epoll_create:213: "
+        "epoll_create1:291:20 epoll_ctl:233:21 epoll_wait:232: epoll_pwait:281:22 epoll_pwait2:441:441"
     ),
-    "What the kernel keeps in memory of files that others read: runs could drop it, and leave messages by it": (
-        "fadvise64:221:223 readahead:187:213 cachestat:451:451 mincore:27:232"
+    NAMED_FILES: (
+        "stat:4: lstat:6: newfstatat:262:79 statx:332:291 access:21: faccessat:269:48 "
+        "faccessat2:439:439 getcwd:79:17 chdir:80:49 fchdir:81:50 getdents64:217:61 readlink:89: readlinkat:267:78 "
+        "mkdir:83: mkdirat:258:34 rmdir:84: unlink:87: unlinkat:263:35 rename:82: renameat:264:38 renameat2:316:276 "
+        "link:86: linkat:265:37 symlink:88: symlinkat:266:36 getxattr:191:8 lgetxattr:192:9 fgetxattr:193:10 "
+        "listxattr:194:11 llistxattr:195:12 flistxattr:196:13"
     ),
-    "What all processes of a user, or of the machine, share in number: a run could count what another has taken": (
-        "timer_create:222:107 sysinfo:99:179 futex_waitv:449:449 futex_wake:454:454 "
-        "futex_wait:455:455 futex_requeue:456:456"
+    "Sockets in pairs": (
+        "sendto:44:206 recvfrom:45:207 recvmsg:47:212 shutdown:48:210 getsockopt:55:209 "
+        "setsockopt:54:208 getsockname:51:204 getpeername:52:205"
     ),
-    "Network": "socket:41:198 connect:42:203 bind:49:200 listen:50:201 accept:43:202 accept4:288:242",
-    "The kernel itself": (
-        "bpf:321:280 perf_event_open:298:241 userfaultfd:323:282 personality:135:92 inotify_init:253: "
-        "inotify_init1:294:26 fanotify_init:300:262 name_to_handle_at:303:264 open_by_handle_at:304:265 "
-        "lookup_dcookie:212:18 syslog:103:116 flock:73:32 quotactl:179:60 quotactl_fd:443:443 sync:162:81 "
-        "syncfs:306:267"
+    "What confines a process further": (
+        "seccomp:317:277 landlock_create_ruleset:444:444 landlock_add_rule:445:445 landlock_restrict_self:446:446"
     ),
 }
-"""Answered with EPERM: each name with its numbers on x86-64 and aarch64."""
+"""Each name with its numbers on x86-64 and aarch64. Other calls are answered with EPERM."""
 
 ABSENT = (
     "clone3:435:435 openat2:437:437 pidfd_open:434:434 io_setup:206:0 io_uring_setup:425:425 io_uring_enter:426:426 "
@@ -73,8 +81,12 @@ CHANGES = (
     "chmod:90: fchmod:91:52 fchmodat:268:53 fchmodat2:452:452 chown:92: lchown:94: fchown:93:55 fchownat:260:54 "
     "utime:132: utimes:235: futimesat:261: utimensat:280:88 truncate:76:45"
 )
-"""Modes, owners and times of files. Landlock lets a run change them on every file of its user, so they are denied
-where a run sees files of others."""
+"""Modes, owners and times of files. Landlock lets a run change them on every file of its user, so they are allowed only
+where a run sees no files of others."""
+
+PASSING = "sendmsg:46:211"
+"""It can pass file descriptors, which the kernel counts for each user as long as nobody has received them; denied to
+the devices of a class."""
 
 CLONE, FORKS = "clone:56:220", "fork:57: vfork:58:"
 """These start processes and threads."""
@@ -89,10 +101,15 @@ TRUNCATE, ACCESS = 0o1000, 0o3
 """From asm-generic/fcntl.h: O_TRUNC, and O_ACCMODE, of which 0 is reading."""
 
 
-LOCKS = (5, 6, 7, 36, 37, 38)
-"""F_GETLK to F_OFD_SETLKW. A lock needs no leave to write: one on a file that everybody may read stops others, and is
-seen by other runs."""
+DESCRIPTOR = (0, 1, 2, 3, 4, 1030)
+"""What fcntl may do: copy a descriptor, read and set its flags. Locks, leases, watches, owners and sizes of pipes would
+be seen by other runs."""
 
+TERMINAL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x802C542A, 0x40049409)
+"""What ioctl may do: ask about a terminal, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX, and FICLONE, which copies a file."""
+
+OWN_FACTS = (3, 15, 16, 21, 23, 38, 0x53564D41)
+"""What prctl may do: names, and questions about the process. Others let it outlive its parent, or be traced."""
 
 OWN_CLOCKS = (*range(12), 0xFFFFFFFE, 0xFFFFFFFA)
 """The system's clocks, and those of this process and thread by the number that means the caller. Others name a
@@ -124,21 +141,14 @@ def checks(pid: int) -> list[ArgumentCheck]:
         ArgumentCheck("kill:62:129", 0, only=(pid,)),  # its group would be all devices of a class
         ArgumentCheck("tkill:200:130", 0, only=(pid,)),
         ArgumentCheck("tgkill:234:131", 0, only=(pid,)),
-        *(
-            ArgumentCheck(name, 0, only=(pid, 0))
-            for name in "prlimit64:302:261 sched_setaffinity:203:122 sched_setscheduler:144:119 sched_setparam:142:118 "
-            "sched_setattr:314:274 sched_getaffinity:204:123 sched_getscheduler:145:120 sched_getparam:143:121 "
-            "sched_getattr:315:275 sched_rr_get_interval:148:127 getpgid:121:155 getsid:124:156 "
-            "get_robust_list:274:100".split()
-        ),
-        ArgumentCheck("fcntl:72:25", 1, never=(8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals to others
-        ArgumentCheck("fcntl:72:25", 1, never=(*LOCKS, 1024, 1026, 1031)),  # also F_SETLEASE, F_NOTIFY and F_SETPIPE_SZ
-        *(ArgumentCheck(name, 1, only=(pid, 0)) for name in ("getpriority:140:141", "ioprio_get:252:31")),
+        ArgumentCheck("prlimit64:302:261", 0, only=(pid, 0)),
+        ArgumentCheck("sched_getaffinity:204:123", 0, only=(pid, 0)),
+        ArgumentCheck("fcntl:72:25", 1, only=DESCRIPTOR),
         *(ArgumentCheck(name, 0, only=OWN_CLOCKS) for name in CLOCKS.split()),
         ArgumentCheck("futex:202:98", 1, never=SHARED_WAKES, mask=0xFF),
-        ArgumentCheck("ioctl:16:29", 1, never=(0x8901, 0x8902, 0x5412, 0x541C)),  # the same, and keys into a terminal
+        ArgumentCheck("ioctl:16:29", 1, only=TERMINAL),
         ArgumentCheck("preadv2:327:286", 5, only=(0,), mask=IF_IN_MEMORY),
-        ArgumentCheck("prctl:157:167", 0, never=(1, 4, 0x59616D61)),  # outliving the parent, being traced
+        ArgumentCheck("prctl:157:167", 0, only=OWN_FACTS),
         ArgumentCheck("open:2:", 1, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),  # emptying what may only be read
         ArgumentCheck("openat:257:56", 2, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),
     ]
@@ -188,7 +198,19 @@ def restrict_self(sees_others: bool) -> int:
 def restrict_device() -> None:
     """Adds a filter to a process that was forked under one, which allows calls about its parent's number."""
     if is_available():
-        _install(program(machine(), os.getpid(), True), ALL_THREADS)
+        _install(program(machine(), os.getpid(), True, is_device=True), ALL_THREADS)
+
+
+def seal_files() -> None:
+    """Denies this process every call that names a file, for good: the kernel tells about other processes by the files
+    of /proc, also where Landlock lets nobody open them."""
+    if is_available():
+        here = machine()
+        by_name = (ALLOWED[NAMED_FILES], CHANGES, "open:2: openat:257:56 execve:59:221")
+        code = _load(NUMBER)
+        for name in " ".join(by_name).split():
+            code += _on_call(name, _column(here), _refuse(EPERM))
+        _install(code + _step(RETURN, ALLOW), ALL_THREADS)
 
 
 def _install(code: bytes, flags: int) -> int:
@@ -220,35 +242,32 @@ class FilterProgram(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
 
 
-def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW) -> bytes:
+def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW, is_device: bool = False) -> bytes:
     """The filter for process `pid` on a machine of this kind. `new_tasks` answers calls that start processes."""
-    return template(machine, sees_others, new_tasks).replace(ANYBODY, pack("<I", pid))
+    return template(machine, sees_others, new_tasks, is_device).replace(ANYBODY, pack("<I", pid))
 
 
 @cache
-def template(machine: str, sees_others: bool, new_tasks: int) -> bytes:
+def template(machine: str, sees_others: bool, new_tasks: int, is_device: bool = False) -> bytes:
     """The filter with `ANYBODY` in place of the process: computed once for all processes that are forked."""
     column = _column(machine)
-    code = denials(machine, sees_others)
+    code = _load(ARCHITECTURE) + _step(EQUAL, ARCHITECTURES[machine][0], 1, 0) + _refuse(ENOSYS)
+    code += _load(NUMBER) + _step(AT_LEAST, FIRST_UNKNOWN, 0, 1) + _refuse(ENOSYS)
+    for names, answer in (
+        (" ".join(ALLOWED.values()), _step(RETURN, ALLOW)),
+        ("" if sees_others else CHANGES, _step(RETURN, ALLOW)),
+        ("" if is_device else PASSING, _step(RETURN, ALLOW)),
+        (FORKS, _step(RETURN, new_tasks)),
+        (ABSENT, _refuse(ENOSYS)),
+    ):
+        for name in names.split():
+            code += _on_call(name, column, answer)
     by_name: dict[str, bytes] = {}
     for check in checks(*unpack("<I", ANYBODY)):
         by_name[check.name] = by_name.get(check.name, b"") + _test(check)
     for name, tests in by_name.items():
         code += _on_call(name, column, tests + _step(RETURN, new_tasks if name == CLONE else ALLOW))
-    for name in FORKS.split():
-        code += _on_call(name, column, _step(RETURN, new_tasks))
-    return code + _step(RETURN, ALLOW)
-
-
-def denials(machine: str, sees_others: bool) -> bytes:
-    """The part of the filter that is the same for every process: what is denied with any arguments."""
-    denied = " ".join((*DENIED.values(), CHANGES if sees_others else ""))
-    code = _load(ARCHITECTURE) + _step(EQUAL, ARCHITECTURES[machine][0], 1, 0) + _refuse(ENOSYS)
-    code += _load(NUMBER) + _step(AT_LEAST, FIRST_UNKNOWN, 0, 1) + _refuse(ENOSYS)
-    for names, error in ((denied, EPERM), (ABSENT, ENOSYS)):
-        for name in names.split():
-            code += _on_call(name, _column(machine), _refuse(error))
-    return code
+    return code + _refuse(EPERM)
 
 
 def _column(machine: str) -> int:

@@ -80,6 +80,7 @@ class Supervisor:
         self.hidden = conditions["hidden"]
         self.control = control
         self.compiled = b""
+        self.has_mount = False
         self.wake, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self.wake, False)
@@ -130,7 +131,8 @@ class Supervisor:
             os.close(fd)
         rest = protocol.receive_bytes(self.control) if has_late else b""
         monitor = WorkerMonitor(pid, result, output, self.limits["output"], longest, (late_end, rest or b""))
-        ended, code = monitor.wait(self.control.fileno(), self.wake, tasks, begin + seconds + GRACE_SECONDS)
+        where = self.control.fileno(), self.wake, tasks, begin + seconds + GRACE_SECONDS
+        ended, code = monitor.wait(*where, self._exceeded)
         took = monotonic() - begin
         os_limits.end_all(pid, self.sandboxed)
         if ended == "hung up":
@@ -139,6 +141,8 @@ class Supervisor:
         monitor.close_late()
         os.close(result)
         os.close(output)
+        if self.has_mount:
+            os_limits.unmount_files(RUN_FOLDER)
         return {
             "ended": ended,
             "code": code,
@@ -154,6 +158,16 @@ class Supervisor:
         if os.getuid() == 0:
             with suppress(OSError):  # a root without that power does not become another user either
                 os.chown(RUN_FOLDER, self.uid, self.uid)
+        self.has_mount = not self.sandboxed and os_limits.mount_files(RUN_FOLDER, self.limits["files"], self.uid)
+
+    def _exceeded(self) -> tuple[str, int] | None:
+        """The limit that all processes of a run exceed together, where the kernel does not hold it."""
+        memory, files = self.limits["memory"], self.limits["files"]
+        if os_limits.memory_below() > memory:
+            return "memory", memory
+        if not (self.sandboxed or self.has_mount) and os_limits.file_bytes(RUN_FOLDER) > files:
+            return "files", files
+        return None
 
     def _be_worker(
         self, work: Work, supervisor: int, ends: tuple[int, int, int], tasks: TaskLimit, limits: dict[str, Any]

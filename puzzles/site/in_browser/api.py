@@ -67,9 +67,9 @@ def trace() -> str:
     return _last.trace if _last is not None else ""
 
 
-def draft(slug: str, rows: by_hand.Rows) -> dict[str, Any]:
-    """A timetable made by hand, as far as it is."""
-    return by_hand.shown(PUZZLES[slug], rows)
+async def draft(slug: str, rows: by_hand.Rows, colour: str = "") -> dict[str, Any]:
+    """A timetable made by hand, as far as it is; with a `colour` and its picture."""
+    return await by_hand.shown(PUZZLES[slug], rows, colour)
 
 
 def refusals(slug: str, rows: by_hand.Rows, cell: str) -> list[list[str]]:

@@ -6,13 +6,18 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from lib import Trace
+from lib import CLASSIC_SETTING, Trace, referee, run_async
+from lib.bounds import memory_bound, pipeline_time_bound, traffic_bound
 from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
+from lib.schedules.begun import BegunTable, begun
 from lib.schedules.codegen import code_of
 from lib.schedules.draft import Draft
-from lib.schedules.from_run import timetable_of
+from lib.schedules.timetable import timetable_of
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.tracks.schedule.score import figures_of
+
+from .words import measures_data
 
 OPERATIONS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
 CELL = re.compile(r"(\d{1,4})([A-Z])(\d{1,4})")
@@ -32,23 +37,60 @@ def has_halves(puzzle: SchedulePuzzle) -> bool:
     return "backward_input" in puzzle.calls
 
 
-def shown(puzzle: SchedulePuzzle, rows: Rows) -> dict[str, Any]:
-    """The draft with the time of each cell, what is missing, and when each rank would be done."""
+async def shown(puzzle: SchedulePuzzle, rows: Rows, colour: str = "") -> dict[str, Any]:
+    """The draft with the time of each cell, what is missing, which moves are ready, and the figures of what can be
+    computed of it; with a `colour` also the picture of that."""
     draft = draft_of(puzzle, rows)
     costs, depth = puzzle.goal.costs, puzzle.goal.size.layers // stages_of(puzzle)
     durations = {op: depth * costs.duration(name) for op, name in OPERATIONS.items() if costs.priced(name)}
     starts = draft.starts(durations)
+
+    def at(cell: Cell, start: int) -> dict[str, Any]:
+        return {"cell": str(cell), "start": start / costs.unit, "length": durations[cell.op] / costs.unit}
+
+    def end(cell: Cell) -> int:
+        return starts[cell] + durations[cell.op]
+
     return {
-        "rows": [
-            [
-                {"cell": str(cell), "start": starts[cell] / costs.unit, "length": durations[cell.op] / costs.unit}
-                for cell in row
-            ]
-            for row in draft.rows
+        "rows": [[at(cell, starts[cell]) for cell in row] for row in draft.rows],
+        "ready": [
+            {**at(cell, max(map(end, [*draft.inputs(cell), *draft.rows[rank][-1:]]), default=0)), "rank": rank}
+            for cell, rank in draft.ready()
         ],
         "missing": [str(cell) for cell in draft.missing],
         "wanted": len(draft.wanted),
         "text": "\n".join(" ".join(map(str, row)) for row in draft.rows),
+        **await _run(puzzle, draft, colour),
+    }
+
+
+async def _run(puzzle: SchedulePuzzle, draft: Draft, colour: str) -> dict[str, Any]:
+    """What the cells that can be computed take, and their picture."""
+    size, setting = puzzle.goal.size, puzzle.goal.setting
+    try:
+        table = BegunTable.of_draft(draft, has_tags=setting != CLASSIC_SETTING)
+    except RuleError as why:
+        return {"refusal": str(why)}
+    trace = (await run_async(begun(table), *size, setting=setting)).trace
+    report = referee(trace, puzzle.goal)
+    depth = size.layers // table.stages
+    stages = [(range(stage * depth, (stage + 1) * depth), 1) for stage in range(table.stages)]
+    least = {
+        "timesteps": pipeline_time_bound(size, setting, stages),
+        "peak_memory": memory_bound(size, setting),
+        "traffic": traffic_bound(size, setting, puzzle.goal.time_limit),
+    }
+    found = measures_data(puzzle, figures_of(report, puzzle, size))
+    view = None
+    if colour:
+        from .pictures import viewed  # here, since figures do not wait for what draws
+
+        view = viewed(trace, puzzle.title, puzzle.goal, colour)
+    return {
+        "measures": [one | {"least": least[one["figure"]].least if one["figure"] in least else 0} for one in found],
+        "makespan": report.makespan,
+        "bubble": report.bubble,
+        "view": view,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
@@ -19,17 +20,12 @@ OVER = "The hints help, from gentle to explicit."
 def described(puzzle: Puzzle, verdict: Verdict) -> dict[str, Any]:
     """What the page shows of a verdict."""
     track = track_of(puzzle.slug)
-    measures = track.measures(puzzle, verdict.figures) if verdict.figures else ()
     return {
         "slug": puzzle.slug,
         "status": verdict.status,
         "stars": verdict.stars,
         "headline": HEADLINES[verdict.status],
-        "measures": [
-            {"words": m.words, "value": m.value, "text": m.value_text, "target": m.target,
-             "target_text": m.target_text, "met": m.met}
-            for m in measures
-        ],
+        "measures": measures_data(puzzle, verdict.figures) if verdict.figures else [],
         "message": verdict.message,
         "line": verdict.line,
         "notes": [] if verdict.status == "passed" else list(verdict.notes),
@@ -40,7 +36,15 @@ def described(puzzle: Puzzle, verdict: Verdict) -> dict[str, Any]:
         "printed": list(verdict.printed),
         "praise": puzzle.praise if verdict.stars >= 3 else "",
         "next": next_move(verdict),
-    }  # fmt: skip
+    }
+
+
+def measures_data(puzzle: Puzzle, figures: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The figures beside their targets, as plain data."""
+    return [
+        {**measure._asdict(), "text": measure.value_text, "target_text": measure.target_text}
+        for measure in track_of(puzzle.slug).measures(puzzle, figures)
+    ]
 
 
 def next_move(verdict: Verdict) -> str:

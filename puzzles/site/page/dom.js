@@ -14,6 +14,9 @@ export function h(tag, given = {}, ...children) {
 
 export const button = (words, onclick, given = {}) => h("button", { type: "button", onclick, ...given }, words);
 
+// The address of a picture, for an image: nothing in it can run.
+export const svgAddress = (svg) => `data:image/svg+xml,${encodeURIComponent(svg)}`;
+
 // Offers a file to save.
 export function save(name, blob) {
   const link = h("a", { href: URL.createObjectURL(blob), download: name });

@@ -1,4 +1,5 @@
-// The editor: Python with CodeMirror. Tab indents; Escape, then Tab leaves it. Errors are marked at their line.
+// The editor: Python with CodeMirror. Tab indents; Escape, then Tab leaves it. Errors are marked at their line, and `help`
+// has what is completed.
 
 import { closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
@@ -8,6 +9,7 @@ import { lintGutter, setDiagnostics } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+import { completing } from "./complete.js";
 
 const colours = HighlightStyle.define([
   { tag: [tags.keyword, tags.operatorKeyword, tags.controlKeyword, tags.definitionKeyword], color: "var(--code-keyword)" },
@@ -18,7 +20,7 @@ const colours = HighlightStyle.define([
 ]);
 
 // `onpause` gets the text when nothing was typed for a moment, `onchange` each time.
-export function openEditor(place, { text, readOnly = false, label, onchange = () => {}, onpause = () => {}, onrun = () => {} }) {
+export function openEditor(place, { text, readOnly = false, label, help, onchange = () => {}, onpause = () => {}, onrun = () => {} }) {
   const PAUSE = 450;
   let timer = 0;
   const view = new EditorView({
@@ -31,6 +33,7 @@ export function openEditor(place, { text, readOnly = false, label, onchange = ()
       EditorState.readOnly.of(readOnly),
       EditorView.editable.of(!readOnly),
       EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0", spellcheck: "false", autocapitalize: "off" }),
+      readOnly ? [] : completing(help),
       keymap.of([
         { key: "Mod-Enter", run: () => { onrun(); return true; } },
         ...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, indentWithTab,

@@ -3,10 +3,11 @@
 import { button, h, tell } from "./dom.js";
 import { showMap } from "./map.js";
 import { ProfilePage } from "./profile.js";
-import { PuzzlePage, showElsewhere } from "./puzzle.js";
+import { PuzzlePage } from "./puzzle.js";
 import { Python } from "./python.js";
 import { addMenu } from "./menu.js";
 import { readLink } from "./share.js";
+import { showElsewhere } from "./sheet.js";
 import * as store from "./store.js";
 import { apply } from "./theme.js";
 
@@ -17,7 +18,7 @@ const python = new Python((state, ...more) => {
   document.documentElement.dataset.python = state;
   document.documentElement.dataset.spare = state === "ready" && more[0];
   document.getElementById("state").textContent = { loading: "Python is loading", ready: "", broken: `Python could not be loaded: ${more[0]}. Reload the page.` }[state];
-  page?.loading();
+  page?.loading?.();
 });
 
 // The list of puzzles, or null after a sentence on why there is none.
@@ -61,8 +62,8 @@ async function route() {
   const puzzle = Object.hasOwn(catalog.puzzles, slug) ? catalog.puzzles[slug] : null;
   document.title = puzzle ? `${puzzle.title} - Training Puzzles` : "Training Puzzles";
   if (slug && !puzzle) tell(`There is no puzzle ${slug}; here are all of them.`);
-  if (!puzzle) showMap(main, catalog);
-  else if (!puzzle.played) showElsewhere(main, puzzle);
+  if (!puzzle) page = showMap(main, catalog);
+  else if (!puzzle.played) showElsewhere(main, puzzle, catalog);
   else {
     let shared = {};
     try {

@@ -1,25 +1,39 @@
 // The map: chapters in the order of play, each with its puzzles and their stars.
 
 import { h } from "./dom.js";
+import { Picture } from "./picture.js";
 import { stars } from "./store.js";
 import { starsText } from "./verdict.js";
 
 export function showMap(main, catalog) {
   const played = (track) => catalog.chapters.filter((chapter) => chapter.track === track);
-  const next = firstOpen(catalog);
+  const isNew = !Object.keys(catalog.puzzles).some((slug) => stars(slug));
+  const next = (isNew && catalog.puzzles.warm_up) || firstOpen(catalog);
+  const moving = h("div", { class: "picture moving", "aria-hidden": "true" });
   main.replaceChildren(
     h("section", { class: "welcome" },
-      h("h1", {}, "How are large models trained on many devices?"),
-      h("p", { class: "lead" }, "Write the schedule yourself, in a few lines of async Python. It runs here in your browser, is judged at once, and is drawn as a picture."),
-      h("p", {}, h("a", { class: "go", href: `#${next.slug}` }, started() ? `Go on with ${next.title}` : `Begin with ${next.title}`))),
+      h("div", {},
+        h("h1", {}, "How are large models trained on many devices?"),
+        h("p", { class: "lead" }, "Write the schedule yourself, in a few lines of async Python. It runs here in your browser, is judged at once, and is drawn as a picture."),
+        h("p", {}, h("a", { class: "go", href: `#${next.slug}` }, isNew ? `Begin: ${next.title}` : `Go on with ${next.title}`))),
+      h("figure", {}, moving, h("figcaption", {}, "Four ranks train one model: each has a layer, and each colour is a microbatch."))),
     ...Object.entries(catalog.tracks).map(([name, track]) =>
       h("section", { class: "track" },
         h("h2", {}, track.title), h("p", { class: "idea" }, sentence(track.idea)),
         name === "schedule" ? "" : h("p", { class: "away" }, "These need numpy and an installation. Here are their statements and pictures."),
         h("ol", { class: "chapters" }, played(name).map((chapter) => chapterOf(chapter, catalog))))),
     board(catalog));
+  return catalog.first && moves(moving, catalog.first);
+}
 
-  function started() { return Object.keys(catalog.puzzles).some((slug) => stars(slug)); }
+// A schedule that plays again and again, unless the reader wants no motion. It is closed as a puzzle is.
+function moves(place, run) {
+  const picture = new Picture(place);
+  picture.colour = run.run.colour;
+  picture.show(run);
+  place.querySelector("#timeline").tabIndex = -1;
+  if (!matchMedia("(prefers-reduced-motion: reduce)").matches) picture.shown.play(true, true);
+  return picture;
 }
 
 const sentence = (text) => text[0].toUpperCase() + text.slice(1);

@@ -1,7 +1,7 @@
 // The menu: all puzzles, links, pictures to keep, export and import, the theme.
 
 import { button, h, save, tell } from "./dom.js";
-import { makeMovie, makePng } from "./movie.js";
+import { makeMovie, makePng, makeWebp } from "./movie.js";
 import { shareLink } from "./share.js";
 import * as store from "./store.js";
 import { isDark, toggle } from "./theme.js";
@@ -30,6 +30,7 @@ export function addMenu(place, { catalog, python, page, refresh }) {
     h("p", {}, "A link holds everything itself; nothing is uploaded."),
     button("Picture (PNG)", drawn(async (open, slug) => save(`${slug}.png`, await makePng(await python.call("picture", [open.picture.chosen(), isDark()]))))),
     button("Picture (SVG)", drawn(async (open, slug) => save(`${slug}.svg`, new Blob([await python.call("picture", [open.picture.chosen(), isDark()])], { type: "image/svg+xml" })))),
+    button("Film of the run (WebP)", drawn(async (open, slug) => save(`${slug}.webp`, await makeWebp(open.picture)))),
     button("Film of the run (GIF)", drawn(async (open, slug) => save(`${slug}.gif`, await makeMovie(open.picture)))));
   const mine = menu("My solutions",
     button("Export all as a .py file", exportAll),

@@ -1,6 +1,7 @@
-// Pictures of a run to keep: a PNG, and a GIF in which the operations appear as time goes by.
+// Pictures of a run to keep: a PNG, and a film in which the operations appear as time goes by, as WebP or as GIF.
 
 import { applyPalette, GIFEncoder, quantize } from "gifenc";
+import { animated } from "./webp.js";
 
 const FRAMES = 60, SECONDS = 6, HOLD = 2000; // the last frame stays for so many milliseconds
 
@@ -14,6 +15,10 @@ export async function makePng(svg) {
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
+const delay = (i) => (i === FRAMES - 1 ? HOLD : (SECONDS * 1000) / FRAMES);
+
+export const makeWebp = (picture) => animated(picture.frames(FRAMES), delay);
+
 // All frames have the palette of the last one, which shows everything.
 export async function makeMovie(picture) {
   const frames = picture.frames(FRAMES);
@@ -21,8 +26,7 @@ export async function makeMovie(picture) {
   const palette = quantize(frames.at(-1).data, 256);
   const gif = GIFEncoder();
   for (const [i, frame] of frames.entries()) {
-    const delay = i === frames.length - 1 ? HOLD : (SECONDS * 1000) / FRAMES;
-    gif.writeFrame(applyPalette(frame.data, palette), width, height, { palette: i ? undefined : palette, delay });
+    gif.writeFrame(applyPalette(frame.data, palette), width, height, { palette: i ? undefined : palette, delay: delay(i) });
     if (i % 10 === 0) await new Promise((done) => setTimeout(done)); // the page stays alive
   }
   gif.finish();

@@ -1,8 +1,10 @@
 // The live picture of a run: the elements that `drawing` makes for files, in the middle of ours.
 
 import { elements, viewer } from "viewer";
-import { h } from "./dom.js";
+import { h, svgAddress } from "./dom.js";
 import { onTheme } from "./theme.js";
+
+const ROOM = 0.17; // of the window, for the rows of all ranks, where the picture stands beside the code
 
 export class Picture {
   constructor(place) {
@@ -11,14 +13,15 @@ export class Picture {
     this.shown = null;
   }
 
+  // A view, a picture as SVG, or nothing.
   show(view) {
     const before = this.place.querySelector("#colour");
     if (before) this.colour = before.value;
     this.close();
-    if (!view) {
-      this.place.replaceChildren(h("p", { class: "nothing" }, "Nothing has happened yet: the picture of your run comes here."));
-      return;
-    }
+    if (!view) return this.place.replaceChildren(h("p", { class: "nothing" }, "Nothing has happened yet: the picture of your run comes here."));
+    if (typeof view === "string") return this.place.replaceChildren(h("img", { src: svgAddress(view), alt: "What the code has made" }));
+    const isWide = matchMedia("(min-width: 1200px)").matches;
+    this.place.dataset.room = isWide ? Math.round(innerHeight * ROOM) : "";
     this.place.innerHTML = elements; // what our builder wrote; the words of the run come as text
     this.place.querySelector("#text").textContent = view.text;
     this.place.querySelector("#timeline").textContent = view.summary;

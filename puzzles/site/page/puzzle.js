@@ -1,4 +1,5 @@
-// One puzzle: the statement, hints and calls beside the editor, the verdict below it, and the picture of the run.
+// One puzzle: the statement, the code or the timetable, and at the right its verdict with the picture of the run. A phone
+// shows one of the three.
 
 import { button, h, tell } from "./dom.js";
 import { openEditor } from "./editor.js";
@@ -6,23 +7,31 @@ import { Keeping } from "./keeping.js";
 import { firstOpen } from "./map.js";
 import { Picture } from "./picture.js";
 import { Crashed, Stopped } from "./python.js";
+import { sheet } from "./sheet.js";
 import * as store from "./store.js";
+import { isDark } from "./theme.js";
 import { Timetable } from "./timetable.js";
-import { showCrashed, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
+import { showCrashed, showHand, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
 
 export class PuzzlePage {
-  // `shared` is the code, or the trace, of a link; it is shown and not changed.
-  constructor(main, catalog, puzzle, python, { code, trace } = {}) {
+  // The code, or the trace, of a link is shown and not changed; a timetable is a move that can be undone.
+  constructor(main, catalog, puzzle, python, { code, trace, timetable } = {}) {
     Object.assign(this, { main, catalog, puzzle, python, trace, shared: code != null || trace != null });
     this.code = code ?? store.code(puzzle.slug) ?? puzzle.starter;
     this.build();
     if (code == null) this.run(); else showUnrun(this.verdict);
+    if (timetable != null && puzzle.timetable) {
+      this.byHand(true);
+      this.table.take(timetable, "A timetable that somebody shared. Undo goes back to yours.");
+    }
     this.loading();
   }
 
   build() {
     const { puzzle } = this;
+    this.main.classList.add("play");
     this.verdict = h("div", { class: "verdict", role: "status", "aria-live": "polite" });
+    this.more = h("div", { class: "more" });
     this.runs = button("Run", () => this.run(), { title: "Ctrl+Enter", class: "run" });
     this.stops = button("Stop", () => this.python.stop(), { disabled: true, class: "stop-run" });
     this.newer = h("p", { class: "banner", role: "alert", id: "newer", hidden: true });
@@ -30,34 +39,55 @@ export class PuzzlePage {
     this.handPlace = h("section", { class: "byhand", "aria-label": "Timetable by hand", hidden: true });
     this.picturePlace = h("section", { class: "picture", "aria-label": "Picture of the run" });
     this.tools = h("div", { class: "bar tools", role: "toolbar", "aria-label": "Code" }, this.runs, this.stops);
+    this.work = h("div", { class: "work" }, sheet(puzzle, this.catalog),
+      this.trace ? "" : h("section", { class: "code", "aria-label": "Code" }, this.editorPlace, this.tools, this.handPlace),
+      h("section", { class: "result", "aria-label": "Result", tabindex: "0" }, this.verdict, this.picturePlace, this.more));
+    this.tabs = h("div", { class: "tabs", role: "group", "aria-label": "What is shown" },
+      (this.trace ? ["Statement", "Picture"] : ["Statement", "Code", "Picture"]).map((name) => button(name, () => this.tab(name), { "data-tab": name })));
     this.main.replaceChildren(
-      h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("span", { class: "stars", id: "stars" }), h("p", {}, puzzle.limits),
-        puzzle.place ? h("p", { class: "place" }, `${puzzle.place}.`) : ""),
-      this.shared ? this.banner() : this.newer,
-      h("div", { class: "work" },
-        h("div", { class: "code" }, this.trace ? "" : [this.editorPlace, this.tools], this.verdict),
-        sheet(puzzle)),
-      this.handPlace,
-      this.picturePlace);
+      h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("span", { class: "stars", id: "stars" }), h("p", {}, puzzle.limits)),
+      this.shared ? this.banner() : this.newer, this.tabs, this.work);
+    this.tab(this.trace ? "Picture" : this.shared ? "Code" : "Statement");
     this.picture = new Picture(this.picturePlace);
     this.showStars();
     if (this.trace) return;
     this.editor = openEditor(this.editorPlace, {
       text: this.code, readOnly: this.shared, label: `Your code for ${puzzle.title}`,
+      help: { members: this.catalog.model, calls: puzzle.sections.flatMap((section) => section.lines) },
       onchange: (text) => this.keeping.keep(text), onpause: () => this.run(), onrun: () => this.run(),
     });
     if (this.shared) return;
     this.tools.append(button("Start over", () => this.startOver()));
     this.keeping = new Keeping(puzzle, { place: this.newer, tools: this.tools, editor: () => this.editor });
     if (puzzle.no_timetable) this.tools.after(h("p", { class: "aside" }, puzzle.no_timetable));
-    if (puzzle.timetable) this.tools.append(button("By hand", () => this.byHand(), { id: "byhand", "aria-expanded": "false" }));
+    if (puzzle.timetable) this.tools.append(button("By hand", () => this.byHand(), { id: "byhand", "aria-pressed": "false" }));
   }
 
-  // Opens or closes the timetable, which is made when it is first opened.
-  byHand() {
-    this.handPlace.hidden = !this.handPlace.hidden;
-    this.main.querySelector("#byhand").setAttribute("aria-expanded", !this.handPlace.hidden);
-    this.table ??= new Timetable(this.handPlace, this.python, this.puzzle, { code: () => this.text(), onwrite: (text) => this.take(text) });
+  // Of statement, code and picture what a phone shows.
+  tab(name) {
+    this.work.dataset.tab = name;
+    for (const one of this.tabs.children) one.setAttribute("aria-pressed", one.dataset.tab === name);
+  }
+
+  // The timetable takes the place of the code, or the code that of the timetable.
+  byHand(isHand = this.handPlace.hidden) {
+    this.handPlace.hidden = !isHand;
+    this.editorPlace.hidden = isHand;
+    this.work.classList.toggle("hand", isHand);
+    this.main.querySelector("#byhand").setAttribute("aria-pressed", isHand);
+    if (!isHand) return this.run();
+    this.tab("Code");
+    this.table ??= new Timetable(this.handPlace, this.python, this.puzzle, {
+      code: () => this.text(), colour: () => this.picture.chosen(), onwrite: (text) => this.take(text),
+      onshow: (draft) => { if (!this.handPlace.hidden && !this.closed) this.showDraft(draft); },
+    });
+    if (this.table.draft) this.showDraft(this.table.draft);
+  }
+
+  // The figures and the picture of a timetable, in the place of those of the code.
+  showDraft(draft) {
+    showHand(this.verdict, this.more, draft);
+    this.picture.show(draft.view);
   }
 
   // Code that the timetable has written.
@@ -67,7 +97,7 @@ export class PuzzlePage {
     if (isOwn && !confirm("Replace your code by that of the timetable?")) return;
     this.keeping.remember();
     this.editor.replace(text);
-    this.run();
+    this.byHand(false);
   }
 
   banner() {
@@ -130,15 +160,16 @@ export class PuzzlePage {
       const verdict = this.trace
         ? await python.call("verify", [puzzle.slug, this.trace])
         : await python.call("judge", [puzzle.slug, await python.run(puzzle.slug, this.editor.text())]);
-      if (this.closed) return;
+      if (this.closed || !this.handPlace.hidden) return;
       this.show(verdict);
       this.main.dataset.verdicts = Number(this.main.dataset.verdicts || 0) + 1;
       const view = await python.call("view", [this.picture.colour]);
-      if (this.closed || this.again) return;
-      this.picture.show(view);
-      if (verdict.status === "passed") this.verdict.querySelector(".story").textContent = (await python.call("story")).join(" ");
+      if (this.closed || this.again || !this.handPlace.hidden) return;
+      this.picture.show(view ?? await python.call("picture", [this.picture.colour, isDark()]));
+      if (verdict.status === "passed") this.more.querySelector(".story").textContent = (await python.call("story")).join(" ");
     } catch (why) {
       if (this.closed) return;
+      this.more.replaceChildren();
       if (why instanceof Stopped) showStopped(this.verdict, why.message);
       else if (why instanceof Crashed) showCrashed(this.verdict, why.message);
       else tell(`This page has a mistake: ${why.message}`);
@@ -146,11 +177,12 @@ export class PuzzlePage {
   }
 
   show(verdict) {
-    const { puzzle } = this, next = firstOpen(this.catalog, puzzle.slug);
+    const { puzzle } = this;
     if (!this.shared) store.keepStars(puzzle.slug, verdict.stars);
+    const next = firstOpen(this.catalog, puzzle.slug);
     this.showStars();
     this.onstars?.();
-    showVerdict(this.verdict, verdict, {
+    showVerdict(this.verdict, this.more, verdict, {
       onhint: () => this.hint(),
       onnext: this.shared || next.slug === puzzle.slug ? null : { title: next.title, go: () => { location.hash = next.slug; } },
     });
@@ -159,6 +191,7 @@ export class PuzzlePage {
 
   hint() {
     const hints = this.main.querySelector(".hints");
+    this.tab("Statement");
     hints.open = true;
     hints.querySelector("button:not([hidden])")?.click();
     hints.scrollIntoView({ block: "nearest" });
@@ -169,58 +202,7 @@ export class PuzzlePage {
     this.keeping?.close();
     this.editor?.close();
     this.picture.close();
+    this.main.classList.remove("play");
     this.python.renew();
   }
-}
-
-// What there is to read: the statement, what is new, the calls, the hints one by one, the idea behind it.
-export function sheet(puzzle) {
-  const wide = !matchMedia("(max-width: 900px)").matches; // on a phone the calls are to be looked up
-  return h("aside", { class: "sheet", "aria-label": "The puzzle" },
-    h("div", { html: puzzle.statement }),
-    puzzle.setting.length ? settingTable(puzzle.setting) : "",
-    puzzle.picture ? figure(puzzle) : "",
-    ...puzzle.sections.map((section) => h("details", { open: wide, class: "calls" }, h("summary", {}, section.title),
-      h("dl", {}, section.lines.flatMap(([line, meaning]) => [h("dt", {}, h("code", {}, line)), meaning ? h("dd", { html: meaning }) : ""])))),
-    hintsOf(puzzle),
-    ...puzzle.background.map(([title, html]) => h("details", {}, h("summary", {}, title), h("div", { html }))),
-    h("details", {}, h("summary", {}, "Sources"), h("ul", {}, puzzle.sources.map((html) => h("li", { html })))));
-}
-
-function settingTable(rows) {
-  const [head, ...rest] = [["Here", "", "in the classics"], ...rows];
-  return h("div", { class: "scrolls" }, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", {}, "what"), h("th", {}, "here"), h("th", {}, head[2]))),
-    h("tbody", {}, rest.map((row) => h("tr", {}, row.map((cell) => h("td", { html: cell })))))));
-}
-
-function figure(puzzle) {
-  const source = URL.createObjectURL(new Blob([puzzle.picture], { type: "image/svg+xml" }));
-  const image = h("img", { src: source, alt: `Sketch for ${puzzle.title}`, onload: () => URL.revokeObjectURL(source) });
-  return h("figure", { class: "sketch" }, image);
-}
-
-function hintsOf(puzzle) {
-  const place = h("div", {}), count = puzzle.hints.length;
-  let shown = 0;
-  const more = button("", () => show(shown + 1));
-  function show(upTo) {
-    for (; shown < upTo; shown++) place.append(h("div", { class: "hint" }, h("b", {}, `Hint ${shown + 1}`), h("div", { html: puzzle.hints[shown] })));
-    if (upTo) store.keepHints(puzzle.slug, upTo);
-    more.textContent = shown ? `Hint ${shown + 1} of ${count}` : `First of ${count} hints`;
-    more.hidden = shown === count;
-  }
-  show(store.hints(puzzle.slug));
-  return h("details", { class: "hints" }, h("summary", {}, "Hints"), place, more);
-}
-
-// A puzzle of a track that needs an installation: all there is to read.
-export function showElsewhere(main, puzzle) {
-  main.replaceChildren(
-    h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("p", {}, puzzle.limits),
-      puzzle.place ? h("p", { class: "place" }, `${puzzle.place}.`) : ""),
-    h("p", { class: "banner" }, "This puzzle computes with numpy, so it is played in an installation, not in the browser: ",
-      "install the game, then type ", h("code", {}, `puzzles start ${puzzle.slug}`), "."),
-    h("div", { class: "read" }, sheet(puzzle),
-      h("section", { class: "code" }, h("h2", {}, "Starter"), h("pre", { class: "starter" }, h("code", {}, puzzle.starter)))));
 }

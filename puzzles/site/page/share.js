@@ -1,4 +1,4 @@
-// Links: a puzzle's code, or a run of it, compressed in the fragment of the address, which no browser sends to a server.
+// Links: a puzzle's code, a run of it or a timetable, compressed in the fragment of the address, which no browser sends to a server.
 // puzzles/site/links.py makes them.
 
 import { tell } from "./dom.js";
@@ -7,9 +7,9 @@ const MAX_UNPACKED = 4_000_000; // characters that a link may unpack to
 
 export async function readLink(kind, data) {
   if (!data) return {};
-  if (kind !== "code" && kind !== "run") throw new Error("This link names neither code nor a run; here is the puzzle itself.");
-  const text = await unpacked(data);
-  return kind === "code" ? { code: text } : { trace: text };
+  const part = { code: "code", run: "trace", timetable: "timetable" };
+  if (!Object.hasOwn(part, kind)) throw new Error("This link names neither code, a run nor a timetable; here is the puzzle itself.");
+  return { [part[kind]]: await unpacked(data) };
 }
 
 async function unpacked(data) {

@@ -1,34 +1,36 @@
 // The timetable made by hand: its cells are dragged, tapped, or moved with the keyboard to a place in a rank's row.
 // Python says which places are legal, and when each cell starts; here it is only shown.
 
-import { button, h, tell } from "./dom.js";
+import { button, h } from "./dom.js";
 import { dragging } from "./drag.js";
+import { parts, rowsOf, trayOf } from "./grid.js";
+import { shareLink } from "./share.js";
 import * as store from "./store.js";
 
-const NAMES = { F: "forward", B: "backward", I: "input half of backward", W: "weight half of backward" };
-const parts = (cell) => /(\d+)([A-Z])(\d+)/.exec(cell).slice(1);
-const named = (cell) => { const [stage, op, batch] = parts(cell); return `${cell}: ${NAMES[op]} of microbatch ${batch} in stage ${stage}`; };
-
 export class Timetable {
-  // `onwrite` gets the code; `code` returns the player's.
-  constructor(place, python, puzzle, { onwrite, code }) {
-    Object.assign(this, { place, python, puzzle, onwrite, code });
+  // `onwrite` gets the code, `onshow` what is known of the draft; `code` returns the player's, `colour` that of the picture.
+  constructor(place, python, puzzle, { onwrite, onshow, code, colour }) {
+    Object.assign(this, { place, python, puzzle, onwrite, onshow, code, colour });
     const kept = store.draft(puzzle.slug);
     this.rows = kept?.length === puzzle.ranks ? kept : this.none();
     this.history = [];
+    this.undone = [];
+    this.aims = 0; // places that have been aimed at, of which only the last is computed
     this.held = null; // { cell, refusals, rank, at }
     this.told = h("p", { class: "told", role: "status", "aria-live": "polite" });
     this.grid = h("div", { class: "grid", role: "group", "aria-label": "Timetable" });
+    this.axis = h("div", {});
     this.tray = h("div", { class: "tray", role: "group", "aria-label": "Cells that are not placed" });
     this.text = h("textarea", { rows: puzzle.ranks + 1, spellcheck: "false", "aria-label": "The timetable as text" });
     place.replaceChildren(
       h("div", { class: "bar", role: "toolbar", "aria-label": "Timetable" },
         button("Write the coroutine", () => this.write(), { class: "go", id: "write" }),
         button("Read my code", () => this.readCode(), { id: "readcode" }),
-        button("Undo", () => this.undo(), { id: "undo" }), button("Clear", () => this.set(this.none()), { id: "clear" })),
-      this.told, h("div", { class: "scrolls" }, this.grid), this.tray,
+        button("Undo", () => this.undo(), { id: "undo" }), button("Redo", () => this.redo(), { id: "redo" }),
+        button("Clear", () => this.set(this.none()), { id: "clear" }), button("Link", () => shareLink(this.python, this.puzzle.slug, "timetable", this.draft.text), { id: "handlink" })),
+      this.told, h("div", { class: "scrolls", tabindex: "0" }, this.axis, this.grid), this.tray,
       h("details", {}, h("summary", {}, "As text"), this.text,
-        button("Take this text", () => this.attempt(async () => this.set(await this.ask("read_timetable", this.text.value))), { id: "taketext" })));
+        button("Take this text", () => this.take(this.text.value), { id: "taketext" })));
     place.addEventListener("keydown", (event) => this.key(event));
     dragging(this);
     this.show();
@@ -53,12 +55,20 @@ export class Timetable {
 
   async set(rows, words) {
     this.history.push(this.rows);
+    this.undone = [];
     await this.change(rows, words);
   }
 
   async undo() {
     if (!this.history.length) return this.say("There is nothing to undo.");
+    this.undone.push(this.rows);
     await this.change(this.history.pop());
+  }
+
+  async redo() {
+    if (!this.undone.length) return this.say("There is nothing to redo.");
+    this.history.push(this.rows);
+    await this.change(this.undone.pop());
   }
 
   async change(rows, words) {
@@ -67,28 +77,24 @@ export class Timetable {
     await this.show(words);
   }
 
+  // A timetable in text, such as that of a link.
+  take(text, words) {
+    return this.attempt(async () => this.set(await this.ask("read_timetable", text), words));
+  }
+
   async show(words) {
-    const draft = await this.attempt(() => this.ask("draft", this.rows));
+    const draft = await this.attempt(() => this.ask("draft", this.rows, this.colour()));
     if (!draft && !this.draft && this.rows.some((row) => row.length)) return this.change(this.none(), "The timetable that was kept is of another version of this puzzle.");
     if (!draft) return;
     this.draft = draft;
-    const end = Math.max(12, ...draft.rows.flat().map((cell) => cell.start + cell.length)) + 4;
-    this.unit = 30;
-    this.grid.replaceChildren(...draft.rows.map((row, rank) => h("div", { class: "lane", "data-rank": rank },
-      h("span", { class: "rank" }, `rank ${rank}`),
-      h("div", { class: "slots", style: `width:${end * this.unit}px` }, row.map((cell) => this.chip(cell.cell, cell))))));
-    const stages = Map.groupBy ? Map.groupBy(draft.missing, (cell) => parts(cell)[0]) : grouped(draft.missing);
-    this.tray.replaceChildren(...[...stages].map(([stage, cells]) => h("div", { class: "stage" }, h("span", { class: "rank" }, `stage ${stage}`), cells.map((cell) => this.chip(cell)))));
+    const { axis, lanes } = rowsOf(draft, this.place.clientWidth - 28, (cell) => this.last(cell, false));
+    this.axis.replaceChildren(axis);
+    this.grid.replaceChildren(...lanes);
+    this.tray.replaceChildren(...trayOf(draft.missing));
     this.text.value = draft.text;
-    this.place.dataset.missing = draft.missing.length;
-    const left = draft.missing.length;
-    this.say(words || (left ? `${left} of ${draft.wanted} cells are to be placed. Drag one to a rank's row; or press Enter on it, then arrows, then Enter; or E puts it last.` : "Complete. Write the coroutine, and it runs."));
-  }
-
-  chip(cell, at) {
-    const [, op, batch] = parts(cell);
-    const style = at ? `left:${at.start * this.unit}px;width:${at.length * this.unit - 2}px` : "";
-    return h("button", { type: "button", class: `cell op-${op}`, style, "data-cell": cell, "aria-label": named(cell), title: named(cell) }, at ? `${op}${batch}` : cell);
+    const left = this.place.dataset.missing = draft.missing.length;
+    this.say(words || (left ? `${left} of ${draft.wanted} cells are to be placed. Drag one to a rank's row, or click a pale one, which is ready; or press Enter on it, then arrows, then Enter; or E puts it last.` : "Complete. Write the coroutine, and it runs."));
+    this.onshow(draft);
   }
 
   find(cell) { return this.place.querySelector(`[data-cell="${cell}"]`); }
@@ -111,8 +117,27 @@ export class Timetable {
     if (!held?.refusals) return;
     Object.assign(held, { rank, at: Math.min(at, held.refusals[rank].length - 1) });
     const why = held.refusals[held.rank][held.at], row = this.others(rank);
-    this.say(why || `${held.cell} on rank ${rank}, ${held.at ? `after ${row[held.at - 1]}` : row.length ? `before ${row[0]}` : "as the first"}.`, Boolean(why));
+    const where = `${held.cell} on rank ${rank}, ${held.at ? `after ${row[held.at - 1]}` : row.length ? `before ${row[0]}` : "as the first"}.`;
+    this.say(why || where, Boolean(why));
     this.mark();
+    if (!why) this.weigh(where);
+  }
+
+  // The rows with the cell in hand at its place.
+  moved() {
+    const { cell, rank, at } = this.held, row = this.others(rank);
+    const rows = this.rows.map((one) => one.filter((other) => other !== cell));
+    rows[rank] = [...row.slice(0, at), cell, ...row.slice(at)];
+    return rows;
+  }
+
+  // Says what the move costs, and shows the figures that it would give.
+  async weigh(where) {
+    const aim = ++this.aims, before = this.draft;
+    const draft = await this.ask("draft", this.moved(), this.colour()).catch(() => null);
+    if (aim !== this.aims || !this.held || !draft) return;
+    this.say(`${where} ${costOf(before, draft)}`);
+    this.onshow(draft);
   }
 
   // Shows where the cell in hand would go.
@@ -127,17 +152,16 @@ export class Timetable {
   }
 
   // Puts it there, if that is legal; else it stays in hand.
-  async drop() {
+  async drop(goesOn = true) {
     const held = this.held;
     if (!held?.refusals) return;
     const why = held.refusals[held.rank][held.at];
     if (why) return this.say(why, true);
-    const row = this.others(held.rank), next = this.following(held.cell);
+    const rows = this.moved(), next = this.following(held.cell);
     this.held = null;
-    const rows = this.rows.map((one) => one.filter((cell) => cell !== held.cell));
-    rows[held.rank] = [...row.slice(0, held.at), held.cell, ...row.slice(held.at)];
     await this.set(rows);
-    (this.find(next) || this.find(held.cell))?.focus();
+    if (goesOn) (this.find(next) || this.find(held.cell))?.focus();
+    else (this.place.querySelector("[data-ghost]") || this.find(held.cell))?.focus();
   }
 
   // Lets go of it; what was said last stays.
@@ -172,11 +196,13 @@ export class Timetable {
     return isFit(own) || fit < 0 ? own : fit;
   }
 
-  async last(cell) {
+  // Puts a cell last on its rank. Then the focus goes on to the next one in the tray, or to what is ready.
+  async last(cell, goesOn = true) {
+    this.release();
     await this.pick(cell);
     if (!this.held?.refusals) return;
     this.aim(this.ownRank(cell), Infinity);
-    await this.drop();
+    await this.drop(goesOn);
     this.release();
   }
 
@@ -203,8 +229,10 @@ export class Timetable {
   }
 }
 
-function grouped(cells) {
-  const groups = new Map();
-  for (const cell of cells) groups.set(parts(cell)[0], [...(groups.get(parts(cell)[0]) || []), cell]);
-  return groups;
+// What a move does to the makespan, and to each figure.
+function costOf(before, after) {
+  if (after.refusal) return after.refusal;
+  const change = (name, old, now) => (old === now ? `${name} stays ${now.toLocaleString("en")}` : `${name} ${old.toLocaleString("en")} → ${now.toLocaleString("en")}`);
+  const figures = (after.measures ?? []).filter((one) => one.figure !== "timesteps").map((one, i) => change(one.words, before.measures?.filter((old) => old.figure !== "timesteps")[i]?.value ?? 0, one.value));
+  return `${[change("makespan", before.makespan ?? 0, after.makespan), ...figures].join("; ")}.`;
 }

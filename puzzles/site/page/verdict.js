@@ -4,23 +4,26 @@ import { h } from "./dom.js";
 
 export const starsText = (count) => "★".repeat(count) + "☆".repeat(3 - count);
 
-export function showVerdict(place, verdict, { onhint, onnext }) {
+// `more` gets what comes below the picture.
+export function showVerdict(place, more, verdict, { onhint, onnext }) {
+  const isPassed = verdict.status === "passed";
   place.dataset.status = verdict.status;
   place.dataset.stars = verdict.stars;
   place.replaceChildren(
     h("p", { class: "headline" },
       verdict.stars || verdict.measures.length ? h("span", { class: "stars", role: "img", "aria-label": `${verdict.stars} of 3 stars` }, starsText(verdict.stars)) : null,
-      h("b", {}, verdict.headline)),
+      h("b", {}, verdict.headline), ...moves(verdict, onhint, onnext)),
     ...verdict.measures.map(meter),
     verdict.message ? h("p", { class: "message" }, verdict.line ? `Line ${verdict.line}: ${verdict.message}` : verdict.message) : "",
-    ...verdict.notes.map((note) => h("p", {}, `Note: ${note}`)),
+    isPassed ? "" : h("p", { class: "next" }, verdict.next));
+  more.replaceChildren(
+    isPassed ? h("p", { class: "next" }, verdict.next) : "",
     verdict.praise ? h("p", { class: "praise" }, verdict.praise) : "",
-    h("p", { class: "next" }, verdict.next, " ", ...moves(verdict, onhint, onnext)),
+    ...verdict.notes.map((note) => h("p", {}, `Note: ${note}`)),
     verdict.details.length ? h("details", {}, h("summary", {}, "Margins, bounds, notes and calls"),
       ...verdict.details.map((one) => h("p", {}, one)), h("p", { class: "story" })) : h("p", { class: "story" }),
     folded(verdict.why_title, verdict.why, verdict.why_matters),
-    folded("What it printed", verdict.printed, true),
-  );
+    folded("What it printed", verdict.printed, true));
 }
 
 function* moves(verdict, onhint, onnext) {
@@ -32,16 +35,30 @@ function* moves(verdict, onhint, onnext) {
   }
 }
 
+// What is known of a timetable that is being made: its figures with their targets and lower bounds.
+export function showHand(place, more, draft) {
+  place.dataset.status = "by_hand";
+  more.replaceChildren();
+  const placed = draft.wanted - draft.missing.length;
+  place.replaceChildren(
+    h("p", { class: "headline" }, h("b", {}, draft.missing.length ? `${placed} of ${draft.wanted} cells` : "Complete")),
+    ...(draft.measures ?? []).map(meter),
+    h("p", { class: "message" }, draft.refusal ?? ""),
+    draft.measures ? h("p", { class: "live" }, `Makespan ${plain(draft.makespan)}, bubble ${Math.round(100 * draft.bubble)} %, as far as the cells can be computed.`) : "");
+}
+
+const plain = (value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
+
 // A figure as a bar, with a mark at its target.
 function meter(measure) {
   const share = Math.min(100, (80 * measure.value) / (measure.target || 1));
   return h("div", { class: `meter ${measure.met ? "met" : "missed"}` },
     h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "fill", style: `width:${share}%` }), h("span", { class: "target" })),
-    h("span", {}, h("b", {}, measure.text), ` ${measure.words}, target ${measure.target_text}`, measure.met ? "" : " (missed)"));
+    h("span", {}, h("b", {}, measure.text), ` ${measure.words}, target ${measure.target_text}`, measure.met ? "" : " (missed)", measure.least ? `, lower bound ${plain(measure.least)}` : ""));
 }
 
 function folded(title, lines, open) {
-  return lines.length ? h("details", { open }, h("summary", {}, title), h("pre", {}, lines.join("\n"))) : "";
+  return lines.length ? h("details", { open }, h("summary", {}, title), h("pre", { tabindex: "0" }, lines.join("\n"))) : "";
 }
 
 // How much of Python has come, until there is a verdict. Screen readers hear of the beginning only.

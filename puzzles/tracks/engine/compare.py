@@ -1,7 +1,6 @@
 """Compares the results of a trial with those of a single device, and names the first number that differs."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ def require_right(trial: Trial, performed: Performed) -> None:
                 compare(result, right, f"device {device}, {call.method}()", trial.tolerance)
             except WrongResultError as why:
                 known = [words for words, made in call.mistakes.items() if _is(result, made[device], trial.tolerance)]
-                words = known or [_operation(result, right, trial)]
+                words = known or [_operation(result, right, trial) or _unsummed(results, right, trial)]
                 raise WrongResultError("; ".join(filter(None, [str(why), *words, trial.about]))) from None
     if trial.stream is not None:
         inputs, outputs = trial.stream
@@ -86,6 +85,22 @@ def _operation(result: Any, right: Any, trial: Trial) -> str:
     if result.dtype.kind in "fiuc" and _is(result, right * n, trial.tolerance):
         return f"this is {n} times as much: is it summed on {n} devices of which each already has the sum?"
     return ""
+
+
+def _unsummed(results: Sequence[Any], right: Any, trial: Trial) -> str:
+    """Names the mistake if the results of all devices add up to the right one."""
+    if isinstance(right, dict):
+        alike = all(isinstance(result, dict) and set(result) == set(right) for result in results)
+        names = [name for name in right if not _is(results[0][name], right[name], trial.tolerance)] if alike else []
+        found = {_unsummed([result[name] for result in results], right[name], trial) for name in names}
+        return found.pop() if len(found) == 1 else ""
+    if len(results) < 2 or not all(isinstance(r, np.ndarray) and r.shape == np.shape(right) for r in results):
+        return ""
+    if any(result.dtype.kind not in "fiuc" for result in results):
+        return ""
+    if not _is(np.sum(results, axis=0), right, trial.tolerance * len(results)):
+        return ""
+    return f"the sum over the {len(results)} devices is right: sum what each device computes, as `all_reduce` does"
 
 
 def _number(value: Any) -> str:

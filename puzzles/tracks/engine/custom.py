@@ -1,7 +1,5 @@
 """Reads an engine puzzle from the fields of a file."""
 
-from __future__ import annotations
-
 from puzzles.catalog.engine import EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.puzzle import COUNTED_CALLS

@@ -1,7 +1,5 @@
 """Runs a submission's class on MPI, one process per device. There is no sandbox: it is for the player's own code."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

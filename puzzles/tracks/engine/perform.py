@@ -1,7 +1,5 @@
 """Performs a trial outside the sandbox, in this process or on MPI, with a class that is trusted. Judges nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from puzzles.catalog.engine.trial import Performed, Trial
@@ -30,7 +28,7 @@ def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
         Exception: what the class raises, and what the engine says of it.
     """
     given = asked(trial)
-    return Performed(*run_trial(given, launched(given, cls, on)))
+    return Performed(*run_trial(given, launched(given, cls, on))).priced(trial)
 
 
 def size_of(trial: Trial, shown: Trial) -> str:

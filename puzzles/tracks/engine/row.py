@@ -1,7 +1,5 @@
 """Reads the row of a trial's run, and refuses impossible ones: wrong types or sizes, contradictory meters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
@@ -36,7 +34,7 @@ def performed_of(row: Row, trial: Trial) -> Performed:
         raise ValueError(f"it should have {steps} readings of the meters")
     meters = [_readings(one, trial.devices) for one in readings]
     _require_consistent(meters)
-    return Performed(results, outputs, meters)
+    return Performed(results, outputs, meters).priced(trial)
 
 
 def _readings(given: Any, devices: int) -> list[Reading]:
@@ -69,7 +67,7 @@ def _require_consistent(meters: Sequence[Sequence[Reading]]) -> None:
     """Refuses meters that decrease, or show a peak below the memory that is held."""
     for before, after in pairwise(meters):
         for a, b in zip(before, after):
-            if any(getattr(a, name) > getattr(b, name) for name in ("sent", "flops", "peak", "clock")):
+            if any(getattr(a, name) > getattr(b, name) for name in ("sent", "unpacked", "flops", "peak", "clock")):
                 raise ValueError("a meter has decreased")
     if any(reading.live > reading.peak for step in meters for reading in step):
         raise ValueError("a meter shows less than was held; leave the meters alone")

@@ -1,7 +1,5 @@
 """Scores a class: the trials that it is run with, the figures of each against their limits, and the stars."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
@@ -12,7 +10,7 @@ from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import pack
-from puzzles.tracks.outcomes import Row, RunRequest, Score, listed
+from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, listed
 
 from .compare import require_right
 from .perform import asked, size_of
@@ -80,11 +78,7 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
 def _require_counted(
     puzzle: EnginePuzzle, trial: Trial, measured: Mapping[str, int], targets: Mapping[str, int]
 ) -> None:
-    """Refuses figures that no class can have.
-
-    Raises:
-        WrongResultError: naming the figure, the least and its reason.
-    """
+    """Refuses figures that no class can have."""
     for name, bound in below(lower_bounds_of(puzzle, trial), measured, targets):
         raise WrongResultError(
             f"{FIGURES[name].words}: {measured[name]:,}, fewer than the {bound.value:,} that any class needs: "
@@ -93,11 +87,7 @@ def _require_counted(
 
 
 def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> None:
-    """Refuses arrays on hosts and disks where no target counts them and they take no time.
-
-    Raises:
-        WrongResultError: naming the device and the memory.
-    """
+    """Refuses arrays on hosts and disks where no target counts them and they take no time."""
     for memory in ("host", "disk"):
         named = any(name.startswith(memory) for name in puzzle.targets) or memory in trial.options.get("byte_time", {})
         for device, meter in enumerate(() if named else performed.readings[-1]):
@@ -111,6 +101,25 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one."""
     return next((record for record in known_figures(puzzle) if _is_better(record, figures)), None)
+
+
+def known_as_good(puzzle: EnginePuzzle, figures: Mapping[str, float], family: str) -> str:
+    """The known figures that are at least as good, in words; empty if there are none."""
+    for known in (*known_figures(puzzle), puzzle.targets):
+        if all(known[name] <= figures[name] for name in puzzle.targets):
+            return ", ".join(f"{known[name]:,} {FIGURES[name].words}" for name in puzzle.targets)
+    return ""
+
+
+def record(puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+    """What is best known, and what the third star takes."""
+    if stars >= 3:
+        return "Three stars: no known class is better."
+    better = better_record(puzzle, figures)
+    if better is None:
+        return SEE_NOTE
+    known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
+    return f"Best known: {known}. Match that for the third star."
 
 
 def known_figures(puzzle: EnginePuzzle) -> tuple[Mapping[str, int], ...]:
@@ -138,7 +147,14 @@ def _advice(figures: Mapping[str, float], targets: Mapping[str, int], performed:
         return ""
     readings = performed.readings[-1]
     device = max(range(len(readings)), key=lambda device: readings[device].sent)
-    calls = listed([f"{times} {name}" for name, times in sorted(readings[device].calls.items()) if times])
+    made = {name: times for name, times in sorted(readings[device].calls.items()) if times}
+    calls = listed([f"{times} {name}" for name, times in made.items()])
+    if targets.get("collectives") == 0 < figures["collectives"]:
+        return f"Device {device} makes these calls: {calls}. Do without collectives: use `send` and `receive`."
+    if set(made) == {"send", "receive"}:
+        each, limit = figures["sent"] // made["send"], targets["sent"]
+        sends = f"Device {device} sends {made['send']} messages of {each:,} B on average"
+        return f"{sends}; the target allows {limit:,} B in all."
     return (
         f"Device {device} makes these calls: {calls}. Which of them could be fewer, later or smaller?" if calls else ""
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.found import FOUND, with_found
-from puzzles.catalog.fields import Fields
 from puzzles.tracks.base import Track
-from puzzles.tracks.outcomes import SEE_NOTE, LocalRun, Measure, RunRequest
+from puzzles.tracks.later import later
+from puzzles.tracks.outcomes import LocalRun, Measure, RunRequest
 from puzzles.tracks.shown import OptionError, Section
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ CALLS = (
 
 JUDGED = (
     ("Results", "May differ from a single device's by 0.00001 of the largest number; data use all 24 bits of float32."),
+    (
+        "Bytes",
+        "A float costs 4, a whole number 8, a number of 64 bits 16, so that packing is of no use. In puzzles about "
+        "compression, arrays cost their own bytes. A message costs at least 8, and 8 for each further dimension.",
+    ),
     ("Figures", "Each device is a process. A figure below what any class needs is refused: something was not counted."),
     ("self.host, self.disk", "Slower memories, refused unless a target names them or they take time."),
 )
@@ -60,29 +65,17 @@ class Engine(Track[EnginePuzzle]):
     max_result = 16 << 20
     noun = "class"
 
-    def read(self, slug: str, fields: Fields) -> EnginePuzzle:
-        from .custom import read_puzzle
-
-        return read_puzzle(slug, fields)
+    read = later("engine.custom", "read_puzzle")
 
     def with_found(self, puzzle: EnginePuzzle, folder: Path) -> EnginePuzzle:
         return with_found(puzzle, folder)
 
-    def known_as_good(self, puzzle: EnginePuzzle, figures: Mapping[str, float], family: str) -> str:
-        from .score import known_figures
-
-        for known in (*known_figures(puzzle), puzzle.targets):
-            if all(known[name] <= figures[name] for name in puzzle.targets):
-                return ", ".join(f"{known[name]:,} {FIGURES[name].words}" for name in puzzle.targets)
-        return ""
+    known_as_good = later("engine.score", "known_as_good")
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets
 
-    def requests(self, puzzle: EnginePuzzle) -> Iterator[RunRequest]:
-        from .score import requests_for
-
-        return requests_for(puzzle)
+    requests = later("engine.score", "requests_for")
 
     def measures(self, puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
@@ -113,16 +106,7 @@ class Engine(Track[EnginePuzzle]):
     def signature(self, slug: str) -> str:
         return f"class {slug}(ShardedEngine)"
 
-    def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        if stars >= 3:
-            return "Three stars: no known class is better."
-        from .score import better_record
-
-        better = better_record(puzzle, figures)
-        if better is None:
-            return SEE_NOTE
-        known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
-        return f"Best known: {known}. Match that for the third star."
+    record = later("engine.score", "record")
 
     def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
         judged = Section("How it is judged", JUDGED)

@@ -1,7 +1,5 @@
 """Draws the completed plan of a layout: operators with their strategies, edges with the bytes that they move."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -13,12 +11,13 @@ from lib import PuzzleError
 from lib.layout import GraphPlan
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
+from puzzles.tracks.later import as_svg
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.shown import OptionError
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
-from .score import plan_of_file
+from .score import plan_of, plan_of_file
 
 TEXT_WIDTH = 100
 """Columns of text in a file."""
@@ -34,15 +33,18 @@ class PlanLimits(TypedDict):
     given: tuple[str, ...]
 
 
-def plan_picture(plan: GraphPlan | None, puzzle: LayoutPuzzle) -> str:
-    """The plan as SVG; empty if there is none, or where drawing is not installed."""
-    try:
-        import drawing
-        from drawing.layouts.graph import draw_plan
+def picture(puzzle: LayoutPuzzle, kept: str, judged: bool = True) -> str:
+    """The plan of a kept run as SVG; empty if there is none."""
+    plan = plan_of(puzzle, kept)
+    return as_svg("drawing.layouts.graph:draw_plan", plan, puzzle.title, **limits(puzzle)) if plan else ""
 
-        return "" if plan is None else str(drawing.svg(draw_plan(plan, puzzle.title, **limits(puzzle))))
-    except Exception:  # a picture that fails must not cost the report
-        return ""
+
+def picture_text(puzzle: LayoutPuzzle, kept: str, width: int) -> str:
+    """The same as text."""
+    from drawing.layouts.text import explained
+
+    plan = plan_of(puzzle, kept)
+    return "" if plan is None else explained(plan, width).plain
 
 
 def limits(puzzle: LayoutPuzzle) -> PlanLimits:
@@ -82,11 +84,7 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
 
 
 def _writer(puzzle: LayoutPuzzle, target: str, dark: bool) -> Callable[[GraphPlan], None]:
-    """What writes a plan to a file of this name: a picture, text as .txt, or a page with everything as .html.
-
-    Raises:
-        PuzzleError: the ending is unknown, or what draws is not installed.
-    """
+    """What writes a plan to a file of this name: a picture, text as .txt, or a page with everything as .html."""
     ending = Path(target).suffix.lower()
     drawing = import_drawing()
     if ending == ".txt":

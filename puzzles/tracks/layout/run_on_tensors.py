@@ -1,7 +1,5 @@
 """`puzzles run` of a layout: its plan on the engine, with real tensors; bytes and peaks, predicted and measured."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from typing import Any

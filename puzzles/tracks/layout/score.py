@@ -1,20 +1,19 @@
 """Scores a player's strategies: propagation completes them on a graph of our own, and the plan is measured."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lib import PuzzleError
 from lib.layout import GraphPlan, propagate
 from lib.layout.program.graph import Out, Strategy
-from lib.layout.program.notation import graph_to_data
+from lib.layout.program.notation import graph_from_data, graph_to_data
+from puzzles.catalog.fields import NO_LIMIT, Fields, texts_of
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.plain_data import unpack
 from puzzles.tracks.outcomes import Row, RunRequest, Score
-from puzzles.tracks.workbench import Workbench
+from puzzles.tracks.workbench import Workbench, run_once
 
 Configured = Mapping[str, tuple[Strategy, Out | None]]
 """By operator: its strategy and its out-strategy."""
@@ -26,9 +25,9 @@ MAX_COUNT = 1 << 20
 """Parts of a dimension, and operators."""
 
 
-def request_for(puzzle: LayoutPuzzle) -> RunRequest:
+def requests(puzzle: LayoutPuzzle) -> Iterator[RunRequest]:
     """The only run of a layout: on the puzzle's graph."""
-    return RunRequest("the graph", {"graph": graph_to_data(puzzle.graph())}, lambda row: score_strategies(puzzle, row))
+    yield RunRequest("the graph", {"graph": graph_to_data(puzzle.graph())}, lambda row: score_strategies(puzzle, row))
 
 
 def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:
@@ -44,12 +43,8 @@ def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:
 
 def plan_of_file(puzzle: LayoutPuzzle, bench: Workbench) -> GraphPlan | Failure:
     """The plan of the player's file, whatever it costs; or why there is none."""
-    outcome = bench.run(request_for(puzzle))
-    if outcome.failure is not None:
-        return outcome.failure
-    if outcome.row is None:
-        return Failure("crash", bench.absent())
-    strategies = strategies_of(outcome.row)
+    row = run_once(next(requests(puzzle)), bench)
+    strategies = row if isinstance(row, Failure) else strategies_of(row)
     return strategies if isinstance(strategies, Failure) else completed(puzzle, strategies)
 
 
@@ -94,13 +89,14 @@ def strategies_text(row: Row) -> str:
     return "" if isinstance(strategies, Failure) else json.dumps(strategies)
 
 
-def plan_of(puzzle: LayoutPuzzle, text: str) -> GraphPlan | Failure:
-    """The plan of strategies that `strategies_text` gave."""
-    given = json.loads(text)
-    return completed(
-        puzzle,
-        {name: (tuple(map(tuple, one)), None if out is None else tuple(out)) for name, (one, out) in given.items()},
-    )
+def plan_of(puzzle: LayoutPuzzle, text: str) -> GraphPlan | None:
+    """The plan of strategies that `strategies_text` gave; None if there are none."""
+    given = {
+        name: (tuple(map(tuple, one)), None if out is None else tuple(out))
+        for name, (one, out) in json.loads(text or "{}").items()
+    }
+    plan = completed(puzzle, given) if text else None
+    return None if isinstance(plan, Failure) else plan
 
 
 def _name(name: Any) -> str:
@@ -135,3 +131,24 @@ def _missed(found: GraphPlan, puzzle: LayoutPuzzle) -> list[str]:
         who = ", ".join(f"'{name}' takes {held[name]:,}" for name in largest)
         said.append(f"each device holds {found.memory:,} bytes, the cap is {puzzle.memory_cap:,}: {who}")
     return said
+
+
+def read_puzzle(slug: str, fields: Fields) -> LayoutPuzzle:
+    targets = fields.table("targets", {"bytes": NO_LIMIT, "memory": NO_LIMIT})
+    moved = targets.number("bytes", least=0)
+    data = {"uneven": False, **fields.table("graph").rest()}
+    graph = graph_from_data(data)
+    puzzle = LayoutPuzzle(
+        slug=slug,
+        build=lambda: graph_from_data({name: part for name, part in data.items() if name != "configured"}),
+        given=dict(graph.strategies),
+        annotations=fields.number("annotations"),
+        memory_cap=targets.number("memory"),
+        target=moved,
+        best=targets.number("best", moved, least=0),
+        may_change=fields.flag("may_change"),
+        is_proven=False,
+        **texts_of(fields),
+    )
+    targets.done()
+    return puzzle

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from puzzles.catalog.fields import Fields
 from puzzles.catalog.layout import CHAPTER, LAYOUT_PUZZLES
-from puzzles.failure import Failure
 from puzzles.tracks.base import Track
-from puzzles.tracks.outcomes import Measure, Row, RunRequest, capitalized
-from puzzles.tracks.shown import Column, OptionError, Overview, Section
+from puzzles.tracks.later import later
+from puzzles.tracks.outcomes import Measure, capitalized
+from puzzles.tracks.shown import OptionError, Section
 
 if TYPE_CHECKING:
-    from lib.layout import GraphPlan
     from puzzles.catalog.layout.puzzle import LayoutPuzzle
-    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
+    from puzzles.tracks.workbench import TensorOptions
 
 # What needs numpy is imported inside the methods that judge: list does without.
 
@@ -79,19 +77,14 @@ class Layouts(Track["LayoutPuzzle"]):
     stage = "puzzles.sandbox.worker.stages.layout"
     has_pictures = True
     columns = (("bytes moved", "bytes"), ("memory", "memory"))
+    overview_columns = ("ops", "moved", "held")
 
-    def read(self, slug: str, fields: Fields) -> LayoutPuzzle:
-        from .custom import read_puzzle
-
-        return read_puzzle(slug, fields)
+    read = later("layout.score", "read_puzzle")
 
     def targets(self, puzzle: LayoutPuzzle) -> Mapping[str, int]:
         return {"bytes": puzzle.target, "memory": puzzle.memory_cap}
 
-    def requests(self, puzzle: LayoutPuzzle) -> Iterator[RunRequest]:
-        from .score import request_for
-
-        yield request_for(puzzle)
+    requests = later("layout.score", "requests")
 
     def measures(self, puzzle: LayoutPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
@@ -99,16 +92,8 @@ class Layouts(Track["LayoutPuzzle"]):
             Measure.at_most("bytes on each device", figures.get("memory"), puzzle.memory_cap, "memory"),
         ]
 
-    def kept(self, row: Row) -> str:
-        from .score import strategies_text
-
-        return strategies_text(row)
-
-    def restored(self, puzzle: LayoutPuzzle, kept: str) -> GraphPlan | None:
-        from .score import plan_of
-
-        plan = plan_of(puzzle, kept) if kept else None
-        return None if isinstance(plan, Failure) else plan
+    kept = later("layout.score", "strategies_text")
+    restored = later("layout.score", "plan_of")
 
     def called(self, puzzle: LayoutPuzzle) -> str:
         return f"layout puzzle {LAYOUT_PUZZLES.number(puzzle.slug)}"
@@ -145,52 +130,26 @@ class Layouts(Track["LayoutPuzzle"]):
             Section("Calls", CALLS),
         ]
 
-    def overview(self, slugs: Sequence[str]) -> Overview:
-        numbers = [Column(heading, "right", no_wrap=True) for heading in ("ops", "moved", "held")]
-        columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
-        rows = [
-            (
-                str(LAYOUT_PUZZLES.number(p.slug)),
-                p.slug,
-                p.title,
-                str(p.annotations),
-                f"{p.target:,}",
-                f"{p.memory_cap:,}",
-            )
-            for p in map(self.puzzle, slugs)
-        ]
-        notes = ["Limits: operators to configure; bytes moved in total; bytes held by each device."]
-        return Overview(columns, rows, notes)
+    def overview_cells(self, puzzle: LayoutPuzzle) -> Sequence[str]:
+        return str(puzzle.annotations), f"{puzzle.target:,}", f"{puzzle.memory_cap:,}"
+
+    def overview_note(self, puzzles: Sequence[LayoutPuzzle]) -> str:
+        return "Limits: operators to configure; bytes moved in total; bytes held by each device."
 
     def devices(self, puzzle: LayoutPuzzle) -> int:
         return puzzle.graph().devices
 
     # --- Pictures and tensors ---
 
-    def picture(self, puzzle: LayoutPuzzle, kept: str, judged: bool = True) -> str:
-        from .draw import plan_picture
-
-        return plan_picture(self.restored(puzzle, kept), puzzle)
-
-    def picture_text(self, puzzle: LayoutPuzzle, kept: str, width: int) -> str:
-        from drawing.layouts.text import explained
-
-        plan = self.restored(puzzle, kept)
-        return "" if plan is None else explained(plan, width).plain
-
-    def draw(self, puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -> bool:
-        from .draw import draw_plan_of
-
-        return draw_plan_of(puzzle, options, bench)
+    picture = later("layout.draw", "picture")
+    picture_text = later("layout.draw", "picture_text")
+    draw = later("layout.draw", "draw_plan_of")
 
     def require_runnable(self, puzzle: LayoutPuzzle, options: TensorOptions) -> None:
         if options.output:
             raise OptionError(f"{puzzle.slug} is a layout, and 'puzzles draw' draws it; leave out -o")
 
-    def run_on_tensors(self, puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        from .run_on_tensors import replay_plan
-
-        return replay_plan(puzzle, options, bench)
+    run_on_tensors = later("layout.run_on_tensors", "replay_plan")
 
 
 def graph_lines(puzzle: LayoutPuzzle) -> list[str]:

@@ -1,43 +1,47 @@
 """Draws a plan: where its time and memory go as a picture, its timeline as a page to explore, both as text."""
 
-from __future__ import annotations
+from html import escape
 
 from lib.planning import Plan
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure
+from puzzles.tracks.later import as_svg
 from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.shown import OptionError
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
-from .score import plan_of_file
+from .score import plan_of, plan_of_file
 from .words import plan_lines
 
 DRAWN = 40_000
 """Events of a timeline that a page shows."""
 
 
-def plan_picture(plan: Plan | None, puzzle: PlanPuzzle) -> str:
-    """Where time and memory go, as SVG; empty if there is no plan, or where drawing is not installed."""
-    try:
-        import drawing
-
-        return "" if plan is None else str(drawing.svg(drawing.draw_waterfall(plan, puzzle.title, puzzle.seconds)))
-    except Exception:  # a picture that fails must not cost the report
-        return ""
+def picture(puzzle: PlanPuzzle, kept: str, judged: bool = True) -> str:
+    """Where the time and the memory of a kept run go, as SVG; empty if there is no plan."""
+    return pictures(puzzle, kept)[0]
 
 
-def timeline(plan: Plan | None, puzzle: PlanPuzzle) -> str:
-    """The timeline as SVG; empty as above, or if it is too long to show."""
-    try:
-        from drawing import svg
-        from drawing.runs.scene import scene_of
-        from drawing.runs.timeline import draw_scene
+def pictures(puzzle: PlanPuzzle, kept: str, figures: object = None, colour: str = "layer") -> tuple[str, str]:
+    """The same, and the timeline, which is empty if it is too long to show."""
+    plan = plan_of(puzzle, kept)
+    if plan is None:
+        return "", ""
+    is_short = sum(map(len, plan.trace.ranks)) <= DRAWN
+    timeline = as_svg("drawing:draw", plan.trace, title_of(plan), judged=False) if is_short else ""
+    return as_svg("drawing:draw_waterfall", plan, puzzle.title, puzzle.seconds), timeline
 
-        if plan is None or sum(map(len, plan.trace.ranks)) > DRAWN:
-            return ""
-        return str(svg(draw_scene(scene_of(plan.trace), title_of(plan), judged=False)))
-    except Exception:  # as above
-        return ""
+
+def picture_text(puzzle: PlanPuzzle, kept: str, width: int) -> str:
+    """The same in words."""
+    plan = plan_of(puzzle, kept)
+    return "" if plan is None else "\n".join(plan_lines(plan))
+
+
+def run_page(puzzle: PlanPuzzle, kept: str) -> str:
+    """The picture and the words as a page."""
+    head = f'<!doctype html><meta charset="utf-8"><title>{escape(puzzle.title)}</title>'
+    return f"{head}{picture(puzzle, kept)}<pre>{escape(picture_text(puzzle, kept, 100))}</pre>\n"
 
 
 def title_of(plan: Plan) -> str:

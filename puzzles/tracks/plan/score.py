@@ -1,25 +1,24 @@
 """Scores a player's split: it is played in the ledger, and the plan's time and memory are compared with the targets."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
 from lib import PuzzleError
-from lib.planning import Job, Plan, Prediction, Split, plan
+from lib.planning import Job, Plan, Prediction, Split, gpu, plan, transformer
 from lib.planning.changes import fastest_change
 from lib.planning.cost_model import units_of
 from lib.planning.families import family_of
-from lib.planning.job import GIB
+from lib.planning.job import GIB, KERNELS
 from lib.planning.largest import memory_advice
 from lib.planning.split import problems
+from puzzles.catalog.fields import NO_LIMIT, Fields, OwnPuzzleError, texts_of
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure, sanitized
 from puzzles.tracks.outcomes import Row, RunRequest, Score
-from puzzles.tracks.workbench import Workbench
+from puzzles.tracks.workbench import Workbench, run_once
 
 from .words import change_text, losses, memory_text, plan_lines, prediction_lines
 
@@ -32,9 +31,9 @@ MAX_PLAYED, MAX_RING = 20_000, 64
 GB = 10**9
 
 
-def request_for(puzzle: PlanPuzzle) -> RunRequest:
+def requests(puzzle: PlanPuzzle) -> Iterator[RunRequest]:
     """The only run of a plan: on the puzzle's job."""
-    return RunRequest("the job", {"job": asdict(puzzle.job), "graded": True}, lambda row: score_split(puzzle, row))
+    yield RunRequest("the job", {"job": asdict(puzzle.job), "graded": True}, lambda row: score_split(puzzle, row))
 
 
 def score_split(puzzle: PlanPuzzle, row: Row) -> Score | Failure:
@@ -118,12 +117,8 @@ def planned(job: Job, split: Split) -> Plan | Failure:
 
 def plan_of_file(puzzle: PlanPuzzle, bench: Workbench) -> Plan | Failure:
     """The plan of the player's file, whatever it costs; or why there is none."""
-    outcome = bench.run(request_for(puzzle))
-    if outcome.failure is not None:
-        return outcome.failure
-    if outcome.row is None:
-        return Failure("crash", bench.absent())
-    split = split_of(outcome.row)
+    row = run_once(next(requests(puzzle)), bench)
+    split = row if isinstance(row, Failure) else split_of(row)
     return split if isinstance(split, Failure) else planned(puzzle.job, split)
 
 
@@ -152,3 +147,38 @@ def row_of(text: str) -> Row:
     if not isinstance(given, dict) or isinstance(split_of(given), Failure):
         raise ValueError("this is not a split")
     return given
+
+
+def read_puzzle(slug: str, fields: Fields) -> PlanPuzzle:
+    targets = fields.table("targets", {"seconds": NO_LIMIT})
+    seconds = targets.decimal("seconds")
+    puzzle = PlanPuzzle(
+        slug=slug,
+        job=_job(fields.table("job")),
+        best=targets.decimal("best", seconds),
+        target=seconds,
+        **texts_of(fields),
+    )
+    targets.done()
+    return puzzle
+
+
+def _job(fields: Fields) -> Job:
+    """The job: names of presets, with numbers that are replaced in the tables [job.changed_model] and
+    [job.changed_gpu]."""
+    changed = [fields.table(f"changed_{kind}", {}).rest() for kind in ("model", "gpu")]
+    try:
+        model = transformer(fields.text("model"), **changed[0])
+        job = Job(
+            model,
+            gpu(fields.text("gpu"), **changed[1]),
+            fields.number("gpus"),
+            fields.number("batch"),
+            fields.number("sequence", model.sequence),
+            fields.one_of("kernels", KERNELS, KERNELS[0]),
+            fp8=fields.flag("fp8"),
+        )
+    except PuzzleError as why:
+        raise OwnPuzzleError(f"{fields.where}: {why}") from None
+    fields.done()
+    return job

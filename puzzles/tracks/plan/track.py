@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from puzzles.catalog.fields import Fields
 from puzzles.catalog.plan import CHAPTER, PLAN_PUZZLES
 from puzzles.catalog.plan.page import CALLS, COUNTED, PREDICT, job_lines, published_text
 from puzzles.tracks.base import Track
-from puzzles.tracks.outcomes import Measure, Row, RunRequest
-from puzzles.tracks.shown import Column, OptionError, Overview, Section
+from puzzles.tracks.later import later
+from puzzles.tracks.outcomes import Measure
+from puzzles.tracks.shown import OptionError, Section
 
 if TYPE_CHECKING:
-    from lib.planning import Plan
     from puzzles.catalog.plan.puzzle import PlanPuzzle
-    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
+    from puzzles.tracks.workbench import TensorOptions
 
 # What plays splits is imported inside the methods that judge: list, show and hint do without.
 
@@ -40,11 +38,9 @@ class Plans(Track["PlanPuzzle"]):
     why_title = "where time and memory go"
     in_browser = True
     columns = (("s/step", "seconds"), ("GiB", "gib"))
+    overview_columns = ("GPUs", "s/step", "GiB")
 
-    def read(self, slug: str, fields: Fields) -> PlanPuzzle:
-        from .custom import read_puzzle
-
-        return read_puzzle(slug, fields)
+    read = later("plan.score", "read_puzzle")
 
     def tightest(self, figures: Mapping[str, float]) -> dict[str, float]:
         return {"seconds": figures["seconds"]}
@@ -52,10 +48,7 @@ class Plans(Track["PlanPuzzle"]):
     def targets(self, puzzle: PlanPuzzle) -> Mapping[str, float]:
         return {"seconds": puzzle.seconds, "gib": puzzle.gib}
 
-    def requests(self, puzzle: PlanPuzzle) -> Iterator[RunRequest]:
-        from .score import request_for
-
-        yield request_for(puzzle)
+    requests = later("plan.score", "requests")
 
     def measures(self, puzzle: PlanPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
@@ -67,23 +60,13 @@ class Plans(Track["PlanPuzzle"]):
         more = f"up to {figures['gib_high']:g} GiB in eager code, MFU {figures['mfu']:g} %" if figures else ""
         return ", ".join(filter(None, [super().figures_text(puzzle, figures), more]))
 
-    def kept(self, row: Row) -> str:
-        from .score import kept_text
-
-        return kept_text(row)
+    kept = later("plan.score", "kept_text")
 
     def saved_as(self, puzzle: PlanPuzzle) -> str:
         return f"{puzzle.slug}.json"
 
-    def row_of_saved(self, text: str) -> Row:
-        from .score import row_of
-
-        return row_of(text)
-
-    def restored(self, puzzle: PlanPuzzle, kept: str) -> Plan | None:
-        from .score import plan_of
-
-        return plan_of(puzzle, kept)
+    row_of_saved = later("plan.score", "row_of")
+    restored = later("plan.score", "plan_of")
 
     def called(self, puzzle: PlanPuzzle) -> str:
         return f"plan puzzle {PLAN_PUZZLES.number(puzzle.slug)}"
@@ -119,9 +102,7 @@ class Plans(Track["PlanPuzzle"]):
         plan = self.restored(puzzle, kept)
         return "" if plan is None else f"{family_of(plan.split)} ({plan.split})"
 
-    def run_page(self, puzzle: PlanPuzzle, kept: str) -> str:
-        head = f'<!doctype html><meta charset="utf-8"><title>{escape(puzzle.title)}</title>'
-        return f"{head}{self.picture(puzzle, kept)}<pre>{escape(self.picture_text(puzzle, kept, 100))}</pre>\n"
+    run_page = later("plan.draw", "run_page")
 
     def sections(self, puzzle: PlanPuzzle) -> Sequence[Section]:
         return [
@@ -131,50 +112,21 @@ class Plans(Track["PlanPuzzle"]):
             Section("A split", CALLS),
         ]
 
-    def overview(self, slugs: Sequence[str]) -> Overview:
-        numbers = [Column(heading, "right", no_wrap=True) for heading in ("GPUs", "s/step", "GiB")]
-        columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
-        rows = [
-            (
-                str(PLAN_PUZZLES.number(p.slug)),
-                p.slug,
-                p.title,
-                f"{p.job.gpus:,} {p.job.gpu.name}",
-                f"{p.seconds:,}",
-                f"{p.gib:g}",
-            )
-            for p in map(self.puzzle, slugs)
-        ]
-        return Overview(columns, rows, ["Limits: seconds of a step, for two stars; GiB of the fullest GPU."])
+    def overview_cells(self, puzzle: PlanPuzzle) -> Sequence[str]:
+        return f"{puzzle.job.gpus:,} {puzzle.job.gpu.name}", f"{puzzle.seconds:,}", f"{puzzle.gib:g}"
+
+    def overview_note(self, puzzles: Sequence[PlanPuzzle]) -> str:
+        return "Limits: seconds of a step, for two stars; GiB of the fullest GPU."
 
     def devices(self, puzzle: PlanPuzzle) -> int:
         return puzzle.job.gpus
 
     # --- Pictures ---
 
-    def picture(self, puzzle: PlanPuzzle, kept: str, judged: bool = True) -> str:
-        from .draw import plan_picture
-
-        return plan_picture(self.restored(puzzle, kept), puzzle)
-
-    def picture_text(self, puzzle: PlanPuzzle, kept: str, width: int) -> str:
-        from .words import plan_lines
-
-        plan = self.restored(puzzle, kept)
-        return "" if plan is None else "\n".join(plan_lines(plan))
-
-    def pictures(
-        self, puzzle: PlanPuzzle, kept: str, figures: Mapping[str, float], colour: str = "layer"
-    ) -> Sequence[str]:
-        from .draw import plan_picture, timeline
-
-        plan = self.restored(puzzle, kept)
-        return [plan_picture(plan, puzzle), timeline(plan, puzzle)]
-
-    def draw(self, puzzle: PlanPuzzle, options: DrawOptions, bench: Workbench) -> bool:
-        from .draw import draw_plan_of
-
-        return draw_plan_of(puzzle, options, bench)
+    picture = later("plan.draw", "picture")
+    picture_text = later("plan.draw", "picture_text")
+    pictures = later("plan.draw", "pictures")
+    draw = later("plan.draw", "draw_plan_of")
 
     def require_runnable(self, puzzle: PlanPuzzle, options: TensorOptions) -> None:
         raise OptionError(f"{puzzle.slug} is a plan for {puzzle.job.gpus:,} GPUs, which runs on no tensors here")

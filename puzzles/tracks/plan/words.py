@@ -1,7 +1,5 @@
 """What is said of a plan: where its time and memory go, what was predicted, and which change would help most."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from lib.planning import Plan, Prediction

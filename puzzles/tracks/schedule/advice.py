@@ -1,15 +1,15 @@
 """Advice on a schedule that is correct and misses a target: what its own run shows, and never more than that."""
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-
-from lib import Op, Report, Trace
+from lib import Report, Trace
 from lib.judging.peak_text import peak_rows
 from lib.recognition import recomputed
 from lib.values.algebra import named
+from lib.values.kinds import Activation
 from puzzles.catalog.schedule import SchedulePuzzle
+
+from .lost_time import line_of, losses
 
 MAX_CAUSES = 2
 """Sentences on what costs most."""
@@ -20,9 +20,9 @@ def advice(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
     if causes := traffic_sentences(report):
         return causes
     if not report.meets_memory:
-        return _on_memory(report)
+        return _on_memory(trace, report, puzzle)
     if not report.meets_time:
-        return _on_time(trace, report)
+        return _on_time(trace, report, puzzle)
     if not report.is_steady:
         return puzzle.reload_advice
     if not report.meets_drift:
@@ -44,7 +44,7 @@ def traffic_sentences(report: Report) -> str:
     )
 
 
-def _on_memory(report: Report) -> str:
+def _on_memory(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
     """What nobody reads again at the peak; if all of it is still needed, what takes most."""
     peak, rows = report.peak, peak_rows(report.contents)
     where = f"Rank {peak.rank} holds most at t={peak.time:g}"
@@ -54,15 +54,38 @@ def _on_memory(report: Report) -> str:
         what = "; ".join(f"{row.what}, {row.when}" for row in unread[:MAX_CAUSES])
         return f"{where}, and {elements:,} elements of that are not read again: {what}. Delete them before that."
     first = rows[0]
-    return (
-        f"{where}, and all of it is still needed. Most is {first.what} ({first.elements:,} elements, {first.when}). "
-        "Do the work in another order, or keep less."
-    )
+    most = f"Most is {first.what} ({first.elements:,} elements, {first.when})"
+    return f"{where}, and all of it is still needed. {most}. {_way_to_keep_less(trace, report, puzzle)}"
 
 
-def _on_time(trace: Trace, report: Report) -> str:
+def _way_to_keep_less(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
+    """What reduces a peak of which everything is still needed, by what most of it is."""
+    goal = puzzle.goal
+    items = [item for item in report.contents.items if isinstance(item.value, Activation)]
+    batches = {value.batches for item in items if isinstance(value := item.value, Activation)}
+    forwards = (op for op in trace.ranks[report.peak.rank] if op.name == "forward")
+    again = trace.costs.steps(max((op.end - op.start for op in forwards), default=0))
+    if 2 * sum(item.elements for item in items) < report.peak.memory:
+        lost = losses(trace, report, goal) if not report.meets_time else []
+        return lost[0].text if lost else "Do the work in another order, or keep less."
+    before = (op for op in trace.ranks[report.peak.rank] if op.end <= report.contents.tick)
+    left = batches.intersection(op.batches for op in before if op.name == "backward_input")
+    if 2 * len(left) > len(batches):
+        return f"{len(left)} weight halves are left to compute: do some earlier, each frees an activation."
+    if len(batches) > 1:
+        several = f"These are activations of {len(batches)} microbatches"
+        return f"{several}: go backward with one before you go forward with the next."
+    if trace.setting.layer == "block" and "scatterreduce" in puzzle.calls:
+        return "Keep only this rank's share of the tokens, and gather it again for backward."
+    if goal.size.ranks == 1 and goal.meets_time(report.timesteps + again):
+        return "Delete some of these activations, and compute them again in backward."
+    return "Do the work in another order, or keep less."
+
+
+def _on_time(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
     """Work that could be left out or could come later; else how much the ranks wait."""
-    found = [*_repeated(trace), *_late_sends(trace, report)]
+    waits = [loss.text for loss in losses(trace, report, puzzle.goal)]
+    found = [*_repeated(trace), *_unread_gradients(trace, puzzle), *waits]
     if found:
         return " ".join(found[:MAX_CAUSES])
     if report.bubble < 0.001:
@@ -81,37 +104,15 @@ def _repeated(trace: Trace) -> Iterator[str]:
         return
     layers = named("layer", sorted({op.layer for op in ops if op.layer is not None}))
     times = f"{len(ops)} forwards" if len(ops) > 1 else "a forward"
-    yield f"{_line(ops[0])} computes {times} of {layers} again: keep an activation where there is room for it."
+    yield f"{line_of(ops[0])} computes {times} of {layers} again: keep an activation where there is room for it."
 
 
-def _late_sends(trace: Trace, report: Report) -> Iterator[str]:
-    """The send that another rank waits for most often, and that an update comes before."""
-    late: Counter[tuple[int, int]] = Counter()
-    example: dict[tuple[int, int], tuple[Op, Op, int]] = {}
-    for waiting, waits in enumerate(report.waits):
-        for sender, index in waits.values():
-            ops = trace.ranks[sender]
-            before = _update_before(ops, index) if ops[index].name == "pass_to" else None
-            if before is not None:
-                key = (before.line, ops[index].line)
-                late[key] += 1
-                example.setdefault(key, (before, ops[index], waiting))
-    for key, _ in late.most_common(1):
-        update, send, waiting = example[key]
-        yield f"{_line(send)} sends after the update on {_line(update).lower()}, and rank {waiting} waits: send first."
-
-
-def _update_before(ops: Sequence[Op], index: int) -> Op | None:
-    """The last update between the operation that made what is sent and the send; None if there is none."""
-    wanted = set(ops[index].inputs)
-    op: Op
-    for op in reversed(ops[:index]):
-        if wanted & set(op.outputs):
-            return None
-        if op.name == "update":
-            return op
-    return None
-
-
-def _line(op: Op) -> str:
-    return f"Line {op.line}" if op.line else "A call"
+def _unread_gradients(trace: Trace, puzzle: SchedulePuzzle) -> Iterator[str]:
+    """Weight gradients of full backwards that nobody reads, where backward has halves."""
+    for ops in trace.ranks if "backward_input" in puzzle.calls else ():
+        read = {number for op in ops if op.name not in ("store", "delete") for number in op.inputs}
+        unread = [op for op in ops if op.name == "backward" and op.outputs[0] not in read]
+        if unread:
+            many = f"{len(unread)} weight gradients" if len(unread) > 1 else "a weight gradient"
+            yield f"{line_of(unread[0])} computes {many} that nobody reads: use `backward_input` there."
+            return

@@ -1,7 +1,5 @@
 """The calls of a Model in a line or two each, read off the Model itself so that they cannot drift apart."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator
@@ -9,6 +7,8 @@ from collections.abc import Iterator
 from lib import Model
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import price_text
+from puzzles.catalog.schedule.size_text import size_text
+from puzzles.tracks.shown import Section
 
 EXTENDED = ("group", "tag", "step", "tier", "to")
 """Parameters that the classic games do not have."""
@@ -35,12 +35,22 @@ def value_calls(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
     return [SHARD] if any(".shard(" in text for text in (puzzle.starter, *puzzle.hints)) else []
 
 
+def sections(puzzle: SchedulePuzzle) -> list[Section]:
+    """The calls, and what the third star takes."""
+    others = "; ".join(map(size_text, puzzle.other_sizes))
+    third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
+    return [
+        Section("Calls", [*reminder(puzzle), *value_calls(puzzle)]),
+        Section("The third star", [("***", third)]),
+    ]
+
+
 def _call(name: str, puzzle: SchedulePuzzle) -> str:
     signature = inspect.signature(getattr(Model, name))
     left_out = {*MEANINGLESS, *EXTENDED} - {*puzzle.parameters}
     shown = [p for p in signature.parameters.values() if not left_out & {p.name, (name, p.name)}]
     parameters = [p.replace(annotation=p.empty) for p in shown]
-    waits = "await " if str(signature.return_annotation).startswith(("Awaitable", "Coroutine")) else ""
+    waits = "await " if re.search("Awaitable|Coroutine", str(signature.return_annotation)) else ""
     arguments = inspect.Signature(parameters)
     return f"{waits}model.{name}{arguments}"
 

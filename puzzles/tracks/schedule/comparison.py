@@ -1,7 +1,5 @@
 """Describes a schedule that passed: its kind, and how its calls differ from the reference solution's."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +13,7 @@ from lib.recognition import recognize
 from lib.trace.ops import TIMED
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
+from puzzles.tracks.later import as_svg
 
 from .pictures import is_plausible
 from .possible import above_possible
@@ -24,6 +23,8 @@ from .standing import figures_of
 def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
     """Sentences on how far the schedule is from what is possible, and on what the reference does differently, where it
     is installed."""
+    if not kept:
+        return
     trace = trace_from_json(kept)
     found = recognize(trace)
     if found is not None:
@@ -52,22 +53,18 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
 def recognized(puzzle: SchedulePuzzle, kept: str) -> str:
     """What the schedule is called, with its papers; empty if it has no name, or if that is only its family, which
     `standing` names where it is not the puzzle's own."""
-    found = recognize(trace_from_json(kept))
+    found = recognize(trace_from_json(kept)) if kept else None
     if found is None or (found.family != puzzle.goal.family and found.text == found.family):
         return ""
     return with_papers(found)
 
 
-def beside_reference(puzzle: SchedulePuzzle, kept: str, colour: str) -> str:
+def beside_reference(puzzle: SchedulePuzzle, kept: str, colour: str = "layer") -> str:
     """A kept run above the reference's as SVG; empty where the reference or drawing is not installed."""
-    trace, known = trace_from_json(kept), _reference(puzzle.slug)
-    if known is None or not is_plausible(trace):
+    known = _reference(puzzle.slug) if kept else None
+    if known is None or not is_plausible(trace := trace_from_json(kept)):
         return ""
-    try:
-        import drawing
-    except ImportError:
-        return ""
-    return str(drawing.svg(drawing.draw_compare(trace, known.trace, puzzle.title, goal=puzzle.goal, colour=colour)))
+    return as_svg("drawing:draw_compare", trace, known.trace, puzzle.title, goal=puzzle.goal, colour=colour)
 
 
 class ReferenceRun(NamedTuple):

@@ -1,7 +1,5 @@
 """Reads a schedule puzzle from the fields of a file, and finds the targets that a run meets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`puzzles draw` of a schedule: one run as far as it went, two side by side, or all attempts at a puzzle."""
 
-from __future__ import annotations
-
 import os
 from contextlib import redirect_stdout
 from io import StringIO
@@ -52,12 +50,12 @@ class _Drawing:
 
     def _timeline(self) -> bool:
         trace, failure = self._trace(self.bench.path)
-        if trace is not None and not any(trace.ranks) and failure is None:
+        if trace is not None and failure is not None and failure.reason == "deadlock":
+            self._write_timeline(self.drawing.EndedRun(trace, DeadlockError(failure.sentence)))
+        elif trace is not None and any(trace.ranks):
+            self._write_timeline(trace)
+        elif trace is not None and failure is None:
             raise click.ClickException(f"{self.puzzle.slug} did nothing, so there is nothing to draw")
-        if trace is not None and any(trace.ranks):
-            stuck = failure is not None and failure.reason == "deadlock"
-            ended = self.drawing.EndedRun(trace, DeadlockError(failure.sentence)) if failure and stuck else trace
-            self._write_timeline(ended)
         return report_failure(self.puzzle.slug, failure, self.bench)
 
     def _write_timeline(self, trace: Any) -> None:

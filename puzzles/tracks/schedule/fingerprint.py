@@ -1,7 +1,5 @@
 """A digest that is the same for traces that differ in names only: of lines, values, keys, batches, shards, ranks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """`puzzles run` of a free game: what the run took, and on request the same run on real tensors."""
 
-from __future__ import annotations
-
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import groupby

@@ -1,14 +1,12 @@
 """Draws a schedule's kept run for reports, notebooks and `watch`: as a timeline, among the records, and as text."""
 
-from __future__ import annotations
-
-from contextlib import redirect_stdout
-from io import StringIO
+from collections.abc import Mapping
 
 from lib import Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.tracks.later import as_svg
 
-from .score import MAX_OPERATIONS
+from .score import MAX_OPERATIONS, parse_trace
 
 MAX_SIZE, MAX_TICKS = 256, 100_000
 """Layers, batches and ranks; ticks. Of a forged trace that failed, nothing larger is drawn."""
@@ -18,31 +16,35 @@ def timeline(trace: Trace, title: str, judged: bool = True, colour: str = "layer
     """The run as SVG; empty where drawing is not installed, or nothing happened."""
     if not any(trace.events(rank) for rank in range(len(trace.ranks))) or not is_plausible(trace):
         return ""
-    try:
-        import drawing
-
-        with redirect_stdout(StringIO()):  # `draw` prints the figures as well, as it always did
-            return str(drawing.svg(drawing.draw(trace, title=title, judged=judged, colour=colour)))
-    except Exception:  # a picture that fails must not cost the report; some failed traces cannot be drawn
-        return ""
+    return as_svg("drawing:draw", trace, title, judged=judged, colour=colour)
 
 
-def pareto(trace: Trace, puzzle: SchedulePuzzle) -> str:
-    """The run among the records of its puzzle, as SVG; empty where drawing is not installed."""
-    try:
-        import drawing
-
-        attempt = drawing.Attempt("yours", referee(trace))
-        return str(drawing.svg(drawing.draw_pareto(puzzle.goal, [attempt], puzzle.title)))
-    except Exception:  # as above
-        return ""
+def picture(puzzle: SchedulePuzzle, kept: str, judged: bool = True, colour: str = "layer") -> str:
+    """A kept run as SVG; empty if there is none."""
+    return timeline(parse_trace(kept), puzzle.title, judged, colour) if kept else ""
 
 
-def timeline_text(trace: Trace, puzzle: SchedulePuzzle, width: int, colour: str = "layer") -> str:
+def pictures(puzzle: SchedulePuzzle, kept: str, figures: Mapping[str, float], colour: str = "layer") -> tuple[str, str]:
+    """The same, and a run that was correct among the records of its puzzle."""
+    mine = [("yours", referee(parse_trace(kept)))] if figures else []
+    pareto = as_svg("drawing:draw_pareto", puzzle.goal, mine, puzzle.title) if mine else ""
+    return picture(puzzle, kept, colour=colour), pareto
+
+
+def picture_text(puzzle: SchedulePuzzle, kept: str, width: int, colour: str = "layer") -> str:
     """The run as text of a terminal's width."""
     import drawing
 
-    return str(drawing.text(trace, puzzle.title, max(40, min(width, drawing.TEXT_WIDTH)), puzzle.goal, colour))
+    width = max(40, min(width, drawing.TEXT_WIDTH))
+    return str(drawing.text(parse_trace(kept), puzzle.title, width, puzzle.goal, colour))
+
+
+def run_page(puzzle: SchedulePuzzle, kept: str) -> str:
+    """The run as a page to explore."""
+    from drawing.export.html import web_page
+    from drawing.runs.scene import scene_of
+
+    return web_page(scene_of(parse_trace(kept), puzzle.goal), puzzle.title)
 
 
 def is_plausible(trace: Trace) -> bool:

@@ -1,7 +1,5 @@
 """Says what a correct schedule is, and how far it is from what is possible."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from lib import Record, Trace

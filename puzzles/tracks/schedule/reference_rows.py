@@ -1,7 +1,5 @@
 """Statements of a teacher's schedule file on its reference: a record at the shown size, and figures at others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`puzzles run` of a schedule: its trace, replayed on the engine with real tensors; predicted and measured figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Scores a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,7 +8,7 @@ from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, trace_fro
 from lib.game.setting import CLASSIC_SETTING
 from lib.game.setting_notation import setting_to_json
 from lib.judging.family import ONE_RANK
-from lib.judging.traffic_text import traffic_lines
+from lib.judging.traffic import traffic_lines
 from lib.trace.gc_pause import no_collection
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
@@ -91,6 +89,19 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
         return of_refusal(report.error)
     if (refused := _refused_call(trace, puzzle)) is not None:
         return refused
+    figures = figures_of(report, puzzle, size)
+    shown = size == puzzle.goal.size
+    notes = (*(sanitized(note.text) for note in report.notes if note not in report.unrepeatable), *_star_notes(report))
+    missed = tuple(_missed(report, puzzle)) if shown else ()
+    told = advice(trace, report, puzzle) if missed and isinstance(trace, Trace) else ""
+    why = (*peak_lines(report.contents), *traffic_lines(report.sent))
+    why_matters = shown and report.status == "over_target" and (not report.meets_memory or sends_too_much(report))
+    remark = "" if shown else _remark(report, puzzle, size)
+    return Score(figures, missed, report.stars, notes, told, why, why_matters, report.family, remark)
+
+
+def figures_of(report: Report, puzzle: SchedulePuzzle, size: Size) -> dict[str, float]:
+    """The figures that a puzzle counts, by name."""
     figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
     if report.lasting_peak > report.peak.memory:
         figures["lasting_peak"] = report.lasting_peak
@@ -100,14 +111,7 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
         figures["drift"] = report.drift
     if puzzle.goal.host is not None:
         figures["host_memory"] = report.peaks["host"].memory
-    shown = size == puzzle.goal.size
-    notes = (*(sanitized(note.text) for note in report.notes if note not in report.unrepeatable), *_star_notes(report))
-    missed = tuple(_missed(report, puzzle)) if shown else ()
-    told = advice(trace, report, puzzle) if missed and isinstance(trace, Trace) else ""
-    why = (*peak_lines(report.contents), *traffic_lines(report.sent))
-    why_matters = shown and report.status == "over_target" and (not report.meets_memory or sends_too_much(report))
-    remark = "" if shown else _remark(report, puzzle, size)
-    return Score(figures, missed, report.stars, notes, told, why, why_matters, report.family, remark)
+    return figures
 
 
 def _refused_call(trace: Trace | Failure, puzzle: SchedulePuzzle) -> Failure | None:

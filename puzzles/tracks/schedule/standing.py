@@ -1,7 +1,5 @@
 """Compares a schedule that passed with the records: those of its own family, and all of this size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from lib import Goal, Record
@@ -11,7 +9,7 @@ from puzzles.tracks.outcomes import SEE_NOTE
 Figures = tuple[float, int, int | None]
 
 
-def standing(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str) -> str:
+def standing(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
     """Sentences on the third star, on the family where it is not the puzzle's own, and on the open front.
 
     A `family` that is not known is empty, and taken for the puzzle's own.
@@ -19,7 +17,7 @@ def standing(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, f
     return " ".join(_sentences(puzzle, figures, stars, family))
 
 
-def third_star(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str) -> str:
+def third_star(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
     """The sentences of `standing` that say what the third star takes, or that it is earned; empty if a note says it."""
     said = list(_sentences(puzzle, figures, stars, family))
     if SEE_NOTE in said:

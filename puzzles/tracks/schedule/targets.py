@@ -1,7 +1,5 @@
 """The targets of a schedule puzzle: as data, beside the figures of a run, and in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from lib import Goal

@@ -7,27 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib import PuzzleError, Report, Trace, referee, run_async, trace_to_json
-from puzzles.catalog.fields import Fields
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.found import FOUND, with_found
 from puzzles.catalog.schedule.setting_text import differences
-from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks.base import Track
-from puzzles.tracks.open_track import ReferenceRow
+from puzzles.tracks.later import later
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
-from puzzles.tracks.shown import Column, Overview, Section
 from puzzles.tracks.workbench import COLOURS
 
-from .calls import reminder, value_calls
-from .fingerprint import fingerprint
 from .score import parse_trace, request_at, trace_in
 from .targets import limits, limits_json, measures, targets
 
 if TYPE_CHECKING:
     from puzzles.tracks.schedule.free_game import FreeGame
-    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Turns, Workbench
+    from puzzles.tracks.workbench import TensorOptions, Turns, Workbench
 
 # What draws or computes is imported inside the methods that need it: list and show do without.
 
@@ -51,6 +46,7 @@ class Schedules(Track[SchedulePuzzle]):
     form = "one coroutine that every rank runs"
     stage = "puzzles.sandbox.worker.stages.schedule"
     columns = (("time", "timesteps"), ("peak memory", "peak_memory"), ("traffic", "traffic"))
+    overview_columns = ("L", "B", "R", "time", "memory", "traffic")
     star_imports_solve = True
     has_pictures = True
     runs_without_tensors = True
@@ -63,46 +59,17 @@ class Schedules(Track[SchedulePuzzle]):
 
     # --- Puzzles of teachers ---
 
-    def read(self, slug: str, fields: Fields) -> SchedulePuzzle:
-        from .custom import read_puzzle
-
-        return read_puzzle(slug, fields)
-
-    def tightest(self, figures: Mapping[str, float]) -> dict[str, int]:
-        from .custom import tightest
-
-        return tightest(figures)
-
-    def reference_games(self, puzzle: SchedulePuzzle) -> Sequence[SchedulePuzzle]:
-        from .reference_rows import games
-
-        return games(puzzle)
-
-    def reference_row(
-        self,
-        game: SchedulePuzzle,
-        puzzle: SchedulePuzzle,
-        file: str,
-        figures: Mapping[str, float],
-        family: str,
-    ) -> ReferenceRow:
-        from .reference_rows import measured
-
-        return measured(game, puzzle, file, figures, family)
-
-    def stated_rows(self, puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
-        from .reference_rows import stated
-
-        return stated(puzzle, file)
+    read = later("schedule.custom", "read_puzzle")
+    tightest = later("schedule.custom", "tightest")
+    reference_games = later("schedule.reference_rows", "games")
+    reference_row = later("schedule.reference_rows", "measured")
+    stated_rows = later("schedule.reference_rows", "stated")
 
     def with_found(self, puzzle: SchedulePuzzle, folder: Path) -> SchedulePuzzle:
         found: SchedulePuzzle = with_found(puzzle, folder)
         return found
 
-    def known_as_good(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], family: str) -> str:
-        from .standing import known_as_good
-
-        return known_as_good(puzzle, figures, family)
+    known_as_good = later("schedule.standing", "known_as_good")
 
     def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
         return {name: figures[name] for name in ("timesteps", "peak_memory", "traffic") if name in figures} | {
@@ -145,8 +112,7 @@ class Schedules(Track[SchedulePuzzle]):
         trace = trace_in(row)
         return "" if isinstance(trace, Failure) else trace_to_json(trace)
 
-    def fingerprint(self, kept: str) -> str:
-        return fingerprint(kept)
+    fingerprint = later("schedule.fingerprint", "fingerprint")
 
     def saved_as(self, puzzle: SchedulePuzzle) -> str:
         return f"{puzzle.slug}.json"
@@ -181,39 +147,12 @@ class Schedules(Track[SchedulePuzzle]):
     def signature(self, slug: str) -> str:
         return f"def {slug}(model)"
 
-    def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        from .standing import standing
-
-        return standing(puzzle, figures, stars, family)
-
-    def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Sequence[str]:
-        from .comparison import comparison
-
-        return list(comparison(puzzle, figures, kept)) if kept else ()
-
-    def third_star(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        from .standing import third_star
-
-        return third_star(puzzle, figures, stars, family)
-
-    def built(self, puzzle: SchedulePuzzle, kept: str) -> str:
-        from .comparison import recognized
-
-        return recognized(puzzle, kept) if kept else ""
-
-    def run_page(self, puzzle: SchedulePuzzle, kept: str) -> str:
-        from drawing.export.html import web_page
-        from drawing.runs.scene import scene_of
-
-        return str(web_page(scene_of(parse_trace(kept), puzzle.goal), puzzle.title))
-
-    def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
-        others = "; ".join(map(size_text, puzzle.other_sizes))
-        third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
-        return [
-            Section("Calls", [*reminder(puzzle), *value_calls(puzzle)]),
-            Section("The third star", [("***", third)]),
-        ]
+    record = later("schedule.standing", "standing")
+    comparison = later("schedule.comparison", "comparison")
+    third_star = later("schedule.standing", "third_star")
+    built = later("schedule.comparison", "recognized")
+    run_page = later("schedule.pictures", "run_page")
+    sections = later("schedule.calls", "sections")
 
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []
@@ -222,56 +161,30 @@ class Schedules(Track[SchedulePuzzle]):
         rows = differences(puzzle.goal.setting, puzzle.calls)
         return aligned([(f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"), *rows]) if rows else ()
 
-    def overview(self, slugs: Sequence[str]) -> Overview:
-        headings = ("L", "B", "R", "time", "memory", "traffic")
-        numbers = [Column(heading, "right", no_wrap=True) for heading in headings]
-        columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
-        rows = [
-            (
-                *(str(PUZZLES.number(p.slug)), p.slug, p.title, *map(str, p.goal.size)),
-                *(p.goal.time_text, p.goal.memory_text, p.goal.traffic_text or "-"),
-            )
-            for p in map(self.puzzle, slugs)
-        ]
-        for_star = any(self.puzzle(slug).goal.decides == "star" for slug in slugs)
-        times = " or ".join(sorted({self.puzzle(slug).goal.costs.time_words for slug in slugs}))
-        notes = [
-            f"L, B, R: layers, batches, ranks. Targets: {times}, peak memory, elements sent."
-            + (" Traffic decides the third star only." if for_star else "")
-        ]
-        return Overview(columns, rows, notes)
+    def overview_cells(self, puzzle: SchedulePuzzle) -> Sequence[str]:
+        return (
+            *map(str, puzzle.goal.size),
+            puzzle.goal.time_text,
+            puzzle.goal.memory_text,
+            puzzle.goal.traffic_text or "-",
+        )
+
+    def overview_note(self, puzzles: Sequence[SchedulePuzzle]) -> str:
+        for_star = any(puzzle.goal.decides == "star" for puzzle in puzzles)
+        times = " or ".join(sorted({puzzle.goal.costs.time_words for puzzle in puzzles}))
+        note = f"L, B, R: layers, batches, ranks. Targets: {times}, peak memory, elements sent."
+        return note + (" Traffic decides the third star only." if for_star else "")
 
     def devices(self, puzzle: SchedulePuzzle) -> int:
         return puzzle.goal.size.ranks
 
     # --- Pictures and tensors ---
 
-    def picture(self, puzzle: SchedulePuzzle, kept: str, judged: bool = True, colour: str = "layer") -> str:
-        from .pictures import timeline
-
-        return timeline(parse_trace(kept), puzzle.title, judged, colour) if kept else ""
-
-    def beside_reference(self, puzzle: SchedulePuzzle, kept: str, colour: str = "layer") -> str:
-        from .comparison import beside_reference
-
-        return beside_reference(puzzle, kept, colour) if kept else ""
-
-    def pictures(
-        self, puzzle: SchedulePuzzle, kept: str, figures: Mapping[str, float], colour: str = "layer"
-    ) -> Sequence[str]:
-        from .pictures import pareto
-
-        return [self.picture(puzzle, kept, colour=colour), pareto(parse_trace(kept), puzzle) if figures else ""]
-
-    def picture_text(self, puzzle: SchedulePuzzle, kept: str, width: int, colour: str = "layer") -> str:
-        from .pictures import timeline_text
-
-        return timeline_text(parse_trace(kept), puzzle, width, colour)
-
-    def draw(self, puzzle: SchedulePuzzle | FreeGame, options: DrawOptions, bench: Workbench) -> bool:
-        from .draw import draw_runs
-
-        return draw_runs(puzzle, options, bench)
+    picture = later("schedule.pictures", "picture")
+    beside_reference = later("schedule.comparison", "beside_reference")
+    pictures = later("schedule.pictures", "pictures")
+    picture_text = later("schedule.pictures", "picture_text")
+    draw = later("schedule.draw", "draw_runs")
 
     def require_runnable(self, puzzle: SchedulePuzzle | FreeGame, options: TensorOptions) -> None:
         if options.output:

@@ -1,4 +1,4 @@
-"""Sequence parallel a column at a time, so that neither the gathered gradient nor a partial sum exists as a whole."""
+"""Sequence parallel in the memory of what is needed next: sums, masks and products go where an array has ended."""
 
 import numpy as np
 
@@ -17,27 +17,22 @@ class SequenceParallel(ShardedEngine):
         self.w1[...] = np.split(params["layer_1/weights"], self.num_devices)[self.device_id]
 
     def forward(self, x):
-        out = np.zeros_like(x)
         x = self.all_gather(x)
-        h = np.maximum(x @ self.w0, 0)
-        for column in range(out.shape[1]):
-            out[:, column] = self.reduce_scatter(h @ self.w1[:, column])
+        h = x @ self.w0
+        np.maximum(h, 0, out=h)
         self.tape.append((x, h))
-        return out
+        return self.reduce_scatter(h @ self.w1)
 
     def backward(self, grads):
         x, h = self.tape.pop()
-        w1_grad, dz = np.zeros_like(self.w1), np.zeros_like(h)
-        for column in range(grads.shape[1]):
-            grad = self.all_gather(grads[:, column])
-            w1_grad[:, column] = h.T @ grad
-            for row in range(len(dz)):
-                dz[row] += grad[row : row + 1] @ self.w1[:, column : column + 1].T
+        grads = self.all_gather(grads)
+        w1_grad = h.T @ grads
+        dz = grads @ self.w1.T
+        del grads
         dz *= h > 0
         del h
-        dx = np.zeros_like(grads)
-        w0_grad = np.zeros_like(self.w0)
-        for row in range(len(self.w0)):
-            w0_grad[row] = x[:, row] @ dz
-            dx[:, row] = self.reduce_scatter(dz @ self.w0[row])
-        return {"layer_0/weights": w0_grad, "layer_1/weights": w1_grad, "x": dx}
+        w0_grad = x.T @ dz
+        del x
+        dx = dz @ self.w0.T
+        del dz
+        return {"layer_0/weights": w0_grad, "layer_1/weights": w1_grad, "x": self.reduce_scatter(dx)}

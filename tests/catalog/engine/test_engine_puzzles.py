@@ -282,7 +282,8 @@ class Draws(ShardedEngine):
 
 def test_a_child_measures_what_this_process_measures() -> None:
     """Also where numpy leaves something behind at its first use in a process."""
-    trial = {"arguments": {}, "params": {}, "calls": [("forward", [0, 0])], "stream": None, "devices": 2, "options": {}}
+    trial: dict[str, Any] = {"arguments": {}, "params": {}, "calls": [("forward", [0, 0])], "stream": None}
+    trial |= {"devices": 2, "options": {}}
     names: dict[str, Any] = {"__name__": "draws"}
     exec(DRAWS, names)
     run_trial(trial, launched(trial, names["Draws"]))

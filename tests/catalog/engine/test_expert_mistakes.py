@@ -112,7 +112,7 @@ class NoExpert(ShardedEngine):
     ("slug", "cls", "missed"),
     [
         ("SwitchDispatch", EverybodyHasAll, "bytes after loading 33,024, and the target is 8,448"),
-        ("ExactDispatch", OneHasAllTokens, "bytes sent 3,072, and the target is 944"),
+        ("ExactDispatch", OneHasAllTokens, "bytes sent 3,072, and the target is 1,056"),
     ],
 )
 def test_a_cheat_misses_its_targets(slug: str, cls: type, missed: str) -> None:

@@ -82,7 +82,9 @@ def test_exact_dispatch_sends_each_row_once_in_each_direction_and_the_counts(see
     away = [[int((chosen[source] == e).sum()) if e != source else 0 for e in range(N)] for source in range(N)]
     for device, meter in enumerate(meters):
         rows = sum(away[device]) + sum(row[device] for row in away)
-        assert meter.sent == rows * 8 * 4 + 3 * 16
+        targets = meter.messages, sum(n > 0 for n in away[device]) + sum(row[device] > 0 for row in away)
+        assert targets[0] == targets[1]
+        assert (meter.sent, meter.unpacked) == tuple(rows * 8 * 4 + targets[0] * 16 + 3 * 4 * n for n in (4, 8))
 
 
 @examples(15)

@@ -75,7 +75,7 @@ MISTAKES = [
         "breadth_first",
         "every rank takes all batches",
         (("range(replica, model.BATCHES, replicas)", "range(model.BATCHES)"),),
-        says=("scatterreduce(layer=3)", "ranks 1, 3 each bring every batch"),
+        says=("scatterreduce(layer=3)", "ranks 1, 3 each contribute every batch"),
     ),
     Mistake(
         "breadth_first",
@@ -241,7 +241,7 @@ MISTAKES = [
         "expert_parallel",
         "a handle is stored in place of its value",
         (("activations[layer, batch] = await arrive(batch)", "activations[layer, batch] = there.pop(batch)"),),
-        says=("dispatch(layer=0)", "still under way", "await it first"),
+        says=("dispatch(layer=0)", "still pending", "await it first"),
     ),
 ]
 

@@ -147,7 +147,7 @@ async def what_does_not_fit(model: Model) -> None:
     await gathered
 
 
-@refused("part 0 is in both rank 0 and rank 1", setting=Setting(FORMER["overlap"], layer="block"))
+@refused("complete already", "Reduce a value once", setting=Setting(FORMER["overlap"], layer="block"))
 async def a_sum_of_a_sum(model: Model) -> None:
     weight = model.load_weights(0, model.rank, 4)[0]
     summed = model.allreduce(model.forward(0, model.get_activation([0]), weight), 1)
@@ -169,7 +169,7 @@ async def chains_in_a_circle(model: Model) -> None:
     await one
 
 
-@refused("cannot send", "allreduce(layer=0)", "still under way", "await it first")
+@refused("cannot send", "allreduce(layer=0)", "still pending", "await it first")
 async def a_message_of_a_handle(model: Model) -> None:
     await model.pass_to((model.rank + 1) % 4, model.allreduce(zero(model), 0))
 

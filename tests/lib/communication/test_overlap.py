@@ -1,4 +1,4 @@
-"""Overlap: a call is under way when it is made, its lane runs one call after the other, and `await` joins it."""
+"""Overlap: a call is pending when it is made, its lane runs one call after the other, and `await` joins it."""
 
 from __future__ import annotations
 
@@ -346,12 +346,12 @@ async def brought_by_another_rank(model: Model) -> None:
         model.allreduce(SHELF[0], 0)
 
 
-@refused("forward(layer=0)", "allgather(layer=0) on line", "under way", "await it first")
+@refused("forward(layer=0)", "allgather(layer=0) on line", "pending", "await it first")
 async def used_before_its_await(model: Model) -> None:
     model.forward(0, model.get_activation([0]), model.allgather(shard(model), 0))  # type: ignore[arg-type]
 
 
-@refused("weights[0] = ...", "allgather(layer=0) on line", "under way", "await it first")
+@refused("weights[0] = ...", "allgather(layer=0) on line", "pending", "await it first")
 async def stored_before_its_await(model: Model) -> None:
     model.weights[0] = model.allgather(shard(model), 0)  # type: ignore[assignment]
 
@@ -535,13 +535,13 @@ def naming(call: Any) -> Edit:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (without_an_await, "still under way; await it first"),
-        (awaited_again, "not a call under way"),
-        (awaited_first, "not a call under way"),
-        (naming(0), "not a call under way"),
-        (naming(10**6), "not a call under way"),
-        (naming("x"), "not a call under way"),
-        (naming(None), "not a call under way"),
+        (without_an_await, "still pending; await it first"),
+        (awaited_again, "not a pending call"),
+        (awaited_first, "not a pending call"),
+        (naming(0), "not a pending call"),
+        (naming(10**6), "not a pending call"),
+        (naming("x"), "not a pending call"),
+        (naming(None), "not a pending call"),
         (naming([0]), "makes no sense"),
         (with_columns("await", 0, start=1), "it goes from tick 0 to 5"),
         (with_columns("await", 0, end=6), "it goes from tick 0 to 5"),
@@ -567,7 +567,7 @@ def test_an_await_may_be_moved_to_where_nothing_is_lost() -> None:
     """Earlier by a row that takes no time: the same figures."""
     moved = edited(run(ddp_overlap(2, 2, 2), 6, 4, 4, setting=BUCKETS).trace, awaited_early)
     report = referee(moved)
-    assert report.error is None or "takes place" in str(report.error) or "not a call" in str(report.error)
+    assert report.error is None or "takes place" in str(report.error) or "not a pending call" in str(report.error)
 
 
 def test_a_call_that_nobody_awaited_in_a_trace() -> None:
@@ -594,13 +594,13 @@ def test_what_is_under_way_is_not_sent_or_stored() -> None:
             return [*ops[:at], op, *ops[at:]]
 
         error = referee(edited(run(schedule, 1, 4, 4, setting=OVERLAP).trace, early)).error
-        assert "still under way; await it first" in str(error), op
+        assert "still pending; await it first" in str(error), op
 
 
 def test_an_overlapped_trace_in_costs_without_overlap() -> None:
     error = referee(replace(FSDP, setting=Setting())).error
     assert isinstance(error, TraceError)
-    assert "it takes place" in str(error) or "under way" in str(error)
+    assert "it takes place" in str(error) or "pending" in str(error)
 
 
 def test_a_blocking_trace_in_costs_with_overlap() -> None:

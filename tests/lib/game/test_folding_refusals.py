@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[Schedule, list[str]]] = {
     "a range": (lambda model: model.get_activation(range(2)), ["batch 0", "replica d has 2 from 2 d on"]),
     "one batch of a gradient": (lambda model: model.fake_grad(0, {0}), ["fake_grad", "batch 0", "same batch"]),
     "no batch": (lambda model: model.get_activation([8]), ["batch 8 does not exist"]),
-    "alike": (gathers_what_is_alike, ["allgather(layer=0)", "every replica brings the same"]),
+    "alike": (gathers_what_is_alike, ["allgather(layer=0)", "every replica contributes the same"]),
     "other shards": (adds_other_shards, ["allreduce(layer=0)", "another shard", "its own on each of 4 replicas"]),
     "twice": (reduces_twice, ["allreduce(layer=0)", "reduced over them already", "reduce it once"]),
     "unreduced": (gathers_unreduced, ["allgather(layer=0)", "other batches", "reduce first"]),
@@ -278,7 +278,7 @@ def forged(change: Callable[[Op], Op], name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "change", "says"),
     [
-        ("load_weights", lambda op: op._replace(args=op.args[:2]), "every replica brings the same"),
+        ("load_weights", lambda op: op._replace(args=op.args[:2]), "every replica contributes the same"),
         ("load_weights", lambda op: op._replace(args=(*op.args[:3], 3)), "gaps"),
         ("load_weights", lambda op: op._replace(args=(*op.args[:3], "1")), "at least 1 apart"),
         ("get_activation", lambda op: op._replace(batches=frozenset((3,))), "another replica"),

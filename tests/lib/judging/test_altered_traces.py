@@ -133,8 +133,8 @@ def a_tag_changed(draw: Random, ops: list[Op]) -> list[Op] | None:
 CHANGES = (an_await_moved, an_await_removed, a_call_moved, a_group_changed, a_tag_changed)
 
 KINDS = {
-    "used before its await": "still under way; await it first",
-    "awaited before it was made": "not a call under way",
+    "used before its await": "still pending; await it first",
+    "awaited before it was made": "not a pending call",
     "a group without oneself": "not in the group",
     "no group of these ranks": "nobody can move",
     "another layer or operation": "same collective calls",

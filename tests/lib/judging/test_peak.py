@@ -42,7 +42,7 @@ WEIGHT, ACTIVATION = 512 * 512, 512 * 256
 
 
 Charged = Counter[tuple[str, int, bool, bool, str]]
-"""Values by name, size, whether they are stored, whether a call under way holds them, and fate."""
+"""Values by name, size, whether they are stored, whether a pending call holds them, and fate."""
 
 
 def charged(trace: Trace) -> tuple[int, int, int, Charged]:
@@ -284,13 +284,13 @@ def test_the_peak_of_an_extended_schedule_is_explained(name: str) -> None:
 
 def test_what_a_call_under_way_holds_is_said() -> None:
     trace, text = rows(*EXTENDED["overlap"])
-    assert re.search(r"weight of layer \d, in a call under way: next read at t=", text)
-    assert re.search(r"weight gradient of layer \d, batch 0, in a call under way: held until its call is awaited", text)
+    assert re.search(r"weight of layer \d, in a pending call: next read at t=", text)
+    assert re.search(r"weight gradient of layer \d, batch 0, in a pending call: held until its call is awaited", text)
     assert "await calls earlier" in text
     (note,) = [note for note in referee(trace).notes if "no dictionary" in note.text]
     in_calls = sum(item.elements for item in referee(trace).contents.items if item.in_call and not item.stored)
     assert in_calls > 0
-    assert note.text.endswith(f"{in_calls:,} elements of calls under way")
+    assert note.text.endswith(f"{in_calls:,} elements of pending calls")
     assert not note.costs_a_star
 
 

@@ -89,7 +89,7 @@ def test_what_a_call_makes_is_stored_after_it_is_awaited() -> None:
     moved = [op._replace(args=(op.args[0] + (op.args[0] > at),)) if op.name == "await" else op for op in ops]
     error = referee(changed(trace, ranks=((*moved[: at + 1], early, *moved[at + 1 :]), *trace.ranks[1:]))).error
     assert awaited > at + 1
-    assert "is still under way; await it first" in str(error)
+    assert "is still pending; await it first" in str(error)
 
 
 def test_what_no_operation_made_is_not_stored_in_a_puzzle() -> None:

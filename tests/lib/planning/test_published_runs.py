@@ -58,13 +58,16 @@ def test_predictions_are_as_near_as_specified(kernels: str, half: float, nine_of
     assert max(off) <= worst
 
 
-def test_most_published_peaks_lie_in_the_range_and_few_runs_that_ran_are_refused() -> None:
+def test_most_published_peaks_lie_in_the_range_and_no_run_that_ran_is_refused() -> None:
     known = [(run.memory_gib, *published.stored_memory()[run.key]) for run in ALL if run.memory_gib]
     assert len(known) == 25
     assert sum(low <= peak <= high for peak, low, high in known) >= 19
     assert all(low <= peak <= 1.5 * high for peak, low, high in known)
-    refused = [run for run in ALL if published.verdict(run) == "does not fit"]
-    assert [run.row for run in refused] == ["8192 GPUs, 8,192 tokens"]
-    shorter = replace(refused[0].split, warmup=127)
-    assert memory_range(refused[0].job, shorter)[0] / GIB == pytest.approx(81.4, abs=0.05)
-    assert estimated(refused[0].job, shorter).ticks / 1e6 / seconds_of(refused[0]) == pytest.approx(1.02, abs=0.002)
+    assert {published.verdict(run) for run in ALL} == {"fits", "depends on the code"}
+
+
+def test_llama_3_fits_as_its_authors_say_it_was_split() -> None:
+    (run,) = [run for run in ALL if run.row == "8192 GPUs, 8,192 tokens"]
+    usual = replace(run.split, zero=1, warmup=0)
+    assert memory_range(run.job, usual)[0] / GIB == pytest.approx(88.4, abs=0.05)
+    assert seconds_of(run) / estimated(run.job, usual).ticks * 1e6 == pytest.approx(1.02, abs=0.003)

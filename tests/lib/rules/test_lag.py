@@ -233,7 +233,7 @@ def test_a_schedule_without_lag_is_legal_where_there_may_be_some() -> None:
 
 @pytest.mark.parametrize("m", [2, 3, 4])
 def test_more_ranks_than_microbatches_use_weights_of_several_steps_at_once(m: int) -> None:
-    """The bounds hold where microbatches of several steps are under way."""
+    """The bounds hold where microbatches of several steps are in flight."""
     setting = Setting("stages", steps=4, lag=1)
     trace = run(weight_versions, 4, m, 4, setting=setting).trace
     report = referee(trace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import RuleError, Setting, Size, Trace, run
+from lib import CLASSIC_SETTING, RuleError, Setting, Size, Trace, referee, run
 from lib.schedules import (
     Cell,
     Draft,
@@ -26,6 +27,7 @@ from lib.schedules import (
     zb_h2,
     zb_v,
 )
+from lib.schedules.begun import BegunTable, begun
 from tests.support.examples import examples
 
 
@@ -198,3 +200,62 @@ def test_a_run_that_is_no_timetable_says_why() -> None:
         timetable_of(run(together, 1, 2, 1).trace, 1)
     with pytest.raises(RuleError, match="before it has computed all 2 layers"):
         timetable_of(run(pipeline(interleaved, v=2), 4, 4, 2, setting=stages).trace, 2)
+
+
+# --- What a draft can compute so far ---
+
+
+def run_of(draft: Draft, size: Size, setting: Setting) -> Trace:
+    table = BegunTable.of_draft(draft, has_tags=setting != CLASSIC_SETTING)
+    return run(begun(table), *size, setting=setting).trace
+
+
+@pytest.mark.parametrize(("order", "stages"), [(gpipe, 4), (one_f_one_b, 4), (interleaved, 8), (zb_v, 8)])
+def test_a_complete_draft_runs_as_its_timetable_does(order: Callable[..., Timetable], stages: int) -> None:
+    size, setting = Size(8, 8, 4), Setting("parts")
+    table = order(4, 8, v=2) if order is interleaved else order(4, 8)
+    rows = tuple(tuple(cell for slot in row for cell in slot) for row in table.rows)
+    draft = Draft(rows, stages, 8, any(cell.op == "W" for cell in table.cells))
+    mine, whole = referee(run_of(draft, size, setting)), referee(run(pipeline(table), *size, setting=setting).trace)
+    assert mine.error is None
+    assert (mine.makespan, mine.peak.memory, mine.traffic) == (whole.makespan, whole.peak.memory, whole.traffic)
+
+
+def test_a_draft_computes_what_has_its_inputs_and_no_more() -> None:
+    draft = Draft(cells("0F0 0F1 0B0", "1F0 1B0 1B1 1F1"), 2, 2)
+    assert draft.computable() == [[*cells("0F0 0F1 0B0")[0]], [*cells("1F0 1B0")[0]]]
+    report = referee(run_of(draft, Size(2, 2, 2), CLASSIC_SETTING))
+    assert report.makespan == pytest.approx(4 + 2 * 0.4), "two forwards, two backwards, two messages"
+
+
+def test_an_empty_draft_computes_nothing() -> None:
+    draft = Draft(((), ()), 2, 2)
+    assert draft.computable() == [[], []]
+    assert referee(run_of(draft, Size(2, 2, 2), CLASSIC_SETTING)).makespan == 0
+    assert [*draft.ready()] == [(Cell(0, "F", 0), 0)]
+
+
+def test_what_is_ready_is_on_the_rank_of_its_stage() -> None:
+    draft = Draft(cells("0F0 0F1", "1F0"), 2, 2)
+    assert {(str(cell), rank) for cell, rank in draft.ready()} == {("1F1", 1), ("1B0", 1)}
+    assert ("1F0", 1) in {(str(cell), rank) for cell, rank in Draft(cells("0F0", ""), 2, 2).ready()}
+
+
+def test_messages_that_change_places_need_tags() -> None:
+    draft = Draft(cells("0F0 0F1", "1F1 1F0"), 2, 2)
+    with pytest.raises(RuleError, match="change places, which needs tags"):
+        BegunTable.of_draft(draft, has_tags=False)
+    assert BegunTable.of_draft(draft, has_tags=True).tag is not None
+
+
+@given(st.data())
+@examples(20)
+def test_every_draft_that_is_put_together_from_ready_moves_can_be_computed(data: st.DataObject) -> None:
+    draft = Draft(((), (), ()), 3, 3, halves=data.draw(st.booleans()))
+    for _ in range(data.draw(st.integers(1, 27))):
+        ready = [*draft.ready()]
+        if not ready:
+            break
+        cell, rank = data.draw(st.sampled_from(ready))
+        draft = draft.put(cell, rank, len(draft.rows[rank]))
+        assert sum(map(len, draft.computable())) == len(draft.rank_of)

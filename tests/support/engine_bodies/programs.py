@@ -165,7 +165,7 @@ class Program:
         device = self.devices[source]
         name, view = self.random.choice(list(device.held)), VIEWS[self.random.choice(list(VIEWS))]
         array = view(device.held[name]).copy()
-        device.sent += max(array.nbytes or 8 * array.ndim, 4)
+        device.sent += max(array.nbytes, 8) + 8 * max(array.ndim - 1, 0)
         device.calls["send"] += 1
         self.messages[source, to].append((array, device.clock, name in device.small))
         self.acts[source].append(lambda me, held: me.send(to, view(held[name])))
@@ -189,7 +189,8 @@ class Program:
         seen = device.held[buffer][place]
         array = np.full(seen.shape, self.random.randrange(4), seen.dtype)
         device.touch(array.nbytes)
-        device.sent += max(array.nbytes, 8)
+        skips = array.size > 1 and place.step == 2
+        device.sent += max(array.nbytes, 8) + 8 * (1 + skips + max(array.ndim - 1, 0))  # its place, its step, its shape
         device.calls["send_async"] += 1
         self.puts[source].append((to, buffer, place, array))
         number = int(array[0].real) if array.size else 0

@@ -34,7 +34,7 @@ def streams(on: str) -> None:
 
 
 def endless_streams(on: str) -> None:
-    """Outputs come while the stream goes on, however it is left; and what was under way disturbs no later run."""
+    """Outputs come while the stream goes on, however it is left; and what was pending disturbs no later run."""
     pulled: list[int] = []
 
     def endless() -> Any:

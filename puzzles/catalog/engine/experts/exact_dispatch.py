@@ -7,7 +7,7 @@ PUZZLE = EnginePuzzle(
     slug="ExactDispatch",
     title="No padding, and no dropped token",
     targets={
-        "sent": 944,
+        "sent": 1_056,
         "messages": 4,
         "receives": 0,
         "collectives": 1,
@@ -21,9 +21,9 @@ Number of tokens that each device sends to each expert, in the shown data:
 device 0: 3 0 5 0; device 1: 4 2 0 2; device 2: 1 5 2 0; device 3: 2 2 3 1.
 
 Device 2 sends the most: it sends 6 of its own rows to other devices, and returns 8 rows that came from others
-(5 + 0 + 3): 14 rows of 64 B, 896 B. The table of counts is gathered, 4 int32 from each: 3 x 16 = 48 B. Together 944 B.
-No device sends more than 4 messages: one to each device for which it has rows, and one to each for which it has
-results.
+(5 + 0 + 3): 14 rows of 64 B, 896 B. The table of counts is gathered, 4 numbers from each. A whole number costs
+8 B: 3 x 32 = 96 B. No device sends more than 4 messages: one to each device for which it has rows, and one to each for
+which it has results. Each has 8 B for its place and 8 B for its second dimension, 64 B. Together 1,056 B.
 
 Buffers that drop no token would need capacity 5: 2 x 3/4 x 4 x 5 x 64 = 1,920 B.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.engine.call import WORD
 from puzzles.catalog.engine.trial import MethodCall, Trial
 from puzzles.catalog.engine.two_layer_mlp import DEVICES, HIDDEN, MODEL, integers
 
@@ -169,10 +170,11 @@ def exact_targets(params: Params, xs: Sequence[Any]) -> dict[str, int]:
     hidden_dim = params["expert_0/w0"].shape[1]
     away = routed * (1 - np.eye(DEVICES, dtype=int))
     rows = away.sum(axis=0) + away.sum(axis=1)
-    table = DEVICES * (DEVICES - 1) * 4
+    table = DEVICES * (DEVICES - 1) * WORD
+    messages = (away > 0).sum(axis=0) + (away > 0).sum(axis=1)
     return {
-        "sent": int(rows.max()) * model_dim * 4 + table,
-        "messages": int(((away > 0).sum(axis=0) + (away > 0).sum(axis=1)).max()),
+        "sent": int((rows * model_dim * 4 + messages * 2 * WORD).max()) + table,
+        "messages": int(messages.max()),
         "receives": 0,
         "collectives": 1,
         "barriers": 2,

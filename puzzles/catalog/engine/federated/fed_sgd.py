@@ -7,11 +7,12 @@ PUZZLE = EnginePuzzle(
     slug="FedSGD",
     title="Weight every client by its examples",
     devices=5,
-    targets={"uplink": 544},
+    targets={"uplink": 576},
     arithmetic="""\
-A client sends a gradient of 16 numbers and its number of examples: 17 x 4 = 68 B. Four clients, two rounds: 2 x 4 x 68
-= 544 B. The 8 examples of a round, 17 numbers each, would be 8 x 68 = 544 B per round. What the server sends, 4 x 64 B
-per round, is not counted, because uplinks are the bottleneck.
+A client sends a gradient of 16 numbers and its number of examples: 17 x 4 = 68 B, or 72 B with the number in a message
+of its own, because no message costs less than 8 B. Four clients, two rounds: 2 x 4 x 72 = 576 B. The 8 examples of a
+round, 17 numbers each, would be 8 x 68 = 544 B per round. What the server sends, 4 x 64 B per round, is not counted,
+because uplinks are the bottleneck.
 """,
     statement="""\
 Device 0 is a server and has no data. Devices 1 to 4 are its clients; their examples stay with them. All start with the

@@ -7,10 +7,11 @@ PUZZLE = EnginePuzzle(
     slug="Quantize",
     title="Random rounding to a few bits",
     devices=5,
-    targets={"sent": 520},
+    targets={"sent": 528},
     arithmetic="""\
-4,096 numbers of one bit are 512 B; the minimum and the maximum 8 B: 520 B instead of 16,384. With two bits
-1,024 + 8 = 1,032 B. No seed is sent, because the server draws nothing.
+4,096 numbers of one bit are 512 B; the minimum and the maximum 8 B: 520 B instead of 16,384. No message costs less
+than 8 B, and the target leaves room for the two in two messages, 528 B. With two bits 1,024 + 8 = 1,032 B. No seed is
+sent, because the server draws nothing.
 
 A number h between levels h' and h'' becomes h'' with probability q = (h - h') / (h'' - h'), and otherwise h'.
 On average that is h' + q (h'' - h') = h. The variance is q (1 - q) (h'' - h')^2 = (h'' - h)(h - h'); with one
@@ -27,7 +28,8 @@ The server gets None, and returns what it has decoded, (4, 4096). The class is t
 seeds at a small size. You may draw in any way from the client's seed: independently for every number, and the same for
 the same seed.
 
-This puzzle is about compression, so arrays of any type may be sent.
+This puzzle is about compression: packing numbers into fewer bytes is the point. An array of any type costs its own
+bytes.
 """,
     starter='''\
 class Quantize(ShardedEngine):

@@ -7,10 +7,10 @@ PUZZLE = EnginePuzzle(
     slug="RandomMask",
     title="Train a few places",
     devices=5,
-    targets={"sent": 1_028},
+    targets={"sent": 1_032},
     arithmetic="""\
-256 of 4,096 numbers, 1,024 B, and a seed of 4 B: 1,028 B instead of 16,384. If the places had to be sent too, 256 x 2 B
-in the shortest integers that can hold them, it would be 1,536 B.
+256 of 4,096 numbers, 1,024 B, and a seed of 8 B, the least that a message costs: 1,032 B instead of 16,384. If the
+places had to be sent too, 256 whole numbers of 8 B, it would be 3,072 B.
 """,
     statement="""\
 The same layer, clients and server as in LowRank, but with another restriction: a client's update may be nonzero in only

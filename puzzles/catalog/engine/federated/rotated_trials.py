@@ -92,4 +92,4 @@ def _trial(
     rows = [answers(h, int(seed)) for h, seed in zip(updates, seeds)]
     made = {words: [np.stack([row[words] for row in rows])] for words in rows[0]}
     call = replace(call, wanted=made.pop(RIGHT), mistakes=made)
-    return Trial(sizes, {}, (call,), devices=DEVICES, tolerance=1e-5, targets=targets)
+    return Trial(sizes, {}, (call,), devices=DEVICES, tolerance=1e-5, targets=targets, packing=True)

@@ -102,7 +102,7 @@ def quantize(size: int = 4096, bits: int = 1, rounds: int = 1, targets: Targets 
         if rounds > 1:
             _require_fair(rows[1:].reshape(-1, size), first, scales[0])
 
-    return Trial({"size": size, "bits": bits}, {}, calls, devices=DEVICES, check=check, targets=targets)
+    return Trial({"size": size, "bits": bits}, {}, calls, devices=DEVICES, check=check, targets=targets, packing=True)
 
 
 def _require_neighbours(rows: Any, h: Any, scale: Any, bits: int, where: str) -> None:

@@ -13,17 +13,17 @@ from .sketched_trials import quantize, repeated_rounds, subsample
 from .structured_trials import low_rank, random_mask
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
-    "FedSGD": (fed_sgd, partial(fed_sgd, dim=8, counts=((2, 2, 8, 4),), seed=40, targets={"uplink": 144})),
+    "FedSGD": (fed_sgd, partial(fed_sgd, dim=8, counts=((2, 2, 8, 4),), seed=40, targets={"uplink": 160})),
     "FedAvg": (fed_avg, partial(fed_avg, seed=2), partial(fed_avg, seed=3)),
-    "LowRank": (low_rank, partial(low_rank, dim=32, rank=2, steps=1, targets={"sent": 260}, seed=20)),
-    "RandomMask": (random_mask, partial(random_mask, dim=32, kept=64, steps=1, targets={"sent": 260}, seed=30)),
-    "Subsample": (subsample, repeated_rounds(subsample, rounds=161, sent=20, size=64)),
+    "LowRank": (low_rank, partial(low_rank, dim=32, rank=2, steps=1, targets={"sent": 272}, seed=20)),
+    "RandomMask": (random_mask, partial(random_mask, dim=32, kept=64, steps=1, targets={"sent": 264}, seed=30)),
+    "Subsample": (subsample, repeated_rounds(subsample, rounds=161, sent=24, size=64)),
     "Quantize": (
         quantize,
-        partial(quantize, bits=2, flat=True, targets={"sent": 1_032}),
-        repeated_rounds(quantize, rounds=61, sent=16, size=64),
-        repeated_rounds(quantize, rounds=61, sent=24, size=64, bits=2),
+        partial(quantize, bits=2, flat=True, targets={"sent": 1_040}),
+        repeated_rounds(quantize, rounds=61, sent=24, size=64),
+        repeated_rounds(quantize, rounds=61, sent=32, size=64, bits=2),
     ),
-    "Rotate": (rotate, partial(rotate, size=64, seed=10, targets={"sent": 20})),
-    "Compose": (compose, partial(compose, size=1024, share=4, bits=1, seed=14, targets={"sent": 44})),
+    "Rotate": (rotate, partial(rotate, size=64, seed=10, targets={"sent": 32})),
+    "Compose": (compose, partial(compose, size=1024, share=4, bits=1, seed=14, targets={"sent": 56})),
 }

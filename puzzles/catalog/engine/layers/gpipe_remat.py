@@ -7,7 +7,7 @@ PUZZLE = EnginePuzzle(
     slug="GPipeRemat",
     title="Keep the inputs, recompute the rest",
     targets={
-        "sent": 1_024,
+        "sent": 1_088,
         "messages": 8,
         "collectives": 0,
         "flops": 65_536,
@@ -16,9 +16,9 @@ PUZZLE = EnginePuzzle(
         "clock": 102_400,
     },
     arithmetic="""\
-An activation of a microbatch, 2 x 16 numbers, is a = 128 B. A device in the middle sends 4 of them forward and
-4 gradients back: 8 x 128 = 1,024 B in 8 messages. Its four weights and their gradient buffers are 2 x 4 x 1,024 =
-8,192 B.
+An activation of a microbatch, 2 x 16 numbers, is a = 128 B. A device in the middle sends 4 of them forward and 4
+gradients back in 8 messages, each with 8 B for its second dimension: 8 x 136 = 1,088 B. Its four weights and their
+gradient buffers are 2 x 4 x 1,024 = 8,192 B.
 
 "Stored" is what a device holds while it waits in a receive, beyond these 8,192 B. It excludes what has just
 arrived and what exists only inside a product. Backward needs the inputs of all layers. A device that keeps them
@@ -28,8 +28,9 @@ microbatch, 3 a = 384 B: 896 B. For every further microbatch, one input less is 
 last device waits only in forward, with 3 inputs and 3 outputs, 768 B.
 
 A layer takes 2 x 2 x 16 x 16 = 1,024 flops per microbatch, so a stage takes F = 4,096 forward and 2F backward:
-4 x 3F = 49,152 in all. A second forward makes it 4 x 4F = 65,536, 4/3 as much. (The last layer's output is not
-needed again. Leaving it out gives 61,440, 5/4 as much, which beats the target.)
+4 x 3F = 49,152 in all. A second forward makes it 4 x 4F = 65,536, 4/3 as much. (Two things need no second
+forward: the last layer, whose output is not needed again, and the last microbatch, which goes back first, so that its
+inputs can stay. Without both it is 58,368.)
 
 Clock: the last device gets its first input after 3F, and finishes forward after 3F + 4F = 7F. Then it recomputes
 each microbatch and takes it back, 4 x 3F: 19F. The other three devices have finished recomputing when the gradient

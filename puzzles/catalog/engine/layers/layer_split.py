@@ -6,10 +6,11 @@ from puzzles.catalog.papers import DISTBELIEF, GPIPE, ZERO_BUBBLE
 PUZZLE = EnginePuzzle(
     slug="LayerSplit",
     title="One layer per device, forward and back",
-    targets={"sent": 1_024, "messages": 2, "collectives": 0, "flops": 12_288, "weights": 1_024, "clock": 49_152},
+    targets={"sent": 1_040, "messages": 2, "collectives": 0, "flops": 12_288, "weights": 1_024, "clock": 49_152},
     arithmetic="""\
-What crosses a boundary is 8 x 16 numbers, 512 B: an activation forward, its gradient back. A device in the middle
-sends both, 1,024 B in 2 messages; the first and the last send 512 B. A weight is 16 x 16 numbers, 1,024 B.
+What crosses a boundary is 8 x 16 numbers, 512 B: an activation forward, its gradient back. A message of a matrix has 8
+B more. A device in the middle sends both, 1,040 B in 2 messages; the first and the last send 520 B. A weight is 16 x
+16 numbers, 1,024 B.
 
 A product is 2 x 8 x 16 x 16 = 4,096 flops, one forward and two backward: 12,288 on each device. No device can
 start before the previous one has finished, so the last of 4 devices finishes forward after 4 x 4,096 = 16,384,

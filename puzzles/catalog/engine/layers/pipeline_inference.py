@@ -6,11 +6,11 @@ from puzzles.catalog.papers import GPIPE
 PUZZLE = EnginePuzzle(
     slug="PipelineInference",
     title="One layer on each device",
-    targets={"sent": 1_536, "messages": 12, "collectives": 0, "weights": 1_024, "clock": 15_360},
+    targets={"sent": 1_632, "messages": 12, "collectives": 0, "weights": 1_024, "clock": 15_360},
     arithmetic="""\
-12 inputs of 2 x 16 numbers, 128 B: each boundary sends 12 x 128 = 1,536 B in 12 messages. A layer takes 2 x
-2 x 16 x 16 = 1,024 flops per input. With 4 layers, the last output is ready after 12 + 3 = 15 of these, 15,360
-flops, if every device works as soon as its first input arrives. One after the other it would be 48.
+12 inputs of 2 x 16 numbers, 128 B, and 8 B for the second dimension: each boundary sends 12 x 136 = 1,632 B. A layer
+takes 2 x 2 x 16 x 16 = 1,024 flops per input. With 4 layers, the last output is ready after 12 + 3 = 15 of these,
+15,360 flops, if every device works as soon as its first input arrives. One after the other it would be 48.
 """,
     statement="""\
 Four layers `x = relu(x @ w)`, parameters 'layer_0/weights' to 'layer_3/weights', (16, 16) each: device i holds

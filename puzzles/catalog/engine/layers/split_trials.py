@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.engine.call import WORD
 from puzzles.catalog.engine.trial import MethodCall, Trial
 from puzzles.catalog.engine.two_layer_mlp import BATCH, DEVICES, MODEL, ROUNDING, exact, numbers
 
@@ -85,9 +86,9 @@ def layer_split_trial(batch: int, dim: int, n: int, steps: int) -> Trial:
 
 def split_targets(batch: int, dim: int, n: int, steps: int) -> dict[str, int]:
     """Limits from the puzzle's arithmetic."""
-    boundary, product = 4 * batch * dim, 2 * batch * dim * dim
+    message, product = 4 * batch * dim + WORD, 2 * batch * dim * dim
     return {
-        "sent": steps * 2 * boundary,
+        "sent": steps * 2 * message,
         "messages": steps * 2,
         "collectives": 0,
         "flops": steps * 3 * product,
@@ -113,7 +114,7 @@ def gpipe_targets(rows: int, dim: int, each: int, n: int, microbatches: int) -> 
     """Limits from the puzzle's arithmetic, for `each` layers per device and `rows` per microbatch."""
     boundary, forward = 4 * rows * dim, each * 2 * rows * dim * dim
     return {
-        "sent": 2 * microbatches * boundary,
+        "sent": 2 * microbatches * (boundary + WORD),
         "messages": 2 * microbatches,
         "collectives": 0,
         "flops": 4 * microbatches * forward,

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from lib.engine.call import WORD
 from puzzles.catalog.engine.trial import Trial
 from puzzles.catalog.engine.two_layer_mlp import DEVICES, MODEL, ROUNDING, numbers
 
@@ -23,7 +24,7 @@ def pipeline_inference(devices: int = DEVICES, model_dim: int = MODEL, length: i
         outputs.append(x)
     product = 2 * 2 * model_dim * model_dim
     limits = {"messages": length, "collectives": 0, "clock": (length + devices - 1) * product}
-    sent = {"sent": length * 2 * model_dim * 4, "weights": model_dim * model_dim * 4}
+    sent = {"sent": length * (2 * model_dim * 4 + WORD), "weights": model_dim * model_dim * 4}
     return Trial(
         {"model_dim": model_dim},
         params,

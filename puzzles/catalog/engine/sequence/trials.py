@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.engine.call import WORD
 from puzzles.catalog.engine.transformer import attention
 from puzzles.catalog.engine.trial import MethodCall, Trial
 from puzzles.catalog.engine.two_layer_mlp import ROUNDING, integers, numbers
@@ -61,7 +62,7 @@ def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: i
         devices=devices,
         tolerance=ROUNDING,
         targets={
-            "sent": (devices - 1) * 2 * LOCAL * DIM * 4,
+            "sent": (devices - 1) * (2 * LOCAL * DIM * 4 + 2 * WORD),
             "messages": devices - 1,
             "collectives": 0,
             "flops": flops,

@@ -20,10 +20,9 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 2, 2), Size(5, 6, 6)),
     statement="""\
-Now there are as many ranks as batches, and each rank takes the batch with its own number. Every rank holds
-the whole model: it loads all the weights and goes forward and backward with its batch. Its gradient then
-covers only one batch of four. Sum the gradients over all ranks with `await model.allreduce(grad, layer)`,
-and let every rank make the same update.
+Now there are as many ranks as batches, and rank r takes batch r. Every rank holds the full model: it loads all
+weights, and goes forward and backward with its batch. Its gradients then cover only one batch of four. Sum them
+over all ranks with `await model.allreduce(grad, layer)`, and let every rank make the same update.
 
 Your function runs once on each rank, at the same time; `model.rank` is the number of the rank. Compared with
 gradient accumulation, the same work takes about a quarter of the time.

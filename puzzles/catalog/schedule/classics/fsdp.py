@@ -21,12 +21,13 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\
-In the last puzzle, every rank still held a full gradient for every layer. That is more than it needs: it
-updates one shard, so one shard of the summed gradient is enough.
+In `wsdp`, each rank keeps a shard of every weight and optimizer state, and gathers a weight when it needs the full
+one. But every rank still holds a full gradient of every layer. It updates only one shard, so one shard of the
+summed gradient is enough.
 
-`await model.scatterreduce(grad, layer)` does both steps at once. Every rank contributes its full gradient.
-The gradients are summed over the batches, and each rank gets its own shard of the sum. Use it in place of
-`allreduce`, and use it early, so that a full gradient never lives for long.
+Every rank passes its full gradient to `await model.scatterreduce(grad, layer)`. The gradients are summed over the
+batches, and each rank gets its own shard of the sum. Use it in place of `allreduce`, and use it early, so that no
+full gradient is kept for long.
 """,
     starter='''\
 async def fsdp(model: Model) -> Model:

@@ -20,12 +20,12 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(6, 6, 3), Size(4, 4, 2)),
     statement="""\
-In the last puzzle, three ranks out of four were always waiting. The fix is to pass on smaller pieces: take
-each batch through the pipeline by itself, so that rank 1 can work on batch 0 while rank 0 works on batch 1.
+In `pipeline`, three ranks out of four were always waiting. Pass on smaller pieces: take each batch through the
+pipeline by itself, so that rank 1 can work on batch 0 while rank 0 works on batch 1.
 
 First all batches go forward, one after the other. Then all go backward. Then each rank adds up the gradients
-of its layers and updates the weights. The picture looks like the last one, with a smaller bubble. It also
-needs more memory, because activations of all batches are stored when backward begins.
+of its layers and updates the weights. The bubble, which is the time that ranks wait, gets smaller. The peak
+memory grows, because activations of all batches are stored when backward begins.
 """,
     starter='''\
 async def gpipe(model: Model) -> Model:

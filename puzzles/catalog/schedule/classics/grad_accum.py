@@ -18,9 +18,9 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 6, 1), Size(4, 2, 1)),
     statement="""\
-Train the same model on the same single rank, with less memory. Instead of all batches together, take one
-batch forward and backward by itself, then the next. Each gradient covers only its own batch. Add the
-gradients up with `+`, and update once, when the sum covers every batch.
+Train the same model on the same single rank, with less memory. Do not take all batches together: go forward and
+backward with one batch, then with the next. Each gradient covers only its own batch. Add the gradients up with
+`+`, and update once, when the sum covers every batch.
 
 The time does not change, because the work is the same. But only one batch's activations are stored at a time.
 """,

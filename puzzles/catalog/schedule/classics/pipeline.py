@@ -20,11 +20,10 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(6, 2, 3), Size(4, 6, 2)),
     statement="""\
-So far, the weights were sent between ranks. Now they stay where they are: each rank owns a *stage*, an equal
-share of consecutive layers, with their optimizer states. Instead, the activations are sent. Rank 0 takes all
-batches through its layers and sends the result to rank 1 with `await model.pass_to(1, activation)`. Rank 1
-receives it with `await model.receive()`. The last rank computes the loss, and the gradient is sent back the
-same way.
+So far, ranks exchanged weights or gradients. Now each rank owns a *stage*: an equal share of consecutive layers,
+with their optimizer states. Their weights are never sent; activations are. Rank 0 takes all batches through its
+layers, and sends the result to rank 1 with `await model.pass_to(1, activation)`. Rank 1 receives it with
+`await model.receive()`. The last rank computes the loss, and the gradient is sent back the same way.
 
 After backward, each rank has everything it needs to update its own layers. No collective is needed.
 """,

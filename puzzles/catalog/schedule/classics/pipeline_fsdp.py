@@ -22,7 +22,7 @@ PUZZLE = SchedulePuzzle(
     # Always 16 ranks: the puzzle is four stages for each of four batches.
     other_sizes=(Size(8, 4, 16), Size(12, 4, 16)),
     statement="""\
-The last puzzle combines everything. There are 16 ranks: four pipelines of four stages. Rank `r` is stage
+This puzzle combines a pipeline with FSDP. There are 16 ranks: four pipelines of four stages. Rank `r` is stage
 `r % 4` of pipeline `r // 4`, and pipeline `p` takes batch `p`. Between the stages of a pipeline, activations
 and their gradients are sent with `pass_to` and `receive`, from one rank to its neighbor.
 

@@ -21,11 +21,11 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\
-In data parallel training, every rank keeps the same weights. Here each keeps a quarter: shard `model.rank` of
+In data parallelism, every rank keeps the same weights. Here each rank keeps a quarter: shard `model.rank` of
 `model.RANKS` of every layer's weight, and of its optimizer state. But `forward` and `backward` need the full
 weight. Gather it with `await model.allgather(shard, layer)` just before the call, and delete it right after.
 
-Each rank again takes the batch with its own number. At the end, sum the gradients with `allreduce`, and let
+Rank r again takes batch r. At the end, sum the gradients with `allreduce`, and let
 each rank update the shard that it keeps.
 """,
     starter='''\

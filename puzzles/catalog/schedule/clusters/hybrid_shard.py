@@ -25,13 +25,13 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 8, 8), Size(6, 8, 8)),
     statement="""\
-Eight ranks in two machines of four. Inside a machine, to gather a weight from shards of a quarter takes 0.3 steps, as
-you know it. A collective whose ranks are in both machines takes four times as long for each element that a rank sends.
+Eight ranks are in two machines of four. Inside a machine, gathering a weight from four shards takes 0.3 steps. A
+collective with ranks in both machines takes four times as long for each element that a rank sends.
 
-`fsdp` over all eight ranks would gather every weight twice from both machines. Shard inside each machine instead:
-each has the whole model, in four shards. Ranks 0 to 3 are one machine, 4 to 7 the other. The mesh has two axes:
-`group="shard"` are the four ranks of a machine, and `group="replica"` are the two ranks that keep the same shard,
-one in each machine.
+`fsdp` over all eight ranks would gather every weight twice across both machines. Shard inside each machine instead:
+each machine has the full model, in four shards. Ranks 0 to 3 are one machine, 4 to 7 the other. The mesh has two axes:
+`group="shard"` names the four ranks of a machine, and `group="replica"` the two ranks with the same shard, one in each
+machine.
 
 The gradients of one machine cover only its four batches, so the shards still have to be summed between machines.
 That is one slow call for each layer, instead of three.

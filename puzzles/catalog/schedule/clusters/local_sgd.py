@@ -23,15 +23,15 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 2, 2), Size(2, 8, 8)),
     statement="""\
-Four ranks far apart: an all-reduce of a weight takes 4 steps of the clock, as long as a forward and a backward of the
-whole model. There are eight training steps, each with batches of its own: `get_activation([model.rank], step)`.
+Four ranks are far apart: an all-reduce of a weight takes 4 steps of the clock, as long as a forward and a backward
+through all layers. There are eight training steps, each with its own batches: `get_activation([model.rank], step)`.
 
 Here a rank may update with the gradient of its own batch alone. Its weights then drift away from those on the other
 ranks. All-reducing weights replaces them with their average. The final weights have to be an average over all ranks
 that covers every step.
 
-Averaging rarely is cheap, but replicas drift apart, and an average of weights that are far apart is worth little: here
-none may make more than 4 updates alone. The network has time for two averages. `ddp` would take 103.5.
+Averaging rarely is cheap. But replicas drift apart, and weights that are far apart have a useless average: here a rank
+may make at most 4 updates between two averages. The network has time for two averages. `ddp` would take 103.5 steps.
 """,
     starter='''\
 async def local_sgd(model: Model) -> Model:

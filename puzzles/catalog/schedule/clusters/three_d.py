@@ -21,20 +21,17 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(8, 4, 8), Size(4, 8, 8)),
     statement="""\
-Eight ranks on a mesh of 2 x 2 x 2. `model.index("pp")` is a rank's place on an axis, and `model.axis("pp")` are the
-ranks that differ from it only there.
+Eight ranks are on a mesh of 2 x 2 x 2. `model.index("pp")` is a rank's place on the axis pp; `model.axis("pp")` lists
+the ranks with the same position on all other axes.
 
-The axis dp has two replicas. Each takes half of the batches, and in the end the gradients are summed over dp.
+- dp: two replicas. Each takes half of the batches; sum gradients over dp.
+- pp: two stages of half of the layers. `pass_to` sends to the neighbor.
+- tp: two shards of every layer. With one, `forward` takes half a step and
+  returns a part of a sum; so does `backward`, for the input gradient.
+  `allreduce` the parts over tp.
 
-The axis pp has two stages. Each has half of the layers; activations and gradients go to the neighbor with `pass_to`.
-
-The axis tp has two halves of every layer. A layer is a block of two matrices with 4 h^2 weights, and each rank keeps
-one of two shards of it. With a shard, `forward` takes half a step and makes a part of a sum; so does `backward`, for
-the gradient of the layer's input. Before the next layer the parts have to be added up: `allreduce` them over tp.
-
-A collective takes the axis as its group: `await model.allreduce(v, layer, group="tp")`. The layer's number is a label:
-the output of layer 3 is the activation of layer 4. Send batches one by one, and go back as soon as you can: one
-forward, one backward.
+A collective takes a group: `await model.allreduce(v, layer, group="tp")`. Pass the label of the value: the layer that
+reads an activation, or the layer whose backward reads a gradient. Send batches one by one, in the order of 1F1B.
 """,
     starter='''\
 async def three_d(model: Model) -> Model:

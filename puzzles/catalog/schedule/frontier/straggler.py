@@ -25,13 +25,13 @@ PUZZLE = SchedulePuzzle(
     other_sizes=(Size(2, 12, 4), Size(4, 12, 6)),
     statement="""\
 So far all ranks were equally fast, and all microbatches equally long. In a real cluster one GPU runs hot and slows
-down, and texts differ in length. An all-reduce waits for the last rank, so the slowest share decides for all.
+down, and texts differ in length. An all-reduce waits for the last rank, so every rank waits for the slowest.
 
-Four ranks train on twelve microbatches. Four of them are whole, two have 3/4 of the tokens, four have 1/2 and two 1/4.
-A forward of a whole one takes 2 steps in each layer, a backward 4; shorter ones take as much less. Rank 3 computes at
-half the speed of the others. There are all-reduces only, at 0.5 steps each.
+Four ranks train on twelve microbatches. Four of them have full length, two have 3/4 of the tokens, four have 1/2 and
+two 1/4. With full length, a forward takes 2 steps in each layer and a backward 4; the time is proportional to the
+length. Rank 3 computes at half the speed of the others. The only collective is `allreduce`, at 0.5 steps a call.
 
-Three microbatches for each rank in turn take 86 steps. Deal them out so that the step is over after 62, with one
+If each rank takes three microbatches in turn, the step takes 86 steps. Distribute them so that it takes 62, with one
 microbatch at a time on each rank. `model.dist.setting.lengths` has the length of each microbatch, and
 `model.dist.setting.costs.slow` is `{3: 2}`.
 """,

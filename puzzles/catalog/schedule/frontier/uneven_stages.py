@@ -28,13 +28,13 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(10, 4, 4), Size(10, 12, 4)),
     statement="""\
-A language model begins with an embedding and ends with a head. The embedding looks token numbers up, which takes no
-time; its `backward` returns a weight gradient and None. The head compares each token with the whole vocabulary: here
-that is as much work as two blocks, 2 steps forward and 4 back. Both have twice a block's weights. Between them are
-eight blocks, at 1 step and 2.
+A language model begins with an embedding and ends with a head. The embedding looks up token numbers, which takes no
+time; its `backward` returns a weight gradient and None. The head compares each token with the full vocabulary: here
+that is as much work as two blocks, 2 steps forward and 4 backward. Both have twice a block's weights. Between them are
+eight blocks, at 1 step forward and 2 backward.
 
-Four ranks make a pipeline of these ten layers, with eight microbatches. A stage is some layers in a row. With two or
-three layers on each rank, 1F1B takes 114 steps: all ranks wait for the last one, which has the head.
+Four ranks make a pipeline of these ten layers, with eight microbatches. A stage has consecutive layers. With two or
+three layers on each rank, 1F1B takes 114 steps: all ranks wait for the last rank, which has the head.
 
 Cut the layers so that 1F1B takes 90 steps. The first rank keeps the most microbatches, so it should not have the most
 layers.

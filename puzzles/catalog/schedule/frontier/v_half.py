@@ -20,12 +20,13 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(8, 8, 4), Size(16, 16, 8)),
     statement="""\
-In `zb_v` a V of layers had no bubble, with as many activations as 1F1B. On eight ranks these are sixteen layers in a V,
-rank r has the layers r and 15 - r, and 1F1B with two layers on a rank takes 90 steps, in which rank 0 keeps sixteen
-activations. With three ways through a layer of 1 step each, ranks work 48 steps.
+In `zb_v` a V of layers had no bubble, with as many activations as 1F1B. Here eight ranks have sixteen layers in a V:
+rank r has the layers r and 15 - r. 1F1B with two layers on a rank takes 90 steps, and rank 0 keeps sixteen activations.
+A forward, `backward_input` and `backward_weight` take 1 step each, so ranks work 48 steps.
 
-How few activations are enough? A batch that goes down and up the V comes back soon to a rank at its turn, and late to
-rank 0: together they keep as much as on any other rank. So it is the cap that decides, and what it costs is time.
+How few activations are enough? A batch returns early to a rank at the turn of the V. On rank 0 its first layer waits
+long and its last layer hardly at all: the two together keep as many activations as on any other rank. A lower cap
+costs time.
 
 Keep no more than ten activations on each rank, and take 65 steps.
 """,

@@ -20,14 +20,14 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(4, 8, 4), Size(2, 4, 2)),
     statement="""\
-A pipeline runs empty at the end of each step: the next step begins with new weights, and those need the gradients of
-all microbatches. With four microbatches on four ranks that bubble is nearly half of the time. 1F1B takes 84 steps for
+A pipeline runs empty at the end of each step: the next step begins with new weights, which need the gradients of
+all microbatches. With four microbatches on four ranks this bubble is nearly half of the time. 1F1B takes 84 steps for
 four training steps, in which each rank works 48.
 
 What if the next step did not wait? In this game weights may be one step older than the data (`lag=1`). The data of step
-t go forward and back with the weights of version t or t - 1. A microbatch meets one version in all layers, and all
-microbatches of a step meet the same one. Each step's gradient then updates the newest weights, in order. That is not
-quite the same training: its gradients are one step late.
+t go forward and backward with the weights of version t or t - 1. A microbatch uses one version in all layers, and all
+microbatches of a step use the same version. Each step's gradient then updates the newest weights, in order. This
+training is not quite the same: its gradients are one step late.
 
 Train for four steps in 57 timesteps. Rank 0 need not keep the model's input: `get_activation` gives it back at any
 time.
@@ -60,14 +60,14 @@ async def weight_versions(model: Model) -> Model:
         "`forward` and `backward` use `weights[max(0, step - 1)]`. After the last backward of a step, update "
         "`weights[step]` to `weights[step + 1]`, and forget `weights[step - 1]`, which no later step needs.",
         "The memory has room for two versions, the state, a gradient and three activations, beside the output that is "
-        "being sent. Rank 0 has four microbatches under way, but need not keep the model's input: `get_activation` "
+        "being sent. Rank 0 has four microbatches in flight, but need not keep the model's input: `get_activation` "
         "takes no time, so call it once more before the backward. And `update` uses `opt_states.pop(step)`.",
     ),
     concept="""\
 The bubble of a pipeline is the price of one version. With two versions the pipeline never runs empty: n steps of m
 microbatches take mn(F + B) + (K - 1)(F + B), in place of n(m + K - 1)(F + B). That costs one more weight on each
 rank, and the gradients are one step late. Without the rule that a step has one version, each microbatch would meet
-whatever is newest, and early ranks would need a version for each microbatch that is under way.
+whatever is newest, and early ranks would need a version for each microbatch in flight.
 """,
     in_practice="""\
 PipeDream (Narayanan et al. 2019) kept a version for each microbatch in flight; PipeDream-2BW (Narayanan et al. 2021)

@@ -32,13 +32,13 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(6, 2, 1), Size(12, 1, 1)),
     statement="""\
-One rank, one long sequence. An activation is now as large as four weights, and nine layers leave nine of them. They
-are what fills the memory.
+There is one rank, and one long sequence. An activation is now as large as four weights, and nine layers have nine
+activations, which fill the memory.
 
 You don't have to keep them. Delete an activation right after the forward that used it, and call `forward` again when
-backward needs it: each such call costs a step. But to compute an activation again you need an earlier one to start
-from. So which ones do you keep? The input of the model is special: `get_activation` gives it back at any time, and
-it costs nothing.
+backward needs it: each such call takes a step. But to compute an activation again you need an earlier one to start
+from. So which activations do you keep? The model's input is special: `get_activation` returns it again at any time,
+and takes no time.
 
 The target leaves room for four steps of recomputation, and for four activations and one gradient at a time.
 """,

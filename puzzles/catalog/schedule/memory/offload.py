@@ -20,17 +20,17 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(6, 1, 1), Size(10, 1, 1)),
     statement="""\
-The same long sequence, but this device has a host with memory of its own. `offload` copies an activation there,
-`fetch` copies it back. Each copy takes a step, and nothing waits for it: a copy runs beside computation, one at a
-time in each direction.
+The sequence is as long as in `checkpoint`, but this device has a host with memory of its own. `offload` copies an
+activation there, and `fetch` copies it back. Each copy takes a step, and overlaps with computation. In each direction,
+one copy runs at a time.
 
-So a call does not give you its result. It starts the copy and returns a handle; `await handle` waits until the copy
-has ended, and gives you what it made. The activation stays on the device until then. What is parked there, keep in
-`model.parked`, and delete it when it has come back.
+So a call does not return its result. It starts the copy and returns a handle; `await handle` waits until the copy
+has ended, and returns the copied value. Until then the activation stays on the device. Keep offloaded values in
+`model.parked`, and delete each once you have fetched it.
 
-Without offloading, all this takes 19.5 steps and 12,582,912 elements. Take no more time, and 42% less memory. Room on
-the host is limited too: five activations. The input of the model need not go there: `get_activation` gives it back at
-any time, and it costs nothing.
+Without offloading, the step takes 19.5 steps and 12,582,912 elements. Take no more time, and 42% less memory. The host
+has room for five activations. The model's input need not go there: `get_activation` returns it again at any time, and
+takes no time.
 """,
     starter='''\
 async def offload(model: Model) -> Model:

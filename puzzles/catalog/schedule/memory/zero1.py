@@ -38,10 +38,10 @@ PUZZLE = SchedulePuzzle(
 In `ddp`, every rank keeps all weights, all optimizer states and all gradients. The weights are read in every
 forward and backward. The states are read once, by the update, and every rank makes the same update.
 
-Let each rank keep the whole weights, but only shard `model.rank` of `model.RANKS` of each state, and update only
-that shard of each weight. For that it needs the same shard of the summed gradient, and afterwards everybody needs
-the whole new weight. Both halves of an all-reduce do exactly this: `scatterreduce` before the update, `allgather`
-after it. So the states shrink to a quarter, and no more is sent than in `ddp`.
+Let each rank keep full weights, but only shard `model.rank` of `model.RANKS` of each state, and update only that
+shard of each weight: `weights[layer].shard(model.rank, model.RANKS)`. The update needs the same shard of the summed
+gradient. Afterwards every rank needs the full new weight. The two halves of an all-reduce do this: `scatterreduce`
+before the update, and `allgather` after it. So the states shrink to a quarter, and no more is sent than in `ddp`.
 
 Communication is priced by size here: the two halves together take as long as the all-reduce.
 """,

@@ -28,12 +28,11 @@ PUZZLE = SchedulePuzzle(
     other_sizes=(Size(3, 4, 2), Size(2, 16, 8)),
     statement="""\
 Now every rank has four microbatches, and takes them one after the other: rank `r` has batches `4 r` to `4 r + 3`.
-Between the first and the last of them, the gradients of all layers have to be kept somewhere.
+Between the first and the last of them, it has to keep a gradient of every layer.
 
-In `zero1` you could add up whole gradients and scatter each sum once. That is four times fewer calls, but every
-rank then keeps a whole gradient of every layer. Here memory is short: `scatterreduce` the gradient of every
-microbatch right after its backward, and add up the shards. Time and memory trade places, and the target is on
-the side of memory.
+In `zero1` you could add up full gradients and scatter each sum once. That takes a quarter of the calls, but every
+rank then keeps a full gradient of every layer. Here memory is short: `scatterreduce` the gradient of every
+microbatch right after its backward, and add up the shards. This saves memory and takes more time.
 """,
     starter='''\
 async def zero2(model: Model) -> Model:

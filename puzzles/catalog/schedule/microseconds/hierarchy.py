@@ -21,11 +21,11 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(2, 16, 16), Size(6, 16, 16)),
     statement="""\
-Data parallelism on 16 GPUs, in four machines of four. NVLink inside a machine carries 225,000 elements per microsecond,
-InfiniBand between machines 25,000 for each GPU.
+This is data parallelism on 16 GPUs, in four machines of four. NVLink inside a machine carries 225,000 elements per
+microsecond, and InfiniBand between machines 25,000 for each GPU.
 
-An all-reduce over all ranks is one ring through four machines. It sends almost two gradients from each rank, and all of
-it at the speed of the slowest link. Send over that link only what must cross it.
+An all-reduce over all ranks is one ring through four machines. Each rank sends almost twice the size of the gradient,
+all of it at the speed of the slowest link. Send over that link only what must cross it.
 
 Ranks 0 to 3 are machine 0, 4 to 7 machine 1, and so on. `group="gpu"` is the four ranks of a machine, `group="machine"`
 is the four ranks with the same place in each machine. The sum of a gradient can be made in several calls, and each

@@ -28,17 +28,17 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 6, 6)),
     statement="""\
-Data parallelism again, but the network now works beside the ranks. A collective starts when it is called, and the
-rank computes on. The call returns a handle; `await handle` waits for the end and gives you the sum. Each rank has one
-lane to the network: its calls run there one after the other, in the order in which they were made.
+This is data parallelism again, but communication now overlaps with computation. A call of a collective starts it and
+returns a handle, and the rank goes on computing; `await handle` waits for the end and returns the sum. Each rank has
+one lane to the network: its calls run there one after the other, in the order in which they were made.
 
-The gradient of the last layer is there first, when most of backward is still to come. Send it then, and await it
+The gradient of the last layer is ready first, when most of backward is still to come. Send it then, and await it
 when everything else is done.
 
-Each call costs 0.9 steps (a ring of four ranks has six hops of 0.15), and 0.5 more for each gradient in it.
-`allreduce` also takes a list of gradients with a list of their layers, and returns a list: a *bucket*. Many small
-buckets pay for many calls. A bucket waits for its last gradient, so one large bucket waits for the end of backward.
-What is best?
+Each call takes 0.9 steps (a ring of four ranks has six hops of 0.15), and 0.5 more for each gradient in it.
+`allreduce` also takes a list of gradients with a list of their layers, and returns a list: a *bucket*. Small buckets
+take more calls. A bucket waits for its last gradient, so one large bucket waits for the end of backward. Which size
+is best?
 """,
     starter='''\
 async def ddp_overlap(model: Model) -> Model:

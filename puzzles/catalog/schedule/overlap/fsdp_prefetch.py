@@ -25,15 +25,15 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\
-In `fsdp`, every layer waits for its weight. Here collectives run beside computation, as in `ddp_overlap`: a call
-returns a handle, to be awaited later, and each rank's calls run one after the other in its one lane.
+In `fsdp`, every layer waits for its weight. Here collectives overlap with computation, as in `ddp_overlap`: a call
+returns a handle, which you await later, and each rank's calls run one after the other in its one lane.
 
 So gather the weight of the next layer while this one computes, and let the scatter of a gradient run while backward
-goes on. At most two whole weights fit: the one in use, and the one that is coming.
+goes on. At most two full weights fit: the weight in use, and the next one.
 
-In backward the lane has two things to do for each layer, a gather and a scatter, each of 0.5 steps. Together they
-just fit beside one backward. But one of them is needed at once, and the other only at the end. In the wrong
-order, the schedule takes a third longer.
+In backward, each layer needs a gather and a scatter, of 0.5 steps each. One backward just hides both. But the gathered
+weight is needed at once, and the scattered gradient only at the end. In the wrong order, the schedule takes a third
+longer.
 """,
     starter='''\
 async def fsdp_prefetch(model: Model) -> Model:

@@ -23,14 +23,14 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(4, 2, 1), Size(6, 3, 1)),
     statement="""\
-Inference this time: no loss, no backward, no update. The result is the last activation of all batches, which you
-declare with `set_output`.
+This is inference: there is no loss, no backward and no update. The result is the last activation of all batches, which
+you declare with `set_output`.
 
 The model has eight layers, and there is room for two. All weights are on the host: `load_weights` with `tier="host"`
-parks them there. `fetch` brings a copy of one to the device in one step. It runs beside computation: the call
-returns a handle, and `await handle` gives you the weight. The parked weight stays where it is. A weight that
+parks them there. `fetch` copies a weight to the device in one step, which overlaps with computation: the call
+returns a handle, and `await handle` returns the weight. The parked weight stays on the host. A weight that
 `load_weights` puts on the device is needed there for the next request as well, so it counts from the beginning to the
-end; what is on the host stays there.
+end.
 
 A layer computes both batches at once, which takes two steps. So the device need never wait, except for the first
 weight.

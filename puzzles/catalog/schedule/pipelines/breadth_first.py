@@ -23,13 +23,12 @@ PUZZLE = SchedulePuzzle(
     other_sizes=(Size(8, 8, 4), Size(4, 12, 4)),
     statement="""\
 `pipeline_fsdp` was slow because weights were gathered again and again. Here are two pipelines of two stages, on a
-mesh with the axes `dp` and `pp`. Stage s has the layers s and s + 2. The two ranks of a stage (`group="dp"`) hold
-half of each of its weights, and each of them takes every second batch: four of the eight.
+mesh with the axes `dp` and `pp`. Stage s has the layers s and s + 2. Each of the two ranks of a stage (`group="dp"`)
+holds half of each of its weights, and takes every second batch: four of the eight.
 
 A layer has 4 h^2 weights here: as in real models, a weight is larger than a microbatch's activation. A gather takes a
-whole step, and so does a reduce-scatter. Keep one whole weight at a time. In the
-order of `interleaved` it switches between its layers all the time, and gathers 11 times. In which order are 3
-gathers enough?
+full step, and so does a reduce-scatter. Keep one full weight at a time. In the order of `interleaved`, a rank switches
+between its layers all the time, and gathers 11 times. In which order are 3 gathers enough?
 """,
     starter='''\
 async def breadth_first(model: Model) -> Model:

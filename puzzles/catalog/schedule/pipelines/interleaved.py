@@ -21,14 +21,13 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(4, 8, 2), Size(8, 12, 4)),
     statement="""\
-The bubble of 1F1B is the time that the first batch needs to reach the last rank, and the last gradient to come
-back. With 8 layers on 4 ranks a stage has two layers, and every hop costs a whole stage: 1F1B takes 66 steps, of
-which a rank works 48.
+In 1F1B, ranks wait while the first batch travels to the last rank, and while the last gradient travels back. With 8
+layers on 4 ranks a stage has two layers, so each hop waits for the work of two layers: 1F1B takes 66 steps, of which
+each rank works 48.
 
-Make the hops shorter. Rank r gets the layers r and r + 4, which are two *chunks* of the model. A batch goes
-through the ranks twice: after layer 3, rank 3 passes it to rank 0 for layer 4. Now a hop costs one layer, and the
-bubble is half as long: 57 steps are possible. But with two chunks to choose from, a rank must decide what to do
-next.
+Make the stages smaller. Rank r gets the layers r and r + 4, two *chunks* of the model. A batch goes through the ranks
+twice: after layer 3, rank 3 passes it to rank 0 for layer 4. Now a hop waits for the work of one layer, and the bubble
+is half as long: 57 steps are possible. But with two chunks to choose from, a rank must decide what to do next.
 """,
     starter='''\
 async def interleaved(model: Model) -> Model:

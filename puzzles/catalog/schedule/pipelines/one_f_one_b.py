@@ -21,9 +21,9 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(2, 8, 2), Size(4, 12, 4)),
     statement="""\
-In `gpipe`, more batches made the bubble smaller, but every rank kept the activations of all of them. With 1,000
-batches it would keep 1,000 activations. Yet a batch is finished long before the last one begins: its backward
-could run, and free its activation, while other batches still go forward.
+In `gpipe`, more batches made the bubble smaller, but every rank kept the activations of all batches. With 1,000
+batches it would keep 1,000 activations. But the first batch reaches the loss long before the last one begins: its
+backward could run, and free its activations, while other batches still go forward.
 
 Here each rank has one layer, and there are 8 batches. A forward takes 1 step, a backward 2, and messages take no
 time. GPipe's order takes 33 steps. Find an order that takes no longer, in which no rank ever keeps the activations

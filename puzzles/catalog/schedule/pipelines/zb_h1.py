@@ -22,12 +22,12 @@ PUZZLE = SchedulePuzzle(
     statement="""\
 Smaller chunks shrink the bubble, at the price of more messages. Is there anything useful to do while a rank waits?
 
-Backward computes two gradients. That of the input is urgent: the previous rank waits for it. That of the weight
-concerns nobody but this rank, and only the update needs it. So here backward comes in halves. `backward_input` and
+Backward computes two gradients. The input gradient is urgent: the previous rank is waiting for it. The weight gradient
+is used only by this rank's own update, so it can wait. Here each has its own call: `backward_input` and
 `backward_weight` take 1 step each, as a forward does. 1F1B takes 33 steps, of which each rank works 24.
 
-Put the weight gradients where ranks used to wait, and finish in 27 steps. But a batch's activation is needed until
-its `backward_weight`, and you may keep no more than four on each rank: as many as rank 0 keeps in 1F1B.
+Compute the weight gradients while ranks would wait, and finish in 27 steps. But a batch's activation is needed until
+its `backward_weight`, and a rank may keep no more than four activations: as many as rank 0 keeps in 1F1B.
 """,
     starter='''\
 async def zb_h1(model: Model) -> Model:

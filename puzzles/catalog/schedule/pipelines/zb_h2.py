@@ -21,14 +21,14 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(2, 8, 2), Size(4, 12, 4)),
     statement="""\
-A single training step of this pipeline cannot take less than 27 steps of time: the last rank has to wait 3 for its
-first batch, and then has 24 to work. So ZB-H1 is as fast as possible. And yet each rank is idle for 3 of 27 steps,
-because it either begins late or ends early.
+One training step of this pipeline cannot take less than 27 steps of time: the last rank waits 3 steps for its first
+batch, and then works for 24. So ZB-H1 is as fast as possible. And yet each rank is idle for 3 of 27 steps, because it
+begins late or ends early.
 
 But training has more than one step. Here are two, and no rank has to wait for the others between them: it updates
-its own layer and goes on. If all ranks worked for 24 steps without a pause, each beginning a step later than the
-one before it, the second training step would fit behind the first without a gap, and both would end at 51. You may
-keep seven activations on a rank.
+its own layer and goes on. If each rank worked for 24 steps without a pause, and began a step later than the rank
+before it, the second training step would follow the first without a gap, and both would end at 51. A rank may keep
+seven activations.
 """,
     starter='''\
 async def zb_h2(model: Model) -> Model:

@@ -21,14 +21,14 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(4, 8, 2), Size(8, 12, 4)),
     statement="""\
-ZB-H2 pays for its missing bubble with twice the activations. The reason is the long way of a batch: it leaves
-rank 0, and comes back after every other rank has had it twice.
+ZB-H2 has no bubble between steps, but keeps twice the activations. Each batch is away from rank 0 for a long time:
+every other rank processes it twice before it returns.
 
 Lay the layers in a V. Rank r has layer r on the way down and layer 7 - r on the way up. Rank 3 has layers 3 and 4,
 at the turn; rank 0 has the first layer and the last, so it computes the loss and begins the backward itself.
-Forward, input half and weight half take 1 step each. Each rank works 48 steps; rank 3 cannot begin before step 3,
-so 51 is the least that is possible. Reach it with eight activations on each rank, as many as 1F1B keeps on rank 0
-if a stage has two layers.
+A forward, `backward_input` and `backward_weight` take 1 step each. Each rank works 48 steps, and rank 3 cannot begin
+before step 3, so no schedule takes less than 51 steps. Take 51 with eight activations on each rank, as many as 1F1B
+keeps on rank 0 if a stage has two layers.
 """,
     starter='''\
 async def zb_v(model: Model) -> Model:

@@ -25,16 +25,17 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(2, 4, 2), Size(2, 12, 4)),
     statement="""\
-In a mixture of experts, a layer is many experts, and each token goes to one of them. Each rank has one expert of
-every layer (shard `model.rank`), as large as a layer of the other puzzles, and two of the eight batches.
+In a mixture of experts, a layer consists of many experts, and each token goes to one of them. Each rank has one expert
+of every layer (shard `model.rank`), as large as a layer of the other puzzles, and two of the eight batches.
 
-`dispatch` sends the tokens of a rank's batches to the experts that they are for: it takes whole batches and returns a
-quarter of everybody's. `collect` brings them back. Each layer needs one of each, in forward and in backward.
+`dispatch` sends the tokens of a rank's batches to their experts: it takes all tokens of a batch, and returns the tokens
+of all ranks for this rank's expert. `collect` sends them back. Each layer needs one dispatch and one collect, in
+forward and in backward. Without overlap a step takes 15.5, a third of it waiting.
 
-If nothing else happens meanwhile, a step takes 15.5, and ranks wait a third of it. But here a call is under way as
-soon as you make it: it returns a handle, and `await` on the handle waits for the result. So compute one batch
-while the other one travels. A handle may also be given to another call, in place of its value: the second call
-then starts when the first has ended, even if the rank is in the middle of a computation.
+Here a call returns a handle at once, and `await` on the handle waits for the result. So compute one batch while the
+other one travels. You may also pass a handle to another call in place of its value: the second call then starts when
+the first has ended, even if the rank is in the middle of a computation. You still have to await the first handle
+before the end.
 """,
     starter='''\
 async def expert_parallel(model: Model) -> Model:

@@ -25,14 +25,15 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(8, 1, 2), Size(6, 2, 4)),
     statement="""\
-Tensor parallelism cuts weights and work, but not activations: after each all-reduce, all ranks keep the same whole
-activation for backward. Here sequences are long, and an activation is four times as large as a whole weight. The
+Tensor parallelism splits weights and work, but not activations: after each all-reduce, all ranks keep the same full
+activation for backward. Here sequences are long, and an activation is four times as large as a full weight. The
 schedule of `tensor_parallel` keeps eight of them.
 
 An all-reduce is a reduce-scatter and an all-gather. Stop between the two: after `scatterreduce`, a rank has the
-sum for a quarter of the *tokens*, and that is all it has to keep. `allgather` makes the activation whole when a
-layer needs it, again in backward, and each takes half the time of an all-reduce. No rank has to keep the input of the
-model: `get_activation` gives it back at any time, and it costs nothing. Halve the memory, for little more time.
+sum for a quarter of the *tokens*, and keeps only that. `allgather` restores the full activation before each forward,
+and again before each backward. Each of the two collectives takes half the time of an all-reduce. No rank has to keep
+the model's input: `get_activation` returns it again at any time, and takes no time. Halve the memory, for little more
+time.
 """,
     starter='''\
 async def sequence_parallel(model: Model) -> Model:

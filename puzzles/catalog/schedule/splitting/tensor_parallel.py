@@ -20,14 +20,14 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(4, 1, 2), Size(3, 2, 4)),
     statement="""\
-There is one batch and there are four ranks. Data parallelism and pipelines need more batches to share out; to make
-a single batch faster, the ranks must work on the same layer at the same time.
+There are one batch and four ranks. Data parallelism and pipelines need more batches. To make a single batch faster,
+the ranks must work on the same layer at the same time.
 
-Here a layer is a *block* of two matrices. It can be cut into shards, such that each shard computes something with
-the whole input, and the results only have to be added up. A forward with shard `model.rank` of `model.RANKS` takes
-a quarter of the time and yields a *part* of the activation. The next layer needs the whole sum: `allreduce` works
-on parts of activations, too. In backward it is the same. The gradient of a shard is complete, and stays on its
-rank; the activation gradient is a part of a sum. Traffic has a target too: leave out a sum that nobody reads.
+Here a layer is a *block* of two matrices. Each shard of it takes the full input and produces a partial result; the sum
+of the partial results is the output. A forward with shard `model.rank` of `model.RANKS` takes a quarter of the time
+and returns a *part* of the activation. The next layer needs the sum: `allreduce` sums parts of activations, too.
+Backward is alike: the weight gradient of a shard is complete, and stays on its rank; the input gradient is a part of a
+sum. Traffic has a target too: leave out a sum that nobody reads.
 """,
     starter='''\
 async def tensor_parallel(model: Model) -> Model:

@@ -8,7 +8,9 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict
-from types import ModuleType
+from dis import get_instructions
+from importlib import import_module
+from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 from greenlet import GreenletExit
@@ -22,6 +24,7 @@ from lib.engine.metering.meter import current
 from lib.engine.metering.numpy_patch import patched_numpy
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.deadline import TimeLimitError, Timer
+from puzzles.sandbox.worker import seccomp
 from puzzles.sandbox.worker.compiled import CompiledCode
 from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
 from puzzles.sandbox.worker.meters.unmetered_calls import while_loading
@@ -34,6 +37,24 @@ from .device_meter import DeviceMeter
 from .device_port import DevicePort
 
 MODULE_NAME = "submission"
+
+LATE_MODULES = ("numpy.fft", "numpy.ma", "lib.layout.on_engine")
+"""What numpy and the game import when it is first used."""
+
+
+def imports_in(code: CodeType | None) -> set[str]:
+    """The modules that some code may import by an absolute name, also in its functions: of `from a import b`, also
+    a.b."""
+    found, module = set[str](), ""
+    for one in get_instructions(code) if code is not None else ():
+        match one.opname:
+            case "IMPORT_NAME":
+                module = one.argval
+                found.add(module)
+            case "IMPORT_FROM":
+                found.add(f"{module}.{one.argval}")
+    inner = [part for part in code.co_consts if isinstance(part, CodeType)] if code is not None else []
+    return found.union(*map(imports_in, inner)) - {""}
 
 
 class Assignment:
@@ -87,6 +108,7 @@ class DeviceProcess:
         module.__file__ = code.name
         self.names = module.__dict__
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # closed with its own context
+        self._seal()
         with nowhere, redirect_stdout(sys.stdout if aloud else nowhere), self._metered(), while_loading():
             exec(code.code, self.names)  # type: ignore[arg-type]  # checked when it was surveyed
         failure = code.failure_of(slug, self.names)
@@ -130,6 +152,16 @@ class DeviceProcess:
         return next(forgotten, "")
 
     # --- Within ---
+
+    def _seal(self) -> None:
+        """Imports what the file and its functions import, then takes away all files, before any code of the player's
+        could prevent it."""
+        wanted = sorted(imports_in(self.given.code.code))
+        late = [name for name in LATE_MODULES if name.rpartition(".")[0] in (*wanted, "numpy")]
+        for name in [*wanted, *late]:
+            with suppress(Exception):  # which the line that imports it reports
+                import_module(name)
+        seccomp.seal_files()
 
     @contextmanager
     def _metered(self) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import select
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from typing import Any
@@ -20,17 +20,14 @@ from greenlet import GreenletExit
 from numpy import dtype as dtype_of
 from numpy import ndarray
 
-from lib.engine import ShardedEngine
 from lib.engine.arguments import checked_group, checked_partner, require_sendable
-from lib.engine.call import CollectiveCall, collective_call, message_bytes, put_bytes
+from lib.engine.call import CollectiveCall, collective_call, message_traffic, put_traffic
 from lib.engine.collectives import COLLECTIVES, Array
 from lib.engine.executors.copies import NO_ARGUMENT
-from lib.engine.executors.inprocess import InProcessExecutor
 from lib.engine.executors.streams import InputStream, OutputStream
 from lib.engine.metering.meter import Meter
 from lib.engine.transports.base import Put
-from lib.engine.transports.deadlock_text import RETURNED, waiting_text
-from lib.engine.transports.inprocess import GreenletScheduler, InProcessPort
+from lib.engine.transports.inprocess import InProcessPort
 from lib.errors import PuzzleError
 from puzzles.failure import Failure, of_refusal
 
@@ -38,7 +35,7 @@ from .device_channel import WireError
 from .device_meter import repeat
 from .failed import DeviceFailedError
 from .forking import DeviceEnd
-from .put_place import is_within
+from .put_place import BufferForm, placed
 
 
 class RemoteDevice:
@@ -53,8 +50,8 @@ class RemoteDevice:
         """The last reading of the device's own meter."""
         self._arrived: list[Put] = []
         """Puts that the device gets with the next message, before it continues."""
-        self._buffers: list[int] = []
-        """The bytes of each of its symmetric buffers."""
+        self._buffers: list[BufferForm] = []
+        """Its symmetric buffers."""
         self._late: list[tuple[int, Put]] = []
         """Its own puts, which are to arrive at the barrier."""
         self._inputs: Iterator[Any] = iter(())
@@ -107,7 +104,13 @@ class RemoteDevice:
         counted = self.meter.reading()
         if not isinstance(self.own, dict):
             raise self._broken("its meter cannot be read")
-        return {**self.own, "sent": counted.sent, "calls": dict(counted.calls), "clock": counted.clock}
+        return {
+            **self.own,
+            "sent": counted.sent,
+            "unpacked": counted.unpacked,
+            "calls": dict(counted.calls),
+            "clock": counted.clock,
+        }
 
     # --- The device's calls ---
 
@@ -122,6 +125,8 @@ class RemoteDevice:
                 self._answer(kind, given)
             except PuzzleError as why:
                 raise DeviceFailedError(of_refusal(why, self._line())) from None
+            except (TypeError, ValueError, OverflowError):  # no engine makes such a call
+                raise self._broken(UNKNOWN) from None
             except GreenletExit:
                 if not self.port.scheduler.closed:  # the device that it waits for has ended its loop
                     self._leave()
@@ -135,7 +140,7 @@ class RemoteDevice:
                 self._put(to, Put(buffer, offset, tuple(strides), content))
             case "receive", [source]:
                 array = self.port.receive(checked_partner(source, self.port.device, self.port.size))
-                self.meter.communicate("receive", 0, 2)
+                self.meter.communicate("receive")
                 self._reply("ok", array)
             case "collective", [str(name), str(op), int(axis), list(shape), str(dtype), list(group), array]:
                 self._reply("ok", self._collective(name, op, axis, shape, dtype, group, array))
@@ -150,22 +155,23 @@ class RemoteDevice:
             case "failed", [[str(reason), str(sentence), int(line), *_]]:
                 raise DeviceFailedError(Failure(reason, sentence, line))
             case _:
-                raise self._broken("it made a call that does not exist")
+                raise self._broken(UNKNOWN)
 
     def _send_message(self, to: Any, array: Array) -> None:
         to = checked_partner(to, self.port.device, self.port.size)
-        nbytes = message_bytes(to, array.shape, array.dtype, self.port.device, self.port.size)
-        self.meter.communicate("send", nbytes, 2)
+        traffic = message_traffic(to, array.shape, array.dtype, self.port.device, self.port.size)
+        self.meter.communicate("send", traffic)
         self.port.send(to, array)
 
     def _put(self, to: Any, put: Put) -> None:
         to = checked_partner(to, self.port.device, self.port.size)
         require_sendable(put.content.shape, put.content.dtype)
-        if not is_within(put, self._buffers):
+        checked = placed(put, self._buffers)
+        if checked is None:
             raise self._broken("it puts an array outside of the buffer")
-        self.meter.communicate("send_async", put_bytes(put.content.shape, put.content.dtype), 2)
-        if not self.port.try_put(to, put):
-            self._late.append((to, put))
+        self.meter.communicate("send_async", put_traffic(put.content.shape, put.content.dtype, checked.strides))
+        if not self.port.try_put(to, checked):
+            self._late.append((to, checked))
 
     def _collective(
         self, name: str, op: str, axis: int, shape: list[Any], dtype: str, group: list[Any], array: Any
@@ -173,18 +179,18 @@ class RemoteDevice:
         port = self.port
         if name == "symmetric":
             everyone = tuple(range(port.size))
-            self._buffers.append(prod(shape) * dtype_of(dtype).itemsize)  # first, as the device's own
-            return port.collective(CollectiveCall(name, "", 0, tuple(shape), dtype, everyone), array)
+            require_sendable(tuple(shape), kind := dtype_of(dtype))
+            self._buffers.append(BufferForm(prod(shape) * kind.itemsize, kind))  # first, as the device's own
+            return port.collective(CollectiveCall(name, "", 0, tuple(shape), kind.str, everyone), array)
         if name not in COLLECTIVES or not isinstance(array, ndarray):
-            raise self._broken("it made a call that does not exist")
+            raise self._broken(UNKNOWN)
         call = collective_call(name, op, axis, array.shape, array.dtype, tuple(group), port.device, port.size)
-        self.meter.calls[name] += 1
-        self.meter.sent += call.sent
+        self.meter.communicate(name, call.traffic)
         return port.collective(call, array)
 
     def _fence(self, group: list[Any]) -> None:
         members = checked_group(group, self.port.device, self.port.size)
-        self.meter.communicate("barrier", 0, len(members))
+        self.meter.communicate("barrier")
         puts = [(to, put) for to, put in self._late if to in members]
         self._late = [(to, put) for to, put in self._late if to not in members]
         self._arrived += self.port.fence(CollectiveCall("barrier", "", 0, (), "", members), puts)
@@ -259,69 +265,4 @@ class RemoteDevice:
 
 STREAM_END = object()
 
-
-class JudgeScheduler(GreenletScheduler):
-    """That of the in-process transport; devices that wait are asked for their lines."""
-
-    devices: Sequence[RemoteDevice] = ()
-
-    def _state_text(self, port: InProcessPort) -> str:
-        if port.task.dead:
-            return RETURNED
-        return waiting_text(port.waits_in, len(self.ports), self.devices[port.device].place())
-
-
-class JudgeExecutor(InProcessExecutor):
-    """Runs a class on devices that are processes; an executor for `lib.engine.launcher.Run`."""
-
-    def __init__(
-        self,
-        ends: Sequence[DeviceEnd],
-        kwargs: Mapping[str, Any],
-        late_puts: Collection[int] | None = None,
-        byte_time: Mapping[str, int] | None = None,
-    ) -> None:
-        self.cls = ShardedEngine
-        self.size = len(ends)
-        self.metered = True
-        self.scheduler = JudgeScheduler(self.size, True, late_puts, byte_time)
-        self.remote = [RemoteDevice(end, port) for end, port in zip(ends, self.scheduler.ports)]
-        self.devices = self.remote  # type: ignore[assignment]  # what is asked of them is the same
-        self.scheduler.devices = self.remote
-        self.kwargs, self.byte_time = kwargs, byte_time or {}
-
-    def load(self) -> bool:
-        """Lets every device load the file, and the first one print; False if it has no such definition."""
-        return all(self._on_all("load", lambda i: (i == 0, dict(self.byte_time))))
-
-    def made(self) -> JudgeExecutor:
-        """This executor, with the player's object created on every device."""
-        self._run("__init__", lambda port: self.remote[port.device].make((), self.kwargs))
-        return self
-
-    def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
-        results: list[Any] = [None] * self.size
-
-        def work(port: InProcessPort) -> None:
-            results[port.device] = self.remote[port.device].call(method, arguments[port.device], lent)
-
-        self._run(method, work)
-        return results
-
-    def _run(self, method: str, work: Any) -> None:
-        self.scheduler.start(work)
-        self._advance(method)
-
-    def readings(self) -> Any:
-        """As plain data, because the grader checks them anyway."""
-        return [device.reading() for device in self.remote]
-
-    def end(self) -> str:
-        """Lets every device check its engine; the first remark on a forgotten coroutine."""
-        return next(filter(None, map(str, self._on_all("end"))), "")
-
-    def _on_all(self, command: str, given: Callable[[int], tuple[Any, ...]] = lambda i: ()) -> list[Any]:
-        """The devices' answers to a command in which none needs another: they run at once."""
-        for i, device in enumerate(self.remote):
-            device.begin(command, *given(i))
-        return [device.answer() for device in self.remote]
+UNKNOWN = "it made a call that does not exist"

@@ -16,7 +16,7 @@ from puzzles.sandbox.plain_data import unpack
 from puzzles.sandbox.worker.devices.device_process import Assignment, DeviceProcess
 from puzzles.sandbox.worker.devices.failed import DeviceFailedError
 from puzzles.sandbox.worker.devices.forking import DeviceEnd, fork_devices
-from puzzles.sandbox.worker.devices.judged_transport import JudgeExecutor
+from puzzles.sandbox.worker.devices.judge_executor import JudgeExecutor
 from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
 
 from .engine_trial import packed, run_class, run_trial

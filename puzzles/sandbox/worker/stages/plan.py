@@ -1,7 +1,5 @@
 """Plan puzzles in the worker: calls the function on the job, and returns the split and the prediction as plain data."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Mapping

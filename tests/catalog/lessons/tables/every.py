@@ -6,6 +6,7 @@ from tests.catalog.lessons.tables import (
     classics,
     clusters,
     frontier,
+    long_context,
     memory,
     microseconds,
     overlap,
@@ -16,6 +17,6 @@ from tests.catalog.lessons.tables.common import Skips
 
 SKIPS: Skips = {
     slug: skips
-    for chapter in (classics, memory, pipelines, overlap, splitting, clusters, microseconds, frontier)
+    for chapter in (classics, memory, pipelines, overlap, splitting, clusters, microseconds, frontier, long_context)
     for slug, skips in chapter.SKIPS.items()
 }

@@ -1,0 +1,87 @@
+"""Checks of records: what is stored and deleted, the group and label of a collective, the tag of a message."""
+
+from collections.abc import Iterable, Sequence
+
+from lib.communication.mesh import Mesh
+from lib.errors import RuleError, TraceError
+from lib.game.setting import Game
+from lib.rules import operations
+from lib.rules.collectives import Group
+from lib.trace.ops import NO_BATCHES, Op, group_of, shortest
+from lib.values.base import Value
+from lib.values.kinds import HOLDS
+
+from .rank_state import RankState
+
+
+def follow_stored(rank: RankState) -> None:
+    """Follows a rank's storage through its next operation, which stores or deletes.
+
+    Raises:
+        PuzzleError: what is wrong with that record.
+    """
+    rank.liveness.advance(rank.at)
+    try:
+        rank.liveness.advance(rank.at + 1)
+    except TraceError:
+        _explain(rank, rank.op)
+        raise
+
+
+def _explain(rank: RankState, op: Op) -> None:
+    """Says what is wrong with a record of storing or deleting."""
+    timeless = op.start == rank.clock == op.end and op.layer is None and op.batches == NO_BATCHES
+    if not timeless or op.outputs != () or len(op.args) != 2 or type(op.inputs) is not tuple:
+        raise TraceError(f"to {op.name} takes no time, and makes nothing; this record is {op}")
+    if op.name == "delete":
+        raise RuleError("nothing is stored under this key")
+    (number,), where = op.inputs, op.args[0]
+    value = rank.values.get(number)
+    if value is None:
+        raise TraceError(f"it stores value {number}, which this rank has not made")
+    if HOLDS.get(where) is not type(value):
+        raise RuleError(f"{where} does not hold {value.kind}")
+    refuse_pending(rank, op.inputs)
+    refuse_handmade(rank, op)
+
+
+def refuse_pending(rank: RankState, numbers: Iterable[int]) -> None:
+    """Refuses to use what a call makes before that call has been awaited."""
+    if pending := rank.pending.keys() & {*numbers}:
+        raise RuleError(f"the {rank.values[min(pending)]} is still pending; await it first")
+
+
+def refuse_handmade(rank: RankState, op: Op) -> None:
+    """Refuses to use what no operation made."""
+    for number in rank.handmade.intersection(op.inputs):
+        raise RuleError(
+            f"the {rank.values[number]} was made by hand or by a model of another Dist; "
+            "in a puzzle, get it from this model's own operations"
+        )
+
+
+def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group | None:
+    """The group of a collective, if its record is as a run writes it."""
+    if op.layer != used[0].layer:
+        raise TraceError(f"it is of layer {used[0].layer}, that of the {used[0]}, not {op.layer}")
+    if not op.args:
+        return None
+    group, label = group_of(op), op.args[1] if len(op.args) > 1 else None
+    layers = tuple([value.layer for value in used])
+    if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label):
+        raise TraceError(f"a record leaves out arguments that have their default; this one is {op}")
+    labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
+    if [type(one) for one in labels] != [int] * len(used):
+        raise TraceError(f"a label is a whole number for each value; this record is {op}")
+    if group is not None:
+        mesh.require()
+        if not mesh.recorded(group):
+            raise TraceError(f"a group is some of the ranks, ascending; this record is {op}")
+        mesh.require_member(rank, group)
+    return group
+
+
+def require_tag(game: Game, op: Op) -> None:
+    """Refuses a message whose record has a tag that cannot be."""
+    if len(op.args) > 1 and (type(op.args[1]) is not int or not operations.tag(game, op.args[1])):
+        raise TraceError(f"a record leaves out arguments that have their default; this one is {op}")

@@ -1,0 +1,300 @@
+"""States what causal attention demands and yields on shares of the tokens: share q sees the keys of shares up to q.
+
+A layer has one weight, which makes keys and values; the input is the queries. The output of some queries is a sum over
+blocks of keys, and so is the gradient that comes back through them (Liu et al. 2023, section 3). Here, part k of such a
+sum is the one of the keys of share k. The input's gradient has one more part, which comes back through its own keys.
+A gradient of keys has a part for each share of queries that sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from lib.errors import RuleError
+from lib.game.setting import Game
+from lib.values import algebra
+from lib.values.algebra import Who, set_text
+from lib.values.arguments import refuse_kinds
+from lib.values.base import Batched, Value, require_alike, require_kind, with_fields
+from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, Weight, WeightGrad
+from lib.values.label_text import batches_text
+from lib.values.sums import ALIKE_PARTS, ONE_LABEL
+
+from .layers import require_usable, same_model
+
+Shares = frozenset[int]
+
+
+def keys(game: Game, layer: int, inp: Value, weight: Value) -> KeyValue:
+    """The keys and values of some tokens."""
+    if type(inp) is not Activation or type(weight) is not Weight:
+        refuse_kinds("keys(layer, inp, weight)", (inp, Activation), (weight, Weight))
+    _of_layer(game, layer, inp)
+    require_usable(game, layer, weight, inp)
+    _together(inp, "keys")
+    same_model(game, inp, weight)
+    return KeyValue.made(*_label(game, inp, layer, shares_of(game, inp)))
+
+
+def attend(game: Game, layer: int, inp: Value, *given: Value) -> Activation:
+    """The next layer's input, as far as it comes from some keys; after them perhaps another part, to be added to."""
+    into = given[-1] if given and type(given[-1]) is Activation else None
+    blocks = given if into is None else given[:-1]
+    queries, seen = _sees(game, layer, inp, blocks)
+    inp, of = require_kind(inp, Activation, "inp"), max(queries) + 1
+    if into is not None:
+        _require_into(game, layer, inp, into, queries)
+        if twice := seen & into.parts:
+            raise RuleError(f"the keys of {set_text(twice)} are in both; attend to each block of keys once")
+        seen |= into.parts
+    return Activation.made(*_label(game, inp, layer + 1, queries, seen, of))
+
+
+def attend_backward(game: Game, layer: int, inp: Value, *given: Value) -> tuple[Value, ...]:
+    """The gradient of the queries through some keys, and of each block of keys from these queries."""
+    *blocks, grad = given or (inp,)
+    queries, seen = _sees(game, layer, inp, blocks)
+    inp, grad = require_kind(inp, Activation, "inp"), require_kind(grad, ActivationGrad, "grad")
+    if grad.layer != layer:
+        raise RuleError(f"this is the {grad}; pass the gradient of the output of layer {layer}")
+    _require_same(game, inp, grad, queries)
+    _require_all_keys(grad)
+    same_model(game, inp, grad)
+    made: list[Value] = [ActivationGrad.made(*_label(game, inp, layer - 1, queries, seen, max(queries) + 2))]
+    for block in blocks:
+        held = shares_of(game, require_kind(block, KeyValue, "each block of keys"))
+        start = min(held)
+        sources = frozenset(q - start for q in queries if q >= start)
+        made.append(KeyValueGrad.made(*_label(game, inp, layer, held, sources, game.shares - start)))
+    return tuple(made)
+
+
+def keys_backward(
+    game: Game, layer: int, inp: Value, grad: Value, weight: Value, through: Value
+) -> tuple[WeightGrad, ActivationGrad]:
+    """The weight gradient of some tokens, and the gradient of the layer's input, from those of their keys and of their
+    queries."""
+    if type(inp) is not Activation or type(grad) is not KeyValueGrad:
+        refuse_kinds("keys_backward(layer, inp, grad_keys)", (inp, Activation), (grad, KeyValueGrad))
+    if type(weight) is not Weight or type(through) is not ActivationGrad:
+        refuse_kinds("keys_backward(..., weight, grad)", (weight, Weight), (through, ActivationGrad))
+    _of_layer(game, layer, inp)
+    require_usable(game, layer, weight, inp)
+    held = shares_of(game, inp)
+    for value, there in ((grad, layer), (through, layer - 1)):
+        if value.layer != there:
+            raise RuleError(
+                f"this is the {value}; keys_backward({layer}, ...) needs what attend_backward({layer}) made"
+            )
+        _require_same(game, inp, value, held)
+        _together(value, "keys_backward")
+    if len(grad.parts) < grad.of:
+        start, users = min(held), range(min(held), game.shares)
+        missing = {q for q in users if q - start not in grad.parts}
+        raise RuleError(
+            f"the keys of {set_text(held)} are used by the queries of {set_text(users)}; those of {set_text(missing)} "
+            "are missing: backward goes from the last tokens to the first"
+        )
+    if len(through.parts) < through.of - 1:
+        missing = set(range(through.of - 1)) - through.parts
+        raise RuleError(
+            f"this gradient has come through the keys of {set_text(through.parts)} only; those of {set_text(missing)} "
+            "are missing"
+        )
+    if through.of == 1:
+        raise RuleError(f"this is the {through}; pass the gradient that attend_backward({layer}, ...) returned")
+    same_model(game, inp, grad, weight, through)
+    numbers = in_shares(game, inp.batches, held)
+    label = layer, inp.layers, numbers, game.batches * game.shares, algebra.WHOLE, 1, inp.step
+    return (
+        WeightGrad.made(*label, None, None, None, game.shares),
+        ActivationGrad.made(*_label(game, inp, layer - 1, held)),
+    )
+
+
+def ticks(game: Game, operation: str, used: Sequence[Value]) -> int:
+    """The ticks of one of these operations: of `keys` for the share of the tokens, of `attend` for the share of the
+    pairs of a query and a key that it does not mask. Rounded up once; backward takes twice that."""
+    costs, inp = game.setting.costs, used[0]
+    costs.require_priced(operation)
+    assert isinstance(inp, Batched)
+    held, total = shares_of(game, inp), game.shares
+    share = Fraction(len(held), total)
+    if operation.startswith("attend"):
+        there = frozenset().union(*[shares_of(game, one) for one in used if type(one) is KeyValue])
+        pairs = sum(2 * (k < q) + (k == q) for q in held for k in there)
+        share = Fraction(pairs, total**2) / (inp.heads[1] if inp.heads else 1)
+    once = ceil(costs.ticks[operation.removesuffix("_backward")] * share)
+    return once * len(inp.batches) * (1 + operation.endswith("_backward"))
+
+
+# --- From shares of tokens to heads, and back (Jacobs et al. 2023) ---
+
+
+def to_heads(values: Sequence[Value], who: Who) -> list[Value]:
+    """The i-th of n members gets the i-th part of the heads, of the tokens of all, of which it has the i-th part."""
+    first, n = _exchanged(values, who, "heads"), len(values)
+    for i, value in enumerate(values):
+        assert isinstance(value, Batched)
+        if value.heads is not None or (frozenset((i,)), n) != algebra.coarsest(value.shards, value.total):
+            raise RuleError(f"{who(i)} brings the {value}; its part is share {i} of {n} of the tokens, with all heads")
+    return [with_fields(first, shards=frozenset(range(first.total)), heads=(i, n)) for i in range(n)]
+
+
+def to_tokens(values: Sequence[Value], who: Who) -> list[Value]:
+    """The way back: the i-th of n members gets the i-th part of the tokens, with all heads."""
+    first, n = _exchanged(values, who, "tokens"), len(values)
+    for i, value in enumerate(values):
+        assert isinstance(value, Batched)
+        if value.heads != (i, n) or len(value.shards) < value.total or first.total % n:
+            raise RuleError(f"{who(i)} brings the {value}; its part is heads {i} of {n}, with all tokens")
+    each = first.total // n
+    made: list[Value] = []
+    for i in range(n):
+        held = frozenset(range(i * each, (i + 1) * each))
+        parts, of = first.parts, first.of
+        if of > 1:  # a gradient through all keys: of these tokens through all that they see
+            parts, of = frozenset(range((i + 1) * each)), (i + 1) * each + 1
+        made.append(with_fields(first, shards=held, parts=parts, of=of, heads=None))
+    return made
+
+
+def scatter_keys(values: Sequence[Value], who: Who) -> list[Value]:
+    """The sum of gradients of all keys, from all queries; each member keeps the keys of the tokens whose queries it
+    brought."""
+    first = values[0]
+    assert isinstance(first, KeyValueGrad)
+    for i, value in enumerate(values):
+        require_kind(value, KeyValueGrad, "what all ranks reduce")
+        require_alike(first, value, ALIKE_PARTS, who, i, "sum")
+    parts = [value.parts for value in values]  # type: ignore[attr-defined]  # all are of one kind by now
+    union = algebra.disjoint_union(parts, "the gradient from the queries of share", who, "bring each once")
+    if len(union) < first.of or len(first.shards) < first.total:
+        raise RuleError(f"{who(0)} brings the {first}; bring the gradients of all keys, together from all queries")
+    return [with_fields(first, shards=own, parts=algebra.WHOLE, of=1) for own in parts]
+
+
+# --- What the values must be ---
+
+
+def shares_of(game: Game, value: Batched) -> Shares:
+    """The tokens of a value, as shares of the game."""
+    if value.total == game.shares:
+        return value.shards
+    each, left = divmod(game.shares, value.total)
+    if left:
+        raise RuleError(f"this is the {value}; in this game a microbatch is {game.shares} shares of tokens")
+    return frozenset(share * each + k for share in value.shards for k in range(each))
+
+
+def in_shares(game: Game, batches: Shares, held: Shares) -> Shares:
+    """Shares of some microbatches, numbered through all microbatches."""
+    return frozenset(batch * game.shares + share for batch in batches for share in held)
+
+
+def require_attention(game: Game, call: str) -> None:
+    if game.layer != "attention":
+        raise RuleError(f"{call} is for layers of attention; the layers of this game are {game.layer!r}")
+
+
+def _of_layer(game: Game, layer: int, inp: Activation) -> None:
+    require_attention(game, "this call")
+    algebra.number(layer, game.layers, "layer")
+    if inp.layer != layer:
+        raise RuleError(f"this is the {inp}; pass the input activation of layer {layer}")
+    _require_all_keys(inp)
+
+
+def _require_all_keys(value: Activation | ActivationGrad) -> None:
+    """Nothing is missing of a sum over keys."""
+    if len(value.parts) < value.of:
+        if isinstance(value, ActivationGrad):
+            raise RuleError(f"this is the {value}, only through the keys of others; keys_backward makes it whole")
+        raise RuleError(
+            f"these tokens {set_text(value.shards)} have seen the keys of {set_text(value.parts)} only; attend to the "
+            "others first"
+        )
+
+
+def _together(value: Batched, call: str) -> None:
+    if value.heads is not None:
+        i, n = value.heads
+        raise RuleError(f"these are heads {{{i}}} of {n}; bring the tokens together first, then call {call}")
+
+
+def _require_same(game: Game, inp: Activation, value: Batched, tokens: Shares | None = None) -> None:
+    """A value belongs to the queries: the same batches, step and heads; perhaps the same tokens."""
+    if (value.batches, value.step, value.heads) != (inp.batches, inp.step, inp.heads):
+        raise RuleError(f"this is the {value}, and the {inp}; pass values of the same microbatches, step and heads")
+    if tokens is not None and shares_of(game, value) != tokens:
+        raise RuleError(
+            f"the activation has the tokens {set_text(tokens)}, and the {value} has "
+            f"{set_text(shares_of(game, value))}; pass values of the same tokens"
+        )
+
+
+def _sees(game: Game, layer: int, inp: Value, blocks: Sequence[Value]) -> tuple[Shares, Shares]:
+    """The shares of the queries, and those of the keys that one of them sees."""
+    inp = require_kind(inp, Activation, "inp")
+    _of_layer(game, layer, inp)
+    if not blocks:
+        raise RuleError("no keys were given; pass a list of what keys(...) returned")
+    queries, there = shares_of(game, inp), frozenset[int]()
+    for block in blocks:
+        block = require_kind(block, KeyValue, "each block of keys")
+        if (block.layer, block.batches, block.step) != (layer, inp.batches, inp.step):
+            raise RuleError(
+                f"these keys are of layer {block.layer} and {batches_text(block)}; the queries are of layer {layer} "
+                f"and {batches_text(inp)}"
+            )
+        _require_same(game, inp, block)
+        held = shares_of(game, block)
+        if twice := held & there:
+            raise RuleError(f"the keys of {set_text(twice)} are there twice; pass each block once")
+        if min(held) > max(queries):
+            raise RuleError(f"the tokens {set_text(queries)} see none of {set_text(held)}: they come later")
+        there |= held
+    same_model(game, inp, *blocks)
+    return queries, frozenset(k for k in there if k <= max(queries))
+
+
+def _require_into(game: Game, layer: int, inp: Activation, into: Activation, queries: Shares) -> None:
+    if into.layer != layer + 1:
+        raise RuleError(f"into is the {into}; pass what attend({layer}, ...) has made of the same tokens")
+    if into.of == 1:
+        raise RuleError("this activation is whole already; it has seen all keys")
+    _require_same(game, inp, into, queries)
+
+
+def _label(
+    game: Game, inp: Activation, layer: int, held: Shares, parts: Shares = algebra.WHOLE, of: int = 1
+) -> tuple[Any, ...]:
+    """The label of a value of some tokens, of the same microbatches and heads as the queries. All parts of a sum are
+    the whole."""
+    if len(parts) == of:
+        parts, of = algebra.WHOLE, 1
+    tokens = (held, game.shares) if game.shares > 1 else (algebra.WHOLE, 1)
+    return layer, inp.layers, inp.batches, inp.total_batches, inp.step, parts, of, *tokens, None, None, inp.heads
+
+
+def exchangeable(value: Value, name: str) -> None:
+    """Refuses what cannot go from tokens to heads or back."""
+    if not isinstance(value, Batched):
+        raise RuleError(f"{name} takes an activation, keys and values, or a gradient of these; got the {value}")
+
+
+def _exchanged(values: Sequence[Value], who: Who, name: str) -> Batched:
+    first = values[0]
+    assert isinstance(first, Batched)
+    alike = [one for one in ONE_LABEL if one != "heads"]
+    for i, value in enumerate(values):
+        require_kind(value, type(first), f"what all ranks bring to {name}")
+        require_alike(first, value, (*alike, "batches", "total"), who, i, "exchange")
+        assert isinstance(value, Batched)
+        halfway = isinstance(value, ActivationGrad) and len(value.parts) == value.of - 1 == value.total
+        if value.of > 1 and not (halfway and name == "tokens"):
+            raise RuleError(f"{who(i)} brings the {value}; only what is summed over all keys can be exchanged")
+    return first

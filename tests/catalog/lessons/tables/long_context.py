@@ -1,0 +1,35 @@
+"""Solutions that skip the lessons of the chapter Long context."""
+
+from __future__ import annotations
+
+from tests.catalog.lessons.families.context import ring
+from tests.catalog.lessons.tables.common import Skips
+from tests.support.mistakes import altered
+
+CUT = "[[share] for share in range(model.SHARES)]"
+AHEAD = "min(last - me + shares - 1, len(there))"
+
+CONTIGUOUS, CONTIGUOUS_KEPT = ring(zigzag=False, kept=False), ring(zigzag=False, kept=True)
+KEPT = ring(zigzag=True, kept=True)
+
+SKIPS: Skips = {
+    "seq_pipeline": {
+        "whole sequences": (altered("seq_pipeline", ((CUT, "[[*range(8)]]"),)), {"time", "memory"}),
+        "halves": (altered("seq_pipeline", ((CUT, "[[0, 1, 2, 3], [4, 5, 6, 7]]"),)), {"time", "memory"}),
+        "quarters": (altered("seq_pipeline", ((CUT, "[[0, 1], [2, 3], [4, 5], [6, 7]]"),)), {"time", "memory"}),
+        "gpipe": (altered("seq_pipeline", ((AHEAD, "len(there)"),)), {"memory"}),
+        "two shares more ahead": (altered("seq_pipeline", ((AHEAD, AHEAD.replace("- 1", "+ 1")),)), {"memory"}),
+    },
+    "ring_context": {
+        "contiguous tokens": (CONTIGUOUS, {"time", "memory"}),
+        "contiguous tokens, blocks kept": (CONTIGUOUS_KEPT, {"time", "memory"}),
+        "blocks kept": (KEPT, {"memory"}),
+        "heads are exchanged": (altered("ulysses", ()), {"time", "traffic"}),
+    },
+    "ulysses": {
+        "contiguous tokens": (CONTIGUOUS, {"time", "memory", "traffic"}),
+        "contiguous tokens, blocks kept": (CONTIGUOUS_KEPT, {"time", "memory", "traffic"}),
+        "blocks kept": (KEPT, {"memory", "traffic"}),
+        "a ring in zigzag": (altered("ring_context", ()), {"memory", "traffic"}),
+    },
+}

@@ -1,0 +1,480 @@
+"""Attention on shares of the tokens: what is refused, what it takes, on tensors, in pictures, in random programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+import drawing
+from lib import (
+    COSTS,
+    Activation,
+    ActivationGrad,
+    Costs,
+    KeyValue,
+    KeyValueGrad,
+    Model,
+    Outcome,
+    RuleError,
+    Setting,
+    Trace,
+    TraceError,
+    WeightGrad,
+    referee,
+    run,
+    trace_from_json,
+    trace_to_json,
+)  # fmt: skip
+from lib.bounds import memory_bound, time_bound
+from lib.engine.replay.replay import replay
+from lib.judging.family import CONTEXT_PARALLEL, PIPELINE
+from solutions.ring_context import ring_context
+from solutions.seq_pipeline import seq_pipeline
+from solutions.ulysses import ulysses
+from tests.support.mutants import zeroed
+from tests.support.programs.attention import Program
+
+FREE = {"loss": 0, "update": 0, "receive": 0, "pass_to": 0, "allreduce": 3, "heads": 2, "tokens": 2}
+COST = Costs("attention", ticks={"keys": 32, "attend": 64, "allgather": 6, "scatterreduce": 6, **FREE})
+SETTING = Setting(COST, layer="attention", shares=4)
+
+
+def played(schedule: Callable[[Model], Any], size: tuple[int, int, int], setting: Setting = SETTING) -> Outcome:
+    outcome = run(schedule, *size, setting=setting)
+    assert outcome.error is None, outcome.error
+    return outcome
+
+
+def solved(slug: str) -> tuple[Trace, Setting]:
+    costs = {"seq_pipeline": "sequences", "ring_context": "grouped", "ulysses": "context"}[slug]
+    size = (4, 2, 4) if slug == "seq_pipeline" else (2, 1, 4)
+    setting = Setting(costs, layer="attention", shares=8)
+    return played(SOLUTIONS[slug], size, setting).trace, setting
+
+
+SOLUTIONS: dict[str, Callable[[Model], Any]] = {
+    "seq_pipeline": seq_pipeline,
+    "ring_context": ring_context,
+    "ulysses": ulysses,
+}
+SLUGS = tuple(SOLUTIONS)
+
+
+# --- Refusals ---
+
+
+class Start:
+    """One rank, at microbatch 0 in layer 1 of two: inputs, keys and outputs of shares {0, 1} and {2, 3} of four."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.weights = [model.load_weights(layer) for layer in (0, 1)]
+        self.inputs = [self.through_layer_0([0, 1]), self.through_layer_0([2, 3])]
+        self.keys = [model.keys(1, inp, self.weights[1][0]) for inp in self.inputs]
+
+    def through_layer_0(self, shares: list[int], batch: int = 0) -> Activation:
+        model, weight = self.model, self.weights[0][0]
+        before = [model.keys(0, model.get_activation([batch], shares=[k]), weight) for k in range(max(shares) + 1)]
+        return model.attend(0, model.get_activation([batch], shares=shares), before)
+
+    def partly(self) -> Activation:
+        return self.model.attend(1, self.inputs[1], [self.keys[1]])
+
+    def grads(self) -> tuple[ActivationGrad, list[KeyValueGrad]]:
+        out = self.model.attend(1, self.inputs[1], self.keys)
+        return self.model.attend_backward(1, self.inputs[1], self.keys, self.model.loss(out))
+
+    def backward(self, block: int, grad_keys: KeyValueGrad, through: ActivationGrad) -> WeightGrad:
+        return self.model.keys_backward(1, self.inputs[block], grad_keys, self.weights[1][0], through)[0]
+
+
+def partly_to_loss(s: Start) -> None:
+    s.model.loss(s.partly())
+
+
+def partly_to_keys(s: Start) -> None:
+    inp = s.model.get_activation([0], shares=[2, 3])
+    own = s.model.keys(0, inp, s.weights[0][0])
+    s.model.keys(1, s.model.attend(0, inp, [own]), s.weights[1][0])
+
+
+def later_keys(s: Start) -> None:
+    s.model.attend(1, s.inputs[0], [s.keys[1]])
+
+
+def keys_twice(s: Start) -> None:
+    s.model.attend(1, s.inputs[1], [s.keys[0], s.keys[0]])
+
+
+def keys_again(s: Start) -> None:
+    s.model.attend(1, s.inputs[1], [s.keys[1]], into=s.partly())
+
+
+def into_whole(s: Start) -> None:
+    s.model.attend(1, s.inputs[1], [s.keys[1]], into=s.model.attend(1, s.inputs[1], s.keys))
+
+
+def into_other_tokens(s: Start) -> None:
+    s.model.attend(
+        1, s.model.attend(0, s.model.get_activation([0], shares=[3]), zeroth_keys(s)), [s.keys[0]], s.partly()
+    )
+
+
+def zeroth_keys(s: Start) -> list[KeyValue]:
+    model = s.model
+    return [model.keys(0, model.get_activation([0], shares=[k]), s.weights[0][0]) for k in range(4)]
+
+
+def other_batch(s: Start) -> None:
+    s.model.attend(1, s.through_layer_0([2, 3], batch=1), s.keys)
+
+
+def added_twice(s: Start) -> None:
+    s.partly() + s.partly()
+
+
+def added_whole(s: Start) -> None:
+    s.inputs[0] + s.inputs[0]
+
+
+def added_keys(s: Start) -> None:
+    s.keys[0] + s.keys[0]
+
+
+def first_before_last(s: Start) -> None:
+    out = s.model.attend(1, s.inputs[0], [s.keys[0]])
+    through, (own,) = s.model.attend_backward(1, s.inputs[0], [s.keys[0]], s.model.loss(out))
+    s.backward(0, own, through)
+
+
+def through_some(s: Start) -> None:
+    out = s.model.attend(1, s.inputs[1], s.keys)
+    through, (own,) = s.model.attend_backward(1, s.inputs[1], [s.keys[1]], s.model.loss(out))
+    s.backward(1, own, through)
+
+
+def queries_twice(s: Start) -> None:
+    _, (one, _) = s.grads()
+    _, (other, _) = s.grads()
+    one + other
+
+
+def through_to_layer_below(s: Start) -> None:
+    through, _ = s.grads()
+    s.model.attend_backward(0, s.model.get_activation([0], shares=[2, 3]), zeroth_keys(s), through)
+
+
+def tokens_twice(s: Start) -> None:
+    through, (_, own) = s.grads()
+    s.backward(1, own, through) + s.backward(1, own, through)
+
+
+def update_with_some(s: Start) -> None:
+    through, (_, own) = s.grads()
+    s.model.update(1, s.backward(1, own, through), *s.weights[1])
+
+
+def forward(s: Start) -> None:
+    s.model.forward(1, s.inputs[0], s.weights[1][0])
+
+
+def cut(s: Start) -> None:
+    s.model.get_activation([0]).shard(0, 2)
+
+
+def no_list(s: Start) -> None:
+    s.model.attend(1, s.inputs[0], s.keys[0])  # type: ignore[arg-type]
+
+
+def no_keys(s: Start) -> None:
+    s.model.attend(1, s.inputs[0], [])
+
+
+def no_shares(s: Start) -> None:
+    s.model.get_activation([0], shares=[])
+
+
+def too_late(s: Start) -> None:
+    s.model.get_activation([0], shares=[4])
+
+
+def swapped(s: Start) -> None:
+    s.model.keys(1, s.weights[1][0], s.inputs[0])  # type: ignore[arg-type]
+
+
+def wrong_layer(s: Start) -> None:
+    s.model.keys(0, s.inputs[0], s.weights[0][0])
+
+
+def in_weights(s: Start) -> None:
+    s.model.weights[0] = s.keys[0]  # type: ignore[assignment]
+
+
+REFUSED: dict[Callable[[Start], None], str] = {
+    partly_to_loss: "add the parts first",
+    partly_to_keys: "these tokens {2, 3} have seen the keys of {2, 3} only; attend to the others first",
+    later_keys: "the tokens {0, 1} see none of {2, 3}: they come later",
+    keys_twice: "the keys of {0, 1} are there twice",
+    keys_again: "the keys of {2, 3} are in both",
+    into_whole: "this activation is whole already",
+    into_other_tokens: "the activation has the tokens {3}",
+    other_batch: "these keys are of layer 1 and batch 0 of 2; the queries are of layer 1 and batch 1 of 2",
+    added_twice: "the keys of {2, 3} are in both; add each once",
+    added_whole: "which is already whole; only parts of a sum are added",
+    added_keys: "keys and values are no parts of a sum",
+    first_before_last: "the keys of {0, 1} are used by the queries of {0-3}; those of {2, 3} are missing: backward "
+    "goes from the last tokens to the first",
+    through_some: "this gradient has come through the keys of {2, 3} only; those of {0, 1} are missing",
+    queries_twice: "the queries of {2, 3} are in both",
+    through_to_layer_below: "only through the keys of others; keys_backward makes it whole",
+    tokens_twice: "the tokens {2, 3} of 4 of batch 0 are in both",
+    update_with_some: "the gradient has only tokens {2, 3} of 4 of batch 0; add the others first",
+    forward: "a layer of attention is computed in two parts; call keys and attend",
+    cut: "name the tokens in get_activation(batches, shares=[...])",
+    no_list: "attend(): pass a list of what keys(...) returned",
+    no_keys: "no keys were given",
+    no_shares: "no shares were given; name at least one, such as shares=[0]",
+    too_late: "share 4 does not exist; there are shares 0 to 3",
+    swapped: "the arguments are in the wrong order: inp is the weight of layer 1",
+    wrong_layer: "pass the input activation of layer 0",
+    in_weights: "store it in activations",
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_what_cannot_be_is_refused_in_words(wrong: Callable[[Start], None]) -> None:
+    error = run(lambda model: wrong(Start(model)), 2, 2, 1, setting=SETTING).error
+    assert REFUSED[wrong] in str(error)
+
+
+async def exchange(model: Model, name: str, value: Callable[[Model], Any]) -> None:
+    await getattr(model, name)(value(model), 0)
+
+
+def tokens_of(shares: list[int]) -> Callable[[Model], Any]:
+    return lambda model: model.get_activation([0], shares=shares)
+
+
+async def keys_of_heads(model: Model) -> None:
+    inp = await model.heads(tokens_of([2 * model.rank, 2 * model.rank + 1])(model), 0)
+    model.keys(0, inp, model.load_weights(0)[0])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        (lambda model: exchange(model, "heads", tokens_of([0, 1])), "its part is share 1 of 2 of the tokens"),
+        (lambda model: exchange(model, "heads", tokens_of([model.rank])), "its part is share 0 of 2 of the tokens"),
+        (lambda model: exchange(model, "tokens", tokens_of([0, 1])), "its part is heads 0 of 2, with all tokens"),
+        (lambda model: exchange(model, "heads", lambda m: m.load_weights(0)[0]), "heads takes an activation"),
+        (keys_of_heads, "these are heads {0} of 2; bring the tokens together first, then call keys"),
+    ],
+)
+def test_an_exchange_of_the_wrong_tokens_is_refused(schedule: Any, words: str) -> None:
+    assert words in str(run(schedule, 1, 1, 2, setting=SETTING).error)
+
+
+def test_other_layers_have_no_attention() -> None:
+    def with_keys(model: Model) -> None:
+        model.keys(0, model.get_activation([0]), model.load_weights(0)[0])
+
+    def with_shares(model: Model) -> None:
+        model.get_activation([0], shares=[0])
+
+    for wrong in (with_keys, with_shares):
+        assert "is for layers of attention; the layers of this game are 'dense'" in str(run(wrong, 1, 1, 1).error)
+    without_price = Setting(COSTS["long"], layer="attention")
+    assert "keys has no price in the costs 'long'" in str(run(with_keys, 1, 1, 1, setting=without_price).error)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"shares": 4}, "shares are for layers of attention; these are 'dense'"),
+        ({"shares": 0, "layer": "attention"}, "shares must be a whole number from 1 to"),
+        ({"shares": 3, "layer": "attention"}, "256 tokens cannot be cut into 3"),
+        ({"lag": 1, "layer": "attention"}, "neither local replicas nor lag"),
+        ({"task": "local", "layer": "attention"}, "neither local replicas nor lag"),
+    ],
+)
+def test_what_is_no_setting_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(RuleError, match=words):
+        Setting(COST, **fields)
+    with pytest.raises(RuleError, match="keys_values must be a whole number"):
+        Costs("wrong", keys_values=-1)
+
+
+def test_labels_made_by_hand_are_checked() -> None:
+    for kind in (Activation, ActivationGrad, KeyValue, KeyValueGrad):
+        assert kind(0, 1, {0}, 1, heads=(1, 4)).memory() * 4 == kind(0, 1, {0}, 1).memory()  # type: ignore[arg-type]
+        for heads in ((4, 4), (0, 1), 3):
+            with pytest.raises(RuleError, match="heads"):
+                kind(0, 1, {0}, 1, heads=heads)  # type: ignore[arg-type]
+    assert str(KeyValue(1, 2, {0}, 2, shards={1}, total=4)) == (  # type: ignore[arg-type]
+        "key-value block of layer 1, batch 0 of 2, share 1 of 4 of the tokens"
+    )
+    assert str(WeightGrad(0, 1, {1, 4, 5, 6, 7}, 8, shares=4)) == (  # type: ignore[arg-type]
+        "weight gradient of layer 0, batch 1, tokens {1} of 4 of batch 0, whole"
+    )
+
+
+@pytest.mark.parametrize(
+    ("op", "column", "content", "words"),
+    [
+        ("attend", "uses", [2], "inp must be an activation"),
+        ("attend", "at", [0, 1], "it takes place from tick"),
+        ("get_activation", "shares", [0], "the activation has the tokens {0}"),
+        ("get_activation", "shares", [1, 0], "shares cannot be"),
+        ("get_activation", "shares", [99], "share 99 does not exist"),
+        ("keys_backward", "batches", [1], "it is of batches [0], not [1]"),
+    ],
+)
+def test_a_forged_row_is_refused(op: str, column: str, content: Any, words: str) -> None:
+    data = json.loads(trace_to_json(solved("ring_context")[0]))
+    rows = [row for row in data["operations"][0] if row["op"] == op]
+    rows[-1][column] = content
+    try:
+        error: Exception | None = referee(trace_from_json(json.dumps(data))).error
+    except TraceError as why:
+        error = why
+    assert words in str(error)
+
+
+# --- What it takes ---
+
+
+@pytest.mark.parametrize(
+    ("slug", "figures", "family"),
+    [
+        ("seq_pipeline", (85.5, 6_815_744, 4_194_304), PIPELINE),
+        ("ring_context", (15.3, 2_228_224, 1_966_080), CONTEXT_PARALLEL),
+        ("ulysses", (17.0, 3_670_016, 3_932_160), CONTEXT_PARALLEL),
+    ],
+)
+def test_solutions_have_their_figures_in_any_order_and_come_back(
+    slug: str, figures: tuple[float, int, int], family: str
+) -> None:
+    trace, setting = solved(slug)
+    report = referee(trace)
+    assert (report.timesteps, report.peak.memory, report.traffic) == figures
+    assert report.family == family
+    assert trace_from_json(trace_to_json(trace)) == trace
+    assert run(SOLUTIONS[slug], *trace.size, [3, 1, 0, 2], setting=setting).trace == trace
+    assert time_bound(trace.size, setting).least <= report.timesteps
+    assert memory_bound(trace.size, setting).least <= report.peak.memory
+    assert "attend" in drawing.text(trace)
+    assert "attend" in str(drawing.svg(drawing.draw(trace)))
+
+
+def test_a_share_pays_for_the_pairs_that_the_mask_leaves() -> None:
+    """Of 64 ticks for all 16 pairs of 4 shares: 4 for a share's own block, 8 for an earlier one; backward twice."""
+    assert COST.duration("attend") == 64
+    assert COST.duration("attend_backward") == 128
+
+    def schedule(model: Model) -> None:
+        start = Start(model)
+        out = model.attend(1, start.inputs[1], [start.keys[0]])
+        out = model.attend(1, start.inputs[1], [start.keys[1]], into=out)
+        start.grads()
+
+    ops = [op for op in run(schedule, 2, 2, 1, setting=SETTING).trace.ranks[0] if op.layer == 1 and op.end > op.start]
+    took = [(op.name, op.end - op.start) for op in ops]
+    assert took == [
+        ("keys", 16),
+        ("keys", 16),
+        ("attend", 4 * 8),
+        ("attend", 2 * 4 + 8),
+        ("attend", 48),
+        ("attend_backward", 96),
+    ]
+
+
+def test_a_heads_part_takes_its_part_of_the_time_and_the_memory() -> None:
+    trace, _ = solved("ulysses")
+    took = {op.name: op.end - op.start for op in trace.ranks[0] if op.name in ("attend", "attend_backward")}
+    assert took == {"attend": 16, "attend_backward": 32}
+
+
+# --- On tensors ---
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_replay_gives_the_weights_of_one_device(slug: str, small: bool) -> None:
+    found = replay(solved(slug)[0], small=small)
+    assert found.passed
+    assert small or 0 < found.error < 1e-5
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+@pytest.mark.parametrize("operation", ["keys", "attend", "attend_backward", "keys_backward", "receive", "tokens"])
+@pytest.mark.parametrize("nth", [1, 7])
+def test_zeroing_any_result_changes_the_weights(
+    slug: str, operation: str, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, _ = solved(slug)
+    if sum(op.name == operation for rank in trace.ranks for op in rank) >= nth:
+        with zeroed(monkeypatch, operation, nth):
+            assert not replay(trace, small=True).same_weights
+
+
+def test_all_keys_are_gathered_and_their_gradients_scattered() -> None:
+    """Keys of shares from both ends are gathered; each rank gets back the gradients of its own."""
+
+    async def schedule(model: Model) -> None:
+        own = [model.rank, model.SHARES - 1 - model.rank]
+        weight, state = model.load_weights(0)
+        inp = model.get_activation([0], shares=own)
+        keys = await model.allgather(model.keys(0, inp, weight), 0)
+        grad = model.loss(model.attend(0, inp, [keys]))
+        through, (of_keys,) = model.attend_backward(0, inp, [keys], grad)
+        of_keys = await model.scatterreduce(of_keys, 0)
+        grad_weight, _ = model.keys_backward(0, inp, of_keys, weight, through)
+        model.set_final_weight(0, model.update(0, await model.allreduce(grad_weight, 0), weight, state)[0])
+
+    trace = played(schedule, (1, 1, 2)).trace
+    report = referee(trace)
+    assert (report.error, report.family) == (None, CONTEXT_PARALLEL)
+    assert report.makespan == 15.9  # three times 1.6 and 3.2, gathered and scattered in 0.6, summed in 0.3
+    assert replay(trace, small=True).passed
+
+
+# --- Random programs ---
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: int) -> None:
+    program = Program(seed)
+    ticks = {"keys": 7, "attend": 31, **FREE, "pass_to": 2, "receive": 1}
+    costs = Costs("random", length=24, ticks=ticks)
+    setting = Setting(costs, layer="attention", shares=program.shares)
+    trace = played(program.schedule(), program.size, setting).trace
+    report = referee(trace)
+    assert report.error is None
+    assert (round(report.makespan * 10), report.traffic) == program.simulated(costs)
+    assert time_bound(trace.size, setting).least <= report.timesteps
+    assert memory_bound(trace.size, setting).least <= report.peak.memory
+    for order in permutations(range(program.ranks)):
+        assert run(program.schedule(), *program.size, list(order), setting=setting).trace == trace
+    assert replay(trace, small=True).passed
+
+
+def test_costs_with_attention_can_be_written() -> None:
+    costs = replace(COST, keys_values=64)
+    trace = run(lambda model: None, 1, 1, 1, setting=Setting(costs, layer="attention", shares=4)).trace
+    assert trace_from_json(trace_to_json(trace)).setting.costs == costs
+    assert trace_from_json(trace_to_json(trace)).setting.shares == 4
+
+
+@pytest.mark.slow
+def test_every_start_order_gives_the_same_trace() -> None:
+    for slug in SLUGS:
+        trace, setting = solved(slug)
+        for order in permutations(range(4)):
+            assert run(SOLUTIONS[slug], *trace.size, list(order), setting=setting).trace == trace

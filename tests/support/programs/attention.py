@@ -1,0 +1,168 @@
+"""Random programs of attention on shares of tokens, and how long they take: one list of actions, followed twice.
+
+Every rank has all weights and some of the tokens, in one or two chunks. Key-value blocks go to all who see them, in
+messages; gradients of blocks come back to their owners. What one action needs comes before it in the list, so that
+ranks can follow it without waiting for ever, and a simulator can add up its time in a few plain lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from math import ceil
+from operator import add
+from random import Random
+from typing import Any, NamedTuple
+
+from lib import Costs, Model
+
+Chunk = tuple[int, ...]
+
+
+class Action(NamedTuple):
+    """One call of a rank: in a layer, of a microbatch, with the tokens of a chunk and of other chunks; or a message."""
+
+    rank: int
+    name: str
+    layer: int
+    batch: int
+    chunk: Chunk
+    others: tuple[Chunk, ...] = ()
+    to: int = 0
+
+
+class Program:
+    """A random program, with its `size` and number of `shares`."""
+
+    def __init__(self, seed: int) -> None:
+        self.choice = choice = Random(seed)
+        self.ranks = ranks = choice.choice((1, 2, 3))
+        self.shares = choice.choice([n for n in (2, 3, 4, 6) if n >= ranks])
+        self.size = choice.choice((1, 2)), choice.choice((1, 2)), ranks
+        tokens = choice.sample(range(self.shares), self.shares)
+        cuts = sorted(choice.sample(range(1, self.shares), min(self.shares - 1, ranks - 1 + choice.randrange(2))))
+        parts = [tuple(sorted(tokens[a:b])) for a, b in zip([0, *cuts], [*cuts, self.shares])]
+        self.owner: dict[Chunk, int] = {part: i % ranks for i, part in enumerate(parts)}
+        self.actions = [*self._actions()]
+
+    def _seen(self, chunk: Chunk) -> list[Chunk]:
+        return [other for other in self.owner if min(other) <= max(chunk)]
+
+    def _groups(self, chunk: Chunk) -> Iterator[tuple[Chunk, ...]]:
+        """The blocks that a chunk sees, in any order, some of them together."""
+        blocks = self.choice.sample(self._seen(chunk), len(self._seen(chunk)))
+        while blocks:
+            n = self.choice.randint(1, len(blocks))
+            yield tuple(blocks[:n])
+            del blocks[:n]
+
+    def _actions(self) -> Iterator[Action]:
+        layers, batches, _ = self.size
+        for batch in range(batches):
+            for layer in range(layers):
+                for chunk, rank in self.owner.items():
+                    yield Action(rank, "keys", layer, batch, chunk)
+                for chunk, rank in self.owner.items():
+                    readers = {self.owner[other] for other in self.owner if chunk in self._seen(other)} - {rank}
+                    for reader in sorted(readers):
+                        yield Action(rank, "send keys", layer, batch, chunk, to=reader)
+                        yield Action(reader, "receive keys", layer, batch, chunk, to=rank)
+                for chunk, rank in self.owner.items():
+                    for group in self._groups(chunk):
+                        how = self.choice.choice(("attend", "attend into"))
+                        yield Action(rank, how, layer, batch, chunk, group)
+            for layer in reversed(range(layers)):
+                for chunk, rank in self.owner.items():
+                    for group in self._groups(chunk):
+                        yield Action(rank, "attend_backward", layer, batch, chunk, group)
+                        for block in group:
+                            if self.owner[block] != rank:
+                                yield Action(rank, "send gradient", layer, batch, chunk, (block,), self.owner[block])
+                                yield Action(self.owner[block], "receive gradient", layer, batch, chunk, (block,), rank)
+                for chunk, rank in self.owner.items():
+                    yield Action(rank, "keys_backward", layer, batch, chunk)
+
+    # --- By the game ---
+
+    def schedule(self) -> Callable[[Model], Any]:
+        async def schedule(model: Model) -> None:
+            loaded = [model.load_weights(layer) for layer in range(model.LAYERS)]
+            held: dict[tuple[Any, ...], Any] = {}
+            sums: dict[int, Any] = {}
+
+            def more(key: tuple[Any, ...], value: Any) -> None:
+                held[key] = held[key] + value if key in held else value
+
+            for at, (rank, name, layer, batch, chunk, others, to) in enumerate(self.actions):
+                if rank != model.rank:
+                    continue
+                weight, own = loaded[layer][0], (layer, batch, chunk)
+                if name == "keys":
+                    if layer == 0:
+                        held["x", *own] = model.get_activation([batch], shares=chunk)
+                    held["kv", *own] = model.keys(layer, held["x", *own], weight)
+                elif name == "send keys":
+                    await model.pass_to(to, held["kv", *own], tag=at + 1)
+                elif name == "receive keys":
+                    held["kv", *own] = await model.receive(to, tag=at)
+                elif name.startswith("attend") and name != "attend_backward":
+                    blocks, key = [held["kv", layer, batch, other] for other in others], ("x", layer + 1, batch, chunk)
+                    if name == "attend into":
+                        held[key] = model.attend(layer, held["x", *own], blocks, held.get(key))
+                    else:
+                        more(key, model.attend(layer, held["x", *own], blocks))
+                elif name == "attend_backward":
+                    if layer == model.LAYERS - 1 and ("g", *own) not in held:
+                        held["g", *own] = model.loss(held["x", layer + 1, batch, chunk])
+                    blocks = [held["kv", layer, batch, other] for other in others]
+                    through, made = model.attend_backward(layer, held["x", *own], blocks, held["g", *own])
+                    more(("dq", *own), through)
+                    for other, part in zip(others, made):
+                        if self.owner[other] == rank:
+                            more(("dkv", layer, batch, other), part)
+                        else:
+                            held["sent", chunk, other] = part
+                elif name == "send gradient":
+                    await model.pass_to(to, held["sent", chunk, others[0]], tag=at + 1)
+                elif name == "receive gradient":
+                    more(("dkv", layer, batch, others[0]), await model.receive(to, tag=at))
+                else:
+                    grad, before = model.keys_backward(
+                        layer, held["x", *own], held["dkv", *own], weight, held["dq", *own]
+                    )
+                    held["g", layer - 1, batch, chunk] = before
+                    sums[layer] = sums[layer] + grad if layer in sums else grad
+            for layer, (weight, state) in enumerate(loaded):
+                if model.RANKS > 1:
+                    sums[layer] = await model.allreduce(sums[layer], layer)
+                model.set_final_weight(layer, model.update(layer, sums[layer], weight, state)[0])
+
+        return schedule
+
+    # --- By a second simulator ---
+
+    def simulated(self, costs: Costs) -> tuple[int, int]:
+        """Ticks until the end, and the elements that the busiest rank sends."""
+        clock, sent = [0] * self.ranks, [0] * self.ranks
+        arrived = 0
+        price = costs.ticks
+        for rank, name, _, _, chunk, others, _ in self.actions:
+            if name.startswith("send"):
+                clock[rank] += price["pass_to"]
+                arrived = clock[rank]
+                block = others[0] if others else chunk
+                sent[rank] += 2 * costs.activation * len(block) // self.shares
+            elif name.startswith("receive"):
+                clock[rank] = max(clock[rank], arrived) + price["receive"]
+            elif name.startswith("keys"):
+                once = ceil(price["keys"] * len(chunk) / self.shares)
+                clock[rank] += once * (2 if name == "keys_backward" else 1)
+            else:
+                pairs = [1 if q == k else 2 for q in chunk for other in others for k in other if k <= q]
+                once = ceil(price["attend"] * reduce(add, pairs, 0) / self.shares**2)
+                clock[rank] += once * (2 if name == "attend_backward" else 1)
+        end, layers = max(clock), self.size[0]
+        if self.ranks > 1:
+            end += layers * price["allreduce"]
+            sent = [one + layers * (2 * (self.ranks - 1) * costs.weight // self.ranks) for one in sent]
+        return end, max(sent)
