@@ -24,7 +24,7 @@ FILLS = {
     "state": mix(KINDS["opt_states"], PAPER, 0.6),
 }
 ROLES = {"input": "input", "parameter": "weight", "state": "optimizer state"}
-LEGEND = "Gold: configured. Red: bytes move. Shapes are those of each device, with the axes that split them."
+LEGEND = "Gold: configured. Red: bytes move. Shapes are per device, with the axes that split them."
 
 TextLine = tuple[str, str, bool]
 """Text, colour, and whether it is bold."""

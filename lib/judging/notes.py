@@ -47,7 +47,7 @@ def notes_on(
         )
     if outside := unstored_text(peak):
         at = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
-        notes.append(Note(f"the peak, on {at}, counts values that are in no dictionary then: {outside}"))
+        notes.append(Note(f"the peak, on {at}, includes values that you hold in variables or in calls: {outside}"))
     return tuple(notes)
 
 
@@ -83,10 +83,10 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Gam
         text = f"started with more of the weight of {layers} than it holds at the end, so the {what} cannot be repeated"
         yield Note(text, costs_a_star=True, about="missing")
     if lasting > peak:
-        what, loaded = ("inference", "weights") if game.task == "infer" else ("training", "weights and states")
+        what, loaded = ("request", "weights") if game.task == "infer" else ("step", "weights and states")
         text = (
-            f"would need {lasting:,} elements if {what} went on: the next step begins with all {loaded} that are "
-            "loaded later here, and messages take memory until they are read"
+            f"would need {lasting:,} elements in a second {what}, because that begins with all {loaded} that are "
+            "loaded later here, and because messages take memory until they are read"
         )
         yield Note(text, costs_a_star=True, about="steady")
 
@@ -110,4 +110,4 @@ def _other_label(labelled: Sequence[Op]) -> Note:
     op = labelled[0]
     label = list(op.args[1]) if isinstance(op.args[1], tuple) else op.args[1]
     more = f", and {len(labelled) - 1} more like it" if len(labelled) > 1 else ""
-    return Note(f"called {op.call()} on line {op.line} with layer {label}{more}: the layer is that of the value")
+    return Note(f"called {op.call()} on line {op.line} with layer {label}{more}: pass the layer of the value")

@@ -48,7 +48,7 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:
-    """The gradient of the loss at the last layer's output; of some tokens if it is given some."""
+    """The gradient of the loss with respect to the last layer's output; for some tokens if it is given some."""
     inp = require_kind(inp, Activation, "inp")
     if inp.layer != inp.layers:
         raise RuleError(f"loss needs the output of the last layer, and this is the {inp}; call forward first")

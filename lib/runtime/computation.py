@@ -41,26 +41,29 @@ class Computation(AttentionCalls):
         return made[0]
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
-        """The input of the next layer; 1 step for each batch.
+        """Returns the input of the next layer; 1 step for each batch.
 
-        Of a block, shards of the weight yield parts of a sum, in as much less time. Each of the experts takes its
+        A shard of a block's weight returns a part of a sum, in as much less time. Each of the experts takes its
         own tokens.
         """
         made: tuple[Activation] = self._compute("forward", layers.forward, layer, inp, weight)
         return made[0]
 
     def loss(self, inp: Activation) -> ActivationGrad:
-        """The gradient of the loss at the last layer's output, labelled LAYERS - 1. Takes no time."""
+        """The gradient of the loss with respect to the last layer's output. Store it in `grad_activations[LAYERS]`.
+        Takes no time.
+        """
         made: tuple[ActivationGrad] = self._compute("loss", layers.loss, None, inp)
         return made[0]
 
     def backward(
         self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
     ) -> tuple[WeightGrad, ActivationGrad]:
-        """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch.
+        """Returns two gradients: the layer's weight gradient, and the one to pass to `backward(layer - 1)`; 1 step for
+        each batch.
 
-        Of a block, shards take as much less time, and the gradient for backward(layer - 1) is a part of a sum. Of an
-        embedding there is None: token numbers have no gradient.
+        With a shard of a block, it takes as much less time, and the second gradient is a part of a sum. For an
+        embedding the second is None: token numbers have no gradient.
         """
         made: Any = self._compute("backward", layers.backward, layer, inp, grad, weight)
         return made if len(made) == 2 else (*made, None)
@@ -79,7 +82,8 @@ class Computation(AttentionCalls):
         return made[0], (made[1], made[2])
 
     def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
-        """The half of backward that the layer before waits for: the gradient for backward_input(layer - 1).
+        """Returns the half of backward that the previous layer waits for: the gradient to pass to
+        `backward_input(layer - 1)`.
 
         Only where the costs price it.
         """
@@ -90,9 +94,9 @@ class Computation(AttentionCalls):
     def backward_weight(
         self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight | None = None
     ) -> WeightGrad:
-        """The other half: the weight gradient, any time later.
+        """Returns the other half of backward, at any later time: the weight gradient.
 
-        Of a block it needs the weight too.
+        For a block it needs the weight too.
         """
         used = (inp, grad) if weight is None else (inp, grad, weight)
         made: tuple[WeightGrad] = self._compute("backward_weight", layers.backward_weight, layer, *used)

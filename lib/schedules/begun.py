@@ -9,23 +9,11 @@ from typing import Any
 from lib import Model
 from lib.errors import RuleError
 
-from .cells import Cell, Dependencies, Rows
+from .cells import Dependencies
 from .draft import Draft
 from .feasibility import DryRun, by_message, by_stream, untagged
 from .player import TimetableRank
 from .timetable import Timetable
-
-
-class BegunDependencies(Dependencies):
-    """What cells need that are not all of a step."""
-
-    def __init__(self, rows: Rows, stages: int) -> None:
-        super().__init__(rows)
-        self._last = stages - 1
-
-    def _next(self, cell: Cell) -> Cell | None:
-        used = super()._next(cell)
-        return used if used in self.rank_of else None
 
 
 @dataclass(frozen=True)
@@ -46,7 +34,7 @@ class BegunTable(Timetable):
         return cls(rows, draft.stages, has_tags)
 
     def __post_init__(self) -> None:
-        needs = BegunDependencies(self.rows, self.count)
+        needs = Dependencies(self.rows, self.count)
         tags = (untagged, by_stream, by_message(self.count)) if self.has_tags else (untagged,)
         tag = next((tag for tag in tags if not DryRun(self.rows, tag, needs).stuck), None)
         if tag is None:

@@ -41,11 +41,11 @@ class Message(NamedTuple):
 
 
 class Dependencies:
-    """What the cells of some rows need."""
+    """What the cells of some rows need, which may be a part of a step with so many `stages`."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, stages: int = 0) -> None:
         self.rank_of = {cell: rank for rank, row in enumerate(rows) for slot in row for cell in slot}
-        self._last = max((cell.stage for cell in self.rank_of), default=-1)
+        self._last = stages - 1 if stages else max(cell.stage for cell in self.rank_of)
         self._backward: Mapping[tuple[int, int], Cell] = {
             (cell.stage, cell.batch): cell for cell in self.rank_of if cell.op in "BI"
         }
@@ -77,5 +77,6 @@ class Dependencies:
     def _next(self, cell: Cell) -> Cell | None:
         """The cell of the next stage, or in backward of the stage before, that uses this one's result."""
         if cell.op == "F":
-            return Cell(cell.stage + 1, "F", cell.batch) if cell.stage < self._last else None
+            used = Cell(cell.stage + 1, "F", cell.batch)
+            return used if used in self.rank_of else None
         return self._backward.get((cell.stage - 1, cell.batch)) if cell.op != "W" else None

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from lib.errors import RuleError
 
-from .cells import Cell
+from .cells import Cell, Dependencies
 
 Links = Mapping[Cell, Sequence[Cell]]
 
@@ -106,7 +106,7 @@ class Draft:
         placed."""
         rows = [deque(row) for row in self.rows]
         made: list[Cell] = []
-        while ready := [row for row in rows if row and {*made} >= {*self.inputs(row[0])}]:
+        while ready := [row for row in rows if row and {*made} >= {*self.step.of(row[0])}]:
             for row in ready:
                 made.append(row.popleft())
         return [[cell for cell in row if cell in made] for row in self.rows]
@@ -119,17 +119,13 @@ class Draft:
             first.setdefault((cell.stage, cell.op), cell)
         home = {cell.stage: rank for cell, rank in self.rank_of.items()}
         for cell in first.values():
-            if self.rank_of.keys() >= {*self.inputs(cell)}:
+            if self.rank_of.keys() >= {*self.step.of(cell)}:
                 yield cell, home.get(cell.stage, cell.stage % len(self.rows))
 
-    def inputs(self, cell: Cell) -> list[Cell]:
-        """The cells whose results it uses."""
-        stage, op, batch = cell
-        if op == "F":
-            return [Cell(stage - 1, "F", batch)] if stage else []
-        if op == "W":
-            return [Cell(stage, "I", batch)]
-        return [Cell(stage, "F", batch), *([Cell(stage + 1, op, batch)] if stage < self.stages - 1 else [])]
+    @cached_property
+    def step(self) -> Dependencies:
+        """What the cells of the whole step need."""
+        return Dependencies([[tuple(self.wanted)]])
 
     def _needs(self, cells: Iterable[Cell]) -> dict[Cell, list[Cell]]:
         """What each of some cells waits for: of its microbatch the one before, and the one before in its row."""

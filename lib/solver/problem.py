@@ -73,7 +73,7 @@ class Problem:
 
     No rank may hold more than `memory`, a number or a list by rank: a microbatch in a stage counts `m_b` from its
     forward to the input half of its backward, then `m_w` until its weight half ends (Qi et al. 2024, section 2.3); each
-    is a number or a list by stage. A rank has `chunks` stages, 2 in a V. What is to be short is `least`: the longest
+    is a number or a list by stage. A rank has `chunks` stages, 2 in a V. `least` says what to minimize: the longest
     "span" of a rank, or the "makespan". A list of equal numbers is stored as the number.
 
     Raises:

@@ -123,7 +123,7 @@ def texts_of(fields: Fields) -> dict[str, Any]:
         "in_practice": fields.text("in_practice", "").strip(),
         "sources": fields.texts("sources"),
         "credit": fields.text("credit", ""),
-        "praise": fields.text("praise", "Good dogs, every one of them."),
+        "praise": fields.text("praise", "No better solution is known."),
     }
 
 

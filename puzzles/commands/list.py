@@ -57,7 +57,6 @@ def show_tracks(console: Console, entries: Progress) -> None:
             table.add_row(f"  {group.name}", group.title, _stars(group.slugs, entries))
         if table.rows:
             console.print(table)
-    console.print()
     print_wrapped(console, what_next())
     print_wrapped(console, f"More: 'puzzles path', 'puzzles list {'|'.join(TRACKS)}|data'.")
 

@@ -91,7 +91,7 @@ class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
 @click.option("--every", type=int, help="Recompute only every so many layers; with --recompute full.")
 @click.option("--offload", help="What is in the host's memory: none, states or activations.")
 @click.option("--sp/--no-sp", default=None, help="Cut tokens along tp between the layers  [default: yes]")
-@click.option("--kernels", help="Whose kernels run: megatron or pytorch  [default: megatron, or those of --config]")
+@click.option("--kernels", help="Whose kernels run: megatron or pytorch  [default: megatron, or as in --config]")
 @click.option("--fp8", is_flag=True, help="Matrix products of the layers in 8 bits.")
 @click.option("--flash/--no-flash", default=True, show_default=True, help="Attention without its matrix in memory.")
 @click.option("--overlap/--no-overlap", default=True, show_default=True, help="Reduce gradients beside computation.")

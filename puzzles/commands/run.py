@@ -40,7 +40,7 @@ PATIENCE = 300.0
     "--profile", "folder", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path),
     help="Record another run on PyTorch with torch.profiler there, for 'puzzles profile'.",
 )  # fmt: skip
-@click.option("-n", "ranks", type=click.IntRange(1, 64), help="Number of devices  [default: that of the puzzle]")
+@click.option("-n", "ranks", type=click.IntRange(1, 64), help="Number of devices  [default: as in the puzzle]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
 @click.option(
     "-o", "output", metavar="FILE.svg", default="", help="Draw predicted above measured time, or a folded run."

@@ -72,7 +72,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic only in new
     type=click.Choice(["span", "makespan"]),
     default="span",
     show_default=True,
-    help="What is to be short: the longest time of a rank, or that of the step.",
+    help="What to minimize: the longest span of any rank, or the makespan.",
 )
 @click.option("--effort", type=float, default=1.0, show_default=True, help="How long to search; 2 is twice as long.")
 @click.option("--proof-seconds", type=float, default=20.0, show_default=True, help="Time for a proof with ortools.")

@@ -14,8 +14,8 @@ from .npm import PAGE, run
 ROOT = Path(__file__).parents[2]
 OURS = ("lib", "drawing", "puzzles")
 LEFT_OUT = (
-    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands", "puzzles/package",
-    "puzzles/notebook/authoring", "puzzles/reports/templates",
+    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands",
+    "puzzles/package", "puzzles/notebook/authoring", "puzzles/reports/templates",
 )  # fmt: skip
 """What nothing in the browser imports; engine and layouts need numpy."""
 PACKAGES = (

@@ -10,7 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from drawing.export.html import SCRIPTS, viewer_elements, web_file
-
 from puzzles import address
 
 from .archive import PACKAGES, write_archive

@@ -13,7 +13,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.custom import home_of
-from puzzles.reports.markdown import text_html
+from puzzles.reports.markdown import message_html, text_html
 from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.path_words import mark, place
@@ -21,28 +21,21 @@ from puzzles.version import VERSION
 
 from .first_screen import WARM_UP
 from .pictures import picture_of
-from .prose import inline
 
 BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v", "v_half")
 """Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""
 
+GATHERED = "it is also about collectives, which a timetable of forwards and backwards does not say"
 WITHOUT_TIMETABLE = {
-    "breadth_first": "This puzzle has no timetable by hand: it is also about when weights are gathered and gradients "
-    "are scattered, which a timetable of forwards and backwards does not say.",
-    "pipeline": "This puzzle has no timetable by hand: all microbatches go through each stage at once, so there is one "
-    "order only.",
-    "three_d": "This puzzle has no timetable by hand: it is also about collectives along tp and dp, which a timetable "
-    "of forwards and backwards does not say.",
-    "pipeline_fsdp": "This puzzle has no timetable by hand: it is about when weights are gathered and gradients are "
-    "scattered, which a timetable of forwards and backwards does not say.",
-    "weight_versions": "This puzzle has no timetable by hand: it is about several training steps, and a timetable is "
-    "of one.",
-    "seq_pipeline": "This puzzle has no timetable by hand: its microbatches are shares of sequences, which come back "
-    "in an order of their own.",
-    "uneven_stages": "This puzzle has no timetable by hand: its stages have different numbers of layers, and a cell "
-    "is one layer of each rank there.",
+    "breadth_first": GATHERED,
+    "pipeline": "all microbatches go through each stage at once, so there is one order only",
+    "three_d": GATHERED,
+    "pipeline_fsdp": GATHERED,
+    "weight_versions": "it is about several training steps, and a timetable is of one",
+    "seq_pipeline": "its microbatches are shares of sequences, which come back in an order of their own",
+    "uneven_stages": "its stages have different numbers of layers, and a cell is one layer of each rank there",
 }
-"""Why a puzzle on pipelines has none, in a sentence."""
+"""Why a puzzle on pipelines has none."""
 
 INTERNAL = ("check", "finish", "join", "made")
 """Members of a model that no player needs."""
@@ -86,7 +79,7 @@ def listing() -> dict[str, Any]:
 
 def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
     """What the page shows of a puzzle."""
-    head = track.starter_head([puzzle])
+    head, why = track.starter_head([puzzle]), WITHOUT_TIMETABLE.get(puzzle.slug)
     return {
         "slug": puzzle.slug,
         "track": track.name,
@@ -100,7 +93,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "statement": text_html(puzzle.statement),
         "setting": setting_of(puzzle),
         "sections": [
-            {"title": section.title, "lines": [[line, inline(meaning)] for line, meaning in section.lines]}
+            {"title": section.title, "lines": [[line, message_html(meaning)] for line, meaning in section.lines]}
             for section in track.sections(puzzle)
         ],
         "hints": list(map(text_html, puzzle.hints)),
@@ -113,10 +106,10 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
                 *track.background(puzzle),
             )
         ],
-        "sources": [inline(source) for source in track.sources(puzzle)],
+        "sources": [message_html(source) for source in track.sources(puzzle)],
         "picture": picture_of(track, puzzle),
         "timetable": puzzle.slug in BY_HAND,
-        "no_timetable": WITHOUT_TIMETABLE.get(puzzle.slug, ""),
+        "no_timetable": f"This puzzle has no timetable by hand: {why}." if why else "",
         "ranks": track.devices(puzzle),
     }
 
@@ -134,4 +127,4 @@ def setting_of(puzzle: Puzzle) -> list[list[str]]:
     """What differs from the classic games: rows of what, how it is here, and how there."""
     if not isinstance(puzzle, SchedulePuzzle):
         return []
-    return [list(map(inline, row)) for row in differences(puzzle.goal.setting, puzzle.calls)]
+    return [list(map(message_html, row)) for row in differences(puzzle.goal.setting, puzzle.calls)]

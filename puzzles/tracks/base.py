@@ -222,7 +222,7 @@ class Track(OpenTrack[P], ABC):
         exactly = {0: "", 1: " and meet the other target exactly"}.get(
             len(rest) - len(under), " and meet the other targets exactly"
         )
-        return f"You are {listed(under)} below target{exactly}."
+        return f"{capitalized(listed(under))} under target{exactly}."
 
     def comparison(self, puzzle: P, figures: Mapping[str, float], kept: str) -> Iterable[str]:
         """Sentences on a kept run that passed: how far it is from what is possible, and from the reference solution."""

@@ -3,8 +3,6 @@
 from importlib import import_module
 from types import ModuleType
 
-import click
-
 from puzzles.failure import Failure
 
 from .workbench import Workbench
@@ -19,6 +17,8 @@ def import_drawing() -> ModuleType:
     try:
         drawing: ModuleType = import_module("drawing")
     except ImportError as why:
+        import click  # here, since a browser draws too, and has no commands
+
         raise click.ClickException(f"pictures need chalk-diagrams; pip install it ({why})") from None
     return drawing
 
@@ -26,5 +26,7 @@ def import_drawing() -> ModuleType:
 def report_failure(slug: str, failure: Failure | None, bench: Workbench) -> bool:
     """Prints why a run failed, if it did; returns True if it did not."""
     if failure is not None:
+        import click
+
         click.echo(f"{slug} failed: {bench.message(failure)}", err=True)
     return failure is None

@@ -114,6 +114,13 @@ def test_a_classic_and_a_modern_puzzle_are_solved(game: Game) -> None:
     assert game.complaints() == []
 
 
+def test_a_plan_is_shown_as_a_picture(game: Game) -> None:
+    game.play("mixtral_64", (ROOT / "solutions" / "plan" / "mixtral_64.py").read_text(encoding="utf-8"), "passed")
+    wide = "return document.querySelector('.picture img')?.naturalWidth ?? 0"
+    game.until(lambda: game.script(wide) > 300)
+    assert game.complaints() == []
+
+
 def seconds_of_a_verdict(game: Game) -> float:
     """From pressing Run to the verdict, or as long as all processes have computed for it."""
     game.until(lambda: not game.is_running)

@@ -103,7 +103,7 @@ def found_by(game: Game, slug: str, tries: str) -> dict[str, str]:
         nonlocal found
         game.find(".run").click()
         game.until_status("failed")
-        found = json.loads(game.text(".verdict details pre").replace("\n", ""))
+        found = json.loads(game.text(".more details pre").replace("\n", ""))
         return found is not None
 
     game.until(ran_again)
@@ -274,8 +274,8 @@ print("LEFT", hasattr(sys, "left_behind"))
 
 
 def left_by_others(game: Game) -> str:
-    game.until(lambda: "LEFT" in game.text(".verdict"))
-    return game.text(".verdict")
+    game.until(lambda: "LEFT" in game.text(".result"))
+    return game.text(".result")
 
 
 def test_code_of_one_puzzle_changes_nothing_for_the_next(game: Game) -> None:
@@ -305,7 +305,7 @@ def test_markup_comes_out_as_text(game: Game) -> None:
     said = json.dumps(MARKUP)
     game.play("pipeline", f"print({said})\nraise ValueError({said})\n", "failed")
     assert MARKUP in game.text(".verdict .message")
-    assert MARKUP in game.text(".verdict details pre")
+    assert MARKUP in game.text(".more details pre")
     drawn = f"async def pipeline(model):\n    model.weights[{said}], _ = model.load_weights(0)\n"
     game.type(drawn + f"    await model.pass_to((model.rank + 1) % 4, {said})\n    await model.receive()\n")
     game.until(lambda: "onerror" not in game.text(".verdict .message"))

@@ -1,4 +1,4 @@
-"""Pipelines run by torch.distributed.pipelining: gradients are those of one process. Skipped without torch."""
+"""Pipelines run by torch.distributed.pipelining: gradients equal one process's. Skipped without torch."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_command_runs_a_puzzle_and_draws_it(tmp_path: Path, monkeypatch: pyt
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
     assert "4 stages, 8 microbatches, on 4 processes" in said
-    assert "gradients are those of one process" in said
+    assert "gradients equal one process's" in said
     assert "Measured" in picture.read_text()
 
 
@@ -282,7 +282,7 @@ def test_run_on_torch_replays_any_schedule_and_draws_what_was_measured_first(tmp
     solution = str(ROOT / "solutions" / "ddp_overlap.py")
     done = CliRunner().invoke(main, ["run", solution, "ddp_overlap", "--on", "torch", "--small", "-o", str(picture)])
     assert done.exit_code == 0, done.output
-    assert "The updated weights are those of a single device, exactly." in done.output
+    assert "The updated weights equal a single device's, exactly." in done.output
     assert done.output.count("equal") == 4
     text = picture.read_text(encoding="utf-8")
     assert text.index("Measured:") < text.index("Predicted:")

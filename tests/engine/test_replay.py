@@ -196,8 +196,8 @@ def test_the_command_shows_predicted_beside_measured() -> None:
     result = CliRunner().invoke(main, ["run", "solutions/gpipe.py", "gpipe", "--small"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "gpipe on 4 devices, inprocess, small tensors of whole numbers" in result.output
-    assert "The updated weights are those of a single device, exactly." in result.output
-    assert result.output.count("equal") == 4
+    assert "The updated weights equal a single device's, exactly." in result.output
+    assert result.output.count("equal") == 5
     assert "Predicted: 33.3 timesteps, 33.8 steps, " in result.output
     assert "Measured: " in result.output
     assert "share of the work, predicted and measured: " in result.output
@@ -210,7 +210,7 @@ def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:
     assert (result.exit_code, f"Wrote {path}" in result.output.replace("\n", "")) == (0, True), result.output
     told = " ".join(ElementTree.fromstring(path.read_text()).itertext())
     assert told.index("Predicted: 33.3 timesteps, 33.8 steps, 42.6% idle") < told.index("Measured: ")
-    assert "The updated weights are those of a single device, exactly." in told
+    assert "The updated weights equal a single device's, exactly." in told
     assert told.count("waits for rank") > 4
 
 

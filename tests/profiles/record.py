@@ -1,4 +1,5 @@
-"""Records the traces of this folder: `python -m tests.profiles.record [CASE ...]`, with the extra torch.
+"""Records the traces of this folder: `python -m tests.profiles.record [CASE ...]`, with the extra torch. With an order
+in a CSV file, `python -m tests.profiles.record ORDER.csv FOLDER` records that into another folder.
 
 Four processes with gloo. A stage computes by sleeping 10 ms in F, I and W each, between two small products, so that
 durations are known and four ranks need no four cores. Faults are planted in some cases; `CASES` says which.
@@ -23,6 +24,7 @@ from torch.distributed.pipelining import PipelineStage, schedules
 from torch.profiler import ProfilerActivity, profile
 
 from lib.profiles.hooks import hooks
+from lib.torch_csv import read_csv
 
 RANKS, BATCHES, WIDTH = 4, 8, 16
 NAP = 0.010
@@ -46,6 +48,8 @@ class Case:
     """Seconds before each receive on rank 1."""
     steps: int = 1
     run: str = "pipeline"
+    order: str = ""
+    """A CSV file."""
 
 
 CASES = {
@@ -103,6 +107,9 @@ def pipeline(case: Case, rank: int) -> Callable[[], None]:
     """A function that trains one step of a pipeline."""
     stages = RANKS * case.chunks
     mine = [rank, stages - 1 - rank] if case.in_v else [rank + RANKS * chunk for chunk in range(case.chunks)]
+    if case.order:
+        table = read_csv(Path(case.order).read_text())
+        stages, mine = table.stages, table.stages_of(rank)
     cpu = torch.device("cpu")
     made = [PipelineStage(Layer(naps(case, stage)), stage, stages, cpu) for stage in mine]
     if case.hooks:
@@ -112,8 +119,11 @@ def pipeline(case: Case, rank: int) -> Callable[[], None]:
             delay(made[0], name, lambda _: case.host)
     if rank == 1 and case.stall:
         delay(made[0], "forward_one_chunk", lambda batch: case.stall if batch == 3 else 0.0)
-    how = getattr(schedules, case.schedule)
-    runner = how(made if case.chunks > 1 else made[0], BATCHES, loss_fn=loss, scale_grads=False)
+    how = schedules._PipelineScheduleRuntime if case.order else getattr(schedules, case.schedule)
+    given = made if case.order or case.chunks > 1 else made[0]
+    runner = how(given, BATCHES, loss_fn=loss, scale_grads=False)
+    if case.order:
+        runner._load_csv(case.order, format="compute_only")
     x, target = torch.randn(BATCHES * 2, WIDTH), torch.randn(BATCHES * 2, WIDTH)
 
     def step() -> None:
@@ -176,7 +186,7 @@ def record(rank: int, name: str, folder: str) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(7)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
-    case = CASES[name]
+    case = CASES.get(name) or Case(order=name)
     step = (pipeline if case.run == "pipeline" else replicated)(case, rank)
     for _ in range(2):
         step()
@@ -202,6 +212,12 @@ def store(name: str, folder: str) -> None:
 
 
 def main(names: list[str]) -> None:
+    if names and names[0].endswith(".csv"):
+        order, folder = names
+        Path(folder).mkdir(exist_ok=True)
+        processes.spawn(record, (order, folder), RANKS)
+        Path(folder, "store").unlink(missing_ok=True)
+        return
     for name in names or CASES:
         with tempfile.TemporaryDirectory() as folder:
             processes.spawn(record, (name, folder), RANKS)

@@ -132,7 +132,7 @@ def test_tensors_are_used_when_they_are_asked_for() -> None:
     for option in ("--small", "--tensors"):
         text = shown("run", "mine.py", "mine", "--size", "2,2,2", option)
         assert text.startswith(plain.split(" rank ")[0])
-        assert "weights are those of a single device" in text
+        assert "weights equal a single device's" in text
 
 
 def test_a_schedule_that_fails_says_where_and_exits_with_1() -> None:

@@ -62,7 +62,7 @@ def test_the_words_after_a_pass_are_in_microseconds() -> None:
     assert "2,441 us, 167,772,160 elements and 29,360,128 elements sent" in standing(
         PUZZLE, figures, 2, PUZZLE.goal.family
     )
-    assert TRACK.margin(PUZZLE, figures).startswith("You are 62 us, ")
+    assert TRACK.margin(PUZZLE, figures).startswith("62 us, ")
     slower = {**figures, "timesteps": 2_500.0}
     assert TRACK.known_as_good(PUZZLE, slower, PUZZLE.goal.family).startswith("2,441 us, ")
 

@@ -161,7 +161,7 @@ HABITS: dict[str, Habit] = {
         (solved("wsdp", ("(weights[layer], layer)", "(weights[layer], 0)")),),
         "wsdp",
         "passed",
-        ("called allgather(layer=1)", "with layer 0", "the layer is that of the value"),
+        ("called allgather(layer=1)", "with layer 0", "pass the layer of the value"),
     ),
     "sum": Habit(
         (

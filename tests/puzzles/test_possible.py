@@ -155,7 +155,4 @@ def test_one_is_singular() -> None:
     time, _ = sentences(run(infer, 2, 1, 1, setting=Setting(task="infer")).trace)
     assert "needs at least 1 step (" in time
     figures = {"timesteps": 25.0, "peak_memory": 9_999_999}
-    assert (
-        track_of("checkpoint").margin(PUZZLES["checkpoint"], figures)
-        == "You are 2 timesteps and 1 element below target."
-    )
+    assert track_of("checkpoint").margin(PUZZLES["checkpoint"], figures) == "2 timesteps and 1 element under target."

@@ -47,7 +47,7 @@ def sent(page: str) -> list[tuple[int, int]]:
 def test_every_reference_sends_its_target_in_bytes(slug: str):
     result = run((SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8"), slug)
     assert result.exit_code == 0, result.output
-    assert "results are those of a single device" in result.stdout
+    assert "results equal a single device's" in result.stdout
     figures = sent(result.stdout)
     assert len(figures) == LAYOUT_PUZZLES[slug].graph().devices
     assert all(measured == predicted for measured, predicted in figures)
@@ -58,7 +58,7 @@ def test_a_plan_that_costs_too_much_runs_too_and_shows_who_pays():
     result = run(FFN + "graph.shard('relu', ((4, 2),))", "ffn")
     assert result.exit_code == 0
     for told in (
-        "All 5 results are those of a single device, exactly.",
+        "All 5 results equal a single device's, exactly.",
         "matmul2 pays 32,768 bytes (all-reduce)",
         "add1 -> relu pays 12,288 bytes (exchange)",
         "1 all_reduce, 2 receive, 2 send",
@@ -124,4 +124,4 @@ def test_a_run_with_another_number_or_another_byte_does_not_pass(monkeypatch: py
     monkeypatch.setattr(GraphPlan, "on_engine", spoilt)
     assert run_plan(plan, "inprocess").error > CLOSE
     page = run(FFN + "pass  # tried", "ffn")
-    assert (page.exit_code, "Tensors DIFFER from those of a single device" in page.stdout) == (1, True)
+    assert (page.exit_code, "Tensors DIFFER from a single device's" in page.stdout) == (1, True)

@@ -71,7 +71,7 @@ def test_loading_again_instead_of_gathering_costs_the_third_star_of_a_classic(sl
     assert not result.report.is_steady
     assert (result.status, result.stars) == ("passed", 2)
     assert any("ranks 0-3 loaded the same weights of layers 0-5 twice" in note for note in result.notes)
-    assert any(f"would need {result.report.lasting_peak:,} elements if training went on" in n for n in result.notes)
+    assert any(f"would need {result.report.lasting_peak:,} elements in a second step" in n for n in result.notes)
 
 
 def test_loading_again_instead_of_gathering_does_not_pass_where_the_steady_peak_decides() -> None:
@@ -161,7 +161,7 @@ def test_the_lasting_peak_is_shown_next_to_the_one_that_is_compared() -> None:
     assert "2,359,296" not in track.figures_text(puzzle, figures)
     text = track.figures_text(puzzle, {**figures, "lasting_peak": 2_359_296})
     assert "1,966,080" in text
-    assert "2,359,296 elements if training goes on (target < 2.9M for the third star)" in text
+    assert "2,359,296 elements in a second step (target < 2.9M for the third star)" in text
     assert track.figures_json({**figures, "lasting_peak": 2_359_296})["lasting_peak"] == 2_359_296
     assert "lasting_peak" not in track.figures_json(figures)
 

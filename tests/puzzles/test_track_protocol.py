@@ -330,7 +330,7 @@ def test_play_knows_it(fourth: Path) -> None:
     assert repr(result) == "<answer: passed, ★★★>"
     assert result.text().startswith("★★★ The question, answer: Solved! 42 of 42 returned\nMultiplication. Three stars")
     assert "That is every puzzle of the track 'Answers'. Well played! Next: puzzle 0, " in result.next_step
-    assert "Good dogs" in result_page(result, picture_of(result))
+    assert "No better solution is known" in result_page(result, picture_of(result))
     assert (result.trace, result.report, picture_of(result)) == (None, None, "")
     assert result.as_dict() == graded(fourth, RIGHT)
     wrong = play_source(fourth, WRONG, "answer")

@@ -49,11 +49,11 @@ def test_targets_are_data_and_words() -> None:
     [
         (GOAL, FIGURES, ["12.1 timesteps (target < 13)", "2,097,152 elements (target < 2.4M)",
                          "1,572,864 elements sent (target < 1.6M)", "3 of 4 updates between two averages"]),
-        (GOAL, LASTING, ["12.1 timesteps (target < 13)", "2,359,296 elements if training goes on (target < 2.4M)",
+        (GOAL, LASTING, ["12.1 timesteps (target < 13)", "2,359,296 elements in a second step (target < 2.4M)",
                          "1,572,864 elements sent (target < 1.6M)", "3 of 4 updates between two averages"]),
         (CLASSIC, LASTING, ["12.1 timesteps (target < 13)", "2,097,152 elements (target < 2.4M)",
                             "1,572,864 elements sent (target < 1.6M for the third star)",
-                            "2,359,296 elements if training goes on (target < 2.4M for the third star)"]),
+                            "2,359,296 elements in a second step (target < 2.4M for the third star)"]),
         (replace(GOAL, traffic=None, drift=None, steady=False), LASTING,
          ["12.1 timesteps (target < 13)", "2,097,152 elements (target < 2.4M)"]),
     ],
@@ -66,10 +66,8 @@ def test_a_pass_may_miss_what_decides_the_third_star_only() -> None:
     puzzle = replace(PUZZLES["zero1"], goal=CLASSIC)
     over = {**FIGURES, "traffic": 1_900_000}
     track = track_of("zero1")
-    assert track.margin(puzzle, FIGURES) == (
-        "You are 0.9 timesteps, 302,848 elements and 27,136 elements sent below target."
-    )
-    assert track.margin(puzzle, over) == "You are 0.9 timesteps and 302,848 elements below target."
+    assert track.margin(puzzle, FIGURES) == ("0.9 timesteps, 302,848 elements and 27,136 elements sent under target.")
+    assert track.margin(puzzle, over) == "0.9 timesteps and 302,848 elements under target."
     assert [measure.met for measure in measures(CLASSIC, over)] == [True, True, False]
 
 

@@ -344,10 +344,10 @@ def test_a_pass_says_in_a_few_lines_what_was_built_and_what_is_next():
     best = "5.1 timesteps, 1,441,792 elements and 786,432 elements sent"
     assert f"{best}. Match that for the third star. 'puzzles compare ddp.py ddp'" in page
     assert "Next: DataParallel, " in page
-    for explained in ("below target", "any schedule needs", "The reference makes", "In practice", "note:"):
+    for explained in ("under target", "any schedule needs", "The reference makes", "In practice", "note:"):
         assert explained not in page
     page = words(puzzles("grade", "ddp.py", "--why").stdout)
-    assert "You are 0.9 timesteps, 64,992 elements and 13,568 elements sent below target." in page
+    assert "0.9 timesteps, 64,992 elements and 13,568 elements sent under target." in page
     assert page.count("Best known") == 1
     assert "Time: any schedule needs at least 4.3 steps" in page
     assert "this one takes 0.8 more" in page

@@ -110,6 +110,7 @@ def test_whoever_grades(user: str, tier: str) -> None:
     """All of it, in turn, as root and as an ordinary user."""
     grader = Grader(user)
     try:
+        grader.require_packages()
         for name, statement in wire.PROCESSES.items():
             (found,) = grader.grade(tier, wire.with_words(SOLUTION, wire.seen(statement)))
             assert found.passed(), (name, found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from click.testing import CliRunner
 
 from puzzles.site import npm
 from puzzles.site.__main__ import main
-from puzzles.site.archive import PACKAGES, files
+from puzzles.site.archive import PACKAGES, ROOT, files
 from puzzles.site.build import KEPT, MARK, offline_worker, prepare
 from puzzles.site.licences import licences
 from puzzles.site.npm import PAGE, SiteError, require_node
@@ -91,6 +93,39 @@ def test_the_archive_has_the_game_and_what_draws_and_no_solutions() -> None:
         for name in names
         if name.startswith(("solutions", "numpy", "lib/engine", "lib/layout", "puzzles/commands"))
     ]
+
+
+JUDGES = """
+import asyncio, json, sys
+from pathlib import Path
+
+class NotHere:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("click", "rich", "markdown_it", "numpy", "greenlet", "scipy"):
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+        if name.startswith(("lib.layout", "lib.engine", "drawing.layouts", "puzzles.commands")):
+            raise ModuleNotFoundError(f"{name} is not in the archive", name=name)
+
+sys.meta_path.insert(0, NotHere())
+from puzzles.site.in_browser import api, player
+
+async def asked(module, name, *given):
+    return json.loads(await module.answer(name, json.dumps(given)))["value"]
+
+async def main():
+    for slug, file in (("gpipe", "gpipe"), ("mixtral_64", "plan/mixtral_64")):
+        record = await asked(player, "run", slug, Path(f"solutions/{file}.py").read_text(encoding="utf-8"))
+        verdict = await asked(api, "judge", slug, record)
+        await asked(api, "view", "layer")
+        print(slug, verdict["status"], (await asked(api, "picture", "layer", False))[:4])
+
+asyncio.run(main())
+"""
+
+
+def test_judging_and_drawing_need_nothing_that_a_browser_lacks() -> None:
+    done = subprocess.run([sys.executable, "-c", JUDGES], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout.splitlines(), done.stderr) == (["gpipe passed <svg", "mixtral_64 passed <svg"], "")
 
 
 def test_another_content_is_another_version_of_the_offline_worker(tmp_path: Path) -> None:

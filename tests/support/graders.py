@@ -43,14 +43,21 @@ class Grader:
         self.uid = ORDINARY if user == "ordinary user" and os.getuid() == 0 else os.getuid()
         if (user == "root") != (self.uid == 0):
             pytest.skip("these tests do not run as root")
+        self._python = _python(self.uid)
         self._process = subprocess.Popen(
-            [_python(self.uid), "-B", __file__, "a grader of the tests"],
+            [self._python, "-B", __file__, "a grader of the tests"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **_paths()},
             **_as(self.uid),
         )
+
+    def require_packages(self) -> None:
+        """Skips the test if the Python has no numpy of its own: a sandbox shows the packages of no other."""
+        command = [self._python, "-I", "-c", "import greenlet, numpy"]
+        if subprocess.run(command, capture_output=True, check=False, **_as(self.uid)).returncode:
+            pytest.skip(f"{self._python} has no numpy of its own")
 
     def grade(self, tier: str, *sources: str, **limits: float) -> list[Seen]:
         """The verdicts on some files with the puzzle `basic`, or `DataParallel` if they define it, which one server of

@@ -45,7 +45,7 @@ class Replay:
 
     @property
     def same_weights(self) -> bool:
-        """True if the results are those of a single device."""
+        """True if the results equal a single device's."""
         return self.error <= (0.0 if self.small else TOLERANCE)
 
     @property

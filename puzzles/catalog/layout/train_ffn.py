@@ -15,12 +15,13 @@ PUZZLE = LayoutPuzzle(
     target=412_672,
     best=330_752,
     statement="""\
-Dense, ReLU, Dense again, 64 columns, 256 rows, 8 devices, but now the whole training step: forward, backward, the
+Dense, ReLU, Dense again, 64 columns, 256 rows, 8 devices, but now the full training step: forward, backward, the
 gradients of weights and biases, and the update by SGD. `weight1.grad` is the gradient of `weight1`, `weight1.update`
-the updated weight, `weight1.new` the same where the weight is stored. `add2.target` is what `add2` should have been.
+the updated weight, `weight1.new` the same where the weight is stored. `add2.target` holds the labels for the output
+`add2`.
 
 Memory counts what lasts: inputs, weights, gradients of weights, and the activations that backward uses (`relu` and
-`add2`). Gradients of activations and copies on the way are not counted. Bytes are those of all three parts.
+`add2`). Gradients of activations and temporary copies are not counted. Bytes are counted for all three parts.
 
 A forward that moves little may make a step that moves much. Every device that splits the batch adds a summand to each
 weight's gradient. Every device that splits the columns moves activations, twice.

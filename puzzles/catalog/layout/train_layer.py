@@ -20,7 +20,7 @@ the middle, 8 devices, trained with Adam. `up.state` has the two averages that A
 computes the next ones from `up.grad`, `up.update` the new weight, and `up.new` stores it where `up` is.
 
 Memory counts what lasts: inputs, weights, optimizer state, gradients of weights, and the activations that backward
-uses. Gradients of activations and copies on the way are not counted. Bytes are those of the whole step.
+uses. Gradients of activations and temporary copies are not counted. Bytes are counted for the full step.
 
 The optimizer need not be where the weight is. A state that is split over all devices takes an eighth. The gradient can
 be scattered like it, and only the updated weight has to be gathered.

@@ -18,17 +18,19 @@ PUZZLE = LayoutPuzzle(
     best=1_835_008,
     statement="""\
 Someone has tuned the layer of `train_layer` on 64 tokens: tensor parallelism on all 8 devices, configured on `matmul1`
-and `matmul2`. Then the batch grew to 4,096 tokens, and the step became slow. As the rule completes it, columns in
-eight move 344,064 bytes for 64 tokens, 5,505,024 for 1,024 and 22,020,096 for 4,096. Tokens in eight move 2,240,512,
-1,835,008 and again 1,835,008.
+and `matmul2`. Then the batch grew to 4,096 tokens, and the step became slow. As the rule completes it, a step moves
+these bytes:
 
-But with tokens split, every device holds whole weights, their gradients and two more copies of them for Adam: 1,966,080
+- weights split by columns: 344,064 for 64 tokens, 5,505,024 for 1,024, and 22,020,096 for 4,096;
+- tokens split: 2,240,512 for 64 tokens, and 1,835,008 for 1,024 and for 4,096.
+
+But with tokens split, every device holds full weights, their gradients and two more copies for Adam: 1,966,080
 bytes. That is too much. Memory counts what lasts: inputs, weights, optimizer state, gradients of weights, and the
-activations that backward uses; not gradients of activations, nor copies on the way. Bytes are those of the whole step.
+activations that backward uses; not gradients of activations, nor temporary copies. Bytes are counted for the full step.
 
 Configure up to six operators, including the two. Scatter the gradients (`up.grad`, `down.grad`), split the state
-(`down.state.new` or `down.update`), and where that is not enough, store the weight in parts: the layout of `up.new` is
-that of `up`.
+(`down.state.new` or `down.update`), and where that is not enough, store the weight in parts: `up` is stored with the
+layout of `up.new`.
 """,
     starter='''\
 def zero_or_tensor(graph: Graph) -> None:

@@ -90,7 +90,7 @@ OPTIONS = (
         "--costs",
         metavar="NAME",
         type=CostsText(),
-        help="Play with these costs ('puzzles costs'), or those of a .json.",
+        help="Play with these costs ('puzzles costs'), or with a .json.",
     ),
     click.option("--mesh", metavar="AXIS=N,...", type=MeshText(), help="Put the ranks on axes, as dp=2,pp=4."),
     click.option("--steps", metavar="N", type=click.IntRange(1, 10_000), help="Train for so many steps."),

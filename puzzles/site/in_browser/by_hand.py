@@ -54,7 +54,7 @@ async def shown(puzzle: SchedulePuzzle, rows: Rows, colour: str = "") -> dict[st
     return {
         "rows": [[at(cell, starts[cell]) for cell in row] for row in draft.rows],
         "ready": [
-            {**at(cell, max(map(end, [*draft.inputs(cell), *draft.rows[rank][-1:]]), default=0)), "rank": rank}
+            {**at(cell, max(map(end, [*draft.step.of(cell), *draft.rows[rank][-1:]]), default=0)), "rank": rank}
             for cell, rank in draft.ready()
         ],
         "missing": [str(cell) for cell in draft.missing],

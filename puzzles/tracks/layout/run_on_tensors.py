@@ -130,9 +130,9 @@ def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun)
 
 def _tensors(result: PlanRun) -> str:
     if not result.error <= CLOSE:  # NaN is not close either
-        return f"Tensors DIFFER from those of a single device (by {result.error:.2g} of the largest)."
+        return f"Tensors DIFFER from a single device's (by {result.error:.2g} of the largest)."
     how = "exactly" if not result.error else f"within {result.error:.1g} of the largest"
-    return f"All {result.tensors} results are those of a single device, {how}."
+    return f"All {result.tensors} results equal a single device's, {how}."
 
 
 def _error(found: Any, right: Any) -> float:

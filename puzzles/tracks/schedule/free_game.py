@@ -153,7 +153,7 @@ def summary(trace: Trace, report: Report) -> Sequence[str]:
         f"Correct: {with_papers(found) if found else report.family}. {report.costs.took(report.timesteps)}, over at "
         f"{report.makespan:,.9g}; the ranks are idle for {report.bubble:.1%} of the time.",
         f"Peak memory {peak.memory:,} elements, on rank {peak.rank} at t={peak.time:g}"
-        + (f" ({report.lasting_peak:,} if training went on)." if report.lasting_peak > peak.memory else "."),
+        + (f"; {report.lasting_peak:,} in a second step." if report.lasting_peak > peak.memory else "."),
     ]
     lines += [
         f"On the {tier}: {most.memory:,} elements, on rank {most.rank} at t={most.time:g}."

@@ -69,7 +69,7 @@ def replay_trace(slug: str, title: str, trace: Trace, options: TensorOptions, be
 def lines_of(pipeline: Pipeline, ran: MeasuredRun) -> list[str]:
     """What torch.distributed.pipelining ran, and what was measured."""
     table = pipeline.table
-    how = "are those of one process" if ran.same else "DIFFER from those of one process"
+    how = "equal one process's" if ran.same else "DIFFER from one process's"
     busy = [sum(end - start for start, end in cells.values()) / ran.seconds for cells in ran.cells]
     return [
         f"PyTorch ran {table.stages} stages, {table.batches} microbatches, on {table.ranks} processes (gloo, float64).",
@@ -158,6 +158,6 @@ def _tensors(result: Replay) -> str:
 def _weights(result: Replay) -> str:
     what = "outputs" if result.results == "outputs" else "updated weights"
     if not result.same_weights:
-        return f"The {what} DIFFER from those of a single device (by {result.error:.2g} of the largest)."
+        return f"The {what} DIFFER from a single device's (by {result.error:.2g} of the largest)."
     how = "exactly" if not result.error else f"within {result.error:.1g} of the largest"
-    return f"The {what} are those of a single device, {how}."
+    return f"The {what} equal a single device's, {how}."

@@ -174,7 +174,7 @@ def _star_notes(report: Report) -> Iterator[str]:
 def _lasting(report: Report) -> str:
     loading = f": {report.loading}" if report.loading else ""
     needed, lasting = report.peak.memory, report.lasting_peak
-    return f"it needs {needed:,} elements at a time, but {lasting:,} if training goes on{loading},"
+    return f"it needs {needed:,} elements at a time, but {lasting:,} in a second step{loading},"
 
 
 def sends_too_much(report: Report) -> bool:

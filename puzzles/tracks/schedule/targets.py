@@ -29,7 +29,7 @@ def measures(goal: Goal, figures: Mapping[str, float]) -> Iterator[Measure]:
     memory, lasting = figures.get("peak_memory"), figures.get("lasting_peak")
     counts_steady = goal.steady and lasting is not None
     limit, shown = goal.memory_limit, goal.memory_text
-    in_steady = Measure.below_limit("elements if training goes on", lasting, limit, shown, "peak_memory")
+    in_steady = Measure.below_limit("elements in a second step", lasting, limit, shown, "peak_memory")
     time, unit = figures.get("timesteps"), goal.costs.time_words
     yield Measure.below_limit(unit, time, goal.time_limit, goal.time_text, "timesteps")
     if counts_steady and not for_star:

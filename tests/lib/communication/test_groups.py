@@ -368,7 +368,7 @@ async def labelled(model: Model) -> None:
 
 def test_another_label_is_a_note() -> None:
     outcome = run(labelled, 2, 2, 2)
-    notes = [note for note in referee(outcome.trace).notes if "layer is that of the value" in note.text]
+    notes = [note for note in referee(outcome.trace).notes if "pass the layer of the value" in note.text]
     assert [note.costs_a_star for note in notes] == [False]
     assert "ranks 0, 1" in notes[0].text
     assert "allgather(layer=1)" in notes[0].text
@@ -390,7 +390,7 @@ def test_ranks_that_label_one_layer_differently() -> None:
 
     outcome = run(schedule, 2, 2, 2)
     assert outcome.error is None
-    assert "ranks" not in next(n.text for n in referee(outcome.trace).notes if "that of the value" in n.text)
+    assert "ranks" not in next(n.text for n in referee(outcome.trace).notes if "pass the layer of the value" in n.text)
 
 
 # --- Tags ---

@@ -287,7 +287,7 @@ def test_what_a_call_under_way_holds_is_said() -> None:
     assert re.search(r"weight of layer \d, in a pending call: next read at t=", text)
     assert re.search(r"weight gradient of layer \d, batch 0, in a pending call: held until its call is awaited", text)
     assert "await calls earlier" in text
-    (note,) = [note for note in referee(trace).notes if "no dictionary" in note.text]
+    (note,) = [note for note in referee(trace).notes if "in variables" in note.text]
     in_calls = sum(item.elements for item in referee(trace).contents.items if item.in_call and not item.stored)
     assert in_calls > 0
     assert note.text.endswith(f"{in_calls:,} elements of pending calls")

@@ -246,7 +246,7 @@ def test_what_inference_loads_later_is_needed_for_the_next_batches() -> None:
     report = referee(run(late, 3, 1, 1, setting=Setting(task="infer")).trace)
     assert (report.error, report.lasting_peak) == (None, 3 * UNIT + UNIT // 2)
     (note,) = [note for note in report.notes if note.about == "steady"]
-    assert f"{3 * UNIT + UNIT // 2:,} elements if inference went on" in note.text
+    assert f"{3 * UNIT + UNIT // 2:,} elements in a second request" in note.text
     assert "states" not in note.text
 
 
@@ -335,7 +335,7 @@ def test_a_message_is_no_place_to_keep_things() -> None:
 
     report = judge(parking, layers=1, batches=4, ranks=2)
     assert (report.stars, report.peak.memory) == (2, 10 * UNIT)
-    assert "rank 0 would need 2,883,584 elements if training went on" in report.notes[0].text
+    assert "rank 0 would need 2,883,584 elements in a second step" in report.notes[0].text
 
 
 def test_a_state_is_there_before_it_is_loaded() -> None:
@@ -361,7 +361,7 @@ def test_a_state_is_there_before_it_is_loaded() -> None:
 
     report = judge(borrowing, layers=1, batches=4, ranks=2)
     assert (report.stars, report.peak.memory) == (2, 7 * UNIT)
-    assert report.notes[0].text.startswith("rank 0 would need 2,359,296 elements if training went on")
+    assert report.notes[0].text.startswith("rank 0 would need 2,359,296 elements in a second step")
 
 
 STARS = [((17, 2_600_000), 3), ((17, 2_500_000), 1), ((15, 2_600_000), 1)]

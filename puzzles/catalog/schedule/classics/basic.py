@@ -69,5 +69,5 @@ the larger share, activation checkpointing drops most of them and recomputes the
 al. 2016).
 """,
     sources=(BACKPROPAGATION, ADAM, CHECKPOINTING),
-    praise="One good dog, one whole bone.",
+    praise="One correct training step, with every value deleted in time.",
 )

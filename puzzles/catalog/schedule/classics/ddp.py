@@ -67,5 +67,5 @@ do. It collects gradients in buckets and starts the all-reduce of a bucket as so
 while backward continues (Li et al. 2020).
 """,
     sources=(PYTORCH_DDP, RING_ALL_REDUCE),
-    praise="Everyone fetched one stick, and now everyone has them all.",
+    praise="The work is divided by four, and all ranks have the same weights.",
 )

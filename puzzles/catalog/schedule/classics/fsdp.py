@@ -71,5 +71,5 @@ This is stage 3 of ZeRO (Rajbhandari et al. 2020), and PyTorch's Fully Sharded D
 weights while the current ones are in use, so that communication overlaps with computation.
 """,
     sources=(ZERO, PYTORCH_FSDP),
-    praise="Fully shared: the bone, the ball and the basket.",
+    praise="Weights, gradients and optimizer states are all in shards.",
 )

@@ -71,5 +71,5 @@ activations earlier. Megatron-LM uses a form of 1F1B that keeps the weights cons
 several small stages on each device to shrink the bubble further (Narayanan et al. 2021).
 """,
     sources=(GPIPE, MEGATRON_CLUSTERS),
-    praise="More balls in the air, less sitting and waiting.",
+    praise="Four microbatches shrink the bubble from 75% to 43%.",
 )

@@ -64,5 +64,5 @@ on one machine with 8 GPUs. With several devices it also saves communication: DD
 local until the last microbatch.
 """,
     sources=(SCALING_TRANSLATION, GPIPE.cited_for("for the word micro-batch")),
-    praise="Small bites, the same bone, and not a crumb left.",
+    praise="The same sum of gradients, with the activations of one batch at a time.",
 )

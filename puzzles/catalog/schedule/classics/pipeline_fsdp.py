@@ -91,5 +91,5 @@ breadth-first, so that one gather serves many microbatches. Megatron-LM combines
 parallelism (Narayanan et al. 2021).
 """,
     sources=(BREADTH_FIRST_PIPELINE, MEGATRON_CLUSTERS, ZERO),
-    praise="A whole sled team, all pulling the same way.",
+    praise="A pipeline and FSDP in one schedule, on 16 ranks.",
 )

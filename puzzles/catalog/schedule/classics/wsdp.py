@@ -68,5 +68,5 @@ weights. This puzzle shards states and weights, and keeps full gradients; it is 
 puzzle. Xu et al. (2020) made a compiler that shards the weight update of data parallel programs automatically.
 """,
     sources=(ZERO, WEIGHT_UPDATE_SHARDING),
-    praise="No dog carries the whole stick, and it still gets home.",
+    praise="Each rank keeps a quarter of the weights, and computes with all of them.",
 )

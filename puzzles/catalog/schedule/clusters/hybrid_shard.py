@@ -78,5 +78,5 @@ is DDP, and the number of ranks, which is full sharding as in ZeRO (Rajbhandari 
 of devices in a machine.
 """,
     sources=(PYTORCH_FSDP, ZERO),
-    praise="Share inside the kennel, and bark across the fence only once.",
+    praise="Gathers stay inside a machine, and one call for each layer crosses the network.",
 )

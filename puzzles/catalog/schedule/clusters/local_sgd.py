@@ -75,5 +75,5 @@ makes many steps with AdamW, and an outer optimizer with momentum applies the av
 report 500 times less communication.
 """,
     sources=(LOCAL_SGD_PAPER, DILOCO),
-    praise="Every dog walked alone, and they all came home together.",
+    praise="Two averages in eight steps, instead of an all-reduce in each.",
 )

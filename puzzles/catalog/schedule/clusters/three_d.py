@@ -81,5 +81,5 @@ pipelines across servers (Narayanan et al. 2021). Splitting a block so that it t
 backward is from Shoeybi et al. (2019).
 """,
     sources=(MEGATRON_CLUSTERS, MEGATRON),
-    praise="Three leashes, eight dogs, and no knot.",
+    praise="Data, pipeline and tensor parallelism in one schedule.",
 )

@@ -78,5 +78,5 @@ Attention grows with the square of the length, so equal tokens are not equal tim
 and replaced, since a synchronous step gives its slowness to thousands of others.
 """,
     sources=(LPT,),
-    praise="Nobody waits for the one with the bad knee.",
+    praise="The slow rank has less work, and all ranks are ready at the same time.",
 )

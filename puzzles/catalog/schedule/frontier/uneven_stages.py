@@ -82,5 +82,5 @@ Llama 3 405B has one layer fewer on the first stage and on the last, since these
 no cut is even; then the head itself is cut over the ranks (Yeung et al. 2024).
 """,
     sources=(LLAMA_3, VOCABULARY_PARALLELISM),
-    praise="Many hands make the head light.",
+    praise="Fewer layers on the rank with the head, and no rank waits for it.",
 )

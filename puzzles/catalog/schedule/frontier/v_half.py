@@ -82,5 +82,5 @@ Qi et al. (2024) build such schedules from repeating blocks. Memory that is save
 recomputation. `puzzles solve --ranks 8 --microbatches 8 --placement V --memory 10` searches for orders under a cap.
 """,
     sources=(CONTROLLABLE_MEMORY,),
-    praise="Half empty, and more than full enough.",
+    praise="Ten activations where 1F1B keeps sixteen.",
 )

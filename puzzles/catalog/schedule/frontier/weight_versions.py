@@ -29,7 +29,7 @@ t go forward and backward with the weights of version t or t - 1. A microbatch u
 microbatches of a step use the same version. Each step's gradient then updates the newest weights, in order. This
 training is not quite the same: its gradients are one step late.
 
-Train for four steps in 57 timesteps. Rank 0 need not keep the model's input: `get_activation` gives it back at any
+Train for four steps in 57 timesteps. Rank 0 need not keep the model's input: `get_activation` returns it again at any
 time.
 """,
     starter='''\
@@ -53,10 +53,10 @@ async def weight_versions(model: Model) -> Model:
     parameters=("step",),
     hints=(
         "Start from your `one_f_one_b`, and let its microbatches go on through all steps: "
-        "`get_activation([batch], step)` gets those of a step. When has rank 0 seen the last gradient of step 0, and "
+        "`get_activation([batch], step)` returns the input of a step. When has rank 0 the last gradient of step 0, and "
         "how far is it with the next one?",
-        "When step t begins on rank 0, the last backward of step t - 1 is still to come, but that of step t - 2 is "
-        "done: so version t - 1 exists. Step 0 has version 0, and so has step 1.",
+        "When step t begins on rank 0, the last backward of step t - 1 is still to come, but the last backward of step "
+        "t - 2 is done: so version t - 1 exists. Step 0 has version 0, and so has step 1.",
         "`forward` and `backward` use `weights[max(0, step - 1)]`. After the last backward of a step, update "
         "`weights[step]` to `weights[step + 1]`, and forget `weights[step - 1]`, which no later step needs.",
         "The memory has room for two versions, the state, a gradient and three activations, beside the output that is "
@@ -76,5 +76,5 @@ explain a loss curve by late gradients. In reinforcement learning, where samples
 of a step or more is usual.
 """,
     sources=(PIPEDREAM, PIPEDREAM_2BW),
-    praise="Better a little behind than always starting over.",
+    praise="The pipeline never runs empty between steps.",
 )

@@ -16,6 +16,7 @@ PUZZLE = SchedulePuzzle(
         setting=Setting("sequences", layer="attention", shares=8),
         family=PIPELINE,
         traffic=4_100_000,
+        steady=True,
     ),
     other_sizes=(Size(4, 4, 4), Size(2, 2, 2)),
     statement="""\

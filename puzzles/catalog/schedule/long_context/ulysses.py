@@ -16,6 +16,7 @@ PUZZLE = SchedulePuzzle(
         setting=Setting("context", layer="attention", shares=8),
         family=CONTEXT_PARALLEL,
         traffic=3_900_000,
+        steady=True,
     ),
     other_sizes=(Size(4, 1, 4), Size(2, 1, 2)),
     statement="""\

@@ -66,7 +66,7 @@ async def zero1(model: Model) -> Model:
 ''',
     calls=("forward", "loss", "backward", "scatterreduce", "update", "allgather"),
     hints=(
-        "Forward and backward are those of `ddp`. Only what happens to a gradient after its backward is new.",
+        "Forward and backward are as in `ddp`. Only what happens to a gradient after its backward is new.",
         "Right after each backward, `scatterreduce` the gradient. You keep a quarter of the sum, and the whole "
         "gradient is gone before the next one is made.",
         "`update` wants a gradient, a weight and a state of the same shard. You have the first and the third. For "
@@ -88,5 +88,5 @@ This is stage 1 of ZeRO (Rajbhandari et al. 2020). With Adam in mixed precision,
 parameter, so it is the first thing to shard. Compilers can do it to any data parallel program (Xu et al. 2020).
 """,
     sources=(ZERO, WEIGHT_UPDATE_SHARDING),
-    praise="One dog per bone, and nobody digs up the same hole.",
+    praise="A quarter of the optimizer states, and no more traffic than `ddp`.",
 )

@@ -62,7 +62,7 @@ async def zero2(model: Model) -> Model:
         "Shards add up like gradients: `grad_weights[layer] = grad_weights[layer] + shard`, if there is one already.",
         'In the backward loop: store the new gradient as `grad_weights["whole"]`, then `shard = await '
         'model.scatterreduce(grad_weights["whole"], layer)`, then `del grad_weights["whole"]` and add the shard. The '
-        "update of each layer is that of `zero1`.",
+        "update of each layer is as in `zero1`.",
     ),
     concept="""\
 Stage 2 keeps a share of the gradients, as stage 1 keeps a share of the states. If a step has one microbatch, that
@@ -76,5 +76,5 @@ PyTorch FSDP lets you choose when you accumulate: reduce every microbatch's grad
 each rank and reduce once, which takes more memory (Zhao et al. 2023).
 """,
     sources=(ZERO, PYTORCH_FSDP),
-    praise="Small bites, and the bowl never runs over.",
+    praise="Sixteen microbatches, and never more than one full gradient on a rank.",
 )

@@ -32,7 +32,8 @@ Ranks 0 to 3 are machine 0, ranks 4 to 7 are machine 1. The mesh has two axes: `
 machine, and `group="machine"` is the two ranks with the same place in both. A group may also be a list of ranks, such
 as `[0, 1, 4, 5]`. Which groups share a microbatch?
 
-To meet the memory target, delete the model's input after its forward: `get_activation` gives it back at any time. Leave
+To meet the memory target, delete the model's input after its forward: `get_activation` returns it again at any time.
+Leave
 out the sum of the gradient of the model's input, which nobody reads.
 
 Predict first: how many times as long does a step take if the groups of tensor parallelism are in both machines?
@@ -83,5 +84,5 @@ Megatron-LM keeps tensor parallelism inside a server of eight GPUs, and measures
 al. (2019). The bandwidths are those of NVLink in an H100 (NVIDIA 2022) and of one InfiniBand port of 400 Gbit/s.
 """,
     sources=(H100, MEGATRON, MEGATRON_CLUSTERS),
-    praise="The busy link is the short one.",
+    praise="The axis that sends most uses the fastest links.",
 )

@@ -82,5 +82,5 @@ Ring all-reduces pay 2(n-1) hops (Patarasuk and Yuan 2009). The prices are of In
 (NVIDIA 2022).
 """,
     sources=(H100, RING_ALL_REDUCE, PYTORCH_DDP),
-    praise="Neither by the spoon nor by the barrel.",
+    praise="Few enough calls, and early enough.",
 )

@@ -31,7 +31,7 @@ takes 172 us. One pass over the layers can take several microbatches: `get_activ
 each operation on it takes twice as long. The gather takes no longer.
 
 Memory holds two full weights besides the inputs of all layers but the first. Delete the model's input after its
-forward: `get_activation` gives it back at any time.
+forward: `get_activation` returns it again at any time.
 
 Predict first: how many microbatches must one pass take so that the gathers hide behind computation?
 """,
@@ -89,5 +89,5 @@ the reduce-scatter while it accumulates gradients, and can keep weights unsharde
 prices here take 400 of the 989 TFLOP/s that NVIDIA (2022) states for dense bf16.
 """,
     sources=(H100, ZERO_INFINITY, PYTORCH_FSDP),
-    praise="The network is still there, but nobody waits for it.",
+    praise="Communication overlaps with computation from the second layer on.",
 )

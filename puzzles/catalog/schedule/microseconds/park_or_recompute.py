@@ -27,7 +27,7 @@ A layer's input can be kept, parked on the host (`offload`, then `fetch`), or co
 copy takes 1,831 us, a forward 774 us and a backward 1,547 us. Copies overlap with computation, one at a time in each
 direction: they are free only while the lane is. Recomputing is never free. Mix them.
 
-The model's input needs no place: `get_activation` gives it back at any time.
+The model's input needs no place: `get_activation` returns it again at any time.
 
 Predict first: with every input kept, a step takes 18,568 us. How much longer does it take within the memory target?
 """,
@@ -81,5 +81,5 @@ tensor, by the time that a copy would be waited for against the time to compute 
 16 lanes carries 64 GB/s in each direction, of which 55 are used here; the GPU is like an H100 (NVIDIA 2022).
 """,
     sources=(H100, CHECKPOINTING, VDNN, CAPUCHIN),
-    praise="Some bones are buried, some are found again, and some are kept in the mouth.",
+    praise="Each activation is parked, computed again or kept, whichever is fastest.",
 )

@@ -72,9 +72,9 @@ GPU.
 """,
     in_practice="""\
 Shoeybi et al. (2019) report 77% of linear scaling on 8 GPUs with tensor parallelism alone. Narayanan et al. (2021) take
-the smallest tensor and pipeline parallelism with which the model fits, and data parallelism for the rest. The bandwidth
-is that of NVLink in an H100 (NVIDIA 2022).
+the smallest tensor and pipeline parallelism with which the model fits, and data parallelism for the rest. The game
+uses the bandwidth of NVLink in an H100 (NVIDIA 2022).
 """,
     sources=(H100, MEGATRON, MEGATRON_CLUSTERS),
-    praise="Two at a bowl are faster than eight at a bowl.",
+    praise="Fewer GPUs for each layer, and a shorter step.",
 )

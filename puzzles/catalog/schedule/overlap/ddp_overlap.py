@@ -86,5 +86,5 @@ of the layers, and starts a bucket's all-reduce as soon as its last gradient is 
 model and on the network, and the paper measures it.
 """,
     sources=(PYTORCH_DDP,),
-    praise="The first ball is back before the last one is thrown.",
+    praise="Most gradients are summed before backward ends.",
 )

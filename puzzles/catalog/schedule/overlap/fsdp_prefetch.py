@@ -75,5 +75,5 @@ prefetching, and limits how many gathered weights exist at a time (Zhao et al. 2
 stream there too, so the order in which they are issued decides.
 """,
     sources=(PYTORCH_FSDP, ZERO),
-    praise="The next bone is in the air before this one is gone.",
+    praise="Every gather but the first overlaps with computation.",
 )

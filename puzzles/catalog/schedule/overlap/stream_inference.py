@@ -74,5 +74,5 @@ on a drive and fetches layer by layer, ahead of time. FlexGen (Sheng et al. 2023
 lets many batches use a layer before it goes on to the next.
 """,
     sources=(DEEPSPEED_INFERENCE, FLEXGEN),
-    praise="One sausage in the mouth, the next one on the fork.",
+    praise="Eight layers ran in the memory of two, and only the first weight was waited for.",
 )

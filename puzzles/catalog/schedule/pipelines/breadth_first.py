@@ -90,5 +90,5 @@ Lamy-Poirier (2022) introduced breadth-first pipelines for exactly this combinat
 parallelism, where the gathers can also overlap computation. PyTorch has the order as `ScheduleLoopedBFS`.
 """,
     sources=(BREADTH_FIRST_PIPELINE,),
-    praise="Fetch the big bowl once, and let everybody drink before you carry it back.",
+    praise="Three gathers where the order of `interleaved` needs eleven.",
 )

@@ -56,7 +56,7 @@ async def interleaved(model: Model) -> Model:
     calls=("get_activation", "forward", "loss", "backward", "pass_to", "receive", "update"),
     parameters=("tag",),
     hints=(
-        "`forward(layer, batch)` and `backward(layer, batch)` are those of `one_f_one_b`. Activations now come "
+        "`forward(layer, batch)` and `backward(layer, batch)` are as in `one_f_one_b`. Activations now come "
         "from rank `before` and go to rank `after`, for every layer but the first and the last.",
         "Rank 0 can start layer 4 when batch 0 comes back from rank 3, after 4 steps. Until then it takes batches "
         "0 to 3 through layer 0. So let groups of 4 batches go through the first chunk, then the same 4 through "
@@ -80,5 +80,5 @@ setting is `virtual_pipeline_model_parallel_size`, the number of chunks on a ran
 be a multiple of the number of ranks, as this order does. PyTorch has it as `ScheduleInterleaved1F1B`.
 """,
     sources=(MEGATRON_CLUSTERS,),
-    praise="Twice round the yard with shorter throws, and home before the others.",
+    praise="Twice as many hops, half the bubble.",
 )

@@ -67,5 +67,5 @@ Megatron-LM uses it with one update at the end, as here, and calls it the defaul
 PyTorch has it as `Schedule1F1B`. Now the bubble is what is left to shrink.
 """,
     sources=(PIPEDREAM, MEGATRON_CLUSTERS),
-    praise="One ball out, one ball back. Nobody ever carries more than four.",
+    praise="GPipe's time, and never more than four activations on a rank.",
 )

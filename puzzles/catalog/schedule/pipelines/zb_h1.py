@@ -70,5 +70,5 @@ so the split is free; an automatic differentiation library has to be told to com
 also searches for schedules automatically, since real forwards and halves do not all take the same time.
 """,
     sources=(ZERO_BUBBLE,),
-    praise="The dishes can wait until the guests have been served.",
+    praise="A third of 1F1B's bubble, in the same memory.",
 )

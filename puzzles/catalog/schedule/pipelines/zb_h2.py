@@ -72,5 +72,5 @@ between two steps. The paper updates at once and checks afterwards, and takes th
 it was wrong.
 """,
     sources=(ZERO_BUBBLE,),
-    praise="Before the last dog is home, the first one is off again.",
+    praise="No rank waits between the two steps.",
 )

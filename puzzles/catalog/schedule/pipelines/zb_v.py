@@ -74,9 +74,9 @@ async def zb_v(model: Model) -> Model:
         "me times; and all W that are left.",
     ),
     concept="""\
-Where layers lie decides what waits for what. In a V, activations of the early layers live long and those of the
-late layers live briefly, and each rank has one of both: so all ranks keep the same, 2K chunks of half the size,
-which is the memory of 1F1B. Backward begins on rank 0, just where 1F1B's bubble was largest. A single step takes K
+Where layers lie decides what waits for what. In a V, activations of the early layers live long and activations of the
+late layers live briefly. Each rank has one layer of each kind, so all ranks keep 2K chunks of half the size, which is
+the memory of 1F1B. Backward begins on rank 0, just where 1F1B's bubble was largest. A single step takes K
 - 1 steps more than its work, and several steps follow each other without a gap, as in ZB-H2.
 """,
     in_practice="""\
@@ -86,5 +86,5 @@ family of such V's, "Pipeline Parallelism with Controllable Memory", which trade
 and W take the same time.
 """,
     sources=(ZERO_BUBBLE, CONTROLLABLE_MEMORY),
-    praise="Down the hill, up the hill, and the first to start is the first to see the end.",
+    praise="No bubble but the start, in the memory of 1F1B.",
 )

@@ -39,7 +39,7 @@ before the end.
 """,
     starter='''\
 async def expert_parallel(model: Model) -> Model:
-    """Expert parallelism: while the tokens of one batch travel, those of the other are computed."""
+    """Expert parallelism: while the tokens of one batch travel, the other batch is computed."""
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     my_batches = range(model.rank, model.BATCHES, model.RANKS)
@@ -83,5 +83,5 @@ GShard introduced layers of experts on many devices, with an all-to-all to the e
 another microbatch, and computes one while the tokens of the other travel (DeepSeek-AI 2024).
 """,
     sources=(GSHARD, DEEPSEEK_V3),
-    praise="While one stick is in the air, the other one is in the mouth.",
+    praise="Every exchange after the first overlaps with the computation of another batch.",
 )

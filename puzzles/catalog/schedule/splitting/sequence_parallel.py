@@ -79,5 +79,5 @@ parallelism computes on every rank again, and keep only a share of each block's 
 is the option `sequence_parallel`. Ring attention goes on to cut the sequence inside of attention as well.
 """,
     sources=(SEQUENCE_PARALLELISM,),
-    praise="Each dog remembers a quarter of the walk. Together they find every tree again.",
+    praise="Every rank keeps a quarter of each activation, and communication takes as long as before.",
 )

@@ -72,5 +72,5 @@ all-reduce forward and one backward, and an attention layer, cut by heads, needs
 Since the sums are so frequent, it is used between the GPUs of one machine.
 """,
     sources=(MEGATRON,),
-    praise="Four tongues, one bowl, and it is empty in no time.",
+    praise="Four ranks work on one batch at the same time.",
 )

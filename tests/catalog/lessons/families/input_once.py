@@ -25,13 +25,13 @@ def input_once(schedule: Schedule) -> Callable[[Model], Awaitable[None]]:
 class _Keeping:
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._taken: dict[tuple[tuple[int, ...], int], Any] = {}
+        self._taken: dict[tuple[tuple[int, ...], int, tuple[int, ...] | None], Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def get_activation(self, batches: Any, step: int = 0) -> Any:
-        key = tuple(batches), step
+    def get_activation(self, batches: Any, step: int = 0, shares: Any = None) -> Any:
+        key = tuple(batches), step, None if shares is None else tuple(shares)
         if key not in self._taken:
-            self._taken[key] = self._model.get_activation(batches, step)
+            self._taken[key] = self._model.get_activation(batches, step, shares)
         return self._taken[key]
