@@ -95,12 +95,16 @@ def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> No
 
     core = any(mark(slug) == "core" for slug in track.slugs)
     for group in track.groups:
-        print_wrapped(console, f"{GLUE} {group.title}", lead=group.name)
         slugs = [
             f"{_marked(slug)} {stars_text(console, e.stars)}" if e.attempts else _marked(slug)
             for slug, e in ((slug, entries[slug]) for slug in group.slugs)
         ]
-        print_wrapped(console, f"{GLUE} ".join(slug.replace(" ", GLUE) for slug in slugs), indent="  ")
+        listed = f"{GLUE} ".join(slug.replace(" ", GLUE) for slug in slugs)
+        if len(f"{group.name}  {group.title}  {listed}") <= console.width:
+            print_wrapped(console, f"{GLUE} {group.title}{GLUE} {listed}", lead=group.name)
+        else:
+            print_wrapped(console, f"{GLUE} {group.title}", lead=group.name)
+            print_wrapped(console, listed, indent="  ")
     titles = f"'{next_command('list', track.groups[0].name)}' has titles and targets"
     print_wrapped(console, f"{titles}; * is core, see '{next_command('path')}'." if core else f"{titles}.")
 

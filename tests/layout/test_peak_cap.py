@@ -42,6 +42,8 @@ from tests.layout.test_peak import assert_peaks_are_measured
 from tests.layout.test_propagation import configured_ffn, small_graphs
 from tests.support.examples import examples
 
+pytest.importorskip("scipy", reason="needs the extra: pip install -e '.[exact]'")
+
 MOST_PLANS = 400
 
 

@@ -208,6 +208,7 @@ def test_time_counts_padding():
 
 
 def test_a_cap_on_the_peak_holds_with_padding():
+    pytest.importorskip("scipy", reason="needs the extra: pip install -e '.[exact]'")
     graph = network()
     given = small_values(graph)
     assert plan(graph).peak == 372

@@ -14,8 +14,6 @@ from operator import add
 from random import Random
 from typing import Any, NamedTuple
 
-from lib import Costs, Model
-
 Chunk = tuple[int, ...]
 
 
@@ -84,8 +82,8 @@ class Program:
 
     # --- By the game ---
 
-    def schedule(self) -> Callable[[Model], Any]:
-        async def schedule(model: Model) -> None:
+    def schedule(self) -> Callable[[Any], Any]:
+        async def schedule(model: Any) -> None:
             loaded = [model.load_weights(layer) for layer in range(model.LAYERS)]
             held: dict[tuple[Any, ...], Any] = {}
             sums: dict[int, Any] = {}
@@ -141,7 +139,7 @@ class Program:
 
     # --- By a second simulator ---
 
-    def simulated(self, costs: Costs) -> tuple[int, int]:
+    def simulated(self, costs: Any) -> tuple[int, int]:
         """Ticks until the end, and the elements that the busiest rank sends."""
         clock, sent = [0] * self.ranks, [0] * self.ranks
         arrived = 0
