@@ -23,8 +23,7 @@ from .rules.collectives import COLLECTIVES
 from .trace.ops import TIMED, Event, Op, Trace, group_of, halves
 
 if TYPE_CHECKING:
-    from lib.judging.inflight import inflight
-    from lib.judging.memory_by_kind import Sample, Share, memory_by_kind
+    from lib.judging.memory import Sample, Share, inflight, memory_by_kind
     from lib.judging.peak import PeakContents
     from lib.judging.peak_text import peak_lines
     from lib.judging.referee import referee
@@ -96,10 +95,10 @@ __all__ = [
 LOADED_LATER = {
     "event_steps": "lib.judging.training_steps",
     "old_versions": "lib.judging.training_steps",
-    "inflight": "lib.judging.inflight",
-    "Sample": "lib.judging.memory_by_kind",
-    "Share": "lib.judging.memory_by_kind",
-    "memory_by_kind": "lib.judging.memory_by_kind",
+    "inflight": "lib.judging.memory",
+    "Sample": "lib.judging.memory",
+    "Share": "lib.judging.memory",
+    "memory_by_kind": "lib.judging.memory",
     "PeakContents": "lib.judging.peak",
     "peak_lines": "lib.judging.peak_text",
     "Report": "lib.judging.report",

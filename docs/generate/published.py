@@ -13,7 +13,7 @@ from typing import Any
 
 from lib.planning.job import GIB
 from lib.planning.plans import VERDICTS, verdict_of
-from lib.planning.steady import memory_range
+from lib.planning.timing import memory_range
 from tests.support.published_runs import ALL, RUNS, UNITS, Published, error, in_unit, percentile, seconds_of
 
 FILE = Path(__file__).parent / "published.json"

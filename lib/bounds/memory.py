@@ -1,11 +1,9 @@
-"""A lower bound on the peak memory of any legal schedule of a size, as the referee counts it.
-
-Weights may be read late and dropped early, and messages weigh nothing until they arrive; so what must be there at once
-is little: what an operation uses while it runs, and the final weights at the end.
-"""
+"""Lower bounds on memory and traffic: the peak of any legal schedule of a size, and what its busiest rank sends."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 
+from lib.game.costs import PAIR
 from lib.game.setting import Setting, Size
 
 from .prices import Prices
@@ -57,3 +55,33 @@ def _at_last(prices: Prices, layer: int) -> int:
     weight, shares = prices.weight(layer), prices.lengths
     each = [int(prices.data(layer) * share / max(shares)) for share in shares]
     return (0 if prices.has_halves else weight) + min(weight + min(each), sum(each))
+
+
+def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:
+    """The least elements sent by the busiest rank of any schedule that takes at most so many timesteps.
+
+    0 where nothing is known: on one rank, in folded games, without synchronous steps, and where layers or backwards can
+    be taken apart or a forward paired with a backward, since a rank may then do more alone.
+
+    Raises:
+        RuleError: there is no such size.
+    """
+    prices = Prices(size, setting)
+    layers, batches, ranks = prices.size
+    is_apart = prices.has_halves or prices.costs.priced(PAIR)
+    is_whole = setting.layer == "dense" and not is_apart and not setting.fold and not setting.lag
+    if ranks == 1 or not is_whole or setting.task != "train" or not prices.can_train:
+        return Bound(0, "")
+    weights = [*map(prices.weight, range(layers))]
+    ticks = Fraction(round(timesteps * prices.costs.unit, 6)) * prices.speeds[0]
+    forward = sum(map(prices.forward, range(layers)))
+
+    def received(lowest: int) -> int:
+        """The fewest microbatches of which a rank receives something, if it computes this layer's gradient of all."""
+        alone, least = forward + sum(map(prices.backward, range(lowest, layers))), prices.backward(lowest)
+        works = [((batches - x) * alone + x * least) * min(prices.lengths) for x in range(batches)]
+        return next((x for x, work in enumerate(works) if work <= ticks), batches)
+
+    ways = [sum(weights[:lowest]) + received(lowest) * prices.activation for lowest in range(layers)]
+    total = min(*ways, sum(weights))
+    return Bound(-(-total // ranks), "no rank can compute everything in that time; at best all send equally")

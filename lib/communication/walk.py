@@ -17,8 +17,7 @@ from lib.rules.collectives import COLLECTIVES, Group
 from lib.trace.ops import Op
 
 from .lanes import Call, Lanes, OpIndex, PendingValue, overlapped
-from .mailboxes import Mailboxes
-from .meetings import PendingCall
+from .meetings import Mailboxes, PendingCall
 
 
 @dataclass(slots=True, eq=False)

@@ -1,13 +1,18 @@
-"""Measures how much memory one rank needs over a run: what is stored, and what is not stored but used later."""
+"""What each rank holds over a run: what is stored or used later, by kind of value, and microbatches in flight."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from lib.communication.lanes import clocks
-from lib.game.costs import Costs
+from lib.game.costs import PAIR, Costs
 from lib.trace.lifetimes import Lifetimes, Span
-from lib.trace.ops import Op
+from lib.trace.ops import Op, Trace, halves
+from lib.values.base import Value
+from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, OptState, Parked, Weight, WeightGrad
+
+from .rank_state import RankState
+from .recompute import executed
 
 
 class Profile(NamedTuple):
@@ -44,3 +49,102 @@ def _lasting(ops: Sequence[Op], lives: Lifetimes, read: Mapping[int, int], costs
     for number, after, until in lives.held:
         needed = until > after
         yield number, -1 if needed and number in loaded else after, max(until, under_way.get(number, -1))
+
+
+class Share(NamedTuple):
+    """Elements of one kind: in the rank's dictionaries, and outside of them but used later."""
+
+    stored: int
+    hidden: int
+
+
+class Sample(NamedTuple):
+    """The memory that a rank needs at one moment; the shares add up to its memory in the referee's report."""
+
+    weights: Share
+    opt_states: Share
+    activations: Share
+    gradients: Share
+
+
+SHARE_OF: Mapping[type[Value], int] = {
+    Weight: 0,
+    OptState: 1,
+    Activation: 2,
+    KeyValue: 2,
+    ActivationGrad: 3,
+    WeightGrad: 3,
+    KeyValueGrad: 3,
+    Parked: 0,
+}
+"""The field of a sample that each kind of value belongs to; a parked one takes nothing of the device."""
+
+
+def memory_by_kind(trace: Trace) -> tuple[tuple[Sample, ...], ...]:
+    """For each rank, a sample at each event and one at the end of the run; as far as the trace is legal."""
+    return tuple(_samples(rank, trace) for rank in executed(trace))
+
+
+def _samples(rank: RankState, trace: Trace) -> tuple[Sample, ...]:
+    lives = rank.liveness.lifetimes()
+    kinds = [SHARE_OF[type(rank.values[number])] for number in range(len(rank.values))]
+    sizes = [rank.values[number].memory(trace.costs) for number in range(len(rank.values))]
+    shares: list[Sequence[Share]] = []
+    for kind in range(len(Sample._fields)):
+        held = lives.sampled([span for span in lives.held if kinds[span[0]] == kind], sizes)
+        stored = lives.sampled([span for span in lives.stored if kinds[span[0]] == kind], sizes)
+        shares.append([Share(inside, all_of_it - inside) for inside, all_of_it in zip(stored, held)])
+    return tuple(map(Sample, *shares))
+
+
+Piece = tuple[tuple[int, ...], int]
+"""A chunk, which is a run of layers that follow each other, and a microbatch."""
+
+
+def inflight(trace: Trace, m_b: float = 1, m_w: float = 1, chunk: int = 0) -> tuple[float, ...]:
+    """For each rank, the most microbatches of a chunk that it holds at once, in the order of its program.
+
+    A piece weighs `m_b` from its forward to the input half of its backward, and then `m_w` to the weight half: the
+    M_B and M_W of Qi et al. 2024, section 2.3. A whole backward ends both. A chunk is `chunk` layers; without that, as
+    many layers of a rank as follow each other.
+    """
+    return tuple(_most(ops, m_b, m_w, chunk) for ops in trace.ranks)
+
+
+def _most(ops: Sequence[Op], m_b: float, m_w: float, chunk: int) -> float:
+    chunk_of = _chunks((op.layer for op in ops if op.name in ("forward", PAIR) and op.layer is not None), chunk)
+    to_input: dict[Piece, set[int]] = {}
+    to_weight: dict[Piece, set[int]] = {}
+    most = 0.0
+    for op in (half for whole in ops for half in halves(whole)):
+        if op.layer not in chunk_of or not op.batches:
+            continue
+        for batch in op.batches:
+            piece = chunk_of[op.layer], batch
+            if op.name == "forward":
+                to_input.setdefault(piece, set()).add(op.layer)
+                to_weight.setdefault(piece, set()).add(op.layer)
+            if op.name in ("backward", "backward_input"):
+                _done(to_input, piece, op.layer)
+            if op.name in ("backward", "backward_weight"):
+                _done(to_weight, piece, op.layer)
+        most = max(most, m_b * len(to_input) + m_w * len(to_weight.keys() - to_input.keys()))
+    return most
+
+
+def _done(left: dict[Piece, set[int]], piece: Piece, layer: int) -> None:
+    layers = left.get(piece, set())
+    layers.discard(layer)
+    if not layers:
+        left.pop(piece, None)
+
+
+def _chunks(layers: Iterable[int], chunk: int) -> dict[int, tuple[int, ...]]:
+    """By layer: the layers of its chunk, or the longest run of a rank's layers that it is in."""
+    runs: list[list[int]] = []
+    for layer in sorted(set(layers)):
+        if runs and layer == runs[-1][-1] + 1 and not (chunk and layer % chunk == 0):
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    return {layer: tuple(run) for run in runs for layer in run}

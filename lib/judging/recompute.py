@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from lib.communication.folded_mesh import mesh_of
 from lib.communication.lanes import LANES, OpIndex, overlapped
 from lib.communication.meetings import PendingCall, complete, members_of, message_ticks
 from lib.communication.meetings import ticks as collective_ticks
-from lib.communication.mesh import Mesh
+from lib.communication.mesh import Mesh, mesh_of
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.costs import COPYING
 from lib.game.ring import elements_sent

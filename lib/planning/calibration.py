@@ -15,7 +15,7 @@ from .gpus import Gpu
 from .job import GIB, Job
 from .presets import gpu, transformer
 from .split import Split, require_fit
-from .steady import estimated, memory_range
+from .timing import estimated, memory_range
 
 RATES = ("efficiency", "core_megatron", "core_pytorch")
 """Shares of the peak that a measured step changes."""

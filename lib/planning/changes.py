@@ -9,7 +9,7 @@ from .all_splits import LONG, MAX_CELLS, MAX_CHUNKS, MICROBATCHES, cells, lower_
 from .cost_model import TICKS
 from .job import Job
 from .split import CHUNKED, Split, divisors, problems
-from .steady import estimated
+from .timing import estimated
 
 FACTORS = (2, 4, 8)
 """By which ranks are moved from one axis to another."""

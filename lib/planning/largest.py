@@ -9,7 +9,7 @@ from lib.errors import RuleError
 
 from .job import MAX_NUMBER, MAX_TRIED, Job
 from .split import Split, problems
-from .steady import estimated, memory_range
+from .timing import estimated, memory_range
 from .transformers import MAX_LAYERS
 
 LARGEST = ("batch", "sequence", "model")

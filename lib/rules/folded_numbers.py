@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lib.errors import RuleError
-from lib.game.replica_number import stride_of
+from lib.game.folding import stride_of
 from lib.game.setting import Game
 from lib.values import algebra
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, NoReturn, Protocol
 
 from lib.communication.lanes import Call, PendingValue
 from lib.errors import RuleError
+from lib.values.base import Value
 
 from .recorder import player_line
 
@@ -70,3 +71,22 @@ class Handle:
     def unawaited(self) -> str:
         """What a message says of a handle in place of a value."""
         return f"the result of {self}, which is still pending; await it first"
+
+
+def map_values(take: Callable[[Value], Value], payload: Any) -> Any:
+    """A copy of `payload` with `take` applied to each value in it, in order. Anything else is passed as it is."""
+    if isinstance(payload, Value):
+        return take(payload)
+    if isinstance(payload, Handle):
+        raise RuleError(f"cannot send {payload.unawaited}")
+    if isinstance(payload, dict):
+        return {map_values(take, key): map_values(take, part) for key, part in payload.items()}
+    if isinstance(payload, tuple) and hasattr(payload, "_fields"):
+        return type(payload)(*(map_values(take, part) for part in payload))
+    if isinstance(payload, tuple):
+        return tuple(map_values(take, part) for part in payload)
+    if isinstance(payload, list):
+        return [map_values(take, part) for part in payload]
+    if isinstance(payload, (set, frozenset)):
+        return type(payload)(map_values(take, part) for part in sorted(payload, key=repr))
+    return payload

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from lib.communication.lanes import Call, Lanes
-from lib.communication.mailboxes import Mailboxes
+from lib.communication.meetings import Mailboxes
 from lib.errors import PuzzleError
 from lib.game.setting import Game
 from lib.values.base import unrecorded

@@ -11,19 +11,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lib.communication.deadlock_text import deadlock_text
-from lib.communication.folded_mesh import mesh_of
 from lib.communication.lanes import Call
-from lib.communication.mailboxes import Mailboxes
-from lib.communication.meetings import Meetings, complete, require_same_call, ticks
+from lib.communication.meetings import Mailboxes, Meetings, complete, require_same_call, ticks
+from lib.communication.mesh import mesh_of
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace.ops import Trace
 
-from .any_source import Offers
 from .deadlock_detection import DeadlockDetector, RankTasks
 from .live_lanes import LiveLanes
 from .recorder import RankRecorder
-from .waits import CollectiveWait, HandleWait, Joined, Message, ReceiveWait, SendWait, Wait
+from .waits import CollectiveWait, HandleWait, Joined, Message, Offers, ReceiveWait, SendWait, Wait
 
 if TYPE_CHECKING:
     from asyncio import Future, Task

@@ -14,12 +14,12 @@ from lib.values import algebra
 from lib.values.base import Value, copy_of, join_shards, object_text
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
+from .computation import TierOperations
 from .dist import Dist
-from .messages import map_values
+from .handles import map_values
 from .recorder import player_line
 from .storage import FinalWeights, Storage
 from .suggestions import NoSuchNameError, unknown_name
-from .tier_operations import TierOperations
 from .waits import Message, ReceiveWait, SendWait
 
 if TYPE_CHECKING:

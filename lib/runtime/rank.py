@@ -6,7 +6,7 @@ from typing import Any
 
 from lib.communication.meetings import message_ticks
 from lib.errors import PuzzleError, RuleError
-from lib.game.replica_number import stride_of
+from lib.game.folding import stride_of
 from lib.rules import durations, memory_tiers, operations
 from lib.rules.collectives import requested_batches, require_contribution
 from lib.rules.folded_numbers import require_own_batches

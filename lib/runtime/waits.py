@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.communication.deadlock_text import WaitingRank
@@ -125,3 +127,26 @@ class ReceiveWait(Wait):
     def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
         of = () if self.source is None else (self.source,)
         return WaitingRank(self.rank, self.call(), self.line, "receive", of)
+
+
+class Offers:
+    """Messages that receives from any source could take. The earliest is the one whose receive starts first, then the
+    one sent first, then the one from the lower rank."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int, int, int, ReceiveWait, Message]] = []
+        self._count = 0
+
+    def add(self, receiver: ReceiveWait, source: int, message: Message) -> None:
+        """Offers a message from `source` to an open receive."""
+        self._count += 1
+        start = max(receiver.clock, message.sent)
+        heappush(self._heap, (start, message.sent, source, receiver.rank, self._count, receiver, message))
+
+    def earliest(self, is_open: Callable[[ReceiveWait, int, Message], bool]) -> tuple[ReceiveWait, int] | None:
+        """Removes the earliest offer of which `is_open` says that it is still there: the receive, and the sender."""
+        while self._heap:
+            _, _, source, _, _, receiver, message = heappop(self._heap)
+            if is_open(receiver, source, message):
+                return receiver, source
+        return None

@@ -22,8 +22,7 @@ from lib.schedules import (
 )
 from lib.schedules.settling import Slots, StageCosts, settled, v_half_slots, v_half_step, v_min_slots, v_min_step
 
-from .greedy import MODES, greedy
-from .greedy_v import greedy_v
+from .greedy import MODES, greedy, greedy_v
 from .problem import Problem
 
 Rows = list[list[Cell]]

@@ -8,7 +8,7 @@ from itertools import islice
 from operator import index
 
 from lib.errors import RuleError
-from lib.game.replica_number import ReplicaNumber
+from lib.game.folding import ReplicaNumber
 
 WHOLE = frozenset((0,))
 """The only shard of one."""

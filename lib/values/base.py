@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from lib.errors import RuleError
 from lib.game.costs import CLASSIC, Costs
+from lib.game.folding import stride_of
 from lib.game.kinds import Unequal
-from lib.game.replica_number import stride_of
 
 from . import algebra
 from .algebra import Who, operand

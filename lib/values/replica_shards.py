@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from lib.errors import RuleError
-from lib.game.replica_number import ReplicaNumber
+from lib.game.folding import ReplicaNumber
 
 from . import algebra
 from .label_text import Labelled

@@ -98,13 +98,13 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.
     """
     start_probe(options["tier"])
-    from puzzles.course.gathering import Gathering
+    from puzzles.course.handed_in import Gathering
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
     from puzzles.grading.discover import hard_links
     from puzzles.grading.job import GradingJob
     from puzzles.reports.export import write_reports
-    from puzzles.reports.student_tests import parse_visibility
+    from puzzles.reports.gradescope import parse_visibility
 
     sort_outputs(options)
     require_picture(options["colour"], options["html"], "-o page.html")

@@ -46,9 +46,8 @@ def gradescope(
     """
     from puzzles.course.points import parse_points
     from puzzles.custom import folders
-    from puzzles.gradescope.autograder import Autograder
-    from puzzles.gradescope.wheels import WheelError, is_our_wheel, our_wheel
-    from puzzles.reports.student_tests import parse_visibility
+    from puzzles.gradescope.autograder import Autograder, WheelError, is_our_wheel, our_wheel
+    from puzzles.reports.gradescope import parse_visibility
 
     by_slug = parse_points(points)
     names = [*wanted, *(pair.partition("=")[0] for pair in points.split(",") if pair)]

@@ -31,8 +31,7 @@ def leaderboard(
     same board. Exits with 1 if a file is refused or, with --check, if the board differs.
     """
     from puzzles.leaderboard.board import collected, rankings
-    from puzzles.leaderboard.dates import dates_of
-    from puzzles.leaderboard.entry import EntryError
+    from puzzles.leaderboard.entry import EntryError, dates_of
     from puzzles.leaderboard.pages import differences, files_of, write
 
     try:

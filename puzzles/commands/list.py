@@ -12,7 +12,7 @@ from puzzles.catalog.text_lines import GLUE
 from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import print_wrapped
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
-from puzzles.tracks.path_words import before, mark
+from puzzles.tracks.registry import before, mark
 
 from .shared.params import GroupOrSlug, terminal
 

@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from puzzles.leaderboard.entry import Entry
-    from puzzles.leaderboard.solution import SourceEntry
+    from puzzles.leaderboard.take_over import SourceEntry
 
 
 @click.command()
@@ -51,8 +51,7 @@ def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntr
         EntryError: it cannot be a record, whatever its figures are.
     """
     from puzzles.leaderboard.entry import EntryError, read_entry
-    from puzzles.leaderboard.solution import graded
-    from puzzles.leaderboard.take_over import folder_for
+    from puzzles.leaderboard.take_over import folder_for, graded
     from puzzles.tracks import UnknownPuzzleError, find
 
     if path.suffix not in (".py", ".ipynb"):

@@ -12,7 +12,7 @@ from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import print_wrapped
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.path_words import place
+from puzzles.tracks.registry import place
 
 from .shared.params import Slug, terminal
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from puzzles.grading.student import Student
+from puzzles.grading.verdict import Student
 
 
 class Origin(NamedTuple):

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from math import ceil
 from pathlib import Path
 
-from puzzles.grading.student import Student
+from puzzles.grading.verdict import Student
 
 from .exports import moment
 from .roster import CourseError, cells, folded, name_forms, rows_of

@@ -6,7 +6,7 @@ from os.path import join
 from typing import NamedTuple
 
 from puzzles.failure import sanitized
-from puzzles.grading.student import Student
+from puzzles.grading.verdict import Student
 
 from .handed_in import Submitted, shared_folder
 from .roster import folded, name_forms

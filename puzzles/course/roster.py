@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from puzzles.failure import sanitized
-from puzzles.grading.student import Student
+from puzzles.grading.verdict import Student
 
 from .exports import moment
 

@@ -19,8 +19,7 @@ from puzzles.sandbox import visible_files
 from puzzles.tracks import TRACKS, add_chapter, remove_chapter
 
 from .installed import installed_packages
-from .puzzle_file import OwnPuzzle, error_text, from_python, shown
-from .toml_file import from_toml
+from .puzzle_file import OwnPuzzle, error_text, from_python, from_toml, shown
 
 CHAPTER_FILE = "chapter.toml"
 COURSE_FILE = "course.toml"

@@ -1,13 +1,107 @@
 """The zip file of an autograder: a setup script, a run script, wheels, and folders of own puzzles."""
 
+import base64
+import csv
+import hashlib
+import io
+import json
 import shlex
+import subprocess
+import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.parser import Parser
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
 
-from .wheels import add
+from lib.extras import NAME
+from puzzles.sandbox.visible_files import INSTALL_ROOT
+
+FIXED_TIME = (1980, 1, 1, 0, 0, 0)
+"""The time of every entry, so that the same files make the same archive."""
+
+
+class WheelError(Exception):
+    """There is no wheel; the text says how to get one."""
+
+
+def is_our_wheel(path: Path) -> bool:
+    """True for a wheel of the game, by its name and its form."""
+    return path.name.startswith("training_puzzles-") and path.suffix == ".whl" and zipfile.is_zipfile(path)
+
+
+def our_wheel(folder: Path) -> Path:
+    """Writes the wheel of the game into a folder.
+
+    Raises:
+        WheelError: it cannot be built here.
+    """
+    try:
+        installed = distribution(NAME)
+    except PackageNotFoundError:
+        installed = None
+    if installed is not None and not _is_editable(installed):
+        return packed_again(installed, folder)
+    if not (INSTALL_ROOT / "pyproject.toml").is_file():
+        raise WheelError("the game is neither installed nor a clone here; name its wheel with --wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder.resolve())]
+    done = subprocess.run(command, cwd=INSTALL_ROOT, capture_output=True, text=True, check=False)
+    built = sorted(folder.glob("training_puzzles-*.whl"))
+    if done.returncode or not built:
+        last = (done.stderr.strip() or "no output").splitlines()[-1]
+        raise WheelError(f"the wheel cannot be built ({last}); 'pip install hatchling', or name a wheel with --wheel")
+    return built[-1]
+
+
+def packed_again(installed: Distribution, folder: Path) -> Path:
+    """The wheel that a package was installed from, made of the files that it installed.
+
+    Raises:
+        WheelError: the package does not say which these are.
+    """
+    name = installed.metadata["Name"].replace("-", "_")
+    described = Parser().parsestr(installed.read_text("WHEEL") or "")
+    tags = [tag.split("-") for tag in described.get_all("Tag", [])]
+    if not tags or installed.files is None:
+        raise WheelError(f"{name} was not installed from a wheel; name its wheel with --wheel")
+    info = next(file.parts[0] for file in installed.files if file.parts[0].endswith(".dist-info"))
+    tag = "-".join(".".join(dict.fromkeys(part)) for part in zip(*tags))
+    made = folder / f"{name}-{installed.version}-{tag}.whl"
+    record = io.StringIO()
+    rows = csv.writer(record, lineterminator="\n")
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(installed.files, key=str):
+            if _belongs(file.parts):
+                data = Path(str(file.locate())).read_bytes()
+                add(archive, file.as_posix(), data)
+                digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+                rows.writerow((file.as_posix(), f"sha256={digest}", len(data)))
+        rows.writerow((f"{info}/RECORD", "", ""))
+        add(archive, f"{info}/RECORD", record.getvalue().encode())
+    return made
+
+
+def _belongs(parts: tuple[str, ...]) -> bool:
+    """True for a file of the wheel: no script beside the packages, no bytecode, nothing that the installer wrote."""
+    written = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
+    if ".." in parts or "__pycache__" in parts or Path(*parts).is_absolute():
+        return False
+    return not (parts[0].endswith(".dist-info") and parts[-1] in written)
+
+
+def _is_editable(installed: Distribution) -> bool:
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
+    return bool(origin.get("dir_info", {}).get("editable"))
+
+
+def add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int = 0o644) -> None:
+    """Adds an entry with a fixed time."""
+    entry = zipfile.ZipInfo(name, FIXED_TIME)
+    entry.external_attr = (0o100000 | mode) << 16
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(entry, data)
 
 
 @dataclass(frozen=True)

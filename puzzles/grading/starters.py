@@ -15,7 +15,7 @@ from puzzles.failure import UNPARSABLE, UnreadableError
 from puzzles.sandbox.worker.sketch import Sketch, called_name, sketch
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.path_words import place
+from puzzles.tracks.registry import place
 
 WIDTH = 100
 

@@ -10,7 +10,35 @@ from typing import Any
 
 from puzzles.tracks import ALL, TRACKS
 
-from .student import Student
+
+@dataclass(frozen=True, slots=True)
+class Student:
+    """A student, or a group with its members; what is not known is empty."""
+
+    name: str = ""
+    id: str = ""
+    email: str = ""
+    section: str = ""
+    group: str = ""
+    others: tuple[str, ...] = ()
+    """Further identifiers: a login, an id in another system."""
+    members: tuple[Student, ...] = ()
+    """Of a group."""
+    submitted: float | None = None
+    """Seconds since 1970; None if that is not known."""
+    row: dict[str, str] = field(default_factory=dict, compare=False)
+    """The roster's row, by its own headings."""
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """Everything that means nobody else."""
+        return tuple(filter(None, (self.id, self.email, *self.others)))
+
+    @property
+    def people(self) -> tuple[Student, ...]:
+        """The members of a group, or the student."""
+        return self.members or (self,)
+
 
 VERSION = 1
 """Version of the JSON form; it increases when a field changes its meaning or is removed."""
@@ -109,7 +137,7 @@ class Graded:
 
     path: str
     verdicts: tuple[Verdict, ...]
-    student: Student = Student()  # noqa: RUF009  # immutable
+    student: Student = Student()  # immutable
     name: str = ""
     """What reports call it; empty for its path."""
     is_anonymous: bool = False

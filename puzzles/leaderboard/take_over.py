@@ -1,7 +1,9 @@
 """Takes over an entry as a record if no known record of its puzzle is as good: files a trace or a source, and a row."""
 
+import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from puzzles.catalog.found import INDEX, rows_of
@@ -9,10 +11,68 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import home_of
 from puzzles.custom.loaded import RECORDS
 from puzzles.custom.puzzle_file import shown
+from puzzles.grading.grader import grade_file
+from puzzles.grading.submission import Submission
+from puzzles.grading.verdict import Verdict
+from puzzles.sandbox.protection import protection
+from puzzles.sandbox.tiers import IsolationTier, select_tier
 from puzzles.tracks import track_of
 
-from .entry import Entry, EntryError
-from .solution import SourceEntry
+from .entry import Entry, EntryError, file_name, judged, require_name
+
+
+@dataclass(frozen=True)
+class SourceEntry:
+    """A class that was graded here and passed, with the file that defines it."""
+
+    puzzle: Puzzle
+    name: str
+    source: str
+    verdict: Verdict
+
+    @property
+    def file(self) -> str:
+        """The name of its file: 'ann-0123456789ab.py'."""
+        return file_name(self.name, hashlib.sha256(self.source.encode()).hexdigest()[:12], ".py")
+
+    def text(self) -> str:
+        """What is filed."""
+        return self.source
+
+
+def graded(path: Path, puzzle: Puzzle, name: str) -> Entry | SourceEntry:
+    """What a Python file or a notebook is as an entry.
+
+    Raises:
+        EntryError: the name cannot be shown, nothing sandboxes the run, it does not pass at every size, or it is a
+            class in a notebook.
+    """
+    require_name(name)
+    track = track_of(puzzle.slug)
+    is_traced = bool(track.saved_as(puzzle))
+    if path.suffix != ".py" and not is_traced:
+        raise EntryError(f"a record of {puzzle.slug} is filed as Python; copy the {track.noun} into a .py file")
+    submission = Submission.read(path)
+    (verdict,) = grade_file(
+        str(path), [puzzle], tier=_sandbox(), strict=True, keep=True, submission=submission
+    ).verdicts
+    if not verdict.attempted:
+        raise EntryError(verdict.message or f"it has no {puzzle.slug}, or only the starter")
+    if verdict.status != "passed":
+        raise EntryError(f"it does not pass {puzzle.slug}: {verdict.message}")
+    if is_traced:
+        return judged(puzzle, name, verdict.trace.encode())
+    return SourceEntry(puzzle, name, submission.text, verdict)
+
+
+def _sandbox() -> IsolationTier:
+    tier = select_tier()
+    if not protection(tier).guards_files:
+        raise EntryError(
+            f"a record is graded in a sandbox, and there is none here ({tier.no_bubblewrap_because}); "
+            "see 'puzzles doctor'"
+        )
+    return tier
 
 
 def folder_for(puzzle: Puzzle) -> Path:

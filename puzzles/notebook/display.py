@@ -4,8 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .html import lines_block, picture_frame, result_page
-from .reward import smile_text
+from .html import lines_block, picture_frame, result_page, smile_text
 from .words import ResultWords
 
 _shown: list[tuple[int, object]] = []

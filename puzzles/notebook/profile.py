@@ -10,7 +10,7 @@ from typing import Any
 
 from lib import PuzzleError
 from lib.profiles import Shares, Source, Study, read_rules, sources_of, study
-from lib.profiles.notation import as_record
+from lib.profiles.studying import as_record
 from lib.torch_csv import write_table
 from puzzles.reports.profiles import text_of
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
 from puzzles.course.comments import Comment
-from puzzles.course.gathering import without_runs
-from puzzles.course.handed_in import shared_folder
+from puzzles.course.handed_in import shared_folder, without_runs
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
@@ -20,9 +22,51 @@ from puzzles.tracks import ALL, track_of
 
 from .attempts import attempts, named
 from .environment import environment
-from .listed_files import remove, write
-from .page_names import INDEX, PageNames
+from .listed_files import listed, listed_files, remove, write
 from .standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
+
+INDEX = ".pages.json"
+"""Keeps a folder's salt, and lists the pages of students in it. It is for the teacher."""
+
+STUDENTS = "students"
+
+
+class PageNames:
+    """The pages of a folder's students. Names depend on the salt and on the name of the submission in its class."""
+
+    def __init__(self, folder: Path | None, keys: Mapping[str, str]) -> None:
+        """`keys`: the names in the class, by path. Without a folder the salt is used once."""
+        salt = listed(folder, INDEX).get("salt") if folder else None
+        self._salt = salt if isinstance(salt, str) and len(salt) == 32 else secrets.token_hex(16)
+        self._earlier = listed_files(folder, INDEX) if folder else set()
+        often = Counter(keys.values())
+        self._digests = {
+            path: blake2b((key if often[key] == 1 else path).encode("utf-8", "surrogatepass"),
+                          key=self._salt.encode(), digest_size=10).hexdigest()
+            for path, key in keys.items()
+        }  # fmt: skip
+
+    def page(self, path: str) -> str:
+        """The page of a submission, in the folder."""
+        return f"{STUDENTS}/{self._digests[path]}.html"
+
+    def aliases(self) -> dict[str, str]:
+        """A name for each submission that does not say whose it is."""
+        size = 6
+        while len({digest[:size] for digest in self._digests.values()}) < len(self._digests):
+            size += 2
+        return {path: f"Student {digest[:size]}" for path, digest in self._digests.items()}
+
+    @property
+    def stale(self) -> set[str]:
+        """Pages that an earlier run has written and this one does not."""
+        return self._earlier - {self.page(path) for path in self._digests}
+
+    def index(self, with_stale: bool) -> str:
+        """The text of the index: first with the stale pages, and without them when they are gone."""
+        pages = {self.page(path) for path in self._digests} | (self.stale if with_stale else set())
+        return json.dumps({"salt": self._salt, "files": sorted(pages)}, indent=1) + "\n"
+
 
 LETTERS = {"passed": "p", "over_target": "o", "failed": "f", "not_attempted": "n"}
 """Classes of the index's cells, which are short because there are thousands."""

@@ -17,14 +17,12 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import counted
 
-from .autograders import classroom, prairielearn
 from .gradebook import ASSIGNMENT, canvas, csv_text, gradebook, harmless
-from .gradescope import gradescope
+from .gradescope import Visibility, classroom, gradescope, prairielearn
 from .listed_files import write
 from .next_command import next_command
 from .same_work import same_work_page
 from .standings import slugs_of
-from .student_tests import Visibility
 
 MAX_NAME = 60
 """Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""

@@ -11,8 +11,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 from puzzles.course.points import Scoring
-from puzzles.grading.student import Student
-from puzzles.grading.verdict import Graded
+from puzzles.grading.verdict import Graded, Student
 
 from .standings import folder_of, name_in
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from puzzles.catalog.chapter import AnyChapter
+from puzzles.catalog.path import AFTER, CORE, ON_TENSORS
 from puzzles.catalog.puzzle import Puzzle
 
 from .base import Track
@@ -201,3 +202,34 @@ def _advice(wanted: str, slugs: Mapping[str, Track[Any]]) -> str:
     if len(slugs) > 10:
         return "'puzzles list' names them all; for a teacher's, add --puzzles FOLDER"
     return f"there are {', '.join(slugs)}"
+
+
+AS_SCHEDULE = {tensors: schedule for schedule, tensors in ON_TENSORS.items()}
+
+
+def mark(slug: str) -> str:
+    """'core' or 'extra'; empty for a teacher's puzzle and for tracks from outside."""
+    if slug not in SHIPPED:
+        return ""
+    return "core" if slug in CORE else "extra"
+
+
+def place(slug: str) -> str:
+    """'core 7 of 25; after: zero1; the same on real tensors: FSDP'; empty where there is no mark."""
+    if not mark(slug):
+        return ""
+    order = f"core {CORE.index(slug) + 1} of {len(CORE)}" if slug in CORE else "extra"
+    parts = [order]
+    if slug in AFTER:
+        parts.append(f"after: {', '.join(AFTER[slug])}")
+    if slug in ON_TENSORS:
+        parts.append(f"the same on real tensors: {ON_TENSORS[slug]}")
+    if slug in AS_SCHEDULE:
+        parts.append(f"the same as a schedule: {AS_SCHEDULE[slug]}")
+    return "; ".join(parts)
+
+
+def before(slugs: Iterable[str]) -> str:
+    """What several puzzles come after, as a sentence; empty where nothing is known of it."""
+    shown = [f"{slug} after {' and '.join(AFTER[slug])}" for slug in slugs if mark(slug) and slug in AFTER]
+    return f"Order: {', '.join(shown)}." if shown else ""

@@ -10,7 +10,7 @@ import pytest
 
 from docs.generate import gallery
 from drawing import Timeline, draw, save
-from drawing.export.raster import size_of
+from drawing.export.files import size_of
 from lib import Setting, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.chromium import IS_HERE, complaints, open_browser

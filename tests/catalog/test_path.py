@@ -9,7 +9,7 @@ import pytest
 from puzzles.catalog.path import AFTER, CORE, ON_TENSORS, PATH, known, next_on_path
 from puzzles.grading.progress import PuzzleProgress, next_slug
 from puzzles.tracks import ALL, SHIPPED, TRACKS
-from puzzles.tracks.path_words import before, mark, place
+from puzzles.tracks.registry import before, mark, place
 
 
 def test_the_path_has_ten_steps_of_puzzles_that_exist_each_once() -> None:

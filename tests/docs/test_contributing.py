@@ -19,7 +19,7 @@ ANSWERS = {
     "lib/engine/metering/meter.py": "def communicate",
     "lib/layout/planning/exact.py": "def plan",
     "puzzles/sandbox/worker/withheld.py": "lib.schedules",
-    "puzzles/custom/toml_file.py": "toml",
+    "puzzles/custom/puzzle_file.py": "toml",
     "puzzles/grading/judge.py": "stars",
     "puzzles/catalog/schedule/classics/gpipe.py": "statement",
 }

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import puzzles.catalog.fields as fields_module
-import puzzles.custom.toml_file as toml_file
+import puzzles.custom.puzzle_file as toml_file
 import puzzles.tracks.engine.custom as engines
 import puzzles.tracks.layout.score as layout_score
 import puzzles.tracks.schedule.custom as schedules

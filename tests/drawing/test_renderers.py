@@ -26,7 +26,7 @@ from drawing import (
     draw_waterfall,
     svg,
 )
-from drawing.export import raster
+from drawing.export import files as raster
 from drawing.picture import Picture
 from drawing.runs.predicted_vs_measured import plain_scene
 from lib import Outcome, Weight, run

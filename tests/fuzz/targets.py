@@ -16,7 +16,7 @@ from lib.engine.replay.replay import replay
 from lib.layout import DeviceMatrix, LayoutError, TensorLayout, complete
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, one_matmul
 from lib.profiles import study
-from lib.profiles.notation import as_record
+from lib.profiles.studying import as_record
 from puzzles.failure import sanitized
 from puzzles.grading.judge import Definition, judge, run_judge
 from puzzles.grading.sandboxed_run import SandboxRunner

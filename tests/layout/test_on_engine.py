@@ -31,7 +31,7 @@ from lib.layout import (
 )
 from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp, transformer
 from lib.layout.on_engine import MovingDevice, PlannedDevice
-from lib.layout.planning.live_ranges import ends
+from lib.layout.planning.peak import ends
 from lib.layout.redistribution.steps import REDUCING
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.support import layout_strategies

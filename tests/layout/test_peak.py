@@ -23,9 +23,8 @@ from lib.layout import (
     training,
 )
 from lib.layout.examples import feed_forward, layer_norm, megatron_mlp, mixture_of_experts, one_matmul, swiglu
-from lib.layout.planning.buffers import most_elements
 from lib.layout.planning.choices import Choices
-from lib.layout.planning.peak import MemoryTimeline
+from lib.layout.planning.peak import MemoryTimeline, most_elements
 from lib.layout.program.distributed import arrange
 from tests.layout.test_propagation import small_graphs
 from tests.support.examples import examples

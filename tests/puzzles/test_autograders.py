@@ -20,7 +20,7 @@ from puzzles.commands.main import main
 from puzzles.course.points import Scoring
 from puzzles.gradescope.autograder import Autograder
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports.student_tests import Visibility, parse_visibility, student_tests
+from puzzles.reports.gradescope import Visibility, parse_visibility, student_tests
 from tests.support import course
 
 ROOT = Path(__file__).parents[2]

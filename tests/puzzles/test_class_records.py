@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import puzzles.catalog.engine.chapter as chapter_module
-import puzzles.leaderboard.solution as solution_module
+import puzzles.leaderboard.take_over as solution_module
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.catalog.found import INDEX, rows_of

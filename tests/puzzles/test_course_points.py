@@ -17,8 +17,7 @@ from puzzles.commands.main import main
 from puzzles.course.lateness import DAY, Late, due_from, parse_late
 from puzzles.course.points import Scoring
 from puzzles.course.roster import CourseError
-from puzzles.grading.student import Student
-from puzzles.grading.verdict import Verdict
+from puzzles.grading.verdict import Student, Verdict
 from tests.support import course
 from tests.support.relay import finished_folder
 

@@ -12,11 +12,9 @@ from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
-from puzzles.leaderboard.board import rankings
-from puzzles.leaderboard.dates import dates_of
-from puzzles.leaderboard.entry import Entry, EntryError, judged
+from puzzles.leaderboard.board import LOOK_ALIKES, players, rankings
+from puzzles.leaderboard.entry import Entry, EntryError, dates_of, judged
 from puzzles.leaderboard.pages import files_of
-from puzzles.leaderboard.player_names import LOOK_ALIKES, players
 from puzzles.tracks import find
 
 ROOT = Path(__file__).parents[2]

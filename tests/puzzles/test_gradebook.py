@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
 from puzzles.course.points import Scoring
-from puzzles.grading.student import Student
-from puzzles.grading.verdict import Graded, Verdict
+from puzzles.grading.verdict import Graded, Student, Verdict
 from puzzles.reports.gradebook import canvas, gradebook
 from tests.support import course
 

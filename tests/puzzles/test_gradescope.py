@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
 from puzzles.custom.drafts import begin
-from puzzles.gradescope.wheels import packed_again
+from puzzles.gradescope.autograder import packed_again
 from tests.support import environments
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from puzzles.commands.main import main
 from puzzles.course.comments import read_comments
 from puzzles.course.roster import CourseError
+from puzzles.reports.class_pages import INDEX, PageNames
 from puzzles.reports.environment import environment
-from puzzles.reports.page_names import INDEX, PageNames
 from tests.support import course
 
 LONG = "Long " * 32 + "Name"

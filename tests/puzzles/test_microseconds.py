@@ -11,9 +11,9 @@ from puzzles.commands.main import main
 from puzzles.failure import Failure
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import Score, amount, number_text
+from puzzles.tracks.schedule.comparison import standing
 from puzzles.tracks.schedule.free_game import free_report, summary
 from puzzles.tracks.schedule.score import score_trace
-from puzzles.tracks.schedule.standing import standing
 from tests.catalog.lessons.families.buckets import buckets
 from tests.support.solved import reference_of
 

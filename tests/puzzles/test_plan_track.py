@@ -13,7 +13,7 @@ from puzzles import play
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.commands.main import main
-from puzzles.custom.toml_file import Fields
+from puzzles.custom.puzzle_file import Fields
 from puzzles.grading.grader import grade_file
 from puzzles.tracks import TRACKS, track_of
 from tests.test_imports import ROOT

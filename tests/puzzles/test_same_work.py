@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from puzzles.commands.main import main
 from puzzles.course.same_work import BOTH, PROGRAM, RUN, CommonWork, same_work
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.sandbox.worker.work import work
+from puzzles.sandbox.worker.source import work
 from puzzles.tracks.schedule.fingerprint import fingerprint
 from tests.support import course
 

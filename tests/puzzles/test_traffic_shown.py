@@ -19,8 +19,8 @@ from puzzles.reports.export import junit, table
 from puzzles.reports.terminal import report
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
+from puzzles.tracks.schedule.comparison import known_as_good, standing
 from puzzles.tracks.schedule.custom import tightest
-from puzzles.tracks.schedule.standing import known_as_good, standing
 from puzzles.tracks.schedule.targets import limits, limits_json, measures, targets
 
 GOAL = Goal("zero1", Size(4, 4, 4), 12, 2_300_000, traffic=1_500_000, drift=4, steady=True, family="data parallelism")

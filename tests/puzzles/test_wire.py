@@ -15,7 +15,7 @@ from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.tiers import IsolationTier
-from puzzles.sandbox.worker.devices.device_meter import DeviceMeter, repeat
+from puzzles.sandbox.worker.devices.device_port import DeviceMeter, repeat
 from puzzles.tracks.engine.perform import perform
 from tests.support import hostile_wire as wire
 from tests.support.graders import USERS, Grader

@@ -8,9 +8,8 @@ from typing import Any
 
 from lib.layout import Graph, TensorLayout, least_bytes, redistribute
 from lib.layout.layouts.tensor_layout import placement
-from lib.layout.planning.buffers import most_elements
 from lib.layout.planning.choices import Choices
-from lib.layout.planning.live_ranges import ends
+from lib.layout.planning.peak import ends, most_elements
 
 
 class PeakModel:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from lib.planning.job import Job
 from lib.planning.split import Split, problems
-from lib.planning.steady import estimated
+from lib.planning.timing import estimated
 
 MICROBATCHES = (1, 2, 3, 4, 6, 8, 16)
 REACHED = 0.8

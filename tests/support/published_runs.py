@@ -12,7 +12,7 @@ from typing import Any
 from lib.planning.job import Job
 from lib.planning.presets import gpu, table, transformer
 from lib.planning.split import Split
-from lib.planning.steady import estimated
+from lib.planning.timing import estimated
 from lib.planning.transformers import Transformer
 
 

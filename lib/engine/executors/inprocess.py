@@ -10,9 +10,8 @@ from lib.engine.metering.numpy_patch import patched_numpy
 from lib.engine.transports.inprocess import GreenletScheduler, InProcessPort
 from lib.errors import PuzzleError, RuleError
 
-from .base import LaunchOptions, unread_text
+from .base import Device, LaunchOptions, unread_text
 from .copies import argument_for
-from .device import Device
 from .streams import MAX_UNREAD, MAX_UNTAKEN, InputStream, OutputStream, OutputStreams
 
 

@@ -15,7 +15,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from lib.engine.transports.processes.control import ControlChannel, PeerFailedError
 from lib.engine.transports.processes.port import ProcessPort
 
-from .device import Device
+from .base import Device
 from .streams import UNKNOWN, InputStream, OutputStream, OutputStreams
 
 MAX_AHEAD = 4

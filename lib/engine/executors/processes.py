@@ -18,9 +18,8 @@ from lib.engine.transports.processes.control import ControlChannel, PeerFailedEr
 from lib.engine.transports.processes.port import ProcessPort
 from lib.errors import PuzzleError, RuleError
 
-from .base import LaunchOptions, unread_text
+from .base import Device, LaunchOptions, unread_text
 from .copies import argument_for
-from .device import Device
 from .process_errors import marked, pickled, print_once_on
 from .process_stream import ProcessStream
 

@@ -16,8 +16,8 @@ from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import Op, Trace, halves
 
 from .labels import Content, Label, OnTier, Rows, Tokens, all_batches, as_rows, as_tokens, cut, held, share, union
-from .shapes import Shapes
 from .unchecked_walk import UncheckedCursor, UncheckedWalk
+from .workload import Shapes
 
 
 class TensorExchange(NamedTuple):

@@ -18,11 +18,10 @@ from lib.engine.metering.meter import unmetered
 from lib.trace.ops import TIMED, Op, halves
 
 from .attending import ATTEND
-from .collectives import TENSOR_COLLECTIVES
 from .label_walk import LabelWalk
 from .labels import Content, OnTier, as_tokens, content, held, joined, shape_of, taken
 from .layers import Layer
-from .tensor_device import TensorDevice
+from .tensor_device import TENSOR_COLLECTIVES, TensorDevice
 from .workload import Workload
 
 

@@ -19,10 +19,9 @@ from .comparison import RankReplay, averages_in, compared, error_of, versions_in
 from .label_walk import LabelWalk
 from .rank import PERFORM, ReplayEngine
 from .recording import RecordingEngine, names_of
-from .shapes import odd_kinds
 from .tensor_device import TIERS
 from .timeline import TimedEvent, measured
-from .workload import TOLERANCE, Workload
+from .workload import TOLERANCE, Workload, odd_kinds
 
 NO_TENSORS = ("given", "store", "delete", "await")
 """Operations that touch no tensor. What is `given` was made by hand, and is refused where it is used."""

@@ -1,8 +1,8 @@
-"""A device of a replay: the tensors that it makes itself, of numpy or torch, and the bytes that it holds."""
+"""A device of a replay: its tensors of numpy or torch, and the game's collectives on them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from lib.engine.executors.copies import copy_in
 from lib.engine.memory_tiers import MemoryTier
 from lib.engine.metering.meter import current, unmetered
 
-from .labels import Content, Label, OnTier, Rows, Tokens, shape_of
+from .label_walk import TensorExchange
+from .labels import Content, Label, OnTier, Rows, Tokens, as_tokens, axis_of, index_of, joined, shape_of
 from .workload import Workload
 
 TIERS = ("host", "disk")
@@ -61,3 +62,101 @@ class TensorDevice(ShardedEngine):
         """Several tensors as one message; no tensors as an empty one."""
         flat: Array = self.xp.concatenate([t.reshape(-1) for t in tensors]) if tensors else self.zeros((0,))
         return flat
+
+
+def summed(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+    """The sum of all; of weights, which only replicas bring, the average."""
+    total = engine.all_reduce(tensor, group=exchange.group)
+    mine = exchange.brought[exchange.place]
+    averages = isinstance(mine, Rows) and mine.kind == "weight"
+    return engine.workload.average(total, len(exchange.group)) if averages else total
+
+
+def scattered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+    mine = exchange.brought[exchange.place]
+    if isinstance(mine, Tokens) and mine.queries:  # to each rank the tokens of its own queries
+        order = [place for label in exchange.made for place in label.places]
+        tensor = tensor[:, index_of(mine.places, tuple(order))]
+    return engine.reduce_scatter(tensor, axis=axis_of(mine), group=exchange.group)
+
+
+def gathered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+    """The rows or tokens of all in order. Where some bring fewer than others, all send as many as the most."""
+    brought, made = exchange.brought, exchange.made[exchange.place]
+    axis, most = axis_of(made), max(len(label.places) for label in brought)
+    whole = engine.all_gather(padded(engine, tensor, axis, most), axis, group=exchange.group)
+    if all(len(label.places) == most for label in brought) and _in_order(brought) == made.places:
+        return whole
+    parts = pieces(whole, len(brought), axis)
+    short = [part[(*[slice(None)] * axis, slice(len(label.places)))] for part, label in zip(parts, brought)]
+    return joined(short, brought, made, engine.zeros(made))
+
+
+def dispatched(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+    """This rank's share of the tokens of all batches. Where some bring fewer batches, all send as many as the most."""
+    brought, made = exchange.brought, exchange.made[exchange.place]
+    n, most = len(brought), max(len(as_tokens(label).batches) for label in brought)
+    sent = engine.xp.stack(pieces(padded(engine, tensor, 0, most), n, 1))
+    came = engine.all_to_all(sent, group=exchange.group)
+    place = {batch: (i, k) for i, label in enumerate(brought) for k, batch in enumerate(as_tokens(label).batches)}
+    ranks, within = zip(*[place[batch] for batch in as_tokens(made).batches])
+    arrived: Array = came[list(ranks), list(within)]
+    return arrived
+
+
+def collected(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+    """All tokens of the batches that this rank wants. Where some want fewer, all send as many as the most."""
+    mine, made = exchange.brought[exchange.place], exchange.made[exchange.place]
+    most = max(len(as_tokens(label).batches) for label in exchange.made)
+    sent = engine.zeros((len(exchange.made), most, *tensor.shape[1:]))
+    for part, label in zip(sent, exchange.made):
+        part[: len(as_tokens(label).batches)] = tensor[index_of(as_tokens(mine).batches, as_tokens(label).batches)]
+    came = engine.all_to_all(sent, group=exchange.group)
+    short = [part[: len(as_tokens(made).batches)] for part in came]
+    return joined(short, exchange.brought, made, engine.zeros(made))
+
+
+def to_heads(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+    """All tokens with this rank's columns."""
+    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(exchange.brought), 2)), group=exchange.group)
+    whole: Array = engine.xp.concatenate([*came], 1)
+    return whole
+
+
+def to_tokens(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+    """This rank's tokens with all columns."""
+    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(exchange.brought), 1)), group=exchange.group)
+    whole: Array = engine.xp.concatenate([*came], 2)
+    return whole
+
+
+TENSOR_COLLECTIVES: Mapping[str, Callable[[TensorDevice, Array, TensorExchange], Array]] = {
+    "allreduce": summed,
+    "scatterreduce": scattered,
+    "allgather": gathered,
+    "dispatch": dispatched,
+    "collect": collected,
+    "heads": to_heads,
+    "tokens": to_tokens,
+}
+"""Each collective by name: from a rank's tensor to what it gets."""
+
+
+def padded(engine: TensorDevice, tensor: Array, axis: int, length: int) -> Array:
+    """A tensor with zeros at its end, so that it is as long as another."""
+    missing = length - tensor.shape[axis]
+    if not missing:
+        return tensor
+    shape = (*tensor.shape[:axis], missing, *tensor.shape[axis + 1 :])
+    longer: Array = engine.xp.concatenate([tensor, engine.zeros(shape)], axis)
+    return longer
+
+
+def pieces(tensor: Array, n: int, axis: int) -> list[Array]:
+    """Views of n equal parts along an axis."""
+    each, before = tensor.shape[axis] // n, [slice(None)] * axis
+    return [tensor[(*before, slice(i * each, (i + 1) * each))] for i in range(n)]
+
+
+def _in_order(brought: Sequence[Content]) -> tuple[int, ...]:
+    return tuple([place for label in brought for place in label.places])

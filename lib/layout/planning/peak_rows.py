@@ -14,10 +14,9 @@ from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph
 from lib.layout.redistribution.links import Links
 
-from .buffers import most_elements
 from .highs import LinearProgram, Terms, added
-from .live_ranges import ends
 from .moves import ReaderMoves
+from .peak import ends, most_elements
 from .placed_graph import move_between
 
 

@@ -17,8 +17,7 @@ from lib.layout.redistribution.links import Links, require_links
 from lib.layout.redistribution.redistribution import Redistribution, can_become, least_bytes, redistribute
 
 from .decisions import CONFIGURED, Decision
-from .live_ranges import ends
-from .peak import MemoryTimeline, Moment
+from .peak import MemoryTimeline, Moment, ends
 
 
 class Edge(NamedTuple):

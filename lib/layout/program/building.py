@@ -11,9 +11,8 @@ from typing import Any
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import nearest_name, require_ints
 
-from .dimension_labels import in_order, of_einsum
 from .on_arrays import RELATIONS
-from .operators import KINDS, Operator
+from .operators import KINDS, Operator, in_order, of_einsum
 
 LEADING_LETTERS = "bcdefgh"
 

@@ -15,9 +15,8 @@ from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import DeviceMatrix
 
 from .graph import Graph
-from .imported_graph import ImportedGraph, jax_here
+from .imported_graph import REAL, ImportedGraph, instead, is_real, jax_here
 from .jax_primitives import CALLS, HANDLERS, SAME_ANYWHERE
-from .jax_refusals import REAL, instead, is_real
 from .jax_values import Importer, Known, TensorView, Value
 
 SCOPE = re.compile(r"(?<![^/])[\w-]+(?![^/])")

@@ -10,8 +10,7 @@ import numpy as np
 
 from lib.layout.errors import LayoutError
 
-from .jax_patterns import behind, is_same_row, mean_of, softmax_of
-from .jax_rows import gathered, largest, scattered, sliced
+from .jax_rows import behind, gathered, is_same_row, largest, mean_of, scattered, sliced, softmax_of
 from .jax_values import Importer, Known, TensorView, Value
 from .on_arrays import RELATIONS
 

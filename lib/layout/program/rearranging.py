@@ -8,7 +8,7 @@ from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import require_int, require_ints
 
 from .building import ProgramBuilder
-from .dimension_labels import in_order, of_reshape
+from .operators import in_order, of_reshape
 
 
 class RearrangingBuilder(ProgramBuilder):

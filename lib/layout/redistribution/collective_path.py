@@ -28,9 +28,8 @@ from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, parts, same_placement
 
 from .exchange import least_elements, least_table
-from .steps import SUM_EXCHANGE, Step, divides, lifted, with_axes
+from .steps import SUM_EXCHANGE, Step, divides, lifted, steps_with_padding, with_axes
 from .sum_exchange import least_sum_elements
-from .uneven_steps import steps_with_padding
 
 RESPELLED = ""
 """The step between two descriptions of the same placement: nothing moves."""

@@ -5,7 +5,7 @@ Collective Communication Operations in MPICH"). With g devices and pieces of S b
 a gather, that is (g-1)/g S for reduce-scatter, all-gather and all-to-all, and twice that for an all-reduce.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -227,3 +227,45 @@ def with_axes(layout: TensorLayout, changes: Mapping[int, Axes], partial: Axes |
 
 def _without(axes: Axes, gone: Axes) -> Axes:
     return tuple(axis for axis in axes if axis not in gone)
+
+
+def steps_with_padding(here: TensorLayout, goal: TensorLayout) -> Iterator[tuple[str, TensorLayout, int]]:
+    """The name of each such step, the layout after it, and the elements that it moves in total."""
+    found = [
+        each for dim in range(len(here.shape)) for each in (*_to_whole(here, goal, dim), *_to_parts(here, goal, dim))
+    ]
+    for name, there in found:
+        yield name, there, Step(name, here, there).total
+
+
+def _to_whole(here: TensorLayout, goal: TensorLayout, dim: int) -> Iterator[tuple[str, TensorLayout]]:
+    """A dimension gathered, or its axes moved to another dimension, one of the two being uneven."""
+    axes, is_uneven = here.tensor_map[dim], here.padded_shape[dim] != here.shape[dim]
+    if is_uneven:
+        yield "all-gather", with_axes(here, {dim: ()})
+    for other, wanted in enumerate(_wanted(here, goal)):
+        if axes and other != dim:
+            after = with_axes(here, {dim: (), other: here.tensor_map[other] + axes})
+            fits = divides(here, after, other)
+            if (fits and is_uneven) or (not fits and here.splits[other] == 1 and wanted == axes):
+                yield "all-to-all", after
+
+
+def _to_parts(here: TensorLayout, goal: TensorLayout, dim: int) -> Iterator[tuple[str, TensorLayout]]:
+    """A whole dimension cut as the goal has it, unevenly: from copies, or from summands."""
+    axes = _wanted(here, goal)[dim]
+    if here.tensor_map[dim] or not axes or goal.padded_shape[dim] == goal.shape[dim]:
+        return
+    used = {axis for entry in (*here.tensor_map, here.partial) for axis in entry}
+    if not used & set(axes):
+        yield "slice", with_axes(here, {dim: axes})
+    elif set(axes) <= set(here.partial):
+        yield "reduce-scatter", with_axes(here, {dim: axes}, tuple(axis for axis in here.partial if axis not in axes))
+
+
+def _wanted(here: TensorLayout, goal: TensorLayout) -> tuple[tuple[int, ...], ...]:
+    """The axes of each dimension of the goal, if they are on the same matrix."""
+    return goal.tensor_map if goal.matrix == here.matrix else ((),) * len(here.shape)
+
+
+__all__ = ["steps_with_padding"]

@@ -213,8 +213,7 @@ def scoring_from(options: Mapping[str, Any]) -> Scoring:
 
 def same_work_in(graded: Sequence[Graded], job: GradingJob) -> list[Same]:
     """The solutions that several submissions have in common. What everybody may have is graded for it."""
-    from puzzles.course.known_work import known_work
-    from puzzles.course.same_work import same_work
+    from puzzles.course.same_work import known_work, same_work
 
     slugs = {verdict.puzzle for one in graded for verdict in one.attempted}
     return same_work(graded, known_work(slugs, lambda path, slug: job._replace(slugs=(slug,)).grade(path, None)))

@@ -14,8 +14,7 @@ from .course_options import comments_from
 if TYPE_CHECKING:
     from puzzles.course.handed_in import Submitted
     from puzzles.course.points import Scoring
-    from puzzles.reports.class_pages import ClassPages
-    from puzzles.reports.page_names import PageNames
+    from puzzles.reports.class_pages import ClassPages, PageNames
 
 FORMATS = ("junit", "gradescope", "csv", "html", "gradebook", "canvas", "same_work", "prairielearn", "classroom")
 ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".xml": "junit", ".json": "gradescope"}
@@ -43,7 +42,7 @@ def sort_outputs(options: dict[str, Any]) -> None:
 
 def page_names(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> PageNames:
     """Names of pages, and aliases, of all submissions."""
-    from puzzles.reports.page_names import PageNames
+    from puzzles.reports.class_pages import PageNames
 
     folder = options["html"] if options["html"] and is_folder(options["html"]) else None
     return PageNames(folder and Path(folder), {one.path: one.key or one.path for one in submitted})

@@ -12,7 +12,7 @@ from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.path_words import place
+from puzzles.tracks.registry import place
 from puzzles.tracks.schedule.calls import reminder, value_calls
 from puzzles.version import VERSION
 

@@ -12,8 +12,13 @@ import stat
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 
-from .libc import libc
+
+@cache
+def libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 """System calls; the same numbers on every processor."""

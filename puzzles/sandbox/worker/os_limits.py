@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import landlock, seccomp
-from .libc import libc
+from .landlock import libc
 
 LINUX = sys.platform == "linux"
 SIGKILL = 9

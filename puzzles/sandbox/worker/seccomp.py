@@ -20,7 +20,7 @@ from functools import cache
 from struct import pack, unpack
 from typing import NamedTuple
 
-from .libc import libc
+from .landlock import libc
 
 ARCHITECTURES = {"x86_64": (0xC000003E, 317), "aarch64": (0xC00000B7, 277)}
 """By machine: its number in linux/audit.h, and that of the system call `seccomp`."""

@@ -1,23 +1,147 @@
 """Describes a schedule that passed: its kind, and how its calls differ from the reference solution's."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
-from lib import Report, Trace, referee, run, trace_from_json
+from lib import Goal, Record, Report, Trace, referee, run, trace_from_json
+from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound, traffic_bound
 from lib.game.goal import figures_text
-from lib.recognition import recognize
+from lib.judging.family import PIPELINES
+from lib.recognition import Recognition, recognize
 from lib.trace.ops import TIMED
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
 from puzzles.tracks.later import as_svg
+from puzzles.tracks.outcomes import SEE_NOTE, amount, number_text
 
 from .pictures import is_plausible
-from .possible import above_possible
-from .standing import figures_of
+
+Figures = tuple[float, int, int | None]
+
+
+def standing(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+    """Sentences on the third star, on the family where it is not the puzzle's own, and on the open front.
+
+    A `family` that is not known is empty, and taken for the puzzle's own.
+    """
+    return " ".join(_sentences(puzzle, figures, stars, family))
+
+
+def third_star(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+    """The sentences of `standing` that say what the third star takes, or that it is earned; empty if a note says it."""
+    said = list(_sentences(puzzle, figures, stars, family))
+    if SEE_NOTE in said:
+        return ""
+    return said[0] if _is_own(puzzle, family) else " ".join(said)
+
+
+def _sentences(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str) -> Iterator[str]:
+    point = figures_of(figures)
+    return _own(puzzle, point, stars) if _is_own(puzzle, family) else _other(puzzle, point, stars, family)
+
+
+def _is_own(puzzle: SchedulePuzzle, family: str) -> bool:
+    return family in ("", puzzle.goal.family)
+
+
+def _own(puzzle: SchedulePuzzle, point: Figures, stars: int) -> Iterator[str]:
+    goal = puzzle.goal
+    has_others = any(not record.is_of(goal.family) for record in goal.open_front)
+    of_this_kind = f" of this kind ({goal.family})" if has_others else ""
+    own, any_kind = _best(goal.rivals(goal.family), point), _best(goal.open_front, point)
+    if stars >= 3:
+        yield f"Three stars: no better schedule{of_this_kind} is known."
+    else:
+        yield _to_beat(goal, own, f"Best known{of_this_kind}")
+    if not has_others:
+        return
+    if any_kind is None:
+        yield "No schedule of any kind known at this size is better."
+    elif any_kind != own:
+        yield f"Of any kind at this size: {goal.words(any_kind)} ({any_kind.family})."
+
+
+def _other(puzzle: SchedulePuzzle, point: Figures, stars: int, family: str) -> Iterator[str]:
+    goal = puzzle.goal
+    yield f"This is {family}, and the puzzle is about {goal.family}. It is compared with all schedules of this size."
+    if stars >= 3:
+        yield "Three stars: none of them is better."
+    else:
+        better = _best(goal.rivals(family), point)
+        yield _to_beat(goal, better, f"Best known ({better.family})" if better else "")
+
+
+def _to_beat(goal: Goal, better: Record | None, which: str) -> str:
+    """What the third star takes; if no record is better, a note is what costs it."""
+    if better is None:
+        return SEE_NOTE
+    return f"{which}: {goal.words(better)}. Match that for the third star."
+
+
+def _best(records: Sequence[Record], point: Figures) -> Record | None:
+    """The fastest of the records that are better."""
+    better = [record for record in records if record.dominates(*point)]
+    return min(better, key=lambda record: record.figures[:2], default=None)
+
+
+def known_as_good(puzzle: SchedulePuzzle, figures: Mapping[str, float], family: str) -> str:
+    """A record that is at least as good in every figure, with its file and family; empty if there is none."""
+    point = figures_of(figures)
+    for known in puzzle.goal.records_to_beat(family):
+        if known.is_as_good_as(*point):
+            said = ", ".join(filter(None, [known.by, known.family]))
+            return f"{puzzle.goal.words(known)}{f' ({said})' if said else ''}"
+    return ""
+
+
+def figures_of(figures: Mapping[str, float]) -> Figures:
+    """The figures in which schedules are compared: timesteps, elements at the peak and elements sent."""
+    traffic = figures.get("traffic")
+    return figures["timesteps"], int(figures["peak_memory"]), None if traffic is None else int(traffic)
+
+
+NO_BOUND = Bound(0, "")
+
+
+def above_possible(
+    trace: Trace,
+    found: Recognition,
+    figures: Mapping[str, float],
+    records: Sequence[Record] = (),
+    time_limit: float = 0,
+) -> Iterator[str]:
+    """Sentences that compare a schedule's figures with the bounds of its size, and a pipeline's with the bound of its
+    stages, unless one of the `records` is a faster pipeline: then that has other stages. What has to be sent is said of
+    schedules that take less than `time_limit`."""
+    size, setting = trace.size, trace.setting
+    least, floor = time_bound(size, setting), memory_bound(size, setting)
+    own = pipeline_time_bound(size, setting, found.stages) if found.stages else NO_BOUND
+    beaten = any(record.timesteps < own.least for record in records if record.family in ("", *PIPELINES))
+    bounds = [(own, "a pipeline with these stages")] if own.least > least.least and not beaten else []
+    bounds += [(least, "any schedule")] if least.least else []
+    if bounds:
+        timesteps = figures["timesteps"]
+        yield f"Time: {'; '.join(_above(timesteps, bound, setting.costs.time_unit, where) for bound, where in bounds)}."
+    if beaten:
+        yield "The fastest pipeline known at this size has other stages: with these, no schedule is as fast."
+    if floor.least:
+        yield f"Memory: {_above(figures['peak_memory'], floor, 'elements', 'any schedule')}."
+    sent = traffic_bound(size, setting, time_limit)
+    if sent.least and "traffic" in figures and time_limit:
+        fast = f"any schedule below {setting.costs.took(time_limit)}"
+        yield f"Traffic: {_above(figures['traffic'], sent, 'elements sent by a rank', fast)}."
+
+
+def _above(figure: float, bound: Bound, unit: str, where: str) -> str:
+    """'any schedule needs at least 30.4 steps (...), and this one takes 2.9 more'."""
+    more = round(figure - bound.least, 3)
+    this = f"{number_text(more)} more" if more else "no more"
+    least = amount(bound.least, unit)
+    return f"{where} needs at least {least} ({bound.reason}), and this one takes {this}"
 
 
 def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from puzzles.catalog.schedule_papers import with_papers
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
-from .possible import above_possible
+from .comparison import above_possible
 from .score import parse_trace, trace_in
 
 MAX_SIZE = 1024

@@ -12,7 +12,7 @@ import pytest
 from lib.planning import Job, Split, plan
 from lib.planning.families import family_of
 from lib.planning.prediction import DOMINATES, Prediction
-from lib.planning.steady import estimated
+from lib.planning.timing import estimated
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure

@@ -34,8 +34,8 @@ from lib import (
     referee,
     run,
 )
+from lib.game.folding import replica_number, stride_of
 from lib.game.named_costs import COSTS
-from lib.game.replica_number import replica_number, stride_of
 from lib.game.setting import Game
 from lib.judging.recompute import Recomputation
 from lib.values import algebra

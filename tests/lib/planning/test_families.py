@@ -13,7 +13,7 @@ from lib.planning.all_splits import splits
 from lib.planning.cost_model import prices
 from lib.planning.families import ERRORS, family_of, tie_text, tied
 from lib.planning.layer_compute import activation_bytes, copied_bytes
-from lib.planning.steady import estimated
+from lib.planning.timing import estimated
 
 MODEL = transformer("llama-3-8b", layers=8)
 JOB = Job(MODEL, gpu("h100"), 16, 32, 4096)

@@ -24,8 +24,7 @@ from lib.planning.memory import KINDS
 from lib.planning.plans import program_of
 from lib.planning.split import CHUNKED, balanced, problems
 from lib.planning.split import SCHEDULES as ORDERS
-from lib.planning.steady import estimated
-from lib.planning.timing import estimate
+from lib.planning.timing import estimate, estimated
 from tests.support.truth import MODELS
 
 H100, A100 = gpu("h100"), gpu("a100")

@@ -10,7 +10,7 @@ import pytest
 from docs.generate import published
 from lib.planning import plan
 from lib.planning.job import GIB
-from lib.planning.steady import estimated, memory_range
+from lib.planning.timing import estimated, memory_range
 from tests.support.published_runs import ALL, RUNS, Published, percentile, seconds_of
 
 QUICK = [

@@ -24,7 +24,7 @@ from lib import (
     trace_to_json,
 )
 from lib.bounds import memory_bound, time_bound
-from lib.engine.replay import reference
+from lib.engine.replay.comparison import trained
 from lib.engine.replay.replay import replay
 from lib.engine.replay.workload import Workload
 from lib.schedules import one_f_one_b, pipeline
@@ -253,8 +253,8 @@ def test_a_replay_gives_the_weights_of_delayed_updates(small: bool) -> None:
 
 def test_another_version_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = run(weight_versions, 3, 3, 3, setting=LAG).trace
-    undelayed = reference.trained(Workload(trace.size, trace.setting, True))
-    delayed = reference.trained(Workload(trace.size, trace.setting, True), (), {1: 0, 2: 1, 3: 2})
+    undelayed = trained(Workload(trace.size, trace.setting, True))
+    delayed = trained(Workload(trace.size, trace.setting, True), (), {1: 0, 2: 1, 3: 2})
     assert all((one != two).any() for one, two in zip(undelayed, delayed))
     from lib.engine.replay import comparison
 

@@ -29,7 +29,7 @@ from lib import (
 from lib.bounds import time_bound
 from lib.engine.replay.replay import replay
 from lib.errors import PuzzleError
-from lib.judging.inflight import inflight
+from lib.judging.memory import inflight
 from lib.schedules import Timetable, dualpipev, pipeline
 from lib.torch_csv import read_csv, write_csv
 from tests.support.mutants import zeroed

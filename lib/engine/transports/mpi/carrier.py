@@ -11,20 +11,87 @@ from collections.abc import Callable, Collection
 from itertools import count
 from typing import Any
 
+from mpi4py import MPI
 from numpy import ascontiguousarray, empty  # by name: a metered run counts what players make with np.empty
 
+from lib.engine import collectives
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import NUMPY
 from lib.errors import RuleError
 from lib.extras import install_command
 
+
+def as_bytes(array: Array) -> Array:
+    """The elements of a contiguous array, as bytes."""
+    return array.reshape(-1).view("u1")
+
+
+def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Array:
+    """Reduces one part on each device, then gathers all parts: 2(n-1)/n S bytes sent.
+
+    Parts are equal, and the last ones shorter where the array ends: MPI_Allgatherv moves small pieces in many turns,
+    each of which may wait for a processor, and MPI_Allgather does not."""
+    flat, length = arr.reshape(-1), -(-arr.size // comm.size)
+    parts = _parts_for(index, comm, flat, length)
+    whole = empty((comm.size * length,), collectives.reduced_dtype(call.op, arr.dtype))
+    collectives.reduce_into(whole[index * length :][: parts[0].size], parts, call.op)
+    comm.Allgather(MPI.IN_PLACE, [as_bytes(whole), MPI.BYTE])
+    return whole[: flat.size].reshape(arr.shape)
+
+
+def _reduce_scatter(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Array:
+    pieces = ascontiguousarray(collectives.cut(arr, comm.size, call.axis))
+    parts = _parts_for(index, comm, pieces.reshape(-1), pieces[0].size)
+    return collectives.reduced(parts, call.op).reshape(pieces.shape[1:])
+
+
+def _parts_for(index: int, comm: Any, flat: Array, length: int) -> list[Array]:
+    """What the member at `index` reduces: the part of every member's `flat` array that starts at `index * length`.
+
+    Its own part is not copied, because copying takes longer than anything else here."""
+    members, itemsize = range(comm.size), flat.itemsize
+    ends = [min(i * length, flat.size) for i in range(comm.size + 1)]
+    mine = flat[ends[index] : ends[index + 1]]
+    others = empty((comm.size, mine.size), flat.dtype)
+    sent = [0 if i == index else (ends[i + 1] - ends[i]) * itemsize for i in members]
+    received = [0 if i == index else mine.nbytes for i in members]
+    comm.Alltoallv(
+        [as_bytes(flat), sent, [end * itemsize for end in ends[:-1]], MPI.BYTE],
+        [as_bytes(others), received, [i * mine.nbytes for i in members], MPI.BYTE],
+    )
+    return [mine if i == index else others[i] for i in members]
+
+
+def _all_gather(comm: Any, call: CollectiveCall, arr: Array, _: int) -> Array:
+    parts = empty((comm.size, *arr.shape), arr.dtype)
+    comm.Allgather([as_bytes(arr), MPI.BYTE], [as_bytes(parts), MPI.BYTE])
+    if call.axis == 0:
+        return parts.reshape(-1, *arr.shape[1:])
+    return collectives.joined(list(parts), call.axis)
+
+
+def _all_to_all(comm: Any, call: CollectiveCall, arr: Array, _: int) -> Array:
+    pieces = ascontiguousarray(collectives.cut(arr, comm.size, call.axis))
+    parts = empty(pieces.shape, arr.dtype)
+    comm.Alltoall([as_bytes(pieces), MPI.BYTE], [as_bytes(parts), MPI.BYTE])
+    return parts.reshape(arr.shape) if call.axis == 0 else collectives.joined(list(parts), call.axis)
+
+
+LARGE_COLLECTIVES: dict[str, Callable[[Any, CollectiveCall, Array, int], Array]] = {
+    "all_reduce": _all_reduce,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
+}
+"""By name: the result of one device, from the communicator of its group, the call, its array and its index there."""
+
+
 try:
     from mpi4py import MPI
 except ImportError as why:
     raise RuleError(f"this needs mpi4py and an MPI: {install_command('mpi')}") from why
 
-from .large_arrays import LARGE_COLLECTIVES, as_bytes
 
 TAGS_OF_A_RUN = 6
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from pickle import dumps
 from threading import get_ident
 from typing import Any
 
 from numpy import ndarray  # by name: a metered run counts what players make
 
-from lib.engine.call import CollectiveCall, results_of
+from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import COLLECTIVES, Array
 from lib.engine.metering.meter import Meter
 from lib.engine.transports.base import ENDED, ENDING, CallableInt, Put, require_own_thread
@@ -24,8 +25,50 @@ from lib.errors import PuzzleError
 
 from .carrier import Carrier
 from .control import ControlChannel, PeerFailedError
-from .messages import MessageChannel
-from .rendezvous import Rendezvous
+from .messages import MessageChannel, Sending
+
+
+class Rendezvous:
+    """All meetings of one device, in groups of `comm`; they use one tag."""
+
+    def __init__(self, comm: Any, tag: int, control: ControlChannel) -> None:
+        self.comm, self.tag, self.control = comm, tag, control
+        self._sending = Sending()
+
+    def meet(self, call: CollectiveCall, clock: int, content: Any) -> tuple[list[Any], int]:
+        """Synchronizes the group of a call. Returns the contents of all members, in the group's order, and the latest
+        clock.
+
+        Raises:
+            MismatchError: another member makes a different call.
+            PeerFailedError, DeadlockError: as in `ControlChannel.wait`.
+        """
+        device, mine = self.comm.rank, tuple(call)
+        row = dumps((mine, clock, content))
+        latest, contents = clock, {device: content}
+        missing = [member for member in call.group if member != device]
+        for member in missing:
+            self._sending.add(self.comm.Isend(row, member, self.tag))
+
+        def all_are_here() -> bool:
+            nonlocal latest
+            for member in tuple(missing):
+                come = self.comm.improbe(member, self.tag)
+                if come is not None:
+                    called, theirs, contents[member] = come.recv()
+                    if called != mine:
+                        calls = {device: call, member: CollectiveCall(*called)}
+                        require_same_call([calls[i] for i in sorted(calls)], sorted(calls))
+                    latest = max(latest, theirs)
+                    missing.remove(member)
+            return not missing
+
+        self.control.wait(all_are_here, call)
+        return [contents[member] for member in call.group], latest
+
+    def free(self) -> None:
+        """Abandons the rows of a failed run that have not left."""
+        self._sending.abandon()
 
 
 class ProcessPort:

@@ -17,8 +17,8 @@ from greenlet import GreenletExit
 
 from lib import PuzzleError
 from lib.engine import ShardedEngine
+from lib.engine.executors.base import Device
 from lib.engine.executors.copies import NO_ARGUMENT, argument_for
-from lib.engine.executors.device import Device
 from lib.engine.executors.streams import OutputStream
 from lib.engine.metering.meter import current
 from lib.engine.metering.numpy_patch import patched_numpy
@@ -33,8 +33,7 @@ from puzzles.sandbox.worker.stages.engine_trial import require_engine
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 
 from .device_channel import DeviceChannel, WireError
-from .device_meter import DeviceMeter
-from .device_port import DevicePort
+from .device_port import DeviceMeter, DevicePort
 
 MODULE_NAME = "submission"
 

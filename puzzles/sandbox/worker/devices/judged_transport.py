@@ -32,7 +32,7 @@ from lib.errors import PuzzleError
 from puzzles.failure import Failure, of_refusal
 
 from .device_channel import WireError
-from .device_meter import repeat
+from .device_port import repeat
 from .failed import DeviceFailedError
 from .forking import DeviceEnd
 from .put_place import BufferForm, placed
