@@ -4,8 +4,6 @@ The meters count bytes of array elements, so nothing else may be sent with them:
 metadata, or numbers disguised as the shape of an empty array.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Set
 from math import prod
 from operator import index

@@ -1,7 +1,5 @@
 """Describes one collective call, so that the members of a group can check that they all make the same one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod

@@ -8,8 +8,6 @@ Bytes sent by one device are those of a ring (Patarasuk and Yuan 2009, "Bandwidt
 for clusters of workstations", section 3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The interface is that of a process in MPI or torch.distributed. Blocking calls i
 in-process transport switches greenlets where a device waits.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Runs a player's class on several devices: `with launch(DataParallel, num_devices=4, ...) as run:`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Self

@@ -6,8 +6,6 @@ transfer. A transfer started by `fetch_async` continues while the device compute
 end, unless that has already passed. So the clock is the same on every transport.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, MutableMapping
 from difflib import get_close_matches
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds the line of the player's code that is running."""
 
-from __future__ import annotations
-
 import os
 import sys
 from types import FrameType

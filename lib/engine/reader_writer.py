@@ -3,8 +3,6 @@
 `io` has types of these names only from Python 3.14 on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
 

@@ -3,8 +3,6 @@
 This is the memory model of OpenSHMEM: a put needs no matching receive, and is complete after a barrier.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from numpy.typing import ArrayLike

@@ -5,8 +5,6 @@ ranks. Until then it waits for that rank; what follows is the message. If the in
 host) was late. The shares add up to the ranks times the step.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass

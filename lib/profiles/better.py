@@ -1,8 +1,6 @@
 """What could be shorter: the measured pipeline as a problem for the solver, its bound, and orders that are shorter with
 each stage's own times."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

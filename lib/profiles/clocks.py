@@ -5,8 +5,6 @@ less the start of the cell that uses it. Chains of messages say the same of any 
 what is possible beside the first one, which leaves every message possible.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf

@@ -1,8 +1,6 @@
 """Reads event dumps of a pipeline: `config.json` with pp_size, vp_size and num_mbs, and `pp_rank_N.json` with lists of
 starts and ends by step, in ms. Megatron-LM writes them in AMD's Primus (--dump_pp_data true); any framework can."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

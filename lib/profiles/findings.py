@@ -1,7 +1,5 @@
 """What is odd about a step: a slow rank, slow cells, a late host. Each with its cell and what it costs."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median

@@ -1,7 +1,5 @@
 """All files of a run: which are there, which steps they share, and the pipelines that their ranks make."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

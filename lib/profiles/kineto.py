@@ -5,8 +5,6 @@ annotation begins before its receive has been waited for. On GPUs, it lasts from
 launched within the annotation, by any thread, since autograd has threads of its own.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which cells an annotation names: those of PyTorch's pipelines, and others by a TOML file."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """An order played again with any times: each slot as early as it can be, which is a longest path."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple

@@ -1,8 +1,6 @@
 """Where the time of each rank went in runs without cells, such as DDP, FSDP and tensor parallelism: by collectives,
 which end on all ranks together. Also the shares of single ranks of a pipeline, without causes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

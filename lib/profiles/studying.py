@@ -1,7 +1,5 @@
 """A profiled pipeline as data: its steps, the name of its schedule, where the time went, and what would be shorter."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Names how ranks share the tokens of a sequence: keys go round, or are gathered, or heads are exchanged."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.rules.collectives import HEADS

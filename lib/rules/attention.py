@@ -6,8 +6,6 @@ sum is the one of the keys of share k. The input's gradient has one more part, w
 A gradient of keys has a part for each share of queries that sees them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil

@@ -1,7 +1,5 @@
 """States what must be there at the end: each layer's updated weight, or in inference each microbatch's output."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from lib.errors import IncompleteError

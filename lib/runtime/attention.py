@@ -1,7 +1,5 @@
 """The player's calls that compute layers of attention on shares of the tokens, and exchange tokens for heads."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 

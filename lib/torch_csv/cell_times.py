@@ -1,7 +1,5 @@
 """When PyTorch did what a trace says: the measured times of cells, for each event of the trace."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from lib.communication.lanes import Call

@@ -3,8 +3,6 @@
 `layers` and `total_batches` are the model's; shard `i` of `n` is the i-th of n equal parts of a tensor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter

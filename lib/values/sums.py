@@ -1,7 +1,5 @@
 """Sums of values: of weight gradients, and of the parts of activations, their gradients, and those of keys."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any

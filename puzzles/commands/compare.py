@@ -1,7 +1,5 @@
 """`puzzles compare`: the reference solution beside the player's, as a picture and as the lines that differ."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

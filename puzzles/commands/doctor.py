@@ -1,7 +1,5 @@
 """`puzzles doctor`: reports how this machine can isolate other people's code."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

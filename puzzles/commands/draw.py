@@ -1,7 +1,5 @@
 """`puzzles draw`: the picture of a solution, as its track draws it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from typing import Any

@@ -1,7 +1,5 @@
 """`puzzles export`: a schedule as other programs read it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

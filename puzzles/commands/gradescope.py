@@ -1,7 +1,5 @@
 """`puzzles gradescope`: the file that Gradescope takes as an autograder."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`puzzles leaderboard`: judges all entries again and writes a board."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 

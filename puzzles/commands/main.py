@@ -1,7 +1,5 @@
 """The command line: assembles the commands, each of which has a file of its own."""
 
-from __future__ import annotations
-
 import sys
 
 import click

@@ -1,7 +1,5 @@
 """`puzzles new`: begins a puzzle of your own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

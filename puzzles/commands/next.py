@@ -1,7 +1,5 @@
 """`puzzles next`: adds the starter of the next puzzle to the player's file, and shows the puzzle."""
 
-from __future__ import annotations
-
 import click
 
 from puzzles.reports.next_command import next_command

@@ -1,7 +1,5 @@
 """`puzzles notebook`: writes fresh copies for the player, for Jupyter or marimo; only --force overwrites their work."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`puzzles path`: the map of the core path, with what is done."""
 
-from __future__ import annotations
-
 import click
 
 from puzzles.catalog.path import CORE, PATH, known

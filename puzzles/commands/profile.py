@@ -1,7 +1,5 @@
 """`puzzles profile`: reads profiler traces of a run, names the schedule, and says where the step went."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

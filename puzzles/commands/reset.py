@@ -1,7 +1,5 @@
 """`puzzles reset`: forgets progress, in one puzzle, track or chapter, or in all."""
 
-from __future__ import annotations
-
 import click
 
 from .shared.params import Slugs

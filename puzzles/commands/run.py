@@ -1,7 +1,5 @@
 """`puzzles run`: a solution on real tensors, compared with what the game predicts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`puzzles share`: a link that opens a solution in the browser; the link itself holds the code, or the run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`puzzles start`: a file of starters, with the statement of each puzzle above its gap."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

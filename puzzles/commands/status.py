@@ -1,7 +1,5 @@
 """`puzzles status`: the player's stars, attempts and hints, and the next puzzle to try."""
 
-from __future__ import annotations
-
 import click
 
 from .shared.params import terminal

@@ -1,7 +1,5 @@
 """`puzzles submit`: writes an entry for a leaderboard, or takes over one as a record."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

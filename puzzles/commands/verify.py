@@ -1,7 +1,5 @@
 """`puzzles verify`: judges a saved run again, so that a leaderboard needs no trust."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`puzzles watch`: grades what changed on every save, and responds to single keys."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Attempts as a page shows them: figures, message, code, advice and pictures; attempts with one message are one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A class as a folder of web pages: a sortable index, a page for each student, and the texts of the puzzles once."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The lines in which a solution differs from the reference; comments, docstrings and blank lines do not count."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from difflib import SequenceMatcher

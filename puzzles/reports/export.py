@@ -3,8 +3,6 @@
 Each is written by itself, so that one failure does not affect the others.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

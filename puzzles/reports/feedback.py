@@ -1,7 +1,5 @@
 """Feedback after a pass: what was built, the third star, the next move; on request bounds, records and practice."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """A table of files that never folds or crops their names: where they do not fit, each has a line of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len

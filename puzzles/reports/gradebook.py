@@ -4,8 +4,6 @@ Canvas's form is that of "Import grades" in its guides: the columns that identif
 row of the points that are possible.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 The format is that of https://gradescope-autograders.readthedocs.io/en/latest/specs/.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence

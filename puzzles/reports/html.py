@@ -1,7 +1,5 @@
 """Report as one self-contained HTML page. The template escapes everything."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Files of reports: how they are written, and those that an earlier run has listed, so that the next one can remove
 what is stale."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress

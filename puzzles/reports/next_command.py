@@ -1,7 +1,5 @@
 """A command to type next, with the folders of puzzles that this one was given."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 

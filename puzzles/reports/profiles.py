@@ -1,8 +1,6 @@
 """A profiled run as text: what was read, the schedule's name, why there is a bubble, findings, a bound, the next
 command."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The teacher's page of solutions that several submissions have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The table of a class: a row for each submission, with its stars by puzzle, chapter or track."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial

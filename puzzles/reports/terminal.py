@@ -1,7 +1,5 @@
 """Reports on the terminal after grading: tables, messages, and the next step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from os.path import sep

@@ -1,7 +1,5 @@
 """The table of one file: a row for each verdict, with stars, and figures beside their targets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any

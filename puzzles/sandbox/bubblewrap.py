@@ -3,8 +3,6 @@
 Prior art: Flatpak starts applications with bubblewrap in the same way.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

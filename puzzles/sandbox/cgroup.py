@@ -4,8 +4,6 @@ A group is made only in a part of the tree that was handed over to this user, an
 own group would no longer hold. See cgroups(7), and https://systemd.io/CGROUP_DELEGATION.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

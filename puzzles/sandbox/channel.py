@@ -1,7 +1,5 @@
 """The grader's ends of a server's pipes: requests and answers, until a deadline."""
 
-from __future__ import annotations
-
 import os
 import select
 from collections.abc import Iterable

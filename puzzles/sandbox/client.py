@@ -4,8 +4,6 @@ One server handles many submissions, one after the other, because starting Pytho
 that is lost is not the player's failure: the request is repeated once, in a fresh one.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

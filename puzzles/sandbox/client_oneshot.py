@@ -1,7 +1,5 @@
 """Client for systems that cannot fork: instead of a server, it starts a process for each survey and each run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

@@ -3,8 +3,6 @@
 Reading a submission executes none of it, so that has limits of its own, which a busy machine does not use up.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable

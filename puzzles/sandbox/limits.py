@@ -1,7 +1,5 @@
 """Limits of a run: wall time, memory, output, files, processes. The player sees them and can set them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from .deadline import TIME_LIMIT

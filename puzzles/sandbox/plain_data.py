@@ -1,7 +1,5 @@
 """Serializes arrays, numbers, texts and collections of them as JSON, without pickle: reading it executes nothing."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable
 from math import prod

@@ -3,8 +3,6 @@
 `docs/security.md` says the same of every tier and system, and how each line is tested.
 """
 
-from __future__ import annotations
-
 import os
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Messages between a client and its server: a length in hexadecimal digits, then JSON."""
 
-from __future__ import annotations
-
 import json
 from typing import IO, Any
 

@@ -4,8 +4,6 @@ Nothing else may run in the folder meanwhile. Folders within folders are moved u
 path nor the number of open files grows with the depth.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

@@ -4,8 +4,6 @@ The process tier needs no program and no privilege. On Linux the kernel's Landlo
 a hook of Python's does.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Each tier enforces the same lists by its own means: bubblewrap mounts only what 
 in it, Landlock allows what is visible, and an audit hook of Python refuses what is hidden where there is neither.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import sysconfig

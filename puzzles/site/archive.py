@@ -1,7 +1,5 @@
 """The Python of the site as one archive that Pyodide imports from: the game and the packages that draw, compiled."""
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 from collections.abc import Iterator

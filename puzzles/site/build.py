@@ -1,7 +1,5 @@
 """Builds the site: static files for any web server. Playing loads nothing from another host."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Puzzles of teachers in the browser: their TOML files go into the archive, without solutions, and are added there."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What somebody sees who opens the site for the first time: a schedule that moves, and a puzzle of one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The licences of everything that the site serves and that is not ours, as one text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from importlib import metadata

@@ -1,7 +1,5 @@
 """Links that hold a puzzle's code or a run of it, compressed in the fragment, which a browser sends to no server."""
 
-from __future__ import annotations
-
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 

@@ -1,7 +1,5 @@
 """The list of all puzzles for the page, as JSON: chapters in the order of play, and what each puzzle shows."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Packages from npm: Pyodide, the editor, and esbuild, which bundles the scripts. Needed to build, never to play."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

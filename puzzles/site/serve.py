@@ -1,7 +1,5 @@
 """Serves the built site to this machine, for playing and for a look before it is published."""
 
-from __future__ import annotations
-
 import webbrowser
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """All solutions of a player as one Python file that `puzzles grade` takes, and the parts of such a file by puzzle."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The executor interface: runs a player's class on every device of one transport; and what all executors are told."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -3,8 +3,6 @@
 Arguments are charged to the device's meter. Parameters are only lent for loading, because a device copies its part.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ In each process runs the same executor as in a program that torchrun has started
 class may be defined anywhere, also in a notebook.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """The in-process executor: each call starts one greenlet per device, and ends when all have returned."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 

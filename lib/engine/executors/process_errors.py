@@ -1,7 +1,5 @@
 """Sends an exception from one process to all others, and prints it once."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 import traceback

@@ -3,8 +3,6 @@
 It reports to all others what it writes and reads.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from time import perf_counter

@@ -3,8 +3,6 @@
 A program is SPMD, as in MPI itself: every process makes the same calls of a run, and no process is special.
 """
 
-from __future__ import annotations
-
 import pickle
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence

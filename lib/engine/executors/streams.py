@@ -1,7 +1,5 @@
 """The streams of an inference loop: inputs that every device reads, outputs joined in the order of the inputs."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ share their block, which counts once. Arrays that start as plain ones (np.zeros 
 temporary memory, which differs between versions.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from numpy import ndarray

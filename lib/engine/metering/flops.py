@@ -3,8 +3,6 @@
 There is one rule for each numpy function that multiplies matrices, from its arguments and result to its flops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from math import isqrt, prod
 from typing import Any

@@ -1,7 +1,5 @@
 """A computation that counts as one kernel of a device: its flops and its result, but no memory in between."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

@@ -4,8 +4,6 @@ Everything is counted from calls and shapes and nothing is timed, so figures are
 every run.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

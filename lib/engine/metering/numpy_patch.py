@@ -4,8 +4,6 @@ Only the code of a device is counted. For all other code (`current.meter` is Non
 function.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Performs the operations of layers of attention in a replay, with the tokens that their tensors hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import add

@@ -5,8 +5,6 @@ softmax: its two numbers a token change neither order nor sizes. Without the div
 layers; without x, they would vanish. x is added where a token meets its own keys, and so is its gradient.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lib.engine.collectives import Array

@@ -1,7 +1,5 @@
 """Compares the results and measurements of a replay with a single device's results and the trace's predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce

@@ -3,8 +3,6 @@
 It follows the operations without checking the rules, so that a refused trace can be followed too, as far as it runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

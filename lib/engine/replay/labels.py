@@ -1,7 +1,5 @@
 """Names what a tensor of a replay holds: rows of a weight, or tokens of some microbatches, here or on a memory tier."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

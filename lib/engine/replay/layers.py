@@ -4,8 +4,6 @@ The gradient that a dense layer takes is that of its product, before relu: so th
 weight (Qi et al. 2024, section 2), and the input half masks with the input, which relu has left positive or zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Runs a pipeline with torch.distributed.pipelining from its CSV file: each device of a launch has a rank's stages."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Executes one rank's part of a trace on the engine, with real tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """Records a rank with torch.profiler, for `puzzles profile`: a replay names its cells as PyTorch's pipelines do."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

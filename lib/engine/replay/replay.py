@@ -1,7 +1,5 @@
 """Replays a schedule's trace with real tensors, and compares weights, memory and bytes with the predictions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

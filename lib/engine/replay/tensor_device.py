@@ -1,7 +1,5 @@
 """A device of a replay: its tensors of numpy or torch, and the game's collectives on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

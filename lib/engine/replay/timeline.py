@@ -6,8 +6,6 @@ received once it is sent, and where communication overlaps computation a call ru
 is of devices that run at once, also where they took turns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 What a call does is the subclass's: `LabelWalk` follows its labels, `MeasuredWalk` its seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar

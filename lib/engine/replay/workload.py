@@ -5,8 +5,6 @@ hidden width h and a length n, a weight is (h, h) and an activation (n, h) per b
 elements, 4 bytes each.
 """
 
-from __future__ import annotations
-
 from math import lcm
 from typing import Any
 

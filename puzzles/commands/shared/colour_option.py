@@ -1,7 +1,5 @@
 """The option of every drawing command for the meaning of colours."""
 
-from __future__ import annotations
-
 import click
 
 from puzzles.tracks.workbench import COLOURS

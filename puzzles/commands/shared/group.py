@@ -1,7 +1,5 @@
 """The group of all commands: its help fits a screen, and a wrong name is answered with the nearest one."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence

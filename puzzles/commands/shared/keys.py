@@ -1,7 +1,5 @@
 """Reads single keys from a terminal, without disturbing what is printed."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

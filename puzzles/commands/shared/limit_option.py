@@ -1,7 +1,5 @@
 """The option for the limits of a graded run, and its old words, one for each limit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 

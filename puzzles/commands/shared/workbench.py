@@ -1,7 +1,5 @@
 """Lends the sandbox and the terminal to a track, for `draw` and `run`."""
 
-from __future__ import annotations
-
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A compiled submission, as the worker that reads the file hands it to the workers that run it."""
 
-from __future__ import annotations
-
 import marshal
 import re
 import sys

@@ -1,7 +1,5 @@
 """Gives the interpreter of a worker what a player's code expects, and hides modules with answers from it."""
 
-from __future__ import annotations
-
 import _sitebuiltins
 import builtins
 import os

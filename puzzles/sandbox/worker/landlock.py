@@ -4,8 +4,6 @@ Needs no privilege and no program, and so is the file protection of the process 
 OpenBSD. See landlock(7).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import stat

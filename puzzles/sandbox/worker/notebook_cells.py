@@ -4,8 +4,6 @@ Nothing is executed, and nothing is parsed but the JSON of a notebook: headers a
 grows with the length of the text alone.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

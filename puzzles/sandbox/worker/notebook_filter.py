@@ -4,8 +4,6 @@ Kept are imports, definitions, and assignments that are pure: they use only name
 `PURE_CALLS` lists. Everything else, such as a run of the schedule, would cost time or do harm, and is left out.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 from collections.abc import Collection, Iterable, Iterator

@@ -4,8 +4,6 @@ What the run sends goes to the output of the process, what the player's code pri
 hook protects the hidden files here: the grader limits time and output, and ends the process.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """OS confinement of a worker (prctl, resource limits, change of user, Landlock) and cleanup of its descendants."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

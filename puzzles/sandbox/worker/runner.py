@@ -1,7 +1,5 @@
 """One run of one definition of a player's file, in the worker: loads the file, runs it, sends the result."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

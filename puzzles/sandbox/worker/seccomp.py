@@ -7,8 +7,6 @@ programs with files, threads, subprocesses and event loops were seen to call, an
 the C library or on the other processor. Prior art: the default profiles of Docker and systemd. See seccomp(2).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

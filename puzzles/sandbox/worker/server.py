@@ -5,8 +5,6 @@ wants, so that Python and numpy are loaded once for many submissions; a forked w
 Whatever the server has in memory, every later worker can read, so no submission ever passes through it.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

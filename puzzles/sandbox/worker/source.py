@@ -1,7 +1,5 @@
 """Parses a player's file: the definitions in it, and the code to run. Nothing of it is executed here."""
 
-from __future__ import annotations
-
 import ast
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ It never parses what a player wrote, nor what a worker sends. The first worker r
 the supervisor keeps the compiled bytes for the workers that run it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Modules that a graded definition has to do without: what has the schedules or finds the splits of puzzles."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

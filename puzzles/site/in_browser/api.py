@@ -1,7 +1,5 @@
 """Functions of the Python that judges and draws, from and to plain data. It never executes a player's code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lib import Trace

@@ -1,7 +1,5 @@
 """The timetable that a player makes by hand, as plain data for the page: rows of cells such as '2F5', one per rank."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

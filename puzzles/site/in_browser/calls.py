@@ -1,7 +1,5 @@
 """A call from the page: the name of a function and its arguments as JSON, answered as JSON."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Callable, Mapping

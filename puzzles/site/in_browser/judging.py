@@ -1,7 +1,5 @@
 """Judges the record of a player's runs. No code of a player is executed here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

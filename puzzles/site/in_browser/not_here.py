@@ -1,7 +1,5 @@
 """What a player's code cannot do in a browser, each with a sentence on what to do instead."""
 
-from __future__ import annotations
-
 import builtins
 import os
 import re

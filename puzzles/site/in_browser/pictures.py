@@ -1,7 +1,5 @@
 """A run as plain data for the page: the interactive picture, and a picture to keep."""
 
-from __future__ import annotations
-
 from contextlib import redirect_stdout
 from functools import partial
 from io import BytesIO, StringIO

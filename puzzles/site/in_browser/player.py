@@ -1,7 +1,5 @@
 """The Python that runs a player's code, and nothing else. What it says is not trusted: another one judges it."""
 
-from __future__ import annotations
-
 import linecache
 import sys
 from contextlib import redirect_stdout

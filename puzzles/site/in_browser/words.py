@@ -1,7 +1,5 @@
 """A verdict as plain data for the page: words, figures, and the next move."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

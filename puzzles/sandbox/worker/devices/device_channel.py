@@ -1,7 +1,5 @@
 """The connection of the judge with one device: messages of plain data, with arrays as raw bytes behind the JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 from math import prod

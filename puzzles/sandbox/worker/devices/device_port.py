@@ -1,7 +1,5 @@
 """A device's end of the judge's wire: each call of the engine is a message, and the reply is its result."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """One device: a process that loads the player's file and runs one instance of the class, command by command."""
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """The end of a run by one of its devices."""
 
-from __future__ import annotations
-
 from puzzles.failure import Failure
 
 

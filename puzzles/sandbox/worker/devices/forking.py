@@ -1,7 +1,5 @@
 """Starts the devices: children of the worker, forked before it has read the trial, each with one channel to it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -6,8 +6,6 @@ report of what it sent is not believed: bytes, calls and clocks are counted here
 run ends. Nothing that a player wrote runs here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select

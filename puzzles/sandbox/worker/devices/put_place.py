@@ -1,7 +1,5 @@
 """Checks where a put would write, by the buffers that the judge knows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple

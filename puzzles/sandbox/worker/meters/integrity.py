@@ -1,7 +1,5 @@
 """Detects changes to the engine's modules, and to the functions of numpy that it counts, by comparing identities."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from importlib import import_module

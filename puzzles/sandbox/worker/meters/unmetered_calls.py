@@ -1,7 +1,5 @@
 """Refuses devices the calls of the engine in which no meter counts: `launch` and `unmetered`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """Finds numbers that a device keeps outside of arrays that are counted: in collections, texts, closures, views."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from array import array

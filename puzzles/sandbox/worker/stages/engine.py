@@ -6,8 +6,6 @@ impossible, so the grader compares them with what any class needs. Results need 
 Where nothing can be forked, and for `puzzles run`, all devices run in the worker, as `play` runs them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

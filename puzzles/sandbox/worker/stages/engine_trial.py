@@ -1,7 +1,5 @@
 """Runs one trial of an engine class: launches it, makes every call, reads the meters. Nothing is judged here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any

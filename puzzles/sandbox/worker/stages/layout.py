@@ -1,7 +1,5 @@
 """Layout puzzles in the worker: calls the function on the graph, and returns only the strategies that it has set."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Schedule puzzles in the worker: runs the function on every rank, and returns the trace."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from types import FrameType

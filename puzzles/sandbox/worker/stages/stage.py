@@ -1,7 +1,5 @@
 """Types that all stages share: the place of a definition, and its result as plain data or a failure; and a check."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
