@@ -151,7 +151,7 @@ def _advice(figures: Mapping[str, float], targets: Mapping[str, int], performed:
     calls = listed([f"{times} {name}" for name, times in made.items()])
     if targets.get("collectives") == 0 < figures["collectives"]:
         return f"Device {device} makes these calls: {calls}. Do without collectives: use `send` and `receive`."
-    if set(made) == {"send", "receive"}:
+    if set(made) == {"send", "receive"} and "sent" in targets:
         each, limit = figures["sent"] // made["send"], targets["sent"]
         sends = f"Device {device} sends {made['send']} messages of {each:,} B on average"
         return f"{sends}; the target allows {limit:,} B in all."
