@@ -69,7 +69,7 @@ class Schedules(Track[SchedulePuzzle]):
         found: SchedulePuzzle = with_found(puzzle, folder)
         return found
 
-    known_as_good = later("schedule.standing", "known_as_good")
+    known_as_good = later("schedule.comparison", "known_as_good")
 
     def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
         return {name: figures[name] for name in ("timesteps", "peak_memory", "traffic") if name in figures} | {
@@ -147,9 +147,9 @@ class Schedules(Track[SchedulePuzzle]):
     def signature(self, slug: str) -> str:
         return f"def {slug}(model)"
 
-    record = later("schedule.standing", "standing")
+    record = later("schedule.comparison", "standing")
     comparison = later("schedule.comparison", "comparison")
-    third_star = later("schedule.standing", "third_star")
+    third_star = later("schedule.comparison", "third_star")
     built = later("schedule.comparison", "recognized")
     run_page = later("schedule.pictures", "run_page")
     sections = later("schedule.calls", "sections")
