@@ -160,7 +160,7 @@ def pipeline_time_bound(size: Size, setting: Setting, stages: Sequence[Stage]) -
 
 def _reason(prices: Prices, stage: Stage) -> str:
     """'a rank has 16 steps of computing for layers 6, 7, between layers 0-5 forward and back'."""
-    layers, first = sorted(stage[0]), min(stage[0])
+    layers, first = sorted(stage[0]), _first(prices, stage)
     work = prices.setting.steps * _work(prices, stage)[0]
     before = f", between {named('layer', range(first))} forward and back" if first else ""
     late = "; weight gradients may come later" if first and prices.has_halves else ""
@@ -178,7 +178,7 @@ def _work(prices: Prices, stage: Stage) -> tuple[Fraction, Fraction]:
 def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
     """The ramp, the work of a rank, and the way home; for several steps, with or without a pause between them."""
     steps, (work, urgent) = prices.setting.steps, _work(prices, stage)
-    before = range(min(stage[0]))
+    before = range(_first(prices, stage))
     hops = _changes(stages, len(before)) * _message(prices)
     ramp = hops + sum(prices.stage(prices.forward(layer)) for layer in before)
     home = hops + sum(prices.stage(prices.at_once(layer), summed=layer > 0) for layer in before)
@@ -187,6 +187,11 @@ def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
         return max(one, ramp + ceil(steps * work))
     each = ramp + ceil(urgent) + home + prices.update
     return max((prices.rounds - 1) * each + one, ramp + ceil(steps * work))
+
+
+def _first(prices: Prices, stage: Stage) -> int:
+    """The first layer of a stage; 0 where a microbatch has shares, since the first of them is there almost at once."""
+    return min(stage[0]) if prices.setting.shares == 1 else 0
 
 
 def _changes(stages: Sequence[Stage], until: int) -> int:

@@ -88,14 +88,6 @@ class MemoryTier:
         """Starts the transfer of a copy of an array, as it is now; `wait()` returns it. Reads S bytes."""
         return self._start_fetch(name, "fetch_async")
 
-    def overwrite(self, name: str, arr: ArrayLike) -> None:
-        """Writes over an array of the same size; counts nothing, since `put` has counted it."""
-        self._store[name] = self.port.library.on_host(arr)
-
-    def stored(self, name: str) -> Array:
-        """The array itself, which nobody may change."""
-        return self._store[name]
-
     def drop(self, name: str) -> None:
         """Deletes an array; takes no time."""
         with unmetered():

@@ -1,5 +1,7 @@
 """What is to be scheduled: a pipeline's size, its times, where its stages are, and how much a rank may hold."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction

@@ -147,18 +147,18 @@ def test_a_mistake_is_marked_at_its_line(game: Game) -> None:
 
 
 def test_calls_are_completed_with_their_parameters_and_meaning(game: Game) -> None:
-    game.open("fsdp")
-    game.type("async def fsdp(model):\n    model")
+    game.open("zero2")
+    game.type("async def zero2(model):\n    model")
     game.find(".cm-content").send_keys(".pas")
     listed = lambda: game.text(".cm-tooltip-autocomplete li[aria-selected]")  # noqa: E731
     game.until(lambda: listed() == "pass_to(rank, v, tag=0)")
     game.until(lambda: "Sends any object" in game.text(".cm-completionInfo"))
     game.until(lambda: game.find(".cm-content").send_keys(Keys.ENTER) or "model.pass_to()" in game.code())
-    game.type("async def fsdp(model):\n    ")
+    game.type("async def zero2(model):\n    ")
     game.find(".cm-content").send_keys(Keys.F1)
     game.until(lambda: "await model.allgather(v, layer)" in game.text(".cm-tooltip-autocomplete"))
     game.find(".cm-content").send_keys(Keys.ESCAPE)
-    game.type("async def fsdp(model):\n    model.scatterreduce\n")
+    game.type("async def zero2(model):\n    model.scatterreduce\n")
     word = game.until(lambda: next((one for one in game.browser.find_elements("css selector", ".cm-line span, .cm-line")
                                     if one.text.strip() == "model.scatterreduce"), None))  # fmt: skip
     ActionChains(game.browser, duration=20).move_to_element_with_offset(word, 60 - word.size["width"] // 2, 0).perform()

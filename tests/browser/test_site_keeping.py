@@ -212,7 +212,7 @@ def test_damaged_data_is_left_out_with_a_sentence(game: Game, damage: str) -> No
         ("constructor/code/x", "map", "no puzzle"),
         ("gpipe/code/%%%%", "gpipe", "damaged"),
         ("gpipe/run/%00", "gpipe", "damaged"),
-        ("gpipe/__proto__/x", "gpipe", "neither code nor a run"),
+        ("gpipe/__proto__/x", "gpipe", "neither code, a run nor"),
         ("gpipe/code", "gpipe", ""),
     ],
 )

@@ -115,9 +115,9 @@ def test_a_sum_exchange_sends_summands_to_owners_and_sums_to_the_others():
 def test_layouts_of_a_cube_in_both_kinds_of_plan():
     cube = eight_devices((8, 8))
     for a, b in [(a, b) for a in cube for b in cube if a != b][::29]:
-        pieces = cut(np.arange(64, dtype=np.float32).reshape(8, 8), a)
-        assert_moves_as_predicted(redistribute(a, b), pieces)
-        assert_moves_as_predicted(redistribute(a, b, named_only=True), pieces)
+        pieces = cut(np.arange(64, dtype=np.float64).reshape(8, 8), a)  # a message has 8 bytes
+        assert_moves_as_predicted(redistribute(a, b, 8), pieces)
+        assert_moves_as_predicted(redistribute(a, b, 8, named_only=True), pieces)
 
 
 @examples(60)

