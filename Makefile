@@ -35,8 +35,11 @@ serve: site/.training-puzzles-site  ## open the game in your browser, from this 
 test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
 	$(PYTEST) -m "not slow"
 
+# Random examples: all of them, or "half".
+PROFILE ?= full
+
 test-all: $(VENV)/.test  ## run every test, with many more examples
-	$(PYTEST) --hypothesis-profile=full
+	$(PYTEST) --hypothesis-profile=$(PROFILE)
 
 # Of fuzzing: seconds in all; SEED=1 tries the same inputs again.
 FUZZ ?= 60
