@@ -104,8 +104,8 @@ class WeightGrad(Sharded, Summed):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Activation(Batched):
-    """The input of `layer`; with layer == layers, the output of the last one."""
+class BatchedFields(Batched):
+    """The fields of all values that are shaped like an activation."""
 
     layer: int
     layers: int
@@ -119,6 +119,14 @@ class Activation(Batched):
     copy: Copy | None = None
     version: int | None = None
     heads: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        self._check_batched(0, 0)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Activation(BatchedFields):
+    """The input of `layer`; with layer == layers, the output of the last one."""
 
     kind = "an activation"
 
@@ -137,25 +145,12 @@ class Activation(Batched):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ActivationGrad(Batched):
+class ActivationGrad(BatchedFields):
     """The gradient that `backward(layer)` consumes: that of the layer's output.
 
     `loss` yields one labelled layers - 1, `backward(l)` one labelled l - 1; label -1 is the gradient of
     the model's input, which nothing consumes.
     """
-
-    layer: int
-    layers: int
-    batches: frozenset[int]
-    total_batches: int
-    step: int = 0
-    parts: frozenset[int] = frozenset({0})
-    of: int = 1
-    shards: frozenset[int] = frozenset({0})
-    total: int = 1
-    copy: Copy | None = None
-    version: int | None = None
-    heads: tuple[int, int] | None = None
 
     kind = "an activation gradient"
 
@@ -172,26 +167,10 @@ class ActivationGrad(Batched):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class KeyValue(Batched):
+class KeyValue(BatchedFields):
     """The keys and values of a layer of attention, for some tokens."""
 
-    layer: int
-    layers: int
-    batches: frozenset[int]
-    total_batches: int
-    step: int = 0
-    parts: frozenset[int] = frozenset({0})
-    of: int = 1
-    shards: frozenset[int] = frozenset({0})
-    total: int = 1
-    copy: Copy | None = None
-    version: int | None = None
-    heads: tuple[int, int] | None = None
-
     kind = "a key-value block"
-
-    def __post_init__(self) -> None:
-        self._check_batched(0, 0)
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         return self._elements(costs.keys_and_values, None)
@@ -201,26 +180,10 @@ class KeyValue(Batched):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class KeyValueGrad(Batched):
+class KeyValueGrad(BatchedFields):
     """The gradient of keys and values. Its `parts` are summands, one for each later share of queries."""
 
-    layer: int
-    layers: int
-    batches: frozenset[int]
-    total_batches: int
-    step: int = 0
-    parts: frozenset[int] = frozenset({0})
-    of: int = 1
-    shards: frozenset[int] = frozenset({0})
-    total: int = 1
-    copy: Copy | None = None
-    version: int | None = None
-    heads: tuple[int, int] | None = None
-
     kind = "a key-value gradient"
-
-    def __post_init__(self) -> None:
-        self._check_batched(0, 0)
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         return self._elements(costs.keys_and_values, None)

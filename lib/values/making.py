@@ -15,7 +15,8 @@ def constructors(cls: type[Any]) -> tuple[Constructor, Constructor]:
     of `cls`. That takes half of the time of setting each slot through its descriptor.
     """
     chosen = fields(cls)
-    twin = type(cls.__name__, cls.__bases__, {"__slots__": cls.__slots__})
+    thawed = {"__slots__": cls.__slots__, "__setattr__": object.__setattr__}  # a base may be frozen too
+    twin = type(cls.__name__, cls.__bases__, thawed)
     known: dict[str, Any] = {"new": object.__new__, "cls": cls, "twin": twin}
     known |= {f"default_{f.name}": f.default for f in chosen}
     parameters = ", ".join(f.name + ("" if f.default is MISSING else f"=default_{f.name}") for f in chosen)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from lib.engine.libraries.torch_library import TorchLibrary
 from lib.engine.replay.rank import PERFORM, ReplayEngine
 from lib.engine.replay.replay import replay
 from puzzles.catalog.schedule import PUZZLES
@@ -90,6 +89,8 @@ def test_calls_beside_computation_are_asynchronous(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(("call", "beside"), [("on_host", "forward"), ("fill", "backward")])
 def test_copies_beside_computation_are_asynchronous(call: str, beside: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy to or from the host ends only after a computation that was asked for later."""
+    from lib.engine.libraries.torch_library import TorchLibrary
+
     copies, computes = getattr(TorchLibrary, call), PERFORM[beside]
     begun, computed = threading.Event(), threading.Event()
 
