@@ -31,3 +31,6 @@ from puzzles import play
 
 # %% [markdown]
 # {puzzle: weight_versions}
+
+# %% [markdown]
+# {puzzle: host_update}

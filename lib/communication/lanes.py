@@ -27,8 +27,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lib.errors import PuzzleError
-from lib.game.costs import COPYING, Costs
+from lib.game.costs import Costs
 from lib.game.setting import Game
+from lib.game.tiers import ON_TIER
 from lib.rules import memory_tiers, operations
 from lib.rules.collectives import COLLECTIVES, Group, require_contribution
 from lib.trace.ops import Op
@@ -43,6 +44,7 @@ LANES: Mapping[str, str] = {
     "pass_to": "network",
     "offload": "down",
     "fetch": "up",
+    "tier_update": "processor",
 }
 """The kind of lane of each operation that runs beside computation, where costs have `overlap`."""
 
@@ -59,6 +61,9 @@ class PendingValue(NamedTuple):
     @property
     def number(self) -> int:
         return self.call.op.outputs[self.n]
+
+    def __repr__(self) -> str:
+        return f"result {self.n} of {self.call}, which is still pending"
 
 
 def layer_of(part: Value | PendingValue) -> int:
@@ -273,7 +278,7 @@ class Lanes:
     def ticks(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> int:
         """How long calls take that belong together."""
         first = calls[0]
-        if first.name in COPYING:
+        if first.name in ON_TIER:
             return memory_tiers.ticks(self.costs, first.name, made[0], first.values)
         if first.name in COLLECTIVES:
             return collective_ticks(calls, self.game)

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from lib.errors import RuleError
 
-from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs, Tier
+from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs
 from .kinds import EMBEDDING, HEAD, Kind
+from .tiers import Tier
 
 FLOPS = 400_000_000
 """Operations in a microsecond: 400 of an H100's 989 dense TFLOP/s in bf16, which large matrix products reach."""
@@ -148,6 +149,14 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
             Costs("slow", ticks=_computing(), beta=_sending(Fraction(5, 49152))),
             Costs("islands", ticks=_computing(), beta=_sending(_RING), islands=4, beta_between=_sending(4 * _RING)),
             Costs("copies", length=LONG, ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(10, 10)})),
+            Costs(
+                "host_updates",
+                ticks=_with({}, forward=10, backward=20, loss=0, update=5),
+                overlap=True,
+                tiers=MappingProxyType({"host": Tier(0, 0, None, 30)}),
+                beta=MappingProxyType(dict.fromkeys(("offload", "fetch"), Fraction(10, HIDDEN * HIDDEN))),
+                moments=2,
+            ),
             Costs("streams", ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(None, 10)})),
             Costs(
                 "experts",
@@ -193,6 +202,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "slow": "ring, over a slow network: 1 step for each 98,304 elements sent",
         "islands": "ring, on machines of 4 ranks: between machines 1 step for each 163,840 elements sent",
         "copies": "for long sequences; a value moves to the host or back in 1 step, which overlaps with computation",
+        "host_updates": "forward 1 step, backward 2, an optimizer state as large as two weights; the host updates in "
+        "3 steps, the device in half a step; copies overlap computation, 1 step for each 262,144 elements",
         "streams": "a value comes from the host in 1 step, which overlaps with computation, and none goes there",
         "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch, and four times as many "
         "weights in an expert",

@@ -53,6 +53,10 @@ class Handle:
 
     __radd__ = __add__
 
+    def __getitem__(self, n: int) -> PendingValue:
+        """The n-th of what the call makes, to be given to another call."""
+        return self.made[n]
+
     def __iter__(self) -> NoReturn:
         raise RuleError(f"a bucket's values are there when it has been awaited; this is {self.unawaited}")
 
@@ -65,7 +69,7 @@ class Handle:
     def result(self) -> Any:
         """What `await` gives, once the call has ended."""
         made = self.call.outputs
-        return list(made) if self.listed else made[0] if made else None
+        return list(made) if self.listed else tuple(made) if len(made) > 1 else made[0] if made else None
 
     @property
     def unawaited(self) -> str:

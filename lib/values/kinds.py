@@ -44,7 +44,10 @@ class Weight(Sharded):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OptState(Sharded):
-    """The optimizer's state for one layer's weight (its momentum, say); it steps with the weight."""
+    """The optimizer's state for one layer's weight (its momentum, say); it steps with the weight.
+
+    It is `Costs.moments` times as large.
+    """
 
     layer: int
     layers: int
@@ -59,6 +62,9 @@ class OptState(Sharded):
     def __post_init__(self) -> None:
         step = algebra.whole_number(self.step, "step", type(self).__name__, least=0)
         self._freeze(step=step, copy=checked_copy(self.copy), **self._checked_shards())
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return Sharded.memory(self, costs) * costs.moments
 
     def __str__(self) -> str:
         return f"optimizer state of layer {self.layer}, {shards_text(self)}, step {self.step}{more_text(self)}"

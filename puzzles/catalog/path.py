@@ -60,6 +60,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "uneven_stages": ("one_f_one_b",),
     "v_half": ("zb_v",),
     "weight_versions": ("one_f_one_b",),
+    "host_update": ("offload", "weight_versions"),
     "seq_pipeline": ("one_f_one_b",),
     "ring_context": ("ddp_overlap", "seq_pipeline"),
     "ulysses": ("ring_context",),

@@ -84,6 +84,7 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
         "zero2": group(whole, fours, "gradients are scattered, weights gathered"),
         "checkpoint": alone(whole, first("batch 0")),
         **dict.fromkeys(("offload", "park_or_recompute"), parked),
+        "host_update": alone(whole, at_once, "gradients to the host, weights back"),
         "interleaved": line(
             lambda r, layer: (0, 1) if layer % ranks == r else None, in_turn, "twice down the ranks, and twice back up"
         ),

@@ -29,8 +29,8 @@ from lib import (
     trace_to_json,
 )
 from lib.game.cost_checks import MAX_DIGITS, MAX_NUMBER
-from lib.game.costs import Tier
 from lib.game.setting_notation import costs_from_json, record_to_json
+from lib.game.tiers import Tier
 from tests.support.examples import LETTERS, examples
 
 NAMES = st.sampled_from(["forward", "update", "allreduce", "pass_to", "offload", "fetch"])
@@ -121,7 +121,7 @@ def test_a_beta_that_is_read_is_written_again_and_read_the_same(text: str) -> No
         ({"gradient": -4}, ("gradient", "-4")),
         ({"islands": True}, ("islands", "True")),
         ({"overlap": 1}, ("overlap", "True or False")),
-        ({"tiers": {"host": (1, 1, 1)}}, ("tier host", "Tier(offload, fetch, capacity)")),
+        ({"tiers": {"host": (1, 1, 1)}}, ("tier host", "Tier(offload, fetch, capacity, update)")),
         ({"tiers": {"host": Tier(1, -1)}}, ("fetch of the tier host", "-1")),
         ({"name": "x" * 101}, ("name", "100 characters")),
         ({"name": None}, ("name", "None")),

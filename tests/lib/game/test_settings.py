@@ -28,9 +28,10 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.costs import CLASSIC, Tier
+from lib.game.costs import CLASSIC
 from lib.game.former_costs import FORMER
 from lib.game.named_costs import pricing
+from lib.game.tiers import Tier
 from lib.trace.ops import FORMS, FREE
 from tests.support import CLASSICS
 

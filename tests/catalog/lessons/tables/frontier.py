@@ -5,6 +5,7 @@ from __future__ import annotations
 from lib.schedules import pipeline
 from lib.schedules.orders import gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
 from tests.catalog.lessons.families.grid import grid
+from tests.catalog.lessons.families.host_updates import host_updates
 from tests.catalog.lessons.tables.common import HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips, all_messages
 from tests.support.mistakes import altered
 from tests.support.schedules.splits import uneven
@@ -47,5 +48,19 @@ SKIPS: Skips = {
         "owners send, all microbatches together": (SEND_AT_ONCE, {"traffic"}),
         "whole weights stay, owners send new ones": (HOLD, {"memory", "traffic"}),
         "whole weights stay, all microbatches together": (HOLD_AT_ONCE, {"memory", "traffic"}),
+    },
+    "host_update": {
+        "all on the device": (host_updates("device"), {"time", "memory"}),
+        "all on the device, microbatches in turn": (host_updates("device", at_once=False), {"time", "memory"}),
+        "each step waits for the host": (host_updates("host"), {"time", "host"}),
+        "each step waits for the host, microbatches in turn": (
+            host_updates("host", at_once=False),
+            {"time", "memory", "host"},
+        ),
+        "states are fetched": (host_updates("fetched"), {"time", "memory", "host"}),
+        "states are fetched, microbatches in turn": (
+            host_updates("fetched", at_once=False),
+            {"time", "memory", "host"},
+        ),
     },
 }
