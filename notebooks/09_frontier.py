@@ -30,6 +30,9 @@ from puzzles import play
 # {puzzle: v_half}
 
 # %% [markdown]
+# {puzzle: two_ways}
+
+# %% [markdown]
 # {puzzle: weight_versions}
 
 # %% [markdown]

@@ -126,6 +126,7 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
             CLASSIC,
             Costs("ring", ticks=_computing(), beta=MappingProxyType({**_sending(_RING), "pass_to": 2 * _RING})),
             Costs("parts", ticks=_PARTS, gradient=_BORDER),
+            Costs("pairs", ticks=_with(_PARTS, pair=20), gradient=_BORDER),
             Costs("stages", ticks=_STAGES, gradient=_BORDER),
             Costs("gathers", ticks=_with(_STAGES, allgather=10, scatterreduce=10), gradient=_BORDER, parameters=_LARGE),
             Costs("long", length=LONG),
@@ -188,6 +189,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "ring": "classic, with communication priced by size: 1 step for each 655,360 elements that a rank sends in "
         "collectives, and for half as many in messages",
         "parts": "forward and each half of backward 1 step, communication and updates free: for zero-bubble pipelines",
+        "pairs": "parts, where a forward of one microbatch and a backward of another at once take 2 steps together",
         "stages": "parts without the halves: forward 1 step, backward 2",
         "gathers": "stages, where an all-gather or a reduce-scatter takes 1 step and a layer has four times as many "
         "weights",

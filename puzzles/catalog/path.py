@@ -59,6 +59,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "straggler": ("ddp", "grad_accum"),
     "uneven_stages": ("one_f_one_b",),
     "v_half": ("zb_v",),
+    "two_ways": ("zb_h1",),
     "weight_versions": ("one_f_one_b",),
     "host_update": ("offload", "weight_versions"),
     "seq_pipeline": ("one_f_one_b",),

@@ -57,6 +57,7 @@ WITHOUT_TIMETABLE = {
     "pipeline": "all microbatches go through each stage at once, so there is one order only",
     "three_d": GATHERED,
     "pipeline_fsdp": GATHERED,
+    "two_ways": "each of its stages is on two ranks, and a timetable by hand has each on one",
     "weight_versions": "it is about several training steps, and a timetable is of one",
     "seq_pipeline": "its microbatches are shares of sequences, which come back in an order of their own",
     "uneven_stages": "its stages have different numbers of layers, and a cell is one layer of each rank there",

@@ -6,11 +6,17 @@ from lib.schedules import pipeline
 from lib.schedules.orders import gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.host_updates import host_updates
-from tests.catalog.lessons.tables.common import HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips, all_messages
+from tests.catalog.lessons.tables.common import HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips, all_messages, two_by_two
 from tests.support.mistakes import altered
 from tests.support.schedules.splits import uneven
 
 DEALT = "dealt(setting.lengths, setting.costs.slow, model.RANKS)[model.rank]"
+
+PAIR = """out, (new, grad) = model.forward_backward(
+                (layer, activations[batch], weights[layer]), (layers[other], *behind)
+            )"""
+ONE_BY_ONE = """out = model.forward(layer, activations[batch], weights[layer])
+            new, grad = model.backward(layers[other], *behind)"""
 
 SKIPS: Skips = {
     "straggler": {
@@ -36,6 +42,13 @@ SKIPS: Skips = {
         "zb-v": (grid(8, order=zb_v), {"memory"}),
         "v-min": (grid(8, order=v_min), {"time"}),
         **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
+    },
+    "two_ways": {
+        "1f1b": (pipeline(one_f_one_b), {"time"}),
+        "zb-h1": (pipeline(zb_h1), {"time"}),
+        "two replicas of two stages, zb-h1": (two_by_two(zb_h1), {"time"}),
+        "both ways without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time"}),
+        **all_messages("time traffic", "time traffic", "time memory", "time traffic", *["time steady"] * 2),
     },
     "weight_versions": {
         "a flush each step": (pipeline(one_f_one_b), {"time"}),
