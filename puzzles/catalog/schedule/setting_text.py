@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from lib.game.costs import CLASSIC, COMPUTING, Costs
+from lib.game.costs import CLASSIC, COMPUTING, PAIR, Costs
 from lib.game.setting import CLASSIC_SETTING, Setting
 from lib.game.tiers import COPYING, ON_TIER
 
@@ -74,7 +74,9 @@ def _prices(costs: Costs, calls: Iterable[str]) -> Iterator[Difference]:
             yield Difference(f"`{name}`", here, classic or "not there")
         if name == "update":
             there = [(place, tier.update) for place, tier in costs.tiers.items() if tier.update is not None]
-            yield from (Difference(f"- on the {place}", _time(costs, ticks), "not there") for place, ticks in there)
+            yield from (
+                Difference(f"`update` on the {place}", _time(costs, ticks), "not there") for place, ticks in there
+            )
         if name in costs.beta_between:
             yield Difference("- between machines", _by_size(costs, name, crosses=True), "one machine")
 
@@ -84,6 +86,7 @@ def price_text(costs: Costs, name: str) -> str:
 
     '0.5 steps', '0.5 steps and 0.5 for each value', '5 us a hop and 1 us for each 25,000 elements sent'.
     """
+    name = PAIR if name == "forward_backward" else name
     if not costs.priced(name):
         return ""
     if name in COMPUTING:

@@ -150,7 +150,8 @@ KNOWN = {
     "v_half": "a pipeline in a V",
     "two_ways": "a pipeline with sharded weights",
     "weight_versions": "a pipeline",
-    "host_update": f"{STANDARD}, with prefetch, weight gradients offloaded to the host and weights fetched from the host",
+    "host_update": f"{STANDARD}, with prefetch, weight gradients offloaded to the host and weights fetched from the "
+    "host",
     "seq_pipeline": "a pipeline",
     "ring_context": f"ring attention in zigzag{OVERLAPPED}",
     "ulysses": f"Ulysses, which exchanges tokens for heads{OVERLAPPED}",
