@@ -83,11 +83,7 @@ class Port(Protocol):
 
 
 def require_own_thread(thread: int | None, port: Port) -> None:
-    """Refuses a call that is not made in the thread that runs the device; None: any thread may call.
-
-    Raises:
-        RuleError: naming the device.
-    """
+    """Refuses a call that is not made in the thread that runs the device; None: any thread may call."""
     if thread is not None and thread != get_ident():
         raise RuleError(
             f"device {port.device} of {port.size} communicates from a thread that its code has started; "

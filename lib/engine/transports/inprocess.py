@@ -63,12 +63,7 @@ class Scheduler:
             self.ready.append(port)
 
     def advance(self, until: Callable[[], bool] = lambda: False) -> bool:
-        """Runs the devices until all have ended; returns False if `until` became true before that.
-
-        Raises:
-            DeadlockError: no device can continue, and some device waits.
-            BaseException: raised by a device; all others have been ended.
-        """
+        """Runs the devices until all have ended; returns False if `until` became true before that."""
         self.hub = getcurrent()
         self.thread = get_ident()
         current.run_here()
