@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any
 
-from greenlet import GreenletExit, getcurrent, greenlet
-
 from lib.engine.transports.processes.control import ControlChannel, PeerFailedError
 from lib.engine.transports.processes.port import ProcessPort
+from lib.engine.transports.tasks import GreenletExit, getcurrent, greenlet
 
 from .base import Device
 from .streams import UNKNOWN, InputStream, OutputStream, OutputStreams

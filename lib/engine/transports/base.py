@@ -1,7 +1,7 @@
 """The transport interface: the operations of one device's end of the connection between devices.
 
-Two transports implement it: `inprocess`, with greenlets, and `processes`, over MPI or torch.distributed. Both check
-calls before they carry anything, because an MPI may return garbage when devices disagree.
+Two transports implement it: `inprocess`, with tasks of one thread, and `processes`, over MPI or torch.distributed. Both
+check calls before they carry anything, because an MPI may return garbage when devices disagree.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
-from greenlet import GreenletExit
-
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import ArrayLibrary
 from lib.engine.metering.meter import Meter
 from lib.errors import DeadlockError, MismatchError, RuleError
+
+from .tasks import GreenletExit
 
 ENDING = (MismatchError, DeadlockError)
 """Errors that concern several devices. They end a run even if a class catches them, because other devices wait."""
