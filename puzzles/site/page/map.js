@@ -5,34 +5,33 @@ import { Picture } from "./picture.js";
 import { stars } from "./store.js";
 import { starsText } from "./verdict.js";
 
+const welcome = document.getElementById("welcome"); // it is in the document, so that it shows before any script runs
+
 export function showMap(main, catalog) {
   const played = (track) => catalog.chapters.filter((chapter) => chapter.track === track);
   const isNew = !Object.keys(catalog.puzzles).some((slug) => stars(slug));
   const next = (isNew && catalog.puzzles.warm_up) || firstOpen(catalog);
-  const moving = h("div", { class: "picture moving", "aria-hidden": "true" });
+  welcome.hidden = false;
+  welcome.querySelector(".begin").replaceChildren(h("a", { class: "go", href: `#${next.slug}` }, isNew ? `Begin: ${next.title}` : `Go on with ${next.title}`));
   main.replaceChildren(
-    h("section", { class: "welcome" },
-      h("div", {},
-        h("h1", {}, "How are large models trained on many devices?"),
-        h("p", { class: "lead" }, "Write the schedule yourself, in a few lines of async Python. It runs here in your browser, is judged at once, and is drawn as a picture."),
-        h("p", {}, h("a", { class: "go", href: `#${next.slug}` }, isNew ? `Begin: ${next.title}` : `Go on with ${next.title}`))),
-      h("figure", {}, moving, h("figcaption", {}, "Four ranks train one model: each has a layer, and each colour is a microbatch."))),
+    welcome,
     ...Object.entries(catalog.tracks).map(([name, track]) =>
       h("section", { class: "track" },
         h("h2", {}, track.title), h("p", { class: "idea" }, sentence(track.idea)),
         name === "schedule" ? "" : h("p", { class: "away" }, "These need numpy and an installation. Here are their statements and pictures."),
         h("ol", { class: "chapters" }, played(name).map((chapter) => chapterOf(chapter, catalog))))),
     board(catalog));
-  return catalog.first && moves(moving, catalog.first);
+  return catalog.first && moves(welcome.querySelector(".moving"), catalog.first);
 }
 
-// A schedule that plays again and again, unless the reader wants no motion. It is closed as a puzzle is.
-function moves(place, run) {
+// A schedule that plays again and again: a curtain moves over its picture, which costs no drawing. It is closed as a
+// puzzle is.
+function moves(place, { run, ...words }) {
   const picture = new Picture(place);
-  picture.colour = run.run.colour;
-  picture.show(run);
+  picture.colour = run.colour;
+  picture.show({ ...words, run: { ...run, traffic: { ...run.traffic, most: 0 } } });
   place.querySelector("#timeline").tabIndex = -1;
-  if (!matchMedia("(prefers-reduced-motion: reduce)").matches) picture.shown.play(true, true);
+  place.append(h("div", { class: "curtain" }));
   return picture;
 }
 
