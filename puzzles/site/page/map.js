@@ -1,6 +1,7 @@
 // The map: chapters in the order of play, each with its puzzles and their stars.
 
 import { h } from "./dom.js";
+import { firstOpen } from "./path.js";
 import { Picture } from "./picture.js";
 import { stars } from "./store.js";
 import { starsText } from "./verdict.js";
@@ -53,25 +54,6 @@ function stop(puzzle) {
     h("span", { class: "name" }, puzzle.title),
     puzzle.mark ? h("span", { class: `mark ${puzzle.mark}`, title: puzzle.place }, puzzle.mark) : "",
     puzzle.played ? h("span", { class: "stars", role: "img", "aria-label": `${count} of 3 stars` }, starsText(count)) : "");
-}
-
-// The next puzzle of those played here, as `next_slug` of the game finds it: along the core path, without what comes
-// before a solved puzzle; after an extra puzzle first the rest of its chapter.
-export function firstOpen(catalog, after = "") {
-  const { puzzles, chapters } = catalog, slugs = Object.keys(puzzles).filter((slug) => puzzles[slug].played);
-  const core = catalog.path.flatMap((step) => step.slugs).filter((slug) => puzzles[slug]?.played);
-  const solved = slugs.filter((slug) => stars(slug) >= 2), known = new Set(), waiting = [...solved];
-  while (waiting.length) {
-    const slug = waiting.pop();
-    if (!known.has(slug)) waiting.push(...(catalog.after[slug] ?? []));
-    known.add(slug);
-  }
-  const ready = (slug) => !known.has(slug) && (catalog.after[slug] ?? []).every((one) => known.has(one) || !puzzles[one]?.played);
-  const later = core.slice(core.indexOf(after) + 1).filter(ready);
-  const chapter = chapters.find((one) => one.slugs.includes(after))?.slugs ?? [];
-  const rest = after && !core.includes(after) ? chapter.slice(chapter.indexOf(after) + 1) : [];
-  const order = [...rest, ...later, ...core.filter((slug) => !known.has(slug)), ...slugs];
-  return puzzles[order.find((slug) => slug !== after && stars(slug) < 2) || core[0]];
 }
 
 // A leaderboard, if there was one in the folder `board` when the site was built.

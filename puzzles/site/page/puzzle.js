@@ -3,7 +3,7 @@
 
 import { button, h, tell } from "./dom.js";
 import { Keeping } from "./keeping.js";
-import { firstOpen } from "./map.js";
+import { firstOpen } from "./path.js";
 import { Picture } from "./picture.js";
 import { Crashed, Stopped } from "./python.js";
 import { sheet } from "./sheet.js";
