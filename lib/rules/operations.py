@@ -100,7 +100,7 @@ def set_output(game: Game, output: Value) -> tuple[()]:
     if output.layer != output.layers:
         raise RuleError(f"this is the {output}; an output comes from the last layer, so go forward first")
     if len(output.parts) < output.of or len(output.shards) < output.total or output.heads:
-        raise RuleError(f"this is the {output}; an output is a whole sum and has all tokens")
+        raise RuleError(f"this is the {output}; an output is a full sum, with all tokens")
     same_model(game, output)
     return ()
 
@@ -133,7 +133,7 @@ def require_cuttable(game: Game, value: Value) -> None:
     if isinstance(value, Batched) and game.layer == "attention":
         raise RuleError(f"this is the {value}; name the tokens in get_activation(batches, shares=[...])")
     if isinstance(value, Batched) and game.layer == "dense":
-        raise RuleError(f"this is the {value}; activations are cut only where a layer can use a part of one")
+        raise RuleError(f"this is the {value}; activations are split only where a layer can use a part")
 
 
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------

@@ -26,7 +26,7 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
     grad = weight_grad
     for value in (grad, weight, opt_state):
         if value.layer != layer:
-            raise RuleError(f"this is the {value}; update({layer}, ...) needs the one of layer {layer}")
+            raise RuleError(f"this is the {value}; update({layer}, ...) needs a value of layer {layer}")
     if not opt_state.step == grad.step == weight.step < game.steps:
         _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)

@@ -90,13 +90,13 @@ REFUSED: dict[Callable[[Model], Any], str] = {
     state_on_device: "update on the host needs values that are parked there; the optimizer state of layer 0",
     gradient_on_device: "update on the host needs values that are parked there; the weight gradient of layer 0",
     gradient_on_device_later: "update on the host needs values that are parked there; the weight gradient of layer 0",
-    another_tier: "update on the host needs values that are parked there; this is the weight of layer 0, whole, "
+    another_tier: "update on the host needs values that are parked there; this is the weight of layer 0, unsharded, "
     "step 0, on the disk",
     no_processor: "the tier disk has no update; fetch the values and update them on the device",
     no_such_tier: "there is no memory tier 'cloud' in the costs 'two tiers'; known: host, disk",
     part_of_the_batches: "this gradient covers only batch 0 of 2; sum in batch 1 with '+' or an all-reduce first",
     updated_twice: "this weight was already updated (step 1); update each weight once",
-    parked_on_the_device: "weight must be a weight; got the weight of layer 0, whole, step 0, on the host",
+    parked_on_the_device: "weight must be a weight; got the weight of layer 0, unsharded, step 0, on the host",
 }
 TWO_TIERS = {"host": Tier(0, 0, None, 30), "disk": Tier(0, 0)}
 
