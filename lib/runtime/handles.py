@@ -58,7 +58,7 @@ class Handle:
         return self.made[n]
 
     def __iter__(self) -> NoReturn:
-        raise RuleError(f"a bucket's values are there when it has been awaited; this is {self.unawaited}")
+        raise RuleError(f"the values of a call are there when it has been awaited; this is {self.unawaited}")
 
     @property
     def made(self) -> list[PendingValue]:
@@ -81,7 +81,7 @@ def map_values(take: Callable[[Value], Value], payload: Any) -> Any:
     """A copy of `payload` with `take` applied to each value in it, in order. Anything else is passed as it is."""
     if isinstance(payload, Value):
         return take(payload)
-    if isinstance(payload, Handle):
+    if isinstance(payload, Handle | PendingValue):
         raise RuleError(f"cannot send {payload.unawaited}")
     if isinstance(payload, dict):
         return {map_values(take, key): map_values(take, part) for key, part in payload.items()}

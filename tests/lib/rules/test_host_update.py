@@ -79,11 +79,31 @@ async def parked_on_the_device(model: Model) -> None:
     model.update(0, await gradient(model, [0, 1]), *model.load_weights(0, tier="host"))  # type: ignore[arg-type]
 
 
-async def a_part_of_a_value(model: Model) -> None:
+async def pending_update(model: Model, batches: Any = (0, 1)) -> Any:
+    """The handle of an update on the host."""
     weight, state = model.load_weights(0, tier="host")
-    leaving = model.offload(await gradient(model, [0, 1]))
-    update = model.update(0, leaving, weight, state, on="host")
-    model.parked["weight"] = update[0]  # type: ignore[index]
+    return model.update(0, model.offload(await gradient(model, batches)), weight, state, on="host")
+
+
+async def stored_too_early(model: Model) -> None:
+    model.parked["weight"] = (await pending_update(model))[0]
+
+
+async def declared_too_early(model: Model) -> None:
+    model.set_final_weight(0, (await pending_update(model))[0])
+
+
+async def unpacked_too_early(model: Model) -> None:
+    _, _ = await pending_update(model)
+
+
+async def one_result_awaited(model: Model) -> None:
+    await (await pending_update(model))[1]
+
+
+async def refused_before(model: Model) -> None:
+    update = await pending_update(model, [0])
+    await model.fetch(update[0])
 
 
 REFUSED: dict[Callable[[Model], Any], str] = {
@@ -116,9 +136,19 @@ def test_without_a_processor_there_is_no_such_call() -> None:
     assert "tier_update has no price in the costs 'copies'; it is not part of this game" in str(error)
 
 
-def test_a_result_that_is_pending_cannot_be_stored() -> None:
-    error = run(a_part_of_a_value, 1, 2, 1, setting=Setting(COSTS_HERE)).error
-    assert "parked holds parked values only; got PendingValue result 0 of update(layer=0)" in str(error)
+PENDING: dict[Callable[[Model], Any], tuple[str, str]] = {
+    stored_too_early: ("parked holds parked values only; got result 0 of update(layer=0)", "await its handle first"),
+    declared_too_early: ("weight must be a weight; got result 0 of update(layer=0)", "await its handle first"),
+    unpacked_too_early: ("the values of a call are there when it has been awaited", "await it first"),
+    one_result_awaited: ("this is result 1 of update(layer=0)", "await its handle first"),
+    refused_before: ("await fetch(): this gradient covers only batch 0 of 2", "sum in batch 1"),
+}
+
+
+@pytest.mark.parametrize("wrong", PENDING)
+def test_what_is_done_too_early_with_a_pending_update_is_refused(wrong: Callable[[Model], Any]) -> None:
+    error = str(run(wrong, 1, 2, 1, setting=Setting(COSTS_HERE)).error)
+    assert all(words in error for words in PENDING[wrong]), error
 
 
 def test_only_the_rank_that_made_a_handle_passes_on_what_it_makes() -> None:
