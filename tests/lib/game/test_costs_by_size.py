@@ -38,12 +38,13 @@ PRICES = st.dictionaries(NAMES, st.integers(0, MAX_NUMBER) | st.integers(0, 20),
 DIGITS = st.text("0123456789", min_size=1, max_size=20)
 PARTS = st.integers(0, 10**MAX_DIGITS - 1) | st.integers(0, 9)
 FRACTIONS = st.builds(lambda above, below: Fraction(above, below + 1) if below < 10**17 else above, PARTS, PARTS)
-TIERS = st.builds(Tier, *[st.none() | st.integers(0, MAX_NUMBER)] * 3)
+TIERS = st.builds(Tier, *[st.none() | st.integers(0, MAX_NUMBER)] * 4)
 RECORDS = st.builds(
     Costs,
     st.text(LETTERS, max_size=9),
     hidden=st.integers(1, MAX_NUMBER),
     length=st.integers(1, 64),
+    moments=st.integers(1, 3),
     ticks=PRICES,
     unit=st.sampled_from([1, 8, 10, 40, 1000]),
     gradient=st.none() | st.integers(0, MAX_NUMBER),
