@@ -31,7 +31,7 @@ class BegunTable(Timetable):
     def of_draft(cls, draft: Draft, has_tags: bool) -> BegunTable:
         """All that can be computed."""
         rows = tuple(tuple((cell,) for cell in row) for row in draft.computable())
-        return cls(rows, draft.stages, has_tags)
+        return cls(rows, count=draft.stages, has_tags=has_tags)
 
     def __post_init__(self) -> None:
         needs = Dependencies(self.rows, self.count)

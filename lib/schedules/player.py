@@ -200,6 +200,12 @@ class TimetableRank(CellWork):
     async def update(self, layer: int) -> None:
         model = self.model
         grad = model.grad_weights.pop(layer)
+        others = [self.peers[r] for r in self.table.ranks_of[layer // self.depth] if r != self.place]
+        tag = 0 if self.tag is untagged else 2 * self.table.stages * self.table.batches + layer
+        for other in others:  # a copy of the stage, with other microbatches
+            await model.pass_to(other, grad, tag)
+        for other in others:
+            grad = grad + await model.receive(other, tag)
         if self.replicas > 1 and not self.sharded:
             grad = await model.allreduce(grad, layer, group="dp")
         weights, states = model.weights, model.opt_states
