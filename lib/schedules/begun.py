@@ -12,8 +12,8 @@ from lib.errors import RuleError
 from .cells import Dependencies
 from .draft import Draft
 from .feasibility import DryRun, by_message, by_stream, untagged
-from .player import TimetableRank
 from .timetable import Timetable
+from .timetable_rank import TimetableRank
 
 
 @dataclass(frozen=True)
