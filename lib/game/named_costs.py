@@ -24,12 +24,13 @@ SENDING = ("allreduce", "allgather", "scatterreduce", "pass_to")
 FREE: Mapping[str, int] = MappingProxyType(dict.fromkeys(("loss", "update", "receive"), 0))
 
 
-def _each(price: Any) -> Mapping[str, Any]:
-    return MappingProxyType(dict.fromkeys(SENDING, price))
+def _each(price: Any, *more: str) -> Mapping[str, Any]:
+    return MappingProxyType(dict.fromkeys((*SENDING, *more), price))
 
 
 _INFINIBAND: dict[str, Any] = {"alpha": _each(INFINIBAND_HOP), "beta": _each(Fraction(1, INFINIBAND))}
 _NVLINK: dict[str, Any] = {"alpha": _each(NVLINK_HOP), "beta": _each(Fraction(1, NVLINK))}
+_NODE: dict[str, Any] = {name: _each(price["allgather"], "dispatch", "collect") for name, price in _NVLINK.items()}
 _MACHINES: dict[str, Any] = {
     **_NVLINK,
     "islands": 4,
@@ -50,6 +51,7 @@ def _hopper(name: str, hidden: int = 4096, length: int = 2048, **more: Any) -> C
 HOPPER = (
     _hopper("infiniband", overlap=True, **_INFINIBAND),
     _hopper("nvlink", **_NVLINK),
+    _hopper("node", overlap=True, **_NODE),
     _hopper("machines", **_MACHINES),
     _hopper("long_machines", length=4096, **_MACHINES),
     _hopper("narrow", hidden=1024, length=8192, overlap=True, **_INFINIBAND),
@@ -62,6 +64,7 @@ HOPPER_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "hopper_infiniband": "microseconds on H100-like GPUs, one in each machine; communication overlaps computation",
         "hopper_nvlink": "microseconds on H100-like GPUs in one machine",
+        "hopper_node": "hopper_nvlink, where communication overlaps computation and tokens go to experts",
         "hopper_machines": "microseconds on H100-like GPUs, four in each machine",
         "hopper_long_machines": "hopper_machines, with 4,096 tokens in a microbatch",
         "hopper_narrow": "hopper_infiniband, with a width of 1,024 and 8,192 tokens in a microbatch",
@@ -212,11 +215,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 def costs_named(name: str) -> Costs:
-    """A known cost record.
-
-    Raises:
-        RuleError: there is none of that name; the text has the nearest one, or all.
-    """
+    """A known cost record."""
     if name in COSTS:
         return COSTS[name]
     from difflib import get_close_matches  # here, because only a refusal needs it

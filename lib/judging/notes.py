@@ -80,14 +80,15 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Gam
         yield Note(text, costs_a_star=True)
     if fewer := missing_at_end(state, prof, 0 if game.task == "infer" else game.steps):
         layers, what = named("layer", fewer), "request" if game.task == "infer" else "step"
-        text = f"started with more of the weight of {layers} than it holds at the end, so the {what} cannot be repeated"
+        text = f"ended with less of the weight of {layers} than at the start, so the {what} cannot be repeated"
         yield Note(text, costs_a_star=True, about="missing")
     if lasting > peak:
         what, loaded = ("request", "weights") if game.task == "infer" else ("step", "weights and states")
-        text = (
-            f"would need {lasting:,} elements in a second {what}, because that begins with all {loaded} that are "
-            "loaded later here, and because messages take memory until they are read"
-        )
+        sizes = [value.memory(state.costs) for value in state.values.values()]
+        no_messages = lasting_peak(state.done, sizes, prof.lifetimes, {}, state.costs)
+        reasons = [f"it begins with the {loaded} that are loaded later here"] * (no_messages > max(prof.memory))
+        reasons += ["messages take memory until they are read"] * (lasting > no_messages)
+        text = f"would need {lasting:,} elements in a second {what}, because {' and '.join(reasons)}"
         yield Note(text, costs_a_star=True, about="steady")
 
 

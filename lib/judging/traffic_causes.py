@@ -166,6 +166,6 @@ def loading_cause(ranks: Sequence[RankState]) -> str:
             for op in rank.all({"load_weights"}):
                 if op.layer in again and op.layer in seen:
                     layers = named("layer", again)
-                    return f"line {op.line} loads {layers} again for each use; a rank keeps what it loads"
+                    return f"line {op.line} loads {layers} again"
                 seen.add(op.layer)
     return ""

@@ -233,7 +233,7 @@ def test_loading_the_same_weights_to_a_tier_twice_is_a_reload() -> None:
     reload, missing = [note for note in report.notes if note.costs_a_star]
     assert (reload.about, missing.about) == ("reload", "missing")
     assert "layer 0 twice" in reload.text
-    assert "than it holds at the end, so the request cannot be repeated" in missing.text
+    assert "than at the start, so the request cannot be repeated" in missing.text
 
 
 def test_what_inference_loads_later_is_needed_for_the_next_batches() -> None:
@@ -309,7 +309,7 @@ def test_ending_with_less_than_one_began_with_costs_a_star() -> None:
 
     partial, whole = (judge(schedule, layers=1, ranks=2) for schedule in (owner_of_a_part, zero_1))
     assert (partial.stars, whole.stars, whole.notes) == (2, 3, ())
-    assert partial.notes[0].text.startswith("ranks 0, 1 started with more of the weight of layer 0 than")
+    assert partial.notes[0].text.startswith("ranks 0, 1 ended with less of the weight of layer 0 than")
 
 
 def test_a_message_is_no_place_to_keep_things() -> None:
