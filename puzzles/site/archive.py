@@ -1,4 +1,4 @@
-"""The Python of the site as one archive that Pyodide imports from: the game and the packages that draw, compiled."""
+"""The Python of the site as archives that Pyodide imports from: the game and the packages that draw, compiled."""
 
 import shutil
 import zipfile
@@ -12,10 +12,13 @@ from .npm import PAGE, run
 ROOT = Path(__file__).parents[2]
 OURS = ("lib", "drawing", "puzzles")
 LEFT_OUT = (
-    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands",
-    "puzzles/package", "puzzles/notebook/authoring", "puzzles/reports/templates",
+    "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands", "puzzles/package", "puzzles/notebook/authoring",
+    "puzzles/reports/templates",
 )  # fmt: skip
-"""What nothing in the browser imports; engine and layouts need numpy."""
+"""What nothing in the browser imports."""
+ARRAYS = "arrays.zip"
+WITH_NUMPY = ("lib/engine", "lib/layout", "drawing/layouts")
+"""What goes into a second archive, which is loaded with numpy."""
 PACKAGES = (
     "chalk-diagrams",
     "chalk-planar",
@@ -37,23 +40,24 @@ DATE = (1980, 1, 1, 0, 0, 0)
 """Of every file in the archive, so that equal sources make equal archives."""
 
 
-def write_archive(target: Path, modules: Path, folder: Path) -> None:
-    """Writes the archive; `folder` is for the files on the way there."""
+def write_archives(game: Path, arrays: Path, modules: Path, folder: Path) -> None:
+    """Writes both archives; `folder` is for the files on the way there."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, text in files():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
     run("node", str(PAGE / "compile.mjs"), str((modules / "pyodide" / "pyodide.mjs").resolve()), str(folder.resolve()))
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.suffix != ".py":
-                archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix(), DATE), path.read_bytes(),
-                                 zipfile.ZIP_DEFLATED)  # fmt: skip
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    for target, is_with_numpy in ((game, False), (arrays, True)):
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+            for name in names:
+                if not name.endswith(".py") and name.startswith(WITH_NUMPY) == is_with_numpy:
+                    archive.writestr(zipfile.ZipInfo(name, DATE), (folder / name).read_bytes(), zipfile.ZIP_DEFLATED)
 
 
 def files() -> Iterator[tuple[str, bytes]]:
-    """Every file by its name in the archive."""
+    """Every file by its name in its archive."""
     for package in OURS:
         for path in sorted((ROOT / package).rglob("*")):
             name = path.relative_to(ROOT).as_posix()
