@@ -51,11 +51,11 @@ def build(site: Path, work: Path, numpy: str = RELEASE) -> Site:
     """Writes the site to a folder, with `work` for what is kept between builds. `numpy` is the folder of its wheel,
     RELEASE or NONE."""
     require_node()
-    prepare(site)
-    add_warm_up()
     modules = install(work / "npm")
     locked = LockedWheel.of(modules)
     wheel = None if numpy == NONE else locked.released(work) if numpy == RELEASE else locked.given(Path(numpy))
+    prepare(site)
+    add_warm_up()
     folder = python_folder(site, modules, work, locked)
     frame, policy_source = frame_document(modules, work)
     made_here = {"viewer": viewer_module(), "frame": f"export const frame = {json.dumps(frame)};\n"}

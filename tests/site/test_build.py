@@ -88,11 +88,7 @@ def test_the_archive_has_the_game_and_what_draws_and_no_solutions() -> None:
               "chalk/__init__.py", "jinja2/tests.py", "PIL/Image.py")  # fmt: skip
     assert set(wanted) <= names
     assert any(name.startswith("chalk_diagrams-") and name.endswith("/METADATA") for name in names)
-    assert not [
-        name
-        for name in names
-        if name.startswith(("solutions", "numpy", "puzzles/commands"))
-    ]
+    assert not [name for name in names if name.startswith(("solutions", "numpy", "puzzles/commands"))]
 
 
 JUDGES = """

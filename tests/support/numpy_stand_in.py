@@ -32,6 +32,9 @@ class Name:
 
     __ror__ = __or__
 
+    def __neg__(self):
+        return self
+
 
 def _refuse(name):
     raise ValueError(f"this is not numpy, and computes no {name}")
