@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 from drawing.export.html import SCRIPTS, viewer_elements, web_file
 from puzzles import address
 
-from .archive import ARRAYS, PACKAGES, write_archives
+from .archive import ARRAYS, PACKAGES, write_archives, write_library
 from .first_screen import add_warm_up, first_run
 from .licences import licences
 from .listing import listing
 from .npm import PAGE, SiteError, bundle, install, require_node
 from .numpy_wheel import LockedWheel
 
-PYODIDE = ("pyodide.asm.wasm", "python_stdlib.zip")
-"""The core, whose scripts are in our worker. Of its own packages only numpy is served, if there is a wheel."""
+PYODIDE, LIBRARY = "pyodide.asm.wasm", "python_stdlib.zip"
+"""The core, whose scripts are in our worker, and Python's library. Of packages only numpy may be served."""
 
 FRAME_DIGEST, FRAME_SCRIPT = "FRAME-DIGEST", "FRAME-SCRIPT"
 """Where the policies of the page and of its frame allow the frame's script, and where that script goes."""
@@ -130,11 +130,12 @@ def python_folder(site: Path, modules: Path, work: Path, locked: LockedWheel) ->
     folder = work / "served"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    for name in PYODIDE:
-        shutil.copy(modules / "pyodide" / name, folder)
+    shutil.copy(modules / "pyodide" / PYODIDE, folder)
     lock = json.loads((modules / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
     (folder / "pyodide-lock.json").write_text(json.dumps({**lock, "packages": {"numpy": locked.entry}}))
-    write_archives(folder / "game.zip", work / ARRAYS, modules, work / "python")
+    game = folder / "game.zip"
+    write_archives(game, work / ARRAYS, modules, work / "python")
+    write_library(folder / LIBRARY, modules, work / "library", game)
     # Chromium starts no module in a worker of an opaque origin, so it is a classic script.
     bundle(modules, PAGE / "worker.js", folder / "worker.js", form="iife")
     files = (*sorted(folder.iterdir()), work / ARRAYS)

@@ -19,15 +19,12 @@ PLAYED = [slug for slug in CORE if not ALL[slug].page_needs]
 """Those of a site without numpy."""
 
 STUBS = {
-    "dom.js": "export const h = () => null;",
-    "picture.js": "export const Picture = null;",
-    "verdict.js": "export const starsText = () => '';",
     "store.js": "let solved = []; export const stars = (slug) => (solved.includes(slug) ? 2 : 0); "
     "export const solve = (slugs) => { solved = slugs; };",
 }
 ASK = """
-import { firstOpen } from "./map.js";
 import { lacking } from "./needs.js";
+import { firstOpen } from "./path.js";
 import { solve } from "./store.js";
 import { readFileSync } from "node:fs";
 const { catalog, cases } = JSON.parse(readFileSync(0, "utf8"));
@@ -65,7 +62,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     tmp_path = tmp_path_factory.mktemp("page")
     for name, text in {**STUBS, "ask.mjs": ASK, "package.json": '{"type": "module"}'}.items():
         (tmp_path / name).write_text(text)
-    for name in ("map.js", "needs.js"):
+    for name in ("path.js", "needs.js"):
         shutil.copy(PAGE / name, tmp_path)
     given = json.dumps({"catalog": listing(), "cases": [case[:2] for case in CASES]})
     done = subprocess.run(["node", "ask.mjs"], cwd=tmp_path, input=given, capture_output=True, text=True, check=True)

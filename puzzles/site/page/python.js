@@ -106,7 +106,7 @@ async function loaded(files, onprogress) {
   let come = 0;
   const all = Object.values(files).reduce((sum, one) => sum + one.size, 0);
   const found = await Promise.all(Object.entries(files).map(async ([name, { address, size }]) => {
-    const answer = await fetch(address), file = address.split("/").at(-1);
+    const answer = await fetch(address, { priority: "low" }), file = address.split("/").at(-1); // the page comes first
     if (!answer.ok) throw new Error(`${file}: ${answer.status}`);
     const bytes = new Uint8Array(size);
     let at = 0;

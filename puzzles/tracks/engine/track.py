@@ -45,7 +45,16 @@ JUDGED = (
         "A float costs 4, a whole number 8, a number of 64 bits 16, so that packing is of no use. In puzzles about "
         "compression, arrays cost their own bytes. A message costs at least 8, and 8 for each further dimension.",
     ),
-    ("Figures", "Each device is a process. A figure below what any class needs is refused: something was not counted."),
+    (
+        "Flops",
+        "Two for each product: of matrices by their shapes, and element by element of arrays. Masks are no factors, "
+        "and neither are the first 16 numbers of Python.",
+    ),
+    (
+        "Figures",
+        "Each device is a process. The judge counts what it sends; the process itself counts flops and memory. A "
+        "figure below what any class needs is refused. For the third star, a figure below every record counts as it.",
+    ),
     ("self.host, self.disk", "Slower memories, refused unless a target names them or they take time."),
 )
 
@@ -109,6 +118,7 @@ class Engine(Track[EnginePuzzle]):
         return f"class {slug}(ShardedEngine)"
 
     record = later("engine.score", "record")
+    comparison = later("engine.score", "comparison")
 
     def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
         judged = Section("How it is judged", JUDGED)
