@@ -40,7 +40,18 @@ def _refuse(name):
     raise ValueError(f"this is not numpy, and computes no {name}")
 
 
-class ndarray:
+class Defined(type):
+    """The type of a class that has whatever numpy's has."""
+
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Name(name)
+
+
+class ndarray(metaclass=Defined):
+    base = property(lambda self: None)
+
     def __class_getitem__(cls, key):
         return cls
 
@@ -58,12 +69,12 @@ class Module(ModuleType):
         return Name(name)
 
 
-for _name in ("", ".typing", ".random", ".linalg", ".lib", ".lib.stride_tricks", ".lib.mixins"):
+for _name in ("", ".typing", ".random", ".fft", ".linalg", ".lib", ".lib.stride_tricks", ".lib.mixins"):
     _module = Module("numpy" + _name)
     _module.__dict__.update({key: value for key, value in globals().items() if not key.startswith("_")})
-    _module.__path__, _module.__version__, _module.__spec__ = [], "0", __spec__
+    _module.__path__, _module.__version__, _module.__spec__, _module.__all__ = [], "0", __spec__, []
     sys.modules["numpy" + _name] = _module
-sys.modules["numpy"].random = sys.modules["numpy.random"]
+sys.modules["numpy"].random, sys.modules["numpy"].fft = sys.modules["numpy.random"], sys.modules["numpy.fft"]
 sys.modules["numpy.random"].Generator = type("Generator", (), {})
 sys.modules["numpy.random"].RandomState = type("RandomState", (), {})
 sys.modules["numpy.lib.mixins"].NDArrayOperatorsMixin = type("NDArrayOperatorsMixin", (), {})
