@@ -20,6 +20,7 @@ from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.registry import mark, place
 from puzzles.version import VERSION
 
+from .custom import is_played
 from .first_screen import WARM_UP
 
 COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "all-gather": "allgather"}
@@ -110,7 +111,9 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
     return {
         "slug": puzzle.slug,
         "track": track.name,
-        "played": track.in_browser,
+        "played": is_played(track, own=bool(home_of(puzzle.slug))),
+        "needs": list(track.page_needs),
+        "drawn": track.has_pictures,
         "title": puzzle.title,
         "called": capitalized(track.called(puzzle)),
         "heading": puzzle.title if home_of(puzzle.slug) else track.heading(puzzle),
