@@ -21,8 +21,12 @@ def player_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def running_line() -> int:
-    """The line of the player's code that is running; 0 if there is none."""
-    frame = player_frame(sys._getframe(1))
+    """The line of the device's code that is running; 0 if there is none: arguments are made before it is called."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_of_player(frame):
+        if frame.f_globals.get("__name__", "").startswith("lib.engine.executors."):
+            return 0
+        frame = frame.f_back
     return frame.f_lineno if frame is not None else 0
 
 
