@@ -30,8 +30,9 @@ class ChargedBlock:
 
     def touch(self) -> None:
         """Called when an operation reads the block."""
-        if self._life is not None:
-            self._life.read = self._meter.lives.time
+        life = self._life
+        if life is not None:
+            life.read = self._meter.lives.time
 
     def __del__(self) -> None:
         if self._life is not None:
@@ -143,10 +144,11 @@ def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
 
 def plain_view(array: Any) -> Any:
     """Views a metered array as an ordinary one, which something reads; returns anything else unchanged."""
-    if not isinstance(array, MeteredArray):
+    if type(array) is not MeteredArray:
         return array
-    if array._block is not None:
-        array._block.touch()
+    block = array._block
+    if block is not None:
+        block.touch()
     return _view(array, ndarray)
 
 
