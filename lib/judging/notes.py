@@ -43,7 +43,10 @@ def notes_on(
     if recomputation.made_up:
         more = f", and {len(recomputation.made_up) - 1} more like it" if len(recomputation.made_up) > 1 else ""
         notes.append(
-            Note(f"this run uses {recomputation.made_up[0]}{more}: fine for exploring, refused in a puzzle", True)
+            Note(
+                f"this run uses {recomputation.made_up[0]}{more}: you may explore with it, but a puzzle refuses it",
+                True,
+            )
         )
     if outside := unstored_text(peak):
         at = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
@@ -97,7 +100,7 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     value = state.values[hidden[0]]  # without its batches, so that ranks which do the same share one note
     kept = f"the {noun(value)} {layers_text([value])}{more} (line {line})"
-    return Note(f"kept outside the dictionaries, charged until last used: {kept}")
+    return Note(f"kept outside the dictionaries, where it takes memory until its last use: {kept}")
 
 
 def _labelled(state: RankState) -> list[Op]:

@@ -119,7 +119,7 @@ def test_weights_in_messages() -> None:
 @pytest.mark.parametrize(
     ("keep", "text"),
     [
-        (False, "gathers each weight 2 times; take more microbatches together, or keep it."),
+        (False, "gathers each weight 2 times; take more microbatches together, or keep the weight."),
         (True, "gathers a weight that is still in `weights[('full', 0)]`."),
     ],
 )

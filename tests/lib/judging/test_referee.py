@@ -147,7 +147,8 @@ def test_values_in_a_private_dictionary_are_charged_until_their_last_use_and_nam
     assert hiding.ranks[0].memory == honest.ranks[0].memory
     assert not any("kept outside" in note.text for note in honest.notes)
     assert next(note.text for note in hiding.notes).startswith(
-        "rank 0 kept outside the dictionaries, charged until last used: the activation of layer 0 and 2 more (line "
+        "rank 0 kept outside the dictionaries, where it takes memory until its last use: the activation of "
+        "layer 0 and 2 more (line "
     )
 
 
