@@ -60,18 +60,6 @@ def test_grouped_attention_with_rotary_embedding_is_planned_to_the_end() -> None
     assert all(np.allclose(together[name], alone[name]) for name in alone)
 
 
-@pytest.mark.slow
-def test_grouped_attention_under_a_memory_cap_is_planned_to_the_end() -> None:
-    """What costs more than the gap is left out, and nothing cheaper is missed."""
-    graph, cap = grouped_attention(1, GRID), 140_000
-    objective = Objective.of_graph(graph, None, exact.USUAL_FLOPS)
-    solved = IntegerProgram(Choices(graph, {}, True), objective, cap).solve(600, known=54_010)
-    assert solved.plan is not None
-    assert objective.of_plan(solved.plan) == solved.bound == 54_006
-    assert solved.plan.bytes == 49_152
-    assert solved.plan.memory <= cap
-
-
 def without_solver(graph: Graph, **how: object):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "is_solver_here", lambda: False)
