@@ -23,7 +23,7 @@ INFEASIBLE, OUT_OF_TIME = 2, 1
 """What scipy calls these."""
 
 
-class Solution(NamedTuple):
+class LinearSolution(NamedTuple):
     """The value of each variable, if any solution was found, and what no solution costs less than: `inf` if there is
     none."""
 
@@ -60,7 +60,7 @@ class LinearProgram:
         """Exactly one of these is 1."""
         self.row(dict.fromkeys(variables, 1.0), 1, 1)
 
-    def solve(self, costs: Sequence[float], seconds: float, known: float = inf) -> Solution:
+    def solve(self, costs: Sequence[float], seconds: float, known: float = inf) -> LinearSolution:
         """The solution of least cost that is found within that time.
 
         In a solution that costs at most `gap` more than the relaxation, no variable with a larger reduced cost is 1
@@ -72,7 +72,7 @@ class LinearProgram:
         scaled = np.array(costs) / scale
         relaxed = self._solved(scaled, np.array(self.most), seconds, whole=False)
         if relaxed.status == INFEASIBLE:
-            return Solution(None, inf)
+            return LinearSolution(None, inf)
         least, reduced = 0.0, np.zeros(len(costs))
         if relaxed.status == 0:
             least, reduced = relaxed.fun, np.where(np.array(self.most) == 1, relaxed.lower.marginals, 0)
@@ -83,7 +83,7 @@ class LinearProgram:
             above = inf if done.x is None else float(done.fun) - least
             if kept.all() or done.status == OUT_OF_TIME or above <= gap + TOLERANCE:
                 bound = inf if done.status == INFEASIBLE else max(least, done.mip_dual_bound or 0.0)
-                return Solution(done.x, (bound if kept.all() else min(bound, least + gap)) * scale)
+                return LinearSolution(done.x, (bound if kept.all() else min(bound, least + gap)) * scale)
             gap = above if done.x is not None else max(4 * gap, least, TOLERANCE)
 
     def _solved(self, costs: Any, most: Any, seconds: float, whole: bool = True) -> Any:

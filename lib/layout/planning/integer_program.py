@@ -159,11 +159,7 @@ class IntegerProgram:
         self.program.row(self.held, 0, cap)
 
     def solve(self, seconds: float, known: float = inf) -> Solved:
-        """The best plan that is found within that time; `known` is what some plan costs.
-
-        Raises:
-            LayoutError: no plan is within the caps; the message has the smallest possible memory or peak.
-        """
+        """The best plan that is found within that time; `known` is what some plan costs."""
         costs = self.program.costs
         values, least = self.program.solve(costs, seconds, known)
         if least == inf:
