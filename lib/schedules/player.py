@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, Weight, WeightGrad
+from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, Setting, Weight, WeightGrad
 from lib.errors import RuleError
 from lib.runtime.handles import Handle
 from lib.values.base import object_text
@@ -29,7 +29,8 @@ def pipeline(
 
     `recompute` keeps only a stage's input, and computes the rest again before its backward (Chen et al. 2016).
     On a mesh with the axes pp and dp each replica is a pipeline with its part of the microbatches; gradients are summed
-    along dp at the end. `sharded` cuts weights and states along dp, and a rank holds the whole weights of one stage at
+    along dp at the end. With an axis tp, each rank has a shard of each layer, and the parts of activations and of their
+    gradients are summed along tp. `sharded` cuts weights and states along dp, and a rank holds the whole weights of one stage at
     a time (ZeRO-3): each time that it goes to another stage, gradients are scattered and weights gathered.
     `buffered` gives each message a tag of its own, so that none waits until the one before it is read. Where costs have
     overlap, messages then travel while their sender goes on.
@@ -45,8 +46,7 @@ def pipeline(
 
     async def schedule(model: Model) -> None:
         setting = model.dist.setting
-        axes = dict(setting.mesh) or {"pp": model.RANKS}
-        ranks, replicas = axes.get("pp", 1), axes.get("dp", 1)
+        ranks, replicas, _ = axes_of(setting, model.RANKS)
         batches, left = divmod(model.BATCHES, replicas)
         if left:
             raise RuleError(f"{model.BATCHES} microbatches cannot be dealt to {replicas} replicas; take a multiple")
@@ -59,6 +59,20 @@ def pipeline(
         await TimetableRank(model, table, recompute, sharded, buffered).train()
 
     return schedule
+
+
+class Axes(NamedTuple):
+    """The lengths of the axes that pipelines are laid on: ranks of one pipeline, replicas of it, shards of a layer."""
+
+    pp: int
+    dp: int
+    tp: int
+
+
+def axes_of(setting: Setting, ranks: int) -> Axes:
+    """Those of a game; without a mesh all ranks are one pipeline."""
+    mesh = dict(setting.mesh) or {"pp": ranks}
+    return Axes(*(mesh.get(name, 1) for name in Axes._fields))
 
 
 @lru_cache(16)
@@ -90,9 +104,10 @@ class TimetableRank(CellWork):
         axes = dict(model.dist.setting.mesh)
         alone = ((model.rank,), 0) if axes else (tuple(range(model.RANKS)), model.rank)
         self.peers, self.place = (model.axis("pp"), model.index("pp")) if "pp" in axes else alone
-        self.replicas = axes.get("dp", 1)
+        _, self.replicas, self.shards = axes_of(model.dist.setting, model.RANKS)
         self.replica = model.index("dp") if "dp" in axes else 0
-        self.first_batch = self.replica * table.batches
+        self.shard = model.index("tp") if "tp" in axes else 0
+        self.first_batch = self.replica * (model.BATCHES // self.replicas)
         self.sharded = sharded and self.replicas > 1
         self.depth = model.LAYERS // table.stages
         self.whole: int | None = None
@@ -101,7 +116,7 @@ class TimetableRank(CellWork):
     async def train(self) -> None:
         model = self.model
         mine = [layer for stage in self.table.stages_of(self.place) for layer in self.layers(stage)]
-        shard = (self.replica, self.replicas) if self.sharded else (0, 1)
+        shard = (self.replica, self.replicas) if self.sharded else (self.shard, self.shards)
         for layer in mine:
             model.weights[layer], model.opt_states[layer] = model.load_weights(layer, *shard)
         for step in range(model.dist.setting.steps):
@@ -142,7 +157,7 @@ class TimetableRank(CellWork):
     def pairs(self, slot: Slot) -> bool:
         """True if a slot is one operation: a forward and a backward of single layers, where a pair has a price."""
         kinds = sorted(cell.op for cell in slot)
-        plain = not (self.recompute or self.sharded) and self.depth == 1
+        plain = not (self.recompute or self.sharded) and self.depth == self.shards == 1
         return kinds == ["B", "F"] and plain and self.model.dist.setting.costs.priced("pair")
 
     async def drop_what_arrived(self) -> None:
@@ -166,7 +181,9 @@ class TimetableRank(CellWork):
         model, b = self.model, cell.batch
         for layer in self.layers(cell.stage)[:-1] if self.recompute else ():
             inp = model.activations[layer, b]
-            model.activations[layer + 1, b] = model.forward(layer, inp, await self.weight(layer))
+            model.activations[layer + 1, b] = await self.summed(
+                model.forward(layer, inp, await self.weight(layer)), layer + 1
+            )
 
     # --- Weights ---
 
@@ -177,6 +194,9 @@ class TimetableRank(CellWork):
         key = ("whole", layer) if self.sharded else layer
         grads = self.model.grad_weights
         grads[key] = grads[key] + new if key in grads else new
+
+    async def summed(self, part: Any, layer: int) -> Any:
+        return await self.model.allreduce(part, layer, group="tp") if self.shards > 1 else part
 
     async def reach(self, cell: Cell) -> None:
         """Has the weights that a cell needs."""

@@ -21,6 +21,7 @@ from puzzles.tracks.registry import mark, place
 from puzzles.version import VERSION
 
 from .first_screen import WARM_UP
+from .in_browser import by_hand
 
 COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "all-gather": "allgather"}
 """By the name in texts, that of its picture."""
@@ -48,15 +49,13 @@ def layout_svg(puzzle: LayoutPuzzle) -> str:
     return svg(draw_plan(propagate(puzzle.graph()), "The graph as it is given, completed by the rule"))
 
 
-BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v", "v_half")
-"""Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""
+BY_HAND = (
+    "pipeline", "gpipe", "one_f_one_b", "interleaved", "zb_h1", "breadth_first", "zb_h2", "zb_v", "v_half", "three_d",
+)  # fmt: skip
+"""Puzzles that can be played with a timetable, one microbatch at a time."""
 
-GATHERED = "it is also about collectives, which a timetable of forwards and backwards does not say"
 WITHOUT_TIMETABLE = {
-    "breadth_first": GATHERED,
-    "pipeline": "all microbatches go through each stage at once, so there is one order only",
-    "three_d": GATHERED,
-    "pipeline_fsdp": GATHERED,
+    "pipeline_fsdp": "each pipeline has one microbatch, so there is one order only",
     "weight_versions": "it is about several training steps, and a timetable is of one",
     "seq_pipeline": "its microbatches are shares of sequences, which come back in an order of their own",
     "uneven_stages": "its stages have different numbers of layers, and a cell is one layer of each rank there",
@@ -136,7 +135,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "picture": picture_of(track, puzzle),
         "timetable": puzzle.slug in BY_HAND,
         "no_timetable": f"This puzzle has no timetable by hand: {why}." if why else "",
-        "ranks": track.devices(puzzle),
+        "rows": by_hand.axes(puzzle).pp if isinstance(puzzle, SchedulePuzzle) else 0,
     }
 
 
