@@ -48,7 +48,7 @@ class BegunTable(Timetable):
 
 
 def begun(table: BegunTable, sharded: bool = False) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """The schedule that computes these cells as `pipeline` does, and updates the layers whose gradients are complete."""
+    """The schedule that computes these cells as `pipeline` does, and updates layers whose gradients are complete."""
 
     async def schedule(model: Model) -> None:
         await _BegunRank(model, table, recompute=False, sharded=sharded, buffered=False).train()

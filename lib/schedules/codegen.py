@@ -67,7 +67,8 @@ async def {name}(model: Model) -> Model:
 {before}            await {actions}[action](int(stage), int(batch))
 {after}        for layer in my_layers:
             grad = grad_weights.pop(layer)
-{sum_replicas}            weights[layer], opt_states[layer] = model.update(layer, grad, weights[layer], opt_states[layer])
+{sum_replicas}\
+            weights[layer], opt_states[layer] = model.update(layer, grad, weights[layer], opt_states[layer])
     for layer in my_layers:
         model.set_final_weight(layer, weights[layer])
     return model
@@ -124,9 +125,7 @@ USE = '''\
 '''
 
 
-def code_of(
-    table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_SETTING, sharded: bool = False
-) -> str:
+def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_SETTING, sharded: bool = False) -> str:
     """The source of a coroutine `name` for a game of this size and setting. Its run is that of `pipeline(table)`, with
     the same meaning of `sharded`.
 

@@ -36,7 +36,7 @@ PILLOW = {
 NOT_IN_A_BROWSER = (
     "_pyrepl", "doctest", "ftplib", "imaplib", "mailbox", "multiprocessing", "pdb", "pickletools", "poplib", "pydoc",
     "smtplib", "socketserver", "unittest", "wsgiref", "xmlrpc", "encodings/big5", "encodings/cp1", "encodings/cp7",
-    "encodings/cp8", "encodings/euc", "encodings/gb", "encodings/iso", "encodings/koi8", "encodings/mac", "encodings/shift",
+    "encodings/cp8", "encodings/euc", "encodings/gb", "encodings/iso", "encodings/koi8", "encodings/mac",
 )  # fmt: skip
 """Of Python's library what talks to terminals, other processes and servers, and alphabets that no source is in."""
 
@@ -67,7 +67,7 @@ def _pack(target: Path, contents: Iterable[tuple[str, bytes]], modules: Path, fo
     run("node", *(str(path.resolve()) for path in given))
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and not path.with_suffix(".pyc").is_file() or path.suffix == ".pyc":
+            if (path.is_file() and not path.with_suffix(".pyc").is_file()) or path.suffix == ".pyc":
                 archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix(), DATE), path.read_bytes(),
                                  zipfile.ZIP_DEFLATED)  # fmt: skip
 

@@ -126,7 +126,7 @@ async def test_the_timetable_of_a_mesh_has_a_row_for_each_place_in_the_pipeline(
     assert listing()["puzzles"]["three_d"]["rows"] == 2
     draft = await ask("draft", "three_d", [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]], "layer")
     assert draft["missing"] == []
-    assert draft["rows"][1][1] == {"cell": "1B0", "start": 2, "length": 1}, "two layers, of each of which a rank has half"
+    assert draft["rows"][1][1] == {"cell": "1B0", "start": 2, "length": 1}, "halves of two layers"
     assert [one["met"] for one in draft["measures"]] == [True, True, True]
     assert len(draft["view"]["run"]["labels"]) == 8
     begun = await ask("draft", "breadth_first", [["0F0", "0F1"], ["1F0"]])
