@@ -69,7 +69,7 @@ class CellWork:
             model.activations[0, b] = model.get_activation([self.first_batch + b], step)
         for layer in layers:
             part = model.forward(layer, model.activations[layer, b], await self.weight(layer))
-            out = await self.summed(part, layer + 1)
+            out: Activation = await self.summed(part, layer + 1)
             self.after_forward(cell, layer)
             if layer + 1 < layers.stop:
                 model.activations[layer + 1, b] = out

@@ -17,6 +17,7 @@ from puzzles.notebook.authoring.overview_svg import overview_svg
 from puzzles.reports.environment import message_html, text_html
 from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
+from puzzles.tracks.references import reference_file
 from puzzles.tracks.registry import mark, place
 from puzzles.version import VERSION
 
@@ -94,12 +95,19 @@ def listing() -> dict[str, Any]:
         "tracks": {track.name: {"title": track.title, "idea": track.idea} for track in TRACKS.values()},
         "path": [{"title": step.title, "slugs": step.slugs} for step in PATH],
         "after": AFTER,
+        "compared": list(references()),
         "puzzles": puzzles,
         "model": [list(member(name)) for name in dir(Model) if not name.startswith("_") and name not in INTERNAL]
         + [[name, "", meaning] for name, meaning in ATTRIBUTES.items()],
         "dark": {"#fff": palette.dark_variant(palette.PAPER)}
         | {colour: palette.dark_variant(colour) for colour in sorted(set(re.findall(r"#[\da-f]{6}\b", sketches)))},
     }
+
+
+def references() -> dict[str, str]:
+    """The reference solution of each puzzle that is played in the browser. It is loaded when a player asks for it."""
+    slugs = [slug for track in TRACKS.values() if track.in_browser for slug in track.slugs]
+    return {slug: file.read_text(encoding="utf-8") for slug in slugs if (file := reference_file(slug))}
 
 
 def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:

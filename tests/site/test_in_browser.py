@@ -13,7 +13,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import of_crash
 from puzzles.site.in_browser import api, player
 from puzzles.site.in_browser.not_here import REPLACED, in_words, replaced
-from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing
+from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing, references
 from tests.support.profiles import traces
 from tests.test_imports import ROOT
 
@@ -134,6 +134,16 @@ async def test_the_timetable_of_a_mesh_has_a_row_for_each_place_in_the_pipeline(
     assert "4 microbatches in one forward" in await refusal(
         "timetable_of_runs", "pipeline", await recorded("pipeline", solution("pipeline"))
     )
+
+
+async def test_a_reference_is_compared_with_the_code_that_ran_last() -> None:
+    mine = solution("ddp").replace("reversed(range(model.LAYERS))", "range(model.LAYERS)[::-1]")
+    await judged("ddp", mine)
+    assert references()["ddp"] == solution("ddp")
+    found = await ask("compare", mine, solution("ddp"), await recorded("ddp", solution("ddp")), "layer", False)
+    assert [line[:2] for line in found["lines"]] == ["- ", "- ", "+ "]
+    assert "the reference" in found["picture"]
+    assert (await ask("verify", "ddp", await ask("trace")))["status"] == "passed", "what ran last is still the player's"
 
 
 def test_a_pipeline_without_a_timetable_says_why() -> None:
