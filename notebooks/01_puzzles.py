@@ -140,8 +140,8 @@ from puzzles import play
 # 3. It does not fit, and the links are fast: shard it, as in FSDP.
 # 4. It does not fit, and the links between machines are slow: a pipeline between the machines, shards within them.
 #
-# How pipelines went on is shown in **02_modern**. There is more to play: optimizer states in shards and forgotten
-# activations (**03_memory**), communication that overlaps with computation (**05_overlap**), several kinds of
-# parallelism at once (**07_clusters**), the sizes of real hardware (**08_microseconds**), layers and ranks that are not
-# alike (**09_frontier**), and sequences that ranks share (*Long context*). `puzzles list schedule` names all
-# chapters.
+# **02_field** goes through ten ways to split, with one model and its costs. There is more to play: sharded optimizer
+# states and recomputed activations (**03_memory**), communication that overlaps with computation (**05_overlap**),
+# several kinds of parallelism at once (**07_clusters**), the sizes of real hardware (**08_microseconds**), layers and
+# ranks that differ (**09_frontier**), and sequences that are split among ranks (**11_long_context**). `puzzles list
+# schedule` names all chapters.

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from drawing import Picture, draw
@@ -19,28 +17,36 @@ from puzzles.tracks import track_of
 
 FILE = Path(__file__).parents[1] / "field.md"
 LAYERS, BATCHES, RANKS = 8, 4, 4
+MODEL = "hopper_node"
+"""The costs: the model's width and tokens, and the machine."""
 
 HEAD = """\
 # The field in ten steps
 
 To train or serve a model on many devices, you have to split something. What you split decides what must be sent, how
 much memory is saved, and who waits. The core path leads from one device to a cluster in ten steps; `puzzles path` shows
-where you are. Each step has a problem, an idea, a picture and three costs.
+which of them you have done. Each step has a problem, an idea, a picture and three costs.
 
-The costs are formulas, and figures of **one model** in all steps: {layers} layers of {weight} weights each, and a step
-of {batches} microbatches of 2,048 tokens, on H100-like GPUs with NVLink: one of them, or {devices}. The figures are
-measured in the game, in microseconds and in millions of elements (of 2 bytes in real runs). Calls overlap computation
-where the schedule lets them.
+The costs are formulas, and figures of **one model** in all steps. It has {layers} layers of {weight} weights each. A
+step trains on {batches} microbatches of 2,048 tokens, on one H100-like GPU or on {devices} that share NVLink. The game
+measures the figures, in microseconds (us) and in millions of elements. In real runs an element often has 2 bytes.
+Communication overlaps computation where the schedule lets it.
 
 - T is the time of the step on one device, {time} us. L is the number of layers, B of microbatches, N of devices.
-- W are the elements of all weights, {weights} M. The optimizer states and the weight gradients have W each, too.
-- A are the elements of one microbatch's activation between two layers, {activation} M.
-- *Sent* is what the device that sends most sends in a step.
+- W is the number of elements of all weights, {weights} M. The optimizer states have W each, and so have the weight
+  gradients.
+- A is the number of elements of one microbatch's activation between two layers, {activation} M.
+- *Sent* is what the device that sends the most sends in a step.
 
-Cover the figures, and compute them from the formulas. Then solve the puzzles of the step, which have sizes of
-their own, and run your solutions on this model:
+First cover the figures and compute them from the formulas. The notebook [02_field](notebooks.md) asks for a figure in
+each step, and then measures it. Then solve the puzzles of the step. They have sizes of their own, but you can run your
+solutions on this model:
 
-    puzzles run FILE NAME --size {layers},{batches},{devices} --costs hopper_nvlink
+    puzzles run FILE NAME --size {layers},{batches},{devices} --costs {costs}
+
+Step 7 also needs `--layer block`, and step 9 `--layer experts`. For step 10:
+
+    puzzles run FILE three_d --size {layers},{batches},8 --costs {costs} --layer block --mesh dp=2,pp=2,tp=2
 
 Click a picture for the time and the memory of each operation.
 """
@@ -48,9 +54,9 @@ Click a picture for the time and the memory of each operation.
 TAIL = """\
 ## After the ten steps
 
-[Plan](planner.md): `puzzles plan` chooses a split for a real model on a real cluster, and [ten real jobs](train.md) let
-you predict what it will say. The last page, [all variants](variants.md), is the map of every puzzle, with the bytes
-that each variant sends.
+[Plan](planner.md): `puzzles plan` chooses a split for a real model on a real cluster. In [ten real jobs](train.md) you
+choose the split yourself and predict its costs. The last page, [all variants](variants.md), is a map of all puzzles,
+with the bytes that each variant sends.
 """
 
 
@@ -76,26 +82,13 @@ class Step(NamedTuple):
 def played(slug: str, ranks: int = RANKS, batches: int = BATCHES, **setting: Any) -> Callable[[], Outcome]:
     """The reference solution of a puzzle, at the size of this page."""
     solution = getattr(import_module(f"solutions.{slug}"), slug)
-    return lambda: run(solution, LAYERS, batches, ranks, setting=Setting(one_model(), **setting))
+    return lambda: run(solution, LAYERS, batches, ranks, setting=Setting(MODEL, **setting))
 
 
 def textbook(table: Callable[[int, int], schedules.Timetable], batches: int = BATCHES) -> Callable[[], Outcome]:
     """A textbook pipeline of this page's model."""
     schedule = schedules.pipeline(table(RANKS, batches))
-    return lambda: run(schedule, LAYERS, batches, RANKS, setting=Setting(one_model()))
-
-
-@cache
-def one_model() -> Any:
-    """The costs of H100-like GPUs with NVLink, where communication overlaps computation and tokens go to experts."""
-    known = COSTS["hopper_nvlink"]
-
-    def with_experts(prices: Mapping[str, Any]) -> Mapping[str, Any]:
-        return MappingProxyType({**prices, **dict.fromkeys(("dispatch", "collect"), prices["allgather"])})
-
-    return replace(
-        known, name="one_model", overlap=True, alpha=with_experts(known.alpha), beta=with_experts(known.beta)
-    )
+    return lambda: run(schedule, LAYERS, batches, RANKS, setting=Setting(MODEL))
 
 
 RING = """\
@@ -128,11 +121,11 @@ def steps() -> tuple[Step, ...]:
             {"data parallelism": Costs("T/N, and the all-reduces", "3 W", "2(N-1)/N W")},
             {"`ddp`": played("ddp")},
             "ddp",
-            "`DataParallel` and `RingAllReduce` do it on real tensors, and build the all-reduce from messages.",
+            "`DataParallel` does the same on real tensors; `RingAllReduce` builds the all-reduce from messages.",
         ),
         Step(
             "Every device holds the same weights, gradients and optimizer states.",
-            "Each device keeps a shard of them. ZeRO-1 shards the optimizer states; FSDP also shards weights and "
+            "Each device keeps one shard. ZeRO-1 shards the optimizer states; FSDP also shards weights and "
             "gradients, and gathers a layer's weight when it is needed.",
             {
                 "ZeRO-1": Costs("T/N, and the collectives", "W + W/N + L A, and one gradient", "2(N-1)/N W"),
@@ -140,11 +133,11 @@ def steps() -> tuple[Step, ...]:
             },
             {"`zero1`": played("zero1"), "`fsdp`": played("fsdp")},
             "fsdp",
-            "`zero1` scatters each gradient at once. So the gradients are stored in shards, too, as in ZeRO-2.",
+            "`zero1` reduce-scatters each gradient at once, so it stores the gradients in shards, too, as ZeRO-2 does.",
         ),
         Step(
             "Backward needs an activation of every layer.",
-            "Delete most activations, and compute them again in backward, from the last one that was kept.",
+            "Delete most activations. In backward, compute them again from the last activation that was kept.",
             {"recomputation": Costs("at most 4/3 T", "2 W + at most 2 sqrt(L) B A", "nothing")},
             {"`checkpoint`": played("checkpoint", 1)},
             "checkpoint",
@@ -166,13 +159,13 @@ def steps() -> tuple[Step, ...]:
                 "ZB-H1, 16 microbatches": textbook(schedules.zb_h1, 16),
             },
             "GPipe",
-            "With 16 microbatches a step is four times as much work: the bubble is a smaller share of it, and of "
-            "the three only GPipe needs much more memory.",
+            "With 16 microbatches a step is four times as much work, and the bubble is a smaller share of it. Of "
+            "the three schedules, only GPipe needs much more memory.",
         ),
         Step(
             "Devices wait while data is sent.",
-            "Start a call as soon as its data is there, compute meanwhile, and await the call when its result is "
-            "needed.",
+            "Start a call as soon as its data is ready, compute while it is pending, and await it when its result "
+            "is needed.",
             {"overlap": Costs("the longer of the two, not the sum", "also what is pending", "the same")},
             {"`ddp_overlap`": played("ddp_overlap"), "`fsdp_prefetch`": played("fsdp_prefetch")},
             "fsdp_prefetch",
@@ -192,18 +185,18 @@ def steps() -> tuple[Step, ...]:
                 "`sequence_parallel`": played("sequence_parallel", layer="block"),
             },
             "tensor_parallel",
-            "Sequence parallelism gathers each layer's input once more in backward, which costs the fifth part.",
+            "Sequence parallelism gathers each layer's input once more in backward, which raises the factor 4 to 5.",
         ),
         Step(
             "The activations of a long text do not fit.",
-            "Each device has some of the tokens. Keys and values go around a ring, and each device attends to one "
-            "block of them after the other.",
-            {"ring attention": Costs("T/N, and hops that can overlap", "3 W + L B A/N", "6(N-1)/N L B A")},
+            "Each device has some of the tokens. Keys and values pass around a ring, and each device attends to one "
+            "block of them after another.",
+            {"ring attention": Costs("T/N, and hops that can overlap", "3 W + L B A/N", "6(N-1)/N L B A + 2(N-1)/N W")},
             {},
             "",
-            "Forward sends keys and values, 2 B A/N in each of N-1 hops; backward sends them again, with their "
-            "gradients. The schedule track has no attention, so the figures follow from the formulas; "
-            "`RingAttention` measures its own model in bytes.",
+            "In each layer, forward sends keys and values, 2 B A/N in each of N-1 hops. Backward sends them again, "
+            "with their gradients. The costs of this page have no price for attention, so the figures follow from the "
+            "formulas; `ring_context` measures a ring with costs of its own.",
         ),
         Step(
             "The model should have more weights, but no more work for each token.",
@@ -215,8 +208,8 @@ def steps() -> tuple[Step, ...]:
         ),
         Step(
             "Links within a machine are faster than links between machines, and no single split is enough.",
-            "Combine them: what sends most goes over the fastest links. Split tensors within a machine, and layers and "
-            "the batch between machines.",
+            "Combine several splits. The one that sends the most uses the fastest links: split the tensors within a "
+            "machine, and the layers and the batch between machines.",
             {
                 "d replicas of p stages on t devices": Costs(
                     "T/(d p t), a bubble and the sums",
@@ -226,8 +219,8 @@ def steps() -> tuple[Step, ...]:
             },
             {"`three_d`, 8 devices": played("three_d", 8, layer="block", mesh={"dp": 2, "pp": 2, "tp": 2})},
             "three_d",
-            "Two replicas of two stages, each on two devices. `llama_8b_16` and `llama_70b_64` choose such a split for "
-            "a real model.",
+            "The schedule has two replicas of two stages, each on two devices. `llama_8b_16` and `llama_70b_64` choose "
+            "such a split for a real model.",
         ),
     )
 
@@ -255,9 +248,10 @@ def pictures() -> Iterator[tuple[str, Picture]]:
 
 def page() -> str:
     """The whole page."""
-    costs, basic = one_model(), measured(0)["`basic`"]
+    costs, basic = COSTS[MODEL], measured(0)["`basic`"]
     weight = costs.parameters or costs.hidden**2
     head = HEAD.format(
+        costs=MODEL,
         layers=LAYERS,
         batches=BATCHES,
         devices=RANKS,
@@ -303,9 +297,9 @@ def figures(report: Report) -> tuple[str, str, str]:
 
 def ring_attention() -> tuple[str, str, str]:
     """The costs of the step without a schedule, by its formulas."""
-    costs = one_model()
+    costs = COSTS[MODEL]
     weights, activations = LAYERS * costs.hidden**2, LAYERS * BATCHES * costs.hidden * costs.length
-    sent = 6 * (RANKS - 1) * activations // RANKS
+    sent = (6 * activations + 2 * weights) * (RANKS - 1) // RANKS
     time = measured(0)["`basic`"].makespan / RANKS
     return f"{time:,.0f} us", f"{millions(3 * weights + activations // RANKS)} M", f"{millions(sent)} M"
 

@@ -30,11 +30,7 @@ class _Ticks(NamedTuple):
 
 
 def time_bound(size: Size, setting: Setting) -> Bound:
-    """The least timesteps of any legal schedule of a puzzle of this size and setting.
-
-    Raises:
-        RuleError: there is no such size.
-    """
+    """The least timesteps of any legal schedule of a puzzle of this size and setting."""
     prices = Prices(size, setting)
     ways = list(_inference(prices) if setting.task == "infer" else _training(prices))
     best = max(ways, default=_Ticks(0, "nothing takes time"))
@@ -108,7 +104,7 @@ def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
         # Rounded up once: one operation may take all microbatches.
         alone = prices.microbatches * prices.urgent()
         reason = f"one rank has {prices.steps(alone)} of computing, and an exchange with another takes longer"
-        meeting = "a microbatch goes forward and back, and its gradient meets those of the others"
+        meeting = "a microbatch goes forward and back, and its gradient is summed with the others"
         # Of two ranks that share the update, one has to send half of its gradient at least.
         half = prices.exchange(Fraction(1, 2))
         found.append(min(_Ticks(ceil(chain + half), meeting), _Ticks(ceil(alone / prices.speeds[0]), reason)))
@@ -140,22 +136,23 @@ Stage = tuple[Collection[int], int]
 
 
 def pipeline_time_bound(size: Size, setting: Setting, stages: Sequence[Stage]) -> Bound:
-    """The least timesteps of a pipeline in which the stages have these layers and ranks.
-
-    Raises:
-        RuleError: there is no such size, or the stages are not its layers, each once.
-    """
+    """The least timesteps of a pipeline in which the stages have these layers and ranks."""
     prices = Prices(size, setting)
-    held = sorted(layer for layers, _ in stages for layer in layers)
-    if held != list(range(prices.size.layers)) or any(ranks < 1 for _, ranks in stages):
-        raise RuleError(
-            f"stages have each of the layers 0 to {prices.size.layers - 1} once, and at least one rank each; "
-            f"these have the layers {held}"
-        )
+    require_stages(prices.size.layers, stages)
     if not prices.can_train or setting.task == "infer":
         return Bound(0, "")
     ticks, stage = max(((_stage_ticks(prices, stages, stage), stage) for stage in stages), key=lambda found: found[0])
     return Bound(setting.costs.steps(ticks), _reason(prices, stage))
+
+
+def require_stages(layers: int, stages: Sequence[Stage]) -> None:
+    """Refuses stages that are not the layers, each once, on ranks."""
+    held = sorted(layer for some, _ in stages for layer in some)
+    if held != list(range(layers)) or any(ranks < 1 for _, ranks in stages):
+        raise RuleError(
+            f"stages have each of the layers 0 to {layers - 1} once, and at least one rank each; "
+            f"these have the layers {held}"
+        )
 
 
 def _reason(prices: Prices, stage: Stage) -> str:

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from lib.errors import RuleError
 
-from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs, Tier
+from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs
 from .kinds import EMBEDDING, HEAD, Kind
+from .tiers import Tier
 
 FLOPS = 400_000_000
 """Operations in a microsecond: 400 of an H100's 989 dense TFLOP/s in bf16, which large matrix products reach."""
@@ -24,12 +25,13 @@ SENDING = ("allreduce", "allgather", "scatterreduce", "pass_to")
 FREE: Mapping[str, int] = MappingProxyType(dict.fromkeys(("loss", "update", "receive"), 0))
 
 
-def _each(price: Any) -> Mapping[str, Any]:
-    return MappingProxyType(dict.fromkeys(SENDING, price))
+def _each(price: Any, *more: str) -> Mapping[str, Any]:
+    return MappingProxyType(dict.fromkeys((*SENDING, *more), price))
 
 
 _INFINIBAND: dict[str, Any] = {"alpha": _each(INFINIBAND_HOP), "beta": _each(Fraction(1, INFINIBAND))}
 _NVLINK: dict[str, Any] = {"alpha": _each(NVLINK_HOP), "beta": _each(Fraction(1, NVLINK))}
+_NODE: dict[str, Any] = {name: _each(price["allgather"], "dispatch", "collect") for name, price in _NVLINK.items()}
 _MACHINES: dict[str, Any] = {
     **_NVLINK,
     "islands": 4,
@@ -50,6 +52,7 @@ def _hopper(name: str, hidden: int = 4096, length: int = 2048, **more: Any) -> C
 HOPPER = (
     _hopper("infiniband", overlap=True, **_INFINIBAND),
     _hopper("nvlink", **_NVLINK),
+    _hopper("node", overlap=True, **_NODE),
     _hopper("machines", **_MACHINES),
     _hopper("long_machines", length=4096, **_MACHINES),
     _hopper("narrow", hidden=1024, length=8192, overlap=True, **_INFINIBAND),
@@ -60,12 +63,14 @@ ring: in several machines it runs at the speed of the network."""
 
 HOPPER_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "hopper_infiniband": "microseconds on H100-like GPUs, one in each machine; communication overlaps computation",
+        "hopper_infiniband": "microseconds on H100-like GPUs, one in each machine; communication overlaps with "
+        "computation",
         "hopper_nvlink": "microseconds on H100-like GPUs in one machine",
+        "hopper_node": "hopper_nvlink, where communication overlaps with computation and tokens go to experts",
         "hopper_machines": "microseconds on H100-like GPUs, four in each machine",
         "hopper_long_machines": "hopper_machines, with 4,096 tokens in a microbatch",
         "hopper_narrow": "hopper_infiniband, with a width of 1,024 and 8,192 tokens in a microbatch",
-        "hopper_host": "microseconds on one H100-like GPU and its host; copies overlap computation",
+        "hopper_host": "microseconds on one H100-like GPU and its host; copies overlap with computation",
     }
 )
 """What is particular to each."""
@@ -125,6 +130,7 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
             CLASSIC,
             Costs("ring", ticks=_computing(), beta=MappingProxyType({**_sending(_RING), "pass_to": 2 * _RING})),
             Costs("parts", ticks=_PARTS, gradient=_BORDER),
+            Costs("pairs", ticks=_with(_PARTS, pair=20), gradient=_BORDER),
             Costs("stages", ticks=_STAGES, gradient=_BORDER),
             Costs("gathers", ticks=_with(_STAGES, allgather=10, scatterreduce=10), gradient=_BORDER, parameters=_LARGE),
             Costs("long", length=LONG),
@@ -148,6 +154,14 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
             Costs("slow", ticks=_computing(), beta=_sending(Fraction(5, 49152))),
             Costs("islands", ticks=_computing(), beta=_sending(_RING), islands=4, beta_between=_sending(4 * _RING)),
             Costs("copies", length=LONG, ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(10, 10)})),
+            Costs(
+                "host_updates",
+                ticks=_with({}, forward=10, backward=20, loss=0, update=5),
+                overlap=True,
+                tiers=MappingProxyType({"host": Tier(0, 0, None, 30)}),
+                beta=MappingProxyType(dict.fromkeys(("offload", "fetch"), Fraction(10, HIDDEN * HIDDEN))),
+                moments=2,
+            ),
             Costs("streams", ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(None, 10)})),
             Costs(
                 "experts",
@@ -174,25 +188,28 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "classic": "the puzzles' own: forward and backward 1 step each, an update 0.5, a collective 0.3, a message 0.2 "
-        "to send and 0.2 to receive",
+        "classic": "for the classic puzzles: forward and backward 1 step each, an update 0.5, a collective 0.3, a "
+        "message 0.2 to send and 0.2 to receive",
         "ring": "classic, with communication priced by size: 1 step for each 655,360 elements that a rank sends in "
         "collectives, and for half as many in messages",
         "parts": "forward and each half of backward 1 step, communication and updates free: for zero-bubble pipelines",
-        "stages": "parts without the halves: forward 1 step, backward 2",
+        "pairs": "parts, where a forward of one microbatch and a backward of another at once take 2 steps together",
+        "stages": "parts, with backward in one call: forward 1 step, backward 2",
         "gathers": "stages, where an all-gather or a reduce-scatter takes 1 step and a layer has four times as many "
         "weights",
         "long": "classic, for long sequences: an activation is as large as four weights",
         "overlap": "communication overlaps with computation: 1 step for each 393,216 elements sent",
         "buckets": "overlap, with 0.15 steps for each hop of a ring and 1 for each 786,432 elements sent: an "
         "all-reduce over 4 ranks takes 0.9 steps a call and 0.5 a gradient",
-        "quarters": "ring, in fortieths of a step, for layers that are cut in four",
+        "quarters": "ring, in fortieths of a step, for layers that are split in four",
         "long_quarters": "long, in fortieths of a step; an all-gather or a reduce-scatter takes 0.15 steps",
-        "twentieths": "ring, in twentieths of a step, for layers that are cut in two and have four times as many "
+        "twentieths": "ring, in twentieths of a step, for layers that are split in two and have four times as many "
         "weights",
         "slow": "ring, over a slow network: 1 step for each 98,304 elements sent",
         "islands": "ring, on machines of 4 ranks: between machines 1 step for each 163,840 elements sent",
         "copies": "for long sequences; a value moves to the host or back in 1 step, which overlaps with computation",
+        "host_updates": "forward 1 step, backward 2, an optimizer state as large as two weights; the host updates in "
+        "3 steps, the device in half a step; copies overlap with computation, 1 step for each 262,144 elements",
         "streams": "a value comes from the host in 1 step, which overlaps with computation, and none goes there",
         "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch, and four times as many "
         "weights in an expert",
@@ -212,11 +229,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 def costs_named(name: str) -> Costs:
-    """A known cost record.
-
-    Raises:
-        RuleError: there is none of that name; the text has the nearest one, or all.
-    """
+    """A known cost record."""
     if name in COSTS:
         return COSTS[name]
     from difflib import get_close_matches  # here, because only a refusal needs it

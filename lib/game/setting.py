@@ -10,10 +10,11 @@ from typing import NamedTuple
 from lib.errors import RuleError
 
 from .cost_checks import fraction
-from .costs import ATTENDING, CLASSIC, COPYING, PAIR, PRODUCTS, Costs
+from .costs import ATTENDING, CLASSIC, PAIR, PRODUCTS, Costs
 from .folding import Fold, fold_of, require_first
 from .kinds import OWN_PRICES
 from .named_costs import costs_named
+from .tiers import ON_TIER
 
 LAYERS = ("dense", "block", "experts", "attention")
 """What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard; causal attention on
@@ -112,7 +113,7 @@ class Setting:
         if unequal and self.layer != "dense":
             raise RuleError(f"Setting: {' and '.join(unequal)} are for dense layers; these are {self.layer!r}")
         if PAIR in self.costs.ticks and (unequal or self.layer != "dense"):
-            raise RuleError("Setting: pairs are of dense layers and microbatches that are all alike")
+            raise RuleError("Setting: pairs need dense layers and equal microbatches")
         if self.fold and (self.lengths or self.costs.slow):
             raise RuleError("Setting: a folded run plays one replica for all, so it has no lengths and no slow ranks")
 
@@ -123,7 +124,7 @@ class Setting:
             raise RuleError("Setting: layers of attention have neither local replicas nor lag, and are not folded")
         for what, size in (("tokens", self.costs.length), ("keys and values", self.costs.keys_and_values)):
             if size % self.shares:
-                raise RuleError(f"Setting: shares are equal, and {size:,} {what} cannot be cut into {self.shares}")
+                raise RuleError(f"Setting: shares are equal, and {size:,} {what} cannot be divided into {self.shares}")
 
     @property
     def replicas(self) -> int:
@@ -176,7 +177,7 @@ class Game:
 
     def __post_init__(self) -> None:
         costs = self.setting.costs
-        sized = COPYING | ATTENDING
+        sized = ATTENDING | ON_TIER.keys()
         if self.layer != "dense" or costs.flops_per_tick:
             sized |= PRODUCTS
         if costs.unequal is not None:
@@ -186,11 +187,7 @@ class Game:
 
     @classmethod
     def of(cls, size: Size, setting: Setting = CLASSIC_SETTING) -> Game:
-        """The game of a size and a setting.
-
-        Raises:
-            RuleError: it cannot be folded so, or the setting is of another number of layers or microbatches.
-        """
+        """The game of a size and a setting."""
         for name, what in (("kinds", "layers"), ("lengths", "batches")):
             given, count = len(getattr(setting, name)), getattr(size, what)
             if given not in (0, count):

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from lib.game.costs import ATTENDING, COPYING, PRODUCTS
+from lib.game.costs import ATTENDING, PRODUCTS
 from lib.game.setting import Game
+from lib.game.tiers import ON_TIER
 from lib.values.kinds import Weight
 
 from . import attention, memory_tiers
@@ -13,16 +14,12 @@ from .operations import PER_BATCH, batches_of
 
 
 def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Sequence[Any], rank: int) -> int:
-    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time.
-
-    Raises:
-        RuleError: the operation has no price.
-    """
+    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time."""
     price = game.prices.get(operation)
     if price is not None:
         return price * items
     costs = game.setting.costs
-    if operation in COPYING:
+    if operation in ON_TIER:
         return memory_tiers.ticks(costs, operation, made, used)
     if operation in ATTENDING:
         return attention.ticks(game, operation, used)

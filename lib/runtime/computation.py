@@ -1,12 +1,12 @@
 """The player's calls that concern one rank alone: where values come from, and what is computed with them."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, overload
 
 from lib.communication.lanes import PendingValue
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Game
-from lib.rules import durations, layers, operations
+from lib.rules import durations, layers, operations, updating
 from lib.rules.folded_numbers import require_own_batches
 from lib.trace.ops import NO_BATCHES, Op, call_text
 from lib.values import algebra
@@ -19,44 +19,45 @@ from .waits import CopyWait
 
 
 class Computation(AttentionCalls):
-    """The operations of one rank that need no other. Durations are those of the classic costs."""
+    """The operations of one rank that need no other rank. Durations are for the classic costs."""
 
     @overload
     def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]: ...
     @overload
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str) -> tuple[Parked, Parked]: ...
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str | None = None) -> Any:
-        """Shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time.
+        """Returns shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time.
 
-        With a `tier`, such as "host", they are parked there.
+        With a `tier`, such as "host", both are parked there.
         """
         return self._source("load_weights", operations.load_weights, layer, shard, total, tier)
 
     def get_activation(self, batches: Any, step: int = 0, shares: Any = None) -> Activation:
-        """The model's input for some microbatches, such as [0] or range(4). Takes no time.
+        """Returns the model's input for some microbatches, such as [0] or range(4). Takes no time.
 
-        Each `step` has batches of its own. Of attention it may be some `shares` of the tokens, such as [0, 7].
+        Each `step` has its own batches. For attention, `shares` names some shares of the tokens, such as [0, 7].
         """
         made: tuple[Activation] = self._source("get_activation", _activation, None, batches, step, shares)
         return made[0]
 
     def fake_grad(self, layer: int, batches: Any, step: int = 0) -> WeightGrad:
-        """A made-up gradient: a zero for no batches; for some batches a lie that puzzles refuse. Takes no time."""
+        """Returns a made-up gradient: zero for no batches; a gradient of some batches is refused in puzzles. Takes no
+        time."""
         made: tuple[WeightGrad] = self._source("fake_grad", _gradient, layer, batches, step)
         return made[0]
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
         """Returns the input of the next layer; 1 step for each batch.
 
-        A shard of a block's weight returns a part of a sum, in as much less time. Each of the experts takes its
-        own tokens.
+        With a shard of a block's weight, it takes this share of the time and returns a part of a sum. Each of the
+        experts takes its own tokens.
         """
         made: tuple[Activation] = self._compute("forward", layers.forward, layer, inp, weight)
         return made[0]
 
     def loss(self, inp: Activation) -> ActivationGrad:
-        """The gradient of the loss with respect to the last layer's output. Store it in `grad_activations[LAYERS]`.
-        Takes no time.
+        """Returns the gradient of the loss with respect to the last layer's output. Store it in
+        `grad_activations[LAYERS]`. Takes no time.
         """
         made: tuple[ActivationGrad] = self._compute("loss", layers.loss, None, inp)
         return made[0]
@@ -67,8 +68,8 @@ class Computation(AttentionCalls):
         """Returns two gradients: the layer's weight gradient, and the one to pass to `backward(layer - 1)`; 1 step for
         each batch.
 
-        With a shard of a block, it takes as much less time, and the second gradient is a part of a sum. For an
-        embedding the second is None: token numbers have no gradient.
+        With a shard of a block, it takes this share of the time, and the second gradient is a part of a sum. For an
+        embedding the second gradient is None, because token numbers have no gradient.
         """
         made: Any = self._compute("backward", layers.backward, layer, inp, grad, weight)
         return made if len(made) == 2 else (*made, None)
@@ -76,8 +77,8 @@ class Computation(AttentionCalls):
     def forward_backward(
         self, ahead: tuple[int, Activation, Weight], behind: tuple[int, Activation, ActivationGrad, Weight]
     ) -> tuple[Activation, tuple[WeightGrad, ActivationGrad]]:
-        """The forward of one microbatch and the backward of another at once: what `forward(*ahead)` returns, and what
-        `backward(*behind)` returns.
+        """Computes the forward of one microbatch and the backward of another at once: returns the results of
+        `forward(*ahead)` and of `backward(*behind)`.
 
         Only where the costs price a pair.
         """
@@ -99,24 +100,13 @@ class Computation(AttentionCalls):
     def backward_weight(
         self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight | None = None
     ) -> WeightGrad:
-        """Returns the other half of backward, at any later time: the weight gradient.
+        """Returns the other half of backward, the weight gradient. It may be called at any later time.
 
         For a block it needs the weight too.
         """
         used = (inp, grad) if weight is None else (inp, grad, weight)
         made: tuple[WeightGrad] = self._compute("backward_weight", layers.backward_weight, layer, *used)
         return made[0]
-
-    def update(
-        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: object = 0
-    ) -> tuple[Weight, OptState]:
-        """The weight and optimizer state after the step, of the shards that `weight` holds; 0.5 steps.
-
-        `shard` is accepted for schedules of the original game, and ignored: the values have their own shards.
-        """
-        made: tuple[Weight, OptState]
-        made = self._compute("update", operations.update, layer, weight_grad, weight, opt_state)
-        return made
 
 
 def _sides(recorder: RankRecorder, ahead: Any, behind: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -145,47 +135,81 @@ def _gradient(game: Game, layer: int, batches: object, step: object) -> WeightGr
 
 
 class TierOperations(Computation):
-    """Copies from and to memory tiers. Where communication overlaps computation, each way has a lane of its own."""
+    """What is done on memory tiers. Where communication overlaps with computation, each direction has its own lane, and
+    so has a tier's processor."""
 
     def offload(self, v: Any, to: str = "host") -> Awaitable[Any]:
-        """A copy of a value on a memory tier, to be kept in `parked`; the device is free of the value once nothing else
-        holds it."""
-        copied: Awaitable[Any] = self._copy("offload", v, (to,))
+        """Copies a value to a memory tier. Keep the copy in `parked`; the value takes device memory until you delete
+        it."""
+        copied: Awaitable[Any] = self._on_tier("offload", [v], (to,))
         return copied
 
     def fetch(self, parked: Any) -> Awaitable[Any]:
-        """A copy of a parked value on the device. The parked one stays until it is dropped."""
-        copied: Awaitable[Any] = self._copy("fetch", parked, ())
+        """Copies a parked value to the device. The parked value stays until you delete it."""
+        copied: Awaitable[Any] = self._on_tier("fetch", [parked], ())
         return copied
 
-    def _copy(self, name: str, given: Any, args: tuple[str, ...]) -> Any:
+    @overload
+    def update(
+        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: object = 0
+    ) -> tuple[Weight, OptState]: ...
+    @overload
+    def update(
+        self, layer: int, weight_grad: Any, weight: Any, opt_state: Any, shard: object = 0, *, on: str
+    ) -> Awaitable[tuple[Parked, Parked]]: ...
+    def update(
+        self, layer: int, weight_grad: Any, weight: Any, opt_state: Any, shard: object = 0, *, on: str | None = None
+    ) -> Any:
+        """Returns the weight and optimizer state after the step, for the shards that `weight` holds; 0.5 steps.
+
+        With a tier that has a processor, such as `on="host"`, all are parked there, and the call is awaited. Where
+        communication overlaps with computation, handles may stand for values: `handle[0]` for the new weight, and
+        `handle[1]` for the new state.
+
+        `shard` is accepted for schedules of the original game, and ignored: the values have their own shards.
+        """
+        if on is not None:
+            return self._on_tier("tier_update", [weight_grad, weight, opt_state], (on,), layer, 2)
+        return self._compute("update", updating.update, layer, weight_grad, weight, opt_state)
+
+    def _on_tier(
+        self, name: str, given: Sequence[Any], args: tuple[str, ...], layer: int | None = None, makes: int = 1
+    ) -> Any:
         recorder, line = self._recorder, player_line()
         try:
             self._ready()
             self.run.costs.require_priced(name)
-            parts = self._parts(given)
-            if len(parts) != 1 or isinstance(given, list):
-                raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
-            (part,) = parts
-            number = part.number if isinstance(part, PendingValue) else recorder.claim(part)
-            made, ticks = ((), 0) if isinstance(part, PendingValue) else self._copied(name, part, args)
+            layer = None if layer is None else algebra.number(layer, self._game.layers, "layer")
+            parts = [part for one in given for part in self._one(name, one)]
+            numbers = tuple([part.number if isinstance(part, PendingValue) else recorder.claim(part) for part in parts])
+            pending = any(isinstance(part, PendingValue) for part in parts)
+            made, ticks = ((), 0) if pending else self._performed(name, layer, parts, args)
             if self.run.lanes is not None:
-                call = self._write_call(name, parts, (number,), 1, None, args, None, line)
+                call = self._write_call(name, parts, numbers, makes, layer, args, None, line)
                 self._lanes.issue(call)
                 return self._handle(call)
         except PuzzleError as why:
-            raise why.at(recorder.place(call_text(name)), line) from None
+            raise why.at(recorder.place(call_text(name, layer)), line) from None
         wait = CopyWait(self._rank, recorder.clock, line, name)
 
-        def written(*_: object) -> Value:
-            own = copy_of(made[0])
-            recorder.write_event(name, (own,), line, (number,), None, NO_BATCHES, args, wait.clock, ticks)
-            return own
+        def written(*_: object) -> Any:
+            own = [copy_of(value) for value in made]
+            recorder.write_event(name, own, line, numbers, layer, NO_BATCHES, args, wait.clock, ticks)
+            return own[0] if makes == 1 else tuple(own)
 
         return self._promise(wait, lambda _: True, written)
 
-    def _copied(self, name: str, value: Value, args: tuple[str, ...]) -> tuple[tuple[Value, ...], int]:
-        """What a copy makes, and its ticks, if it is allowed and there is room."""
-        made = operations.LOCAL_RULES[name](self._game, Op(name, 0, 0, args=args), (value,))
+    def _one(self, name: str, given: Any) -> Sequence[Any]:
+        """The value that is given, or that a call will make."""
+        parts = self._parts(given)
+        if len(parts) != 1 or isinstance(given, list):
+            raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
+        return parts
+
+    def _performed(
+        self, name: str, layer: int | None, used: Sequence[Any], args: tuple[str, ...]
+    ) -> tuple[tuple[Value, ...], int]:
+        """What an operation on a tier makes, and its ticks, if it is allowed and there is room."""
+        made = operations.LOCAL_RULES[name](self._game, Op(name, 0, 0, layer, args=args), used)
         self._require_room(made)
-        return made, durations.ticks(self._game, name, 1, (value,), made, self._rank)
+        return made, durations.ticks(self._game, name, 1, used, made, self._rank)

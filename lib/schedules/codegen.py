@@ -6,8 +6,8 @@ from lib.errors import RuleError
 from lib.game.setting import CLASSIC_SETTING, Setting, Size
 
 from .feasibility import by_stream, untagged
-from .player import Axes, axes_of
 from .timetable import Timetable
+from .timetable_rank import Axes, axes_of
 
 CODE = '''\
 import re

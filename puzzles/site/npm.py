@@ -19,10 +19,7 @@ class SiteError(Exception):
 
 
 def require_node() -> None:
-    """
-    Raises:
-        SiteError: node or npm is missing, or node is too old.
-    """
+    """"""
     advice = f"install Node.js {NODE_VERSION} or newer, which brings npm (https://nodejs.org, or 'apt-get install npm')"
     for program in ("node", "npm"):
         if shutil.which(program) is None:
@@ -73,18 +70,15 @@ def bundle(
         cwd=entry.parent,
         NODE_PATH=str(modules.resolve()),
     )
-    made = json.loads(record.read_text(encoding="utf-8"))["outputs"].values()
-    paths = [path for one in made for path in one["inputs"]]
+    paths = [
+        path for made in json.loads(record.read_text(encoding="utf-8"))["outputs"].values() for path in made["inputs"]
+    ]
     parts = [path.rpartition("node_modules/")[2].split("/") for path in paths if "node_modules/" in path]
     return {"/".join(part[: 2 if part[0].startswith("@") else 1]) for part in parts}
 
 
 def run(*command: str, cwd: Path | None = None, **environment: str) -> str:
-    """What a program prints.
-
-    Raises:
-        SiteError: it failed; with the beginning of what it said.
-    """
+    """What a program prints."""
     try:
         done = subprocess.run(
             command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=True

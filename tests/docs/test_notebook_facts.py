@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from docs.generate import field
 from lib import (
     COSTS,
     HIDDEN,
@@ -16,20 +18,21 @@ from lib import (
     Activation,
     Report,
     Setting,
-    Size,
     Weight,
     WeightGrad,
-    inflight,
     referee,
     run,
 )
-from lib.bounds import pipeline_time_bound
 from lib.game.costs import CLASSIC
 from lib.game.ring import elements_sent
-from lib.schedules import ddp, fsdp_prefetch, gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2, zb_v, zero3
-from lib.schedules.player import Order
+from lib.planning import Split
+from puzzles.catalog.path import PATH
+from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import CLASSICS as EIGHT
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.failure import Failure
+from puzzles.tracks.plan.score import score_split
+from solutions.ring_context import ring_context
 from tests.support import CLASSICS
 from tests.support.unmeasured_figures import unmeasured
 
@@ -155,118 +158,177 @@ PUZZLE_BOOK = [
 ]
 
 
-# --- From GPipe to zero bubble ---
+# --- From one device to a cluster ---
 
 
 @cache
-def played(
-    order: Order, layers: int = 4, batches: int = 8, costs: str = "stages", steps: int = 1, v: int = 0
-) -> tuple[float, tuple[float, ...]]:
-    """Timesteps of an order on four ranks, and what is in flight on each."""
-    setting = Setting(costs=costs, steps=steps)
-    trace = run(pipeline(order, **({"v": v} if v else {})), layers, batches, 4, setting=setting).trace
-    return referee(trace).timesteps, inflight(trace, chunk=1)
+def on_the_field() -> dict[str, Report]:
+    """The runs of docs/field.md, by their labels there."""
+    return {
+        label.replace("`", ""): report for step in range(len(PATH)) for label, report in field.measured(step).items()
+    }
 
 
-def steps_of(order: Order, *game: Any) -> float:
-    return played(order, *game)[0]
+def clock(label: str) -> str:
+    return f"{on_the_field()[label].makespan:,.0f}"
 
 
-def held(order: Order, *game: Any) -> float:
-    """In flight on the rank that has most."""
-    return max(played(order, *game)[1])
+def most(label: str) -> str:
+    """The peak, in millions of elements."""
+    return f"{field.millions(on_the_field()[label].peak.memory)} M"
+
+
+def waits(label: str) -> str:
+    return f"{on_the_field()[label].bubble:.1%}"
+
+
+COST = COSTS[field.MODEL]
+L, B, N, W, A = field.LAYERS, field.BATCHES, field.RANKS, field.LAYERS * COST.weight, COST.activation
+ALONE = 6 * W * B * COST.length / COST.flops_per_tick
+SUM = COST.transfer("allreduce", 1, COST.weight, range(N))
+SUM_OF_TWO = COST.transfer("allreduce", 1, 2 * COST.weight, range(N))
+SUM_OF_PARTS = COST.transfer("allreduce", 1, B * A, range(N))
+AROUND = Setting("context", layer="attention", shares=8)
 
 
 @cache
-def shared(schedule: Any) -> Report:
-    return referee(run(schedule, 4, 4, 4, setting=Setting(costs="overlap")).trace)
+def around() -> Report:
+    """Ring attention, as in the notebook."""
+    return referee(run(ring_context, 2, 1, N, setting=AROUND).trace)
 
 
-def idle_share(batches: int) -> bool:
-    """Whether GPipe on four ranks is idle for (p - 1) / (m + p - 1)."""
-    report = referee(run(pipeline(gpipe), 4, batches, 4, setting=Setting(costs="stages")).trace)
-    return report.bubble == pytest.approx(3 / (batches + 3))
+def gib(bytes_each: int) -> str:
+    """What so many bytes for each parameter of Llama 3 8B take."""
+    return f"{bytes_each * 8.03e9 / 2**30:.1f}"
 
 
-PARTS = (4, 8, "parts")
-MODERN = [
-    (
-        "Four ranks hold one layer each. A forward takes 1 step, a backward 2",
-        COSTS["stages"].duration("backward") == 20,
-    ),
-    ("as long as the work of p - 1 microbatches", steps_of(gpipe) == 3 * (8 + 3)),
-    ("the idle share is (p - 1) / (m + p - 1). Try 32 microbatches", idle_share(8) and idle_share(32)),
-    (f"all {held(gpipe)} microbatches are *in flight* at once", played(gpipe)[1] == (8, 8, 8, 8)),
-    ("1F1B: one forward, one backward", True),
-    ("The time is the same", steps_of(one_f_one_b) == steps_of(gpipe)),
-    (f"But rank 0 holds {held(one_f_one_b)} microbatches, as many as there are ranks", held(one_f_one_b) == 4),
-    ("Try 32 microbatches again: the memory stays", held(one_f_one_b, 4, 32) == held(one_f_one_b)),
-    (
-        "For GPipe and for 1F1B the second line says that no order of whole backwards is faster",
-        pipeline_time_bound(Size(4, 8, 4), Setting(costs="stages"), [({r}, 1) for r in range(4)]).least
-        == steps_of(gpipe),
-    ),
-    ("Take a model of 8 layers", True),
-    (
-        f"The run takes {steps_of(interleaved, 8):g} steps and not {steps_of(one_f_one_b, 8):g}",
-        steps_of(one_f_one_b, 8) - 48 == 2 * (steps_of(interleaved, 8) - 48),
-    ),
-    (f"rank 0 keeps {held(interleaved, 8)} of them, where it kept {held(one_f_one_b, 8)}", True),
-    ("Try `layers=16, v=4`", steps_of(interleaved, 16, 8, "stages", 1, 4) == 4 * 24 + 9),
-    ("ZB-H1: cut backward in two", True),
-    ("ZB-H2: no bubble between steps", True),
-    ("ZB-H2 pays with memory", held(zb_h2, *PARTS) > held(zb_h1, *PARTS)),
-    ("they are two operations of 1 step each", COSTS["parts"].duration("backward_input") == 10),
-    (
-        f"The run takes {steps_of(zb_h1, *PARTS):g} steps and not {steps_of(one_f_one_b, *PARTS):g}",
-        played(zb_h1, *PARTS)[1] == (4, 4, 4, 4) and held(one_f_one_b) == 4,
-    ),
-    ("with as much in flight on rank 0 as 1F1B. (Others hold as much as rank 0 now", True),
-    (f"It still takes {steps_of(zb_h2, *PARTS):g} steps", True),
-    ("first with ZB-H1 and then with ZB-H2", True),
-    (
-        f"{steps_of(zb_h2, *PARTS, 2):g} steps and not {steps_of(zb_h1, *PARTS, 2):g}, for {held(zb_h2, *PARTS, 2)} "
-        f"microbatches in flight instead of {held(zb_h1, *PARTS, 2)}",
-        True,
-    ),
-    (
-        "Every further step saves the same again. Try `steps=4`",
-        steps_of(zb_h1, *PARTS, 4) - steps_of(zb_h2, *PARTS, 4) == 9 == 3 * (54 - 51),
-    ),
-    ("So let rank 0 have the first chunk", zb_v(4, 8).stages_of(0) == [0, 7]),
-    (
-        f"Compare with 1F1B on the same 8 layers: {steps_of(zb_v, 8, 8, 'parts'):g} steps and not "
-        f"{steps_of(one_f_one_b, 8, 8, 'parts'):g}",
-        True,
-    ),
-    (
-        f"the most in flight on any rank is {held(zb_v, 8, 8, 'parts')} activations of a layer in both",
-        held(zb_v, 8, 8, "parts") == held(one_f_one_b, 8),
-    ),
-    ("`1F0` is the forward of stage 1 for microbatch 0. This one is 1F1B for two ranks and four microbatches", True),
-    ("FSDP (ZeRO-3) keeps a shard", True),
-    ("leaves a third of the time idle", shared(zero3).bubble == pytest.approx(1 / 3)),
-    ("Almost", 0 < shared(fsdp_prefetch).timesteps - shared(ddp).timesteps < 1),
-    (
-        "for the memory of one more layer",
-        shared(fsdp_prefetch).peak.memory - shared(zero3).peak.memory == CLASSIC.weight,
-    ),
-    ("needs about half of DDP's memory", 0.45 < shared(fsdp_prefetch).peak.memory / shared(ddp).peak.memory < 0.55),
-]
+@cache
+def too_large() -> str:
+    """What the puzzle says of a split that gives everything to each replica."""
+    judged = score_split(PLAN_PUZZLES["llama_8b_16"], {"split": asdict(Split(dp=16, zero=0)), "prediction": None})
+    assert isinstance(judged, Failure)
+    return judged.sentence
 
-REFERENCES = r"\(https://arxiv\.org/abs/[\d.]+\)|^\d\. | \d\. |\*\*0\d_\w+\*\*|\{puzzle: \w+\}"
+
+PARTS = (("optimizer states", 12), ("gradients", 4), ("weights", 2))
+
+
+@cache
+def cluster_facts() -> list[tuple[str, bool]]:
+    alone = float(on_the_field()["basic"].makespan)
+    return [
+        ("H100-like GPUs", True),
+        ("One model, ten steps, three costs", len(PATH) == 10),
+        (
+            "The model has 8 layers. Each is a matrix of 4,096 x 4,096, so it has 16,777,216 weights",
+            COST.weight == 4096**2,
+        ),
+        ("A step trains on 4 microbatches of 2,048 tokens", COST.length == 2048),
+        ("A forward takes 2 operations for each weight and token, a backward 4", True),
+        (f"6 W B 2,048 / FLOPS = {ALONE:,.0f} us", True),
+        (f"shows {clock('basic')}", True),
+        ("Memory is 2 W + L B A, and 4 A more for the output of the last layer", True),
+        (f"{on_the_field()['basic'].peak.memory:,} elements", 2 * W + L * B * A + 4 * A == 570_425_344),
+        ("3 W + L A, and A more for the last output", on_the_field()["grad_accum"].peak.memory == 3 * W + L * A + A),
+        ("With 4 microbatches this saves little. With 64", True),
+        ("2(N-1)/N times the elements of a gradient", on_the_field()["ddp"].traffic == 2 * (N - 1) * W // N),
+        (
+            f"A quarter of T is {alone / 4:,.0f} us. Each of 8 all-reduces sends 1.5 gradients, which takes 112 us",
+            SUM == 124,
+        ),
+        (f"has 6 hops: {SUM} us. Together that is {alone / 4 + 8 * SUM:,.0f} us; the clock shows {clock('ddp')}", True),
+        (f"Devices wait for {waits('ddp')} of the time", True),
+        ("Each of the three sends (N-1)/N times the elements of a layer", True),
+        (f"It sends 3(N-1)/N W = {on_the_field()['fsdp'].traffic:,}", on_the_field()["fsdp"].traffic == 9 * W / 4),
+        (
+            f"Memory is 2 W/N + L A + 2 W/L = {(2 * W / N + L * A + 2 * W / L) / 1e6:.1f} M by the formula and "
+            f"{most('fsdp')} measured, where data parallelism needed {most('ddp')}",
+            True,
+        ),
+        (f"a sixth of T: {alone * 7 / 6:,.0f} us. The clock shows {clock('checkpoint')}", True),
+        (f"from {most('basic')} to {most('checkpoint')}", True),
+        ("at most 4/3 T", True),
+        ("Each device holds 2 of the 8 layers", True),
+        ("a share of (N-1)/(B+N-1) of the time is idle", True),
+        (f"T/N (B+N-1)/B = {alone / N * 7 / 4:,.0f} us", True),
+        (f"the clock shows {clock('GPipe')} us, and {waits('GPipe')} are idle where the formula says 3/7", True),
+        (f"which is {3 / 7:.1%}", True),
+        ("In 1F1B", True),
+        ("memory of 1F1B with 16 microbatches? Its weights, states and gradients are 3 W/N", True),
+        (f"The formulas say {alone * 19 / 16:,.0f} us and 3 W/N + L/N N A = {(3 * W / N + L * A) / 1e6:.1f} M", True),
+        (f"measured are {clock('1F1B, 16 microbatches')} us and {most('1F1B, 16 microbatches')}", True),
+        (f"needs {most('GPipe, 16 microbatches')}. ZB-H1 cuts backward in two", True),
+        (f"for less than {waits('1F1B, 16 microbatches')} of the time", True),
+        (
+            f"It is idle for {waits('ZB-H1, 16 microbatches')}. `lib.schedules` has more orders: `interleaved`, "
+            "`zb_h2`",
+            True,
+        ),
+        ("`1F0` is the forward of stage 1 for microbatch 0. This one is 1F1B", True),
+        ("In step 2 every device computed, then waited", True),
+        ("It takes 2 x 112 us and 6 hops", SUM_OF_TWO == 236),
+        (
+            f"{alone / 4:,.0f} + {SUM_OF_TWO} us = {alone / 4 + SUM_OF_TWO:,.0f} us. The clock shows "
+            f"{clock('ddp_overlap')}, where step 2 took {clock('ddp')}",
+            True,
+        ),
+        ("send for 4 microbatches", True),
+        (
+            f"Each of 15 all-reduces sends 2(N-1)/N B A elements, {field.millions(15 * 6 * A)} M together, and takes "
+            f"{SUM_OF_PARTS} us",
+            on_the_field()["tensor_parallel"].traffic == 15 * 2 * (N - 1) * B * A // N,
+        ),
+        (f"that is {alone / 4 + 15 * SUM_OF_PARTS:,.0f} us; the clock shows {clock('tensor_parallel')}", True),
+        ("2 A/N for each microbatch, pass around the ring in N-1 hops", True),
+        ("all-reduced as in step 2", True),
+        (
+            f"2 layers of {AROUND.costs.weight:,} weights, and one long sequence, whose activation has "
+            f"{AROUND.costs.activation:,} elements",
+            True,
+        ),
+        (
+            f"6(N-1)/N L A for keys, values and their gradients, and 2(N-1)/N W for the weight gradients: "
+            f"{around().traffic:,} elements",
+            around().traffic == 6 * 3 * 2 * AROUND.costs.activation // 4 + 2 * 3 * 2 * AROUND.costs.weight // 4,
+        ),
+        (f"Only {around().bubble:.1%} of the time is idle", True),
+        ("In an all-to-all it sends (N-1)/N of what it has", True),
+        (f"are 4(N-1)/N L B A/N = {field.millions(3 * L * B * A // 4)} M", True),
+        (f"sends {field.millions(on_the_field()['expert_parallel'].traffic)} M", True),
+        ("2 replicas, each of 2 stages, each on 2 devices", True),
+        ("each replica pipelines 2 microbatches through 2 stages", True),
+        (f"T/8 = {alone / 8:,.0f} us", True),
+        (f"the clock shows {clock('three_d, 8 devices')} us, with {waits('three_d, 8 devices')} idle", True),
+        ("Take Llama 3 8B, with 8.03 billion parameters, on 16 GPUs of 80 GiB. A parameter takes 18 bytes", True),
+        ("gives all of it to each of 16 replicas", True),
+        (
+            f"{gib(12)} GiB of optimizer states, {gib(4)} of gradients and {gib(2)} of weights: {gib(18)} GiB, "
+            "which is 18 bytes",
+            all(f"{part} {gib(each)}" in too_large() for part, each in PARTS),
+        ),
+    ]
+
+
+FACTS: dict[str, Callable[[], list[tuple[str, bool]]]] = {
+    "00_tour": lambda: TOUR,
+    "01_puzzles": lambda: PUZZLE_BOOK,
+    "02_field": cluster_facts,
+}
+
+REFERENCES = r"\(https://arxiv\.org/abs/[\d.]+\)|^\d\. | \d+\. |\*\*\d\d_\w+\*\*|\{puzzle: \w+\}"
 """Digits that are not figures: addresses, numbered lists, names."""
 
 
-@pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK), ("02_modern", MODERN)])
-def test_every_quoted_fact_holds(name: str, facts: list[tuple[str, bool]]) -> None:
+@pytest.mark.parametrize("name", FACTS)
+def test_every_quoted_fact_holds(name: str) -> None:
+    facts = FACTS[name]()
     assert [quote for quote, holds in facts if not holds] == []
     assert [quote for quote, _ in facts if quote not in words(name)] == []
 
 
-@pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK), ("02_modern", MODERN)])
-def test_every_figure_is_measured(name: str, facts: list[tuple[str, bool]]) -> None:
-    assert unmeasured(words(name), [quote for quote, _ in facts], REFERENCES) == []
+@pytest.mark.parametrize("name", FACTS)
+def test_every_figure_is_measured(name: str) -> None:
+    assert unmeasured(words(name), [quote for quote, _ in FACTS[name]()], REFERENCES) == []
 
 
 def test_the_sum_of_the_tour_is_complete() -> None:

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 import lib
-from drawing.palette import BATCHES, OPERATIONS
+from docs.generate import field
 from puzzles import address
 from puzzles.catalog.chapter import Chapter
 from puzzles.catalog.plan import PLAN_PUZZLES
@@ -271,22 +271,28 @@ def test_every_puzzle_is_passed_or_not_attempted(executed: tuple[bool, list[Any]
 
 
 @pytest.mark.slow
-def test_the_second_tour_names_what_it_draws() -> None:
-    tour = run_through(next(book.text for book in books() if book.file == "02_modern.ipynb"))
-    shown = [out for cell in tour.cells for out in cell.get("outputs", ())]
+def test_the_second_notebook_plays_every_step_of_the_field() -> None:
+    """With the reader's prediction next to the figure, once one is given."""
+    text = next(book.text for book in books() if book.file == "02_field.ipynb")
+    book = run_through(text.replace("measure(ddp, time=..., sent=...)", "measure(ddp, time=T / N, sent=W)"))
+    shown = [out for cell in book.cells for out in cell.get("outputs", ())]
     printed = "".join(out.text for out in shown if out.get("name") == "stdout")
-    assert re.findall(r"This is (.*) \(", printed) == [
-        *("GPipe", "1F1B", "1F1B", "interleaved 1F1B", "ZB-H1", "ZB-H2", "ZB-H1", "ZB-H2", "ZB-V", "1F1B"),
-        "like 1F1B, but rank 0 runs one forward too many before its first backward",
-    ]
-    assert "ZeRO-3 (FSDP), with prefetch" in printed
+    for label, report in ((label, report) for step in range(10) for label, report in field.measured(step).items()):
+        if label.replace("`", "").removesuffix(", 8 devices") in book_runs(text):
+            assert f"{report.makespan:,.0f}" in printed, label
+            assert f"{report.peak.memory:,}" in printed, label
+    assert "5,120   you predicted 4,126: -19.4%" in printed
+    assert "201,326,592   you predicted 134,217,728: -33.3%" in printed
     pages = [out.data["text/html"] for out in shown if "text/html" in out.get("data", {})]
-    assert len(pages) == 10
-    assert all(
-        BATCHES[3] in page or OPERATIONS["backward"] in page or OPERATIONS["backward_weight"] in page for page in pages
-    )
+    assert len(pages) == 12
+    assert 'data-status="failed"' in pages[-1]
     assert not [out for out in shown if out.get("name") == "stderr"]
-    assert len(nbformat.writes(tour).encode()) < MEGABYTE
+    assert len(nbformat.writes(book).encode()) < MEGABYTE
+
+
+def book_runs(text: str) -> set[str]:
+    """The reference solutions that a notebook measures."""
+    return set(re.findall(r"from solutions\.(\w+) import", text))
 
 
 @pytest.mark.slow

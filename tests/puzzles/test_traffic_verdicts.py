@@ -78,10 +78,10 @@ def gathering(keep: bool) -> Any:
         for batch in (model.rank, model.rank + model.RANKS):
             activations[0] = model.get_activation([batch])
             for layer in range(model.LAYERS):
-                weights["whole", layer] = await model.allgather(weights[layer], layer)  # a gather
-                activations[layer + 1] = model.forward(layer, activations[layer], weights["whole", layer])
+                weights["full", layer] = await model.allgather(weights[layer], layer)  # a gather
+                activations[layer + 1] = model.forward(layer, activations[layer], weights["full", layer])
                 if not keep:
-                    del weights["whole", layer]
+                    del weights["full", layer]
             grads["out"] = model.loss(activations[model.LAYERS])
             for layer in reversed(range(model.LAYERS)):
                 whole = await model.allgather(weights[layer], layer)
@@ -119,8 +119,8 @@ def test_weights_in_messages() -> None:
 @pytest.mark.parametrize(
     ("keep", "text"),
     [
-        (False, "gathers each weight 2 times; take more microbatches together, or keep it."),
-        (True, "gathers a weight that is still in `weights[('whole', 0)]`."),
+        (False, "gathers each weight 2 times; take more microbatches together, or keep the weight."),
+        (True, "gathers a weight that is still in `weights[('full', 0)]`."),
     ],
 )
 def test_a_weight_that_is_gathered_again(keep: bool, text: str) -> None:
@@ -142,7 +142,7 @@ def test_a_weight_that_is_loaded_again() -> None:
     trace = run(again, *SIZE).trace
     report = referee(trace, Goal("own", SIZE, 99, 1_900_000, steady=True))
     line = line_of("loaded again")
-    assert report.loading == f"line {line} loads layer 0 again for each use; a rank keeps what it loads"
+    assert report.loading == f"line {line} loads layer 0 again"
 
 
 def test_a_classic_that_passes_is_told_what_the_third_star_needs() -> None:

@@ -12,27 +12,31 @@ from typing import Any
 from numpy import ndarray
 
 from lib.engine.collectives import Array
-from lib.engine.player_code import running_line
 
 from . import flops
+from .lives import Life
 from .meter import Meter, current
 
 
 class ChargedBlock:
     """A block of memory, charged to a meter for as long as this object lives."""
 
-    __slots__ = ("__weakref__", "_held", "_meter")
+    __slots__ = ("__weakref__", "_life", "_meter")
+    _life: Life | None
 
     def __init__(self, meter: Meter, nbytes: int) -> None:
         self._meter = meter
-        self._held = nbytes
-        meter.live = live = meter.live + nbytes  # as `hold` does; inlined, because every array passes through here
-        if live > meter.peak:
-            meter.peak = live
-            meter.peak_line = running_line()
+        self._life = meter.hold(nbytes)
+
+    def touch(self) -> None:
+        """Called when an operation reads the block."""
+        life = self._life
+        if life is not None:
+            life.read = self._meter.lives.time
 
     def __del__(self) -> None:
-        self._meter.live -= self._held
+        if self._life is not None:
+            self._meter.release(self._life)
 
 
 class LentBlock(ChargedBlock):
@@ -42,13 +46,17 @@ class LentBlock(ChargedBlock):
 
     def __init__(self, meter: Meter, nbytes: int) -> None:
         self._meter = meter
-        self._held = 0
+        self._life = None
         self._nbytes = nbytes
 
     def charge(self) -> None:
-        if not self._held:
-            self._held = self._nbytes
-            self._meter.hold(self._nbytes)
+        if self._life is None:
+            self._life = self._meter.hold(self._nbytes)
+
+
+_base_of: Any = ndarray.base.__get__
+_view: Any = ndarray.view
+"""Those of numpy; a device's arrays have others."""
 
 
 class MeteredArray(ndarray[Any, Any]):
@@ -58,13 +66,15 @@ class MeteredArray(ndarray[Any, Any]):
     _block: ChargedBlock | None
 
     def __array_finalize__(self, source: Any) -> None:
-        base = self.base
+        base = _base_of(self)
         # Indexing with a list gives a view of a new plain array, whose block is also new.
         if base is None or (type(base) is ndarray and base is not source and base is not source.base):
             meter = current.meter
             self._block = None if meter is None else ChargedBlock(meter, self.nbytes)
         else:
             self._block = source._block if type(source) is MeteredArray else None
+        if base is None and type(source) is MeteredArray and source._block is not None:
+            source._block.touch()  # this is a copy
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out")
@@ -72,11 +82,14 @@ class MeteredArray(ndarray[Any, Any]):
             kwargs["out"] = tuple([plain_view(array) for array in out])
         if type(kwargs.get("where")) is MeteredArray:
             kwargs["where"] = plain_view(kwargs["where"])
-        bare = [array.view(ndarray) if isinstance(array, MeteredArray) else array for array in inputs]
+        bare = [plain_view(array) for array in inputs]
         result = getattr(ufunc, method)(*bare, **kwargs)
         meter = current.meter
-        if meter is not None and method == "__call__" and ufunc in flops.FLOPS_OF_UFUNC:
-            meter.compute(flops.FLOPS_OF_UFUNC[ufunc](bare, kwargs, result))
+        if meter is not None:
+            if ufunc in flops.FLOPS_OF_MATMUL:
+                meter.compute(flops.FLOPS_OF_MATMUL[ufunc](bare, kwargs, result))
+            elif ufunc in flops.ELEMENTWISE:
+                meter.multiply(flops.elementwise(ufunc, method, bare, result, meter.scales))
         if out is not None:
             return out[0] if len(out) == 1 else out
         if type(result) is ndarray:
@@ -86,11 +99,26 @@ class MeteredArray(ndarray[Any, Any]):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         count = flops.FLOPS_OF_FUNCTION.get(function)
         if count is None:
+            touch_all(args)
             return charge_results(super().__array_function__(function, types, args, kwargs))
         return metered_product(function, count, args, kwargs)
 
     def dot(self, other: Any, out: Any = None) -> Any:
         return DOT(self, other, out)
+
+    @property
+    def base(self) -> Any:
+        """The array that this is a view of: metered, too."""
+        base = _base_of(self)
+        return restore_block(base, self) if type(base) is ndarray else base
+
+    def view(self, *given: Any, **named: Any) -> Any:
+        """A view stays metered, also if it is asked for as a plain array."""
+        plain = _view(self, *given, **named)
+        return restore_block(plain, self) if type(plain) is ndarray else plain
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        super().__setitem__(place, plain_view(value))
 
     def __repr__(self) -> str:
         return repr(plain_view(self))
@@ -115,8 +143,22 @@ def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
 
 
 def plain_view(array: Any) -> Any:
-    """Views a metered array as an ordinary one; returns anything else unchanged."""
-    return array.view(ndarray) if isinstance(array, MeteredArray) else array
+    """Views a metered array as an ordinary one, which something reads; returns anything else unchanged."""
+    if type(array) is not MeteredArray:
+        return array
+    block = array._block
+    if block is not None:
+        block.touch()
+    return _view(array, ndarray)
+
+
+def touch_all(args: Any) -> None:
+    """Marks arrays as read, also in lists and tuples."""
+    for arg in args:
+        if isinstance(arg, list | tuple):
+            touch_all(arg)
+        else:
+            plain_view(arg)
 
 
 def as_metered_result(array: Array, meter: Meter) -> Array:
@@ -139,7 +181,7 @@ def is_stripped_view(result: Any, given: Any) -> bool:
     return (
         isinstance(given, MeteredArray)
         and type(result) is ndarray
-        and any(result.base is one for one in (given, given.base) if one is not None)
+        and any(result.base is one for one in (given, _base_of(given)) if one is not None)
     )
 
 
@@ -164,7 +206,7 @@ def block_of(array: Any) -> ChargedBlock | None:
     while array is not None:
         if isinstance(array, MeteredArray) and array._block is not None:
             return array._block
-        array = getattr(array, "base", None)
+        array = _base_of(array) if isinstance(array, ndarray) else getattr(array, "base", None)
     return None
 
 

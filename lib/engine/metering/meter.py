@@ -9,9 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from lib.engine.collectives import COLLECTIVES
-from lib.engine.player_code import running_line
+
+from .lives import Life, Lives
 
 
 def unused_memory() -> dict[str, int]:
@@ -24,7 +26,7 @@ class Reading:
     """A meter's figures at one moment.
 
     `sent`: bytes, ring-optimal; `unpacked`: the same, if numbers cost what `lib.engine.call.unpacked_bytes` says.
-    `calls`: their number, by kind. `flops`: of matrix products, two for each multiply-add.
+    `calls`: their number, by kind. `flops`: of products, two for each, as of a multiply-add.
     `live` and `peak`: bytes of arrays. `stored`: the most bytes that were live while this device waited in a receive,
     without what arrived. `clock`, in flops: when this device would finish if only flops and the links to slower
     memories took time, and a message could not be received before it is sent. `host` and `disk`: bytes "read" from this
@@ -43,6 +45,10 @@ class Reading:
     disk: Mapping[str, int] = field(default_factory=unused_memory)
     peak_line: int = 0
     """The line of the player's file that was running when the peak was reached; 0 if none was."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that were live at the peak, by the line that made them."""
+    idle: Mapping[str, int] = field(default_factory=dict)
+    """Those of them that no later operation read."""
 
     @property
     def collectives(self) -> int:
@@ -67,8 +73,10 @@ class Meter:
         "flops",
         "host",
         "live",
+        "lives",
         "peak",
         "peak_line",
+        "scales",
         "sent",
         "stored",
         "unpacked",
@@ -78,7 +86,10 @@ class Meter:
         self.sent = self.unpacked = 0
         self.calls: dict[str, int] = defaultdict(int)
         self.flops = 0
+        self.scales: set[Any] = set()
+        """Numbers of Python by which this device has scaled arrays."""
         self.live = 0
+        self.lives = Lives()
         self.peak = 0
         self.peak_line = 0
         self.stored = 0
@@ -89,15 +100,28 @@ class Meter:
         self.ends: list[tuple[str, int]] = []
         """Of each transfer so far: its memory, and its end on the clock."""
 
-    def hold(self, nbytes: int) -> None:
+    def hold(self, nbytes: int) -> Life:
+        """Charges a block, until `release`."""
+        life = self.lives.begin(nbytes)
         self.live += nbytes
         if self.live > self.peak:
             self.peak = self.live
-            self.peak_line = running_line()
+            self.peak_line = life.line
+            self.lives.mark_peak()
+        return life
+
+    def release(self, life: Life) -> None:
+        self.live -= life.nbytes
+        self.lives.end(life)
 
     def compute(self, flops: int) -> None:
         self.flops += flops
         self.clock += flops
+
+    def multiply(self, flops: int) -> None:
+        """Counts products element by element."""
+        if flops:
+            self.compute(flops)
 
     def transfer(self, memory: str, nbytes: int) -> int:
         """Queues a transfer on the link to a slower memory; returns its number, for `wait_for`."""
@@ -127,6 +151,7 @@ class Meter:
             *(self.sent, self.unpacked, calls, self.flops, self.live, self.peak, self.stored, self.clock),
             *slower,
             self.peak_line,
+            *self.lives.at_peak(),
         )
 
 

@@ -51,11 +51,7 @@ class Replay:
 
 
 def require_playable(trace: Trace) -> None:
-    """Refuses a trace that no tensors can play.
-
-    Raises:
-        TraceError: naming the operation, its rank and line, and the reason.
-    """
+    """Refuses a trace that no tensors can play."""
     if trace.costs.weight % trace.costs.hidden**2:
         raise TraceError(
             f"a replay's weights are hidden x hidden, and the costs {trace.costs.name!r} give a layer "
@@ -103,9 +99,6 @@ def replay(
     Predicted bytes are those of the tensors. Costs may price an activation gradient at less than an activation
     (`Costs.gradient`), since a block's activation is all that its forward leaves; a tensor is as large as either. They
     may count more elements for a weight (`Costs.parameters`); its tensor is hidden x hidden.
-
-    Raises:
-        PuzzleError: the referee refuses the trace; or, if forced, it cannot be executed.
     """
     require_playable(trace)
     names = names_of(trace) if profile else []
@@ -155,6 +148,11 @@ def _notes(trace: Trace) -> Iterator[str]:
         yield (
             f"The costs {trace.costs.name!r} count {trace.costs.weight:,} elements for a layer's weight. Its tensor "
             f"has {trace.costs.hidden} x {trace.costs.hidden} numbers, and so is what is predicted here."
+        )
+    if trace.costs.moments > 1:
+        yield (
+            f"The costs {trace.costs.name!r} count {trace.costs.moments} times a weight's elements for its optimizer "
+            "state. Here one tensor as large as the weight stands for it, and so is what is predicted here."
         )
     if trace.setting.layer == "attention" and trace.costs.keys_and_values != activation:
         yield (

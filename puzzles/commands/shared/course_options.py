@@ -154,11 +154,7 @@ def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any
 
 
 def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Submitted]:
-    """The submissions at paths, with their students; says on the error stream what is doubtful.
-
-    Raises:
-        click.UsageError: the roster cannot be used, or two options contradict each other.
-    """
+    """The submissions at paths, with their students; says on the error stream what is doubtful."""
     from puzzles.course.handed_in import as_one, handed_in, with_times
     from puzzles.course.roll import call
     from puzzles.course.roster import read_roster
@@ -176,18 +172,14 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
     if options["late"]:
         submitted = with_times(submitted)
         unknown = options["late"].unknown(one.student for one in submitted)
-        warnings += [f"the extension of '{word}' is nobody's here" for word in unknown]
+        warnings += [f"the extension of '{word}' is for no student here" for word in unknown]
     for warning in warnings:
         click.echo(f"Warning: {warning}.", err=True)
     return submitted
 
 
 def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> dict[str, list[Comment]]:
-    """The comments on each submission, by its path; says on the error stream which are nobody's.
-
-    Raises:
-        click.UsageError: they cannot be used.
-    """
+    """The comments on each submission, by its path; says on the error stream which are nobody's."""
     from puzzles.course.comments import read_comments
 
     if not options["comments"]:
@@ -195,16 +187,12 @@ def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) ->
     with usage_errors():
         comments = read_comments(Path(options["comments"]))
     for word in comments.unknown(submitted):
-        click.echo(f"Warning: the comment on '{word}' is for nobody here, or for several.", err=True)
+        click.echo(f"Warning: the comment on '{word}' is for no student here, or for several.", err=True)
     return {one.path: comments.on(one) for one in submitted}
 
 
 def scoring_from(options: Mapping[str, Any]) -> Scoring:
-    """What the options give for verdicts.
-
-    Raises:
-        click.UsageError: the points cannot be used.
-    """
+    """What the options give for verdicts."""
     from puzzles.course.points import Scoring, parse_points
 
     shares = (options["partial"], options["third_star"], options["shown_size"])

@@ -92,16 +92,18 @@ OPTIONS = (
         type=CostsText(),
         help="Play with these costs ('puzzles costs'), or with a .json.",
     ),
-    click.option("--mesh", metavar="AXIS=N,...", type=MeshText(), help="Put the ranks on axes, as dp=2,pp=4."),
-    click.option("--steps", metavar="N", type=click.IntRange(1, 10_000), help="Train for so many steps."),
-    click.option("--layer", type=click.Choice(["dense", "block", "experts"]), help="What a layer is."),
-    click.option("--task", type=click.Choice(["train", "local", "infer"]), help="What the ranks make."),
+    click.option(
+        "--mesh", metavar="AXIS=N,...", type=MeshText(), help="Put the ranks on the axes of a mesh, as dp=2,pp=4."
+    ),
+    click.option("--steps", metavar="N", type=click.IntRange(1, 10_000), help="Train for this number of steps."),
+    click.option("--layer", type=click.Choice(["dense", "block", "experts"]), help="The kind of layer."),
+    click.option("--task", type=click.Choice(["train", "local", "infer"]), help="Training, local SGD or inference."),
 )
 
 
 def fold_option(command: C) -> C:
     """Adds `--fold` to a command that shows a run without judging it against targets."""
-    words = "Play one of equal replicas along this axis for all, for planning: the first of --mesh."
+    words = "Play one replica for all equal replicas along this axis, the first of --mesh; for planning."
     folded: C = click.option("--fold", metavar="AXIS", help=words)(command)
     return folded
 
@@ -109,9 +111,6 @@ def fold_option(command: C) -> C:
 def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
     """What a name and the options of a free game mean: without options, and where they are the puzzle's own, that
     puzzle; else a game without targets.
-
-    Raises:
-        click.UsageError: there is no such game. It says why, and what to do.
     """
     given = {field: options[field] for field in FIELDS if options.get(field) is not None}
     if not given:
@@ -126,11 +125,7 @@ def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
 
 
 def puzzle_slugs(name: str) -> tuple[str, ...]:
-    """The slugs of a puzzle, or of all puzzles of a track or chapter.
-
-    Raises:
-        click.UsageError: there is none of that name.
-    """
+    """The slugs of a puzzle, or of all puzzles of a track or chapter."""
     with usage_errors():
         return find_several(name)
 

@@ -65,11 +65,11 @@ def compare(mine: str, reference: str, record: Any, colour: str, dark: bool) -> 
     """The reference beside the code that ran last: the lines that differ, and both runs in one picture as SVG."""
     assert _last is not None
     found = differing_lines(mine, reference, _last.puzzle) or []
-    theirs = judged(_puzzle(_last.puzzle), record)
     drawn = ""
     if _last.puzzle in PUZZLES:
         from .pictures import compared
 
+        theirs = judged(PUZZLES[_last.puzzle], record)
         drawn = compared(_trace(_last), _trace(theirs), PUZZLES[_last.puzzle], colour, dark)
     return {"lines": list(as_lines(found)), "picture": drawn}
 

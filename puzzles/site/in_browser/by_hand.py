@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib import CLASSIC_SETTING, Trace, referee, run_async
-from lib.bounds import memory_bound, pipeline_time_bound, traffic_bound
+from lib.bounds import memory_bound, pipeline_memory_bound, pipeline_time_bound, traffic_bound
 from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
 from lib.schedules.begun import BegunTable, begun
 from lib.schedules.codegen import code_of
 from lib.schedules.draft import Draft
-from lib.schedules.player import Axes, axes_of
 from lib.schedules.timetable import timetable_of
+from lib.schedules.timetable_rank import Axes, axes_of
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.tracks.schedule.score import figures_of
 
@@ -84,7 +84,9 @@ async def _run(puzzle: SchedulePuzzle, draft: Draft, colour: str) -> dict[str, A
     stages = [(range(stage * depth, (stage + 1) * depth), sharing) for stage in range(table.stages)]
     least = {
         "timesteps": pipeline_time_bound(size, setting, stages),
-        "peak_memory": memory_bound(size, setting),
+        "peak_memory": max(
+            memory_bound(size, setting), pipeline_memory_bound(size, setting, stages, puzzle.goal.time_limit)
+        ),
         "traffic": traffic_bound(size, setting, puzzle.goal.time_limit),
     }
     found = measures_data(puzzle, figures_of(report, puzzle, size))
@@ -108,12 +110,7 @@ def refusals(puzzle: SchedulePuzzle, rows: Rows, cell: str) -> list[list[str]]:
 
 
 def written(puzzle: SchedulePuzzle, rows: Rows) -> str:
-    """The coroutine that plays a complete timetable.
-
-    Raises:
-        RuleError: something is missing, or the game cannot play it.
-        DeadlockError: messages would wait for each other.
-    """
+    """The coroutine that plays a complete timetable."""
     draft = draft_of(puzzle, rows)
     if missing := draft.missing:
         few = ", ".join(map(str, missing[:4]))
@@ -140,11 +137,7 @@ def read(puzzle: SchedulePuzzle, text: str) -> list[list[str]]:
 
 
 def of_run(puzzle: SchedulePuzzle, trace: Trace) -> list[list[str]]:
-    """The timetable of a run.
-
-    Raises:
-        RuleError: it has none; the text says why.
-    """
+    """The timetable of a run."""
     table = timetable_of(trace, stages_of(puzzle))
     rows = [[str(cell) for slot in row for cell in slot] for row in table.rows]
     draft_of(puzzle, rows)
@@ -157,10 +150,7 @@ def draft_of(puzzle: SchedulePuzzle, rows: Rows) -> Draft:
 
 
 def cell_of(word: str) -> Cell:
-    """
-    Raises:
-        RuleError: it is not the name of a cell.
-    """
+    """"""
     found = CELL.fullmatch(word)
     if found is None:
         raise RuleError(f"{word[:40]!r} is no cell; a cell is written as 2F5")

@@ -47,7 +47,7 @@ export class PuzzlePage {
       h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("span", { class: "stars", id: "stars" }), h("p", {}, puzzle.limits)),
       this.shared ? this.banner() : this.newer, this.tabs, this.work);
     this.tab(this.trace ? "Picture" : this.shared ? "Code" : "Statement");
-    this.picture = new Picture(this.picturePlace);
+    this.picture = new Picture(this.picturePlace, puzzle.drawn ? undefined : "A class has no picture. Its figures say what each device sends and holds.");
     this.showStars();
     if (this.trace) return;
     const replace = (text) => { this.code = text; this.keeping.keep(text); };
@@ -204,7 +204,7 @@ export class PuzzlePage {
     try {
       const answer = await fetch("references.json");
       if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-      const reference = (await answer.json())[puzzle.slug], record = await python.run(puzzle.slug, reference);
+      const reference = (await answer.json())[puzzle.slug], record = puzzle.track === "schedule" ? await python.run(puzzle.slug, reference) : null;
       const compared = await python.call("compare", [mine, reference, record, picture.colour, isDark()]);
       if (this.closed) return;
       picture.close();

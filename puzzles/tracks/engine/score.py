@@ -10,7 +10,7 @@ from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import pack
-from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, listed
+from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, capitalized, listed
 
 from .compare import require_right
 from .perform import asked, size_of
@@ -22,6 +22,9 @@ TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "b
 
 HIDDEN = "Keep numbers in numpy arrays, and let devices exchange them by the calls of the engine only"
 PRODUCTS = "Make products of matrices with @, np.einsum, np.dot or np.tensordot"
+MAX_ROWS = 12
+"""Lines of an explanation."""
+
 ADVICE = dict.fromkeys(("flops", "clock", "elapsed"), PRODUCTS)
 """What to do about a figure that is too low."""
 
@@ -57,9 +60,6 @@ def _scorer(puzzle: EnginePuzzle, trial: Trial) -> Callable[[Row], Score | Failu
 def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Score:
     """The figures of one trial, the targets that it misses, and its stars: three if no record is better in one figure
     and as good in all.
-
-    Raises:
-        WrongResultError: naming device, call and place of the first wrong number.
     """
     require_right(trial, performed)
     _require_allowed(puzzle, performed)
@@ -70,9 +70,10 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
     missed = tuple(_missed(measured, targets))
     figures = {name: measured[name] for name in puzzle.targets}
     stars = 1 if missed else 2 if better_record(puzzle, figures) else 3
-    why = _place_of_peak(measured, targets, performed)
+    why = tuple(_peak_lines(performed)) if "peak" in targets else ()
     advice = _advice(measured, targets, performed) if missed else ""
-    return Score(figures, missed, stars, advice=advice, why=why, why_matters=bool(why))
+    too_high = bool(why) and measured["peak"] > targets["peak"]
+    return Score(figures, missed, stars, advice=advice, why=why, why_matters=too_high)
 
 
 def _require_counted(
@@ -99,8 +100,27 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 
 
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
-    """A known solution that is better in one figure and no worse in the others, if there is one."""
-    return next((record for record in known_figures(puzzle) if _is_better(record, figures)), None)
+    """A known solution that is better in one figure and no worse in the others, if there is one. A self-reported figure
+    counts as the best that is known if it is lower: it alone makes no third star."""
+    known = known_figures(puzzle)
+    lowest = {name: min((record[name] for record in known), default=0) for name in puzzle.targets}
+    believed = {n: max(value, lowest[n]) if FIGURES[n].is_self_reported else value for n, value in figures.items()}
+    return next((record for record in known if _is_better(record, believed)), None)
+
+
+def comparison(puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
+    """What a verdict cannot vouch for."""
+    told = [FIGURES[name].words for name in puzzle.targets if FIGURES[name].is_self_reported]
+    if told:
+        yield (
+            f"{capitalized(listed(told))} are self-reported: the class's own processes count them, and the judge "
+            "refuses only what is below what any class needs."
+        )
+    if {"sent", "uplink"} & puzzle.targets.keys() and not trials_of(puzzle)[0]().packing:
+        yield (
+            "The judge counts what is sent, 4 B for a float. A float has room for the digits of 1.7 numbers at the "
+            "precision of the results, and digits that are packed into it are not noticed."
+        )
 
 
 def known_as_good(puzzle: EnginePuzzle, figures: Mapping[str, float], family: str) -> str:
@@ -160,18 +180,20 @@ def _advice(figures: Mapping[str, float], targets: Mapping[str, int], performed:
     )
 
 
-def _place_of_peak(figures: Mapping[str, int], targets: Mapping[str, int], performed: Performed) -> tuple[str, ...]:
-    """A line that says where the most memory is held, if that is too much."""
-    if figures.get("peak", 0) <= targets.get("peak", figures.get("peak", 0)):
-        return ()
+def _peak_lines(performed: Performed) -> Iterator[str]:
+    """What the highest peak consists of: the lines that made its arrays, and what nothing reads after it."""
     readings = performed.readings[-1]
     device = max(range(len(readings)), key=lambda device: readings[device].peak)
     most = readings[device]
-    return (
-        (f"the peak, {most.peak:,} B on device {device}, is reached at line {most.peak_line}",)
-        if most.peak_line
-        else ()
-    )
+    if not most.peak_line:
+        return
+    yield f"The peak, {most.peak:,} B on device {device}, is reached at line {most.peak_line}. It consists of:"
+    rows = [(nbytes - most.idle.get(line, 0), line, "") for line, nbytes in most.held.items()]
+    rows += [(nbytes, line, "; no operation reads it again") for line, nbytes in most.idle.items()]
+    width = len(f"{most.peak:,}")
+    for nbytes, line, idle in sorted(rows, key=lambda row: -row[0])[:MAX_ROWS]:
+        if nbytes > 0:
+            yield f"  {nbytes:>{width},}  " + (f"made at line {line}" if int(line) else "given to the class") + idle
 
 
 def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:

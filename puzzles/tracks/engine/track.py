@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def in_one_process(request: RunRequest) -> RunRequest:
-    """The same run, with all devices as greenlets of one process."""
+    """The same run, with all devices in one process."""
     return replace(request, data={name: value for name, value in request.data.items() if name != "devices"})
 
 
@@ -45,7 +45,16 @@ JUDGED = (
         "A float costs 4, a whole number 8, a number of 64 bits 16, so that packing is of no use. In puzzles about "
         "compression, arrays cost their own bytes. A message costs at least 8, and 8 for each further dimension.",
     ),
-    ("Figures", "Each device is a process. A figure below what any class needs is refused: something was not counted."),
+    (
+        "Flops",
+        "Two for each product: of matrices by their shapes, and element by element of arrays. Masks are no factors, "
+        "and neither are the first 16 numbers of Python.",
+    ),
+    (
+        "Figures",
+        "Each device is a process. The judge counts what it sends; the process itself counts flops and memory. A "
+        "figure below what any class needs is refused. For the third star, a figure below every record counts as it.",
+    ),
     ("self.host, self.disk", "Slower memories, refused unless a target names them or they take time."),
 )
 
@@ -62,6 +71,8 @@ class Engine(Track[EnginePuzzle]):
     idea = "who holds what, and who sends what?"
     form = "one class that every device runs, on numpy arrays"
     stage = "puzzles.sandbox.worker.stages.engine"
+    in_browser = True
+    page_needs = ("numpy", "suspending")
     max_result = 16 << 20
     noun = "class"
 
@@ -107,6 +118,7 @@ class Engine(Track[EnginePuzzle]):
         return f"class {slug}(ShardedEngine)"
 
     record = later("engine.score", "record")
+    comparison = later("engine.score", "comparison")
 
     def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
         judged = Section("How it is judged", JUDGED)

@@ -110,7 +110,7 @@ SHARING = [
         "zero1",
         "a full weight is updated",
         (("        weights[layer] = weights[layer].shard(model.rank, model.RANKS)\n", ""),),
-        ("the weight is whole", "update shard 0 of the weight: `weights[layer].shard(0, 4)`"),
+        ("the weight is unsharded", "update shard 0 of the weight: `weights[layer].shard(0, 4)`"),
     ),
     Mistake(
         "zero1",
@@ -132,15 +132,15 @@ SHARING = [
             ("        opt_states[layer] = opt_states[layer].shard(model.rank, model.RANKS)\n", ""),
             ("        weights[layer] = weights[layer].shard(model.rank, model.RANKS)\n", ""),
         ),
-        ("the gradient is shard 0 of 4, but the weight is whole", "a gradient that covers all of its shards"),
+        ("the gradient is shard 0 of 4, but the weight is unsharded", "a gradient that covers all of its shards"),
     ),
     Mistake(
         "fsdp",
         "no gather",
         (
             (
-                'weights["whole"] = await model.allgather(weights[layer], layer)\n        act',
-                'weights["whole"] = weights[layer]\n        act',
+                'weights["full"] = await model.allgather(weights[layer], layer)\n        act',
+                'weights["full"] = weights[layer]\n        act',
             ),
         ),
         ("forward(layer=0)", "only shard 0 of 4", "allgather it first"),
@@ -156,9 +156,9 @@ SHARING = [
         "fsdp",
         "the gathered weights stay",
         (
-            ('weights["whole"]', 'weights[layer, "whole"]'),
-            ('        del weights[layer, "whole"]\n', ""),
-            (', weights[layer, "whole"]\n    del', "\n    del"),
+            ('weights["full"]', 'weights[layer, "full"]'),
+            ('        del weights[layer, "full"]\n', ""),
+            (', weights[layer, "full"]\n    del', "\n    del"),
         ),
         ("holds most at t=",),
     ),

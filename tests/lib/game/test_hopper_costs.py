@@ -24,6 +24,7 @@ def test_every_record_counts_in_microseconds(costs: Costs) -> None:
     [
         ("hopper_infiniband", 172),
         ("hopper_nvlink", 172),
+        ("hopper_node", 172),
         ("hopper_machines", 172),
         ("hopper_long_machines", 344),
         ("hopper_narrow", 43),
@@ -43,6 +44,7 @@ def test_a_forward_runs_at_400_tflops_and_a_backward_takes_twice_as_long(name: s
     [
         ("hopper_infiniband", range(8), 50, 5),
         ("hopper_nvlink", range(8), 450, 2),
+        ("hopper_node", range(8), 450, 2),
         ("hopper_machines", range(4), 450, 2),
         ("hopper_machines", range(0, 16, 4), 50, 5),
         ("hopper_machines", range(16), 50, 5),

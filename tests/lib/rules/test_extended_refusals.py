@@ -23,7 +23,8 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.costs import CLASSIC, Tier
+from lib.game.costs import CLASSIC
+from lib.game.tiers import Tier
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from lib.trace.ops import Op
 from lib.values.kinds import Activation, Parked, Weight
@@ -250,7 +251,7 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, tuple[str, ...]]] = [
     (lambda model: model.get_activation([0], 2), STEPS, ("step 2 does not exist", "0 to 1")),
     (lambda model: model.get_activation([0], 1), DENSE, ("step 1 does not exist", "only step 0")),
     (lambda model: model.loss(part_of_a_sum(model)), BLOCK, ("part 0 of 4 of a sum", "allreduce or scatterreduce")),
-    (lambda model: model.get_activation([0]).shard(0, 2), DENSE, ("activations are cut only where",)),
+    (lambda model: model.get_activation([0]).shard(0, 2), DENSE, ("activations are split only where",)),
     (part_of_a_sum, DENSE, ("shard 0 of 4", "allgather it first")),
     (
         lambda m: m.forward(0, m.get_activation([0]).shard(1, 4), m.load_weights(0)[0]),
