@@ -151,11 +151,12 @@ def test_a_site_without_numpy_says_so_and_shows_what_there_is_to_read(game: Game
         said = [one.text for one in game.browser.find_elements("css selector", ".away")]
         assert len(said) == 2
         assert all("built without" in one for one in said)
-        for slug in ("FSDP", "matmul"):
+        for slug in ("FSDP", "ffn"):
             game.go(slug)
             assert "built without" in game.text(".banner")
             assert f"puzzles start {slug}" in game.text(".banner")
             assert game.text(".starter")
+        assert game.find(".sketch img").size["width"] > 100
 
 
 def test_a_browser_that_cannot_suspend_python_is_told_which_can(game: Game) -> None:
