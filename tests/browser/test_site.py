@@ -459,15 +459,6 @@ def is_svg_of_gpipe(path: Path) -> tuple[int, int]:
     return round(float(picture.get("width", "0"))), round(float(picture.get("height", "0")))
 
 
-def test_tracks_that_need_an_installation_say_so(game: Game) -> None:
-    game.go("ffn")
-    assert "numpy" in game.text(".banner")
-    assert "puzzles start ffn" in game.text(".banner")
-    assert game.find(".sketch img").size["width"] > 100
-    game.go("FSDP")
-    assert "numpy" in game.text(".banner")
-
-
 def phone(game: Game) -> AbstractContextManager[None]:
     return screen(game, 390, 844, True)
 
