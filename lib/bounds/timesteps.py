@@ -46,7 +46,7 @@ def _inference(prices: Prices) -> Iterator[_Ticks]:
         yield _Ticks(sum(map(prices.stage, before)), "a microbatch goes through all layers but the last")
         yield _Ticks(
             ceil(work / prices.together(sharing)),
-            f"{_shared(sharing)} {prices.steps(work)} of forwards, before those of the last layer",
+            f"{_shared(sharing)} {prices.steps(work)} of forwards, before the forwards of the last layer",
         )
 
 

@@ -1,22 +1,21 @@
-"""Lanes: communication that runs beside a rank's computation, the calls of one lane one after the other.
+"""Lanes: communication that overlaps with a rank's computation, the calls of one lane one after the other.
 
 A call is issued at its rank's clock and joined by `await`. It starts when every member of its group has issued it, the
-call before it on each member's lane has ended, and its inputs exist; the rank computes on meanwhile.
-All of this is a maximum of sums, so no figure depends on the order in which ranks are started or visited.
+call before it on each member's lane has ended, and its inputs exist; the rank computes on meanwhile. All of this is a
+maximum of sums, so no figure depends on the order in which ranks are started or visited.
 
 Two decisions, from what `work = dist.all_gather(..., async_op=True); work.wait()` does in PyTorch:
-
 - What a call makes may be brought to another call before it is awaited: its handle is passed instead of a value. As on
   a stream, the second call starts after the first has ended, and the rank's clock does not move. That is how a
   reduce-scatter within a machine is followed by an all-reduce between machines (hybrid sharding). Every handle is still
   awaited once, since `wait` is what lets the buffers go.
-- A rank has one lane for the calls of all groups, since they share a link: two lanes would give each the whole of it.
-  Programs that call the collectives of two groups in different orders deadlock, which NCCL warns of as well. Where
-  groups do have links of their own (tensor parallelism inside a machine, data parallelism between machines), costs with
-  `lanes="group"` have a lane for each group, as NCCL has a stream for each process group. Copies to and from a tier
-  always have lanes of their own.
+- A rank has one lane for the calls of all groups, since they share a link: two lanes would give each the full
+  bandwidth. Programs that call the collectives of two groups in different orders deadlock, which NCCL warns of as well.
+  Where groups do have their own links (tensor parallelism inside a machine, data parallelism between machines), costs
+  with `lanes="group"` have a lane for each group, as NCCL has a stream for each process group. Copies to and from a
+  tier always have their own lanes.
 
-Shared by the live run and the referee, each with lanes of its own.
+Shared by the live run and the referee, each with its own lanes.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ LANES: Mapping[str, str] = {
     "offload": "down",
     "fetch": "up",
 }
-"""The kind of lane of each operation that runs beside computation, where costs have `overlap`."""
+"""The kind of lane of each operation that overlaps with computation, where costs have `overlap`."""
 
 OpIndex = tuple[int, int]
 """An operation: its rank, and its index there."""
@@ -139,7 +138,7 @@ class Lane:
 
 
 def overlapped(costs: Costs) -> Collection[str]:
-    """The operations that run beside computation: those with a lane, where costs have `overlap`."""
+    """The operations that overlap with computation: those with a lane, where costs have `overlap`."""
     return LANES if costs.overlap else ()
 
 

@@ -116,7 +116,7 @@ def ticks(calls: Sequence[PendingCall], game: Game) -> int:
 
 
 def members_of(game: Game, group: Group | None) -> Sequence[int]:
-    """The ranks of a group, ascending; None is all. In a folded run those of every replica that it is in."""
+    """The ranks of a group, ascending; None is all. In a folded run, the ranks of every replica that it is in."""
     if group is None:
         return range(game.ranks)
     return game.fold.ranks(group[1:]) if game.fold is not None and crosses_replicas(group) else group

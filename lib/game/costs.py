@@ -57,7 +57,7 @@ COMPUTING = PRODUCTS | {PAIR} | ATTENDING
 """What layers compute."""
 
 COPYING = frozenset(("offload", "fetch"))
-"""Operations that move values between memories; each tier has prices of its own."""
+"""Operations that move values between memories; each tier has its own prices."""
 
 WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
     {
@@ -70,7 +70,7 @@ WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
 
 
 class Tier(NamedTuple):
-    """A memory beside the device's: the ticks to `offload` a value to it and to `fetch` one from it (None: that cannot
+    """A memory besides the device's: the ticks to `offload` a value to it and to `fetch` one from it (None: that cannot
     be done), and the elements of each rank that fit (None: any number). By size, a copy costs more: see Costs."""
 
     offload: int | None = None
@@ -89,13 +89,13 @@ class Costs:
 
     `unit` is the ticks in a step. `parameters` is the elements of a layer's weight, where that is not one matrix of
     hidden x hidden: of a transformer's layer, say. `gradient` is the elements of a microbatch's activation gradient,
-    by default as many as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of
+    by default as many as of its activation. `overlap` lets communication overlap with computation, on `lanes`: "one" of
     a rank, or one for each "group". `tiers` are the memories besides the
     device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for each hop of a
     ring (a message or a copy to or from a tier is one hop), `beta`, a Fraction, for each element sent. With `islands`,
     the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several, and
     `alpha_between` and `beta_between` the prices of the operations that they name. `flops_per_tick` prices matrix
-    products by their size instead. `kinds` of layers have sizes and prices of their own, and a rank may be `slow`: it
+    products by their size instead. `kinds` of layers have their own sizes and prices, and a rank may be `slow`: it
     computes so many times slower. `keys_values` is the elements of the keys and values of a microbatch in a layer of
     attention, by default of two activations. Texts give times in `time_unit`, "steps", "us" or "ms".
 
@@ -247,7 +247,7 @@ class Costs:
 
     def transfer(self, operation: str, items: int, elements: int, ranks: Sequence[int]) -> int:
         """Ticks of a communication of `items` values between `ranks` (ascending; or sender and receiver), the most
-        that one of them brings being `elements`.
+        that one of them contributes being `elements`.
 
         Raises:
             RuleError: the operation has no price.

@@ -49,7 +49,7 @@ def peak_rows(peak: PeakContents) -> list[Row]:
     groups: dict[tuple[object, ...], list[Item]] = {}
     for item in filter(lambda item: item.elements, peak.items):
         value = item.value
-        border = value.layer in (-1, value.layers)  # the model's input and output get a row of their own
+        border = value.layer in (-1, value.layers)  # the model's input and output get their own rows
         alike = (item.fate, type(value), _step(value), item.stored, item.in_call, border, _part(value))
         groups.setdefault(alike, []).append(item)
     rows = [_row(items, peak) for items in groups.values()]
@@ -59,7 +59,7 @@ def peak_rows(peak: PeakContents) -> list[Row]:
 def unstored_text(peak: PeakContents) -> str:
     """What is charged at the peak without being in a dictionary, in words; empty if all of it is stored.
 
-    What calls that are pending bring or take is usual where they overlap computation, so it is only added up.
+    Values of pending calls are usual where these overlap with computation, so they are only added up.
     """
     unstored = [item._replace(stored=True) for item in peak.items if not item.stored]  # so that no row repeats it
     rows = peak_rows(peak._replace(items=tuple(item for item in unstored if not item.in_call)))
@@ -123,7 +123,7 @@ def _step(value: Value) -> int:
 
 
 def _part(value: Value) -> str:
-    """Its shards, or its part of a sum and share of the tokens, in words; empty for a whole value."""
+    """Its shards, or its part of a sum and share of the tokens, in words; empty for a full value."""
     if isinstance(value, Batched):
         return share_text(value).removeprefix(", ")
     return shards_text(value) if isinstance(value, Sharded) and len(value.shards) != value.total else ""

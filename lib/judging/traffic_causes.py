@@ -119,7 +119,7 @@ def _gathered(line: _Line) -> Iterator[Cause]:
 
 
 def _still_held(rank: RankState, gathers: Sequence[Op]) -> dict[tuple[int, ...], str]:
-    """By the outputs of a gather: the place where a rank has the same whole weight already."""
+    """By the outputs of a gather: the place where a rank has the same full weight already."""
     wanted = {op.outputs: op for op in gathers}
     kept: dict[tuple[object, object], Weight] = {}
     held: dict[tuple[int, ...], str] = {}

@@ -61,7 +61,7 @@ def placement_of(grid: Grid) -> Placement:
 
 class Pipeline:
     """One replica of a pipeline, and its `rows`. It is not `regular` if it does what no textbook does: a rank begins a
-    step within another, has microbatches of its own, or computes one of them amid a stage of another."""
+    step within another, has its own microbatches, or computes one of them amid a stage of another."""
 
     def __init__(self, grid: Grid, replica: int, placement: Placement) -> None:
         self.placement = placement

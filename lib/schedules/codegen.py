@@ -103,7 +103,7 @@ HALVES = """\
 
 
 def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_SETTING) -> str:
-    """The source of a coroutine `name` for a game of this size and setting. Its run is that of `pipeline(table)`.
+    """The source of a coroutine `name` for a game of this size and setting. It runs as `pipeline(table)` does.
 
     Raises:
         RuleError: it cannot be played in this game; slots of several cells, and replicas, are for `pipeline`.

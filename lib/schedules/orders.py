@@ -46,7 +46,7 @@ def interleaved(p: int, m: int, v: int = 2, group: int | None = None, warmup: in
 def interleaved_zb(p: int, m: int, v: int = 2, group: int | None = None) -> Timetable:
     """Interleaved 1F1B with half the lead and with weight halves r late on rank r, as ZB-H1 has them.
 
-    The order is that of PyTorch's ScheduleInterleavedZeroBubble.
+    PyTorch has the order as ScheduleInterleavedZeroBubble.
     """
     back = [v - 1 - chunk for chunk in _in_groups(p, m, v, group)]
 
@@ -102,7 +102,7 @@ def zb_h2(p: int, m: int) -> Timetable:
 def zb_v(p: int, m: int) -> Timetable:
     """Two chunks of a rank in a V: the first rank has the first and the last stage (Qi et al. 2024, section 6).
 
-    The order is that of PyTorch's ScheduleZBVZeroBubble.
+    PyTorch has the order as ScheduleZBVZeroBubble.
     """
     n = max(2 * p - 1, m)
 
@@ -138,10 +138,10 @@ def _settled(step: Callable[[int, int], list[list[Cell]]], p: int, m: int) -> Ti
 
 
 def dualpipev(p: int, m: int) -> Timetable:
-    """A forward of one chunk beside a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
+    """A forward of one chunk together with a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
 
     Here nobody computes two things at once: such a slot computes the forward, then the backward, then sends both. It
-    takes F + B. The order is that of PyTorch's ScheduleDualPipeV.
+    takes F + B. PyTorch has the order as ScheduleDualPipeV.
     """
     _require(m >= 2 * p, f"DualPipeV needs a microbatch for each of its {2 * p} stages; got {m}")
 

@@ -29,9 +29,9 @@ def pipeline(
 
     `recompute` keeps only a stage's input, and computes the rest again before its backward (Chen et al. 2016).
     On a mesh with the axes pp and dp each replica is a pipeline with its part of the microbatches; gradients are summed
-    along dp at the end. `sharded` cuts weights and states along dp, and a rank holds the whole weights of one stage at
+    along dp at the end. `sharded` cuts weights and states along dp, and a rank holds the full weights of one stage at
     a time (ZeRO-3): each time that it goes to another stage, gradients are scattered and weights gathered.
-    `buffered` gives each message a tag of its own, so that none waits until the one before it is read. Where costs have
+    `buffered` gives each message its own tag, so that none waits until the one before it is read. Where costs have
     overlap, messages then travel while their sender goes on.
 
     Raises:

@@ -106,7 +106,7 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     assert watched.game.current == "grad_accum"
     assert "passed ★★" in page
     assert "Match that for the third star." in page
-    assert "'puzzles compare mine.py grad_accum' shows the reference beside yours." in page
+    assert "'puzzles compare mine.py grad_accum' shows the reference next to yours." in page
     assert "In practice: " not in page
     assert "Press n for the next one: puzzle 2, " in page
     assert "Puzzle 2: " in watched.press("n")
