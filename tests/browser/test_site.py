@@ -149,6 +149,7 @@ def test_a_mistake_is_marked_at_its_line(game: Game) -> None:
     line = 1 + game.code().split("model.forward(layer + 1,")[0].count("\n")
     assert f"Line {line}: " in game.text(".verdict .message")
     assert "forward(layer=" in game.text(".verdict .message")
+    assert "Nothing has happened yet" in game.text(".picture"), "only weights were loaded"
     marked = game.until(lambda: game.find(".cm-lintRange-error"))
     assert "model.forward" in marked.text
     game.type("async def ddp(model)\n    pass")
@@ -506,9 +507,12 @@ def test_what_a_button_opens_is_in_view(game: Game) -> None:
 
 def test_the_first_screen_has_a_schedule_that_moves_and_a_puzzle_of_one_line(game: Game) -> None:
     game.go("")
-    cursor = "return document.querySelector('.moving canvas').dataset.cursor"
-    seen = {game.script(cursor)}
-    game.until(lambda: game.script(cursor) not in seen)
+    game.until(lambda: game.script("return document.querySelector('.moving canvas')?.dataset.drawn"))
+    curtain = "return getComputedStyle(document.querySelector('.curtain'), '::after').transform"
+    seen = {game.script(curtain)}
+    game.until(lambda: game.script(curtain) not in seen)
+    drawn = "return document.querySelector('.moving canvas').dataset.drawn"
+    assert game.script(drawn) == game.script(drawn), "what moves is not drawn again"
     game.open("warm_up", "not_attempted")
     game.type(game.code().replace("# Send activations[2] to rank 1.", "await model.pass_to(1, activations[2])"))
     game.until_status("passed")
