@@ -139,7 +139,7 @@ def require_same_call(calls: Sequence[PendingCall], has_groups: bool = False) ->
     """
     forgotten = has_groups and calls[0].group is None
     made = [(call.name, _layers(call)) for call in calls]
-    rules.require_same_call(made, lambda i: _described(calls[i]), ", or name a group" if forgotten else "")
+    rules.require_same_call(made, lambda i: _described(calls[i]), "; or name a group" if forgotten else "")
 
 
 def _layers(call: PendingCall) -> tuple[int, ...]:

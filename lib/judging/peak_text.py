@@ -11,6 +11,7 @@ from lib.values.label_text import shards_text, share_text
 
 from .peak import Item, PeakContents
 
+UNREAD = "never read again"
 MAX_LINES_NAMED = 4
 
 
@@ -132,7 +133,7 @@ def _part(value: Value) -> str:
 def _when(items: Sequence[Item], peak: PeakContents) -> str:
     match items[0].fate:
         case "never":
-            return f"never read again{_made(items)}"
+            return f"{UNREAD}{_made(items)}"
         case "kept":
             return "kept for the next step"
         case "awaited":

@@ -213,8 +213,8 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
             raise
         ranks = [i if group is None else group[i] for i in whole]
         raise RuleError(
-            f"{algebra.named('rank', ranks)} each contribute every batch: this gradient was already reduced; "
-            "reduce it once"
+            f"{algebra.named('rank', ranks)} each contribute every batch; reduce a gradient once, and "
+            "let each rank take its own batches"
         ) from why
 
 

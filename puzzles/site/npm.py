@@ -58,7 +58,9 @@ def bundle(
         "node",
         str((modules / "esbuild" / "bin" / "esbuild").resolve()),
         str(entry),
-        *(f"--outdir={output.parent.resolve()} --splitting" if form == "esm" else f"--outfile={output.resolve()}").split(),
+        *(
+            f"--outdir={output.parent.resolve()} --splitting" if form == "esm" else f"--outfile={output.resolve()}"
+        ).split(),
         f"--metafile={record}",
         *(f"--alias:{name}={path.resolve()}" for name, path in made_here.items()),
         f"--format={form}",
@@ -68,7 +70,9 @@ def bundle(
         cwd=entry.parent,
         NODE_PATH=str(modules.resolve()),
     )
-    paths = [path for made in json.loads(record.read_text(encoding="utf-8"))["outputs"].values() for path in made["inputs"]]
+    paths = [
+        path for made in json.loads(record.read_text(encoding="utf-8"))["outputs"].values() for path in made["inputs"]
+    ]
     parts = [path.rpartition("node_modules/")[2].split("/") for path in paths if "node_modules/" in path]
     return {"/".join(part[: 2 if part[0].startswith("@") else 1]) for part in parts}
 

@@ -51,10 +51,15 @@ def can_be_drawn(trace: Trace) -> bool:
     """True if something happened in a trace and it has no numbers that a picture could choke on; it may be forged."""
     shape = (trace.size.layers, trace.size.batches // trace.setting.replicas, len(trace.ranks))
     has_events = any(trace.events(rank) for rank in range(len(trace.ranks)))
-    return has_events and max(shape) <= MAX_SIZE and all(
-        len(ops) <= MAX_OPERATIONS
+    return (
+        has_events
+        and max(shape) <= MAX_SIZE
         and all(
-            op.end <= MAX_TICKS and (op.layer or 0) < MAX_SIZE and max(op.batches, default=0) < MAX_SIZE for op in ops
+            len(ops) <= MAX_OPERATIONS
+            and all(
+                op.end <= MAX_TICKS and (op.layer or 0) < MAX_SIZE and max(op.batches, default=0) < MAX_SIZE
+                for op in ops
+            )
+            for ops in trace.ranks
         )
-        for ops in trace.ranks
     )

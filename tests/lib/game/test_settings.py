@@ -241,7 +241,7 @@ def test_what_is_no_mesh_is_refused(mesh: Any) -> None:
 
 def test_every_operation_with_a_price_names_the_costs_that_have_it() -> None:
     assert pricing("backward_input") == ["parts"]
-    assert pricing("dispatch") == ["experts"]
+    assert pricing("dispatch") == ["experts", "hopper_node"]
     assert pricing("offload") == ["copies", "hopper_host"]
     assert pricing("fetch") == ["copies", "streams", "hopper_host"]
     assert pricing("keys") == pricing("attend_backward") == ["sequences", "context", "grouped"]

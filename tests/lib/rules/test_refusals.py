@@ -137,7 +137,7 @@ def shard_of_what_is_not_here(model: Model) -> None:
 # --- Updates --------------------------------------------------------------------------------------
 
 
-@refused("rule", "rank 0, t=4, update(layer=0)", "covers only batch 0 of 2", "sum in batch 1", "all-reduce")
+@refused("rule", "rank 0, t=4, update(layer=0)", "covers only batch 0 of 2", "first add batch 1", "all-reduce")
 def update_without_every_batch(model: Model) -> None:
     model.update(0, gradients(model, [0])[0], *model.load_weights(0))
 
