@@ -127,7 +127,7 @@ def above_possible(
         timesteps = figures["timesteps"]
         yield f"Time: {'; '.join(_above(timesteps, bound, setting.costs.time_unit, where) for bound, where in bounds)}."
     if beaten:
-        yield "The fastest pipeline known at this size has other stages: with these, no schedule is as fast."
+        yield "The fastest pipeline known at this size has other stages; with these stages, no schedule is as fast."
     if floor.least:
         yield f"Memory: {_above(figures['peak_memory'], floor, 'elements', 'any schedule')}."
     sent = traffic_bound(size, setting, time_limit)
