@@ -56,7 +56,7 @@ async def batch_contributed_by_two_ranks(model: Model) -> None:
     await model.allreduce(gradients(model, [1])[0], 0)
 
 
-@refused("rule", "allreduce(layer=0)", "ranks 0, 1", "every batch", "reduce it once", ranks=2)
+@refused("rule", "allreduce(layer=0)", "ranks 0, 1", "every batch", "reduce a gradient once", ranks=2)
 async def reduced_twice(model: Model) -> None:
     once = await model.allreduce(gradients(model, [model.rank])[0], 0)
     await model.allreduce(once, 0)
