@@ -1,5 +1,6 @@
 """The least that the indispensable operations of a game take: one layer of one microbatch, an update, an exchange."""
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
@@ -34,7 +35,8 @@ class Prices:
         self._forward, self._whole = products["forward"], products["backward"]
         self._input, self._weight = products["backward_input"], products["backward_weight"]
         self.has_halves = any(min(pair) < NEVER for pair in zip(self._input, self._weight))
-        updates = [self._price("update", layer) if self.costs.priced("update") else Fraction(0) for layer in layers]
+        on_device = self.costs.priced("update") and not self.costs.priced("tier_update")
+        updates = [self._price("update", layer) if on_device else Fraction(0) for layer in layers]
         self.speeds = sorted((Fraction(1, slow.get(rank, 1)) for rank in range(self.size.ranks)), reverse=True)
         """How fast each rank computes, the fastest first; 1 where it is not slow."""
         self._sums = [*accumulate(self.speeds, initial=Fraction(0))]
@@ -129,12 +131,12 @@ class Prices:
         sizes = [size for layer in between for size in (unequal.input(layer), unequal.gradient(layer - 1))]
         return int(min(sizes, default=0) * min(self.lengths))
 
-    def data(self, layer: int, gradient: bool = True) -> int:
-        """Elements of a layer's input, and of the gradient of its output, for the longest microbatch."""
+    def data(self, layer: int, gradient: bool = True, of: Callable[[Sequence[Fraction]], Fraction] = max) -> int:
+        """Elements of a layer's input, and of its output's gradient, for the longest microbatch or the shortest."""
         costs, unequal = self.costs, self.costs.unequal
         if unequal is None:
             return costs.activation + gradient * costs.activation_grad
-        return int((unequal.input(layer) + gradient * unequal.gradient(layer)) * max(self.lengths))
+        return int((unequal.input(layer) + gradient * unequal.gradient(layer)) * of(self.lengths))
 
     def weight(self, layer: int) -> int:
         """Elements of a layer's weight."""
