@@ -56,12 +56,6 @@ ATTENDING = frozenset(("keys", "attend", "keys_backward", "attend_backward"))
 COMPUTING = PRODUCTS | {PAIR} | ATTENDING
 """What layers compute."""
 
-<<<<<<< HEAD
-COPYING = frozenset(("offload", "fetch"))
-"""Operations that move values between memories; each tier has its own prices."""
-
-=======
->>>>>>> main
 WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
     {
         "backward_input": "; backward is in one piece here",
@@ -72,18 +66,6 @@ WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
 """What else a refusal of an operation without a price says."""
 
 
-<<<<<<< HEAD
-class Tier(NamedTuple):
-    """A memory besides the device's: the ticks to `offload` a value to it and to `fetch` one from it (None: that cannot
-    be done), and the elements of each rank that fit (None: any number). By size, a copy costs more: see Costs."""
-
-    offload: int | None = None
-    fetch: int | None = None
-    capacity: int | None = None
-
-
-=======
->>>>>>> main
 def _none() -> Mapping[str, int]:
     return MappingProxyType({})
 

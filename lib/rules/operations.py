@@ -105,59 +105,6 @@ def set_output(game: Game, output: Value) -> tuple[()]:
     return ()
 
 
-<<<<<<< HEAD
-def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> NoReturn:
-    if weight.step >= game.steps and game.steps == 1:
-        raise RuleError("this weight was already updated (step 1); update each weight once")
-    if opt_state.step != weight.step:
-        raise RuleError(
-            f"the optimizer state is at step {opt_state.step}, but the weight is at step {weight.step}; "
-            "pass the optimizer state that belongs to this weight"
-        )
-    if game.lag:
-        raise RuleError(
-            f"this gradient is of step {grad.step}, the weight at step {weight.step}; updates are made in order"
-        )
-    raise RuleError(
-        f"the gradient is of step {grad.step}, but the weight is at step {weight.step} of {game.steps}; "
-        "update the weight that the gradient was computed with"
-    )
-
-
-def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
-    """Whose the updated weight is: everybody's after every batch; after some a replica's, if the task has any."""
-    if weight.copy is grad.copy is opt_state.copy is None:
-        if len(grad.batches) == grad.total_batches:
-            return None
-        if game.task == "local" and grad.batches:
-            return Copy(weight.step, grad.batches, grad.total_batches)
-        if grad.shares > 1:
-            raise RuleError(f"the gradient has only {batches_text(grad)}; add the others first")
-        raise RuleError(
-            f"this gradient covers only {batches_text(grad)}; "
-            f"first add {missing_text('batch', grad.batches, grad.total_batches)}, with '+' or an all-reduce"
-        )
-    if grad.copy != weight.copy:
-        raise RuleError(f"this is the {grad}, and the {weight}; update a replica's weight with its own gradient")
-    own = weight.copy
-    if own is None or not own.batches:
-        own = Copy(weight.step, grad.batches, grad.total_batches, averages_of(own))
-        theirs = None if opt_state.copy is None else opt_state.copy.batches
-        fits = theirs == own.batches and averages_of(opt_state.copy) == own.averages[:-1]
-    else:
-        fits = opt_state.copy == own
-    if own.batches != grad.batches:
-        raise RuleError(
-            f"this replica has trained with {named('batch', sorted(own.batches))} since step {own.since}, but the "
-            f"gradient covers {batches_text(grad)}; a replica uses the same batches until the weights are averaged"
-        )
-    if not fits:
-        raise RuleError(f"this is the {opt_state}, and the {weight}; pass the state that was updated with this replica")
-    return own
-
-
-=======
->>>>>>> main
 def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     """Declares a weight to be the result of the step for its layer."""
     weight = require_kind(weight, Weight, "weight")

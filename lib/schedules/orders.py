@@ -168,17 +168,10 @@ def _settled(slots: Callable[[int], Sequence[Slots]], p: int, m: int, cap: int) 
 
 
 def dualpipev(p: int, m: int) -> Timetable:
-<<<<<<< HEAD
-    """A forward of one chunk together with a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
-
-    Here nobody computes two things at once: such a slot computes the forward, then the backward, then sends both. It
-    takes F + B. PyTorch has the order as ScheduleDualPipeV.
-=======
-    """A forward of one chunk overlaps a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
+    """A forward of one chunk overlaps with a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
 
     Where a pair of them has no price, such a slot computes the forward, then the backward, then sends both. It
-    takes F + B. The order is that of PyTorch's ScheduleDualPipeV.
->>>>>>> main
+    takes F + B. PyTorch has the order as ScheduleDualPipeV.
     """
     _require(m >= 2 * p, f"DualPipeV needs a microbatch for each of its {2 * p} stages; got {m}")
     return _v(p, m, _dual(p, m))

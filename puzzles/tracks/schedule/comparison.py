@@ -127,12 +127,7 @@ def above_possible(
         timesteps = figures["timesteps"]
         yield f"Time: {'; '.join(_above(timesteps, bound, setting.costs.time_unit, where) for bound, where in bounds)}."
     if beaten:
-<<<<<<< HEAD
         yield "The fastest pipeline known at this size has other stages; with these stages, no schedule is as fast."
-    if floor.least:
-        yield f"Memory: {_above(figures['peak_memory'], floor, 'elements', 'any schedule')}."
-=======
-        yield "The fastest pipeline known at this size has other stages: with these, no schedule is as fast."
     peak, until = figures["peak_memory"], max(time_limit, figures["timesteps"])
     kept = pipeline_memory_bound(size, setting, found.stages, until) if found.stages else NO_BOUND
     lower = any(record.peak_memory < kept.least for record in records if record.family in ("", *PIPELINES))
@@ -141,7 +136,6 @@ def above_possible(
     bounds += [(floor, "any schedule")] if floor.least else []
     if bounds:
         yield f"Memory: {'; '.join(_above(peak, bound, 'elements', where) for bound, where in bounds)}."
->>>>>>> main
     sent = traffic_bound(size, setting, time_limit)
     if sent.least and "traffic" in figures and time_limit:
         fast = f"any schedule below {setting.costs.took(time_limit)}"
