@@ -13,13 +13,13 @@ from typing import Any
 
 from docs.generate import architecture, field
 from drawing import Attempt, Picture, draw, draw_compare, draw_group, draw_network, draw_pareto, save, svg
-from drawing.layouts.graph import draw_plan
+from drawing.layouts.graph import draw_plan, draw_plans
 from drawing.layouts.holders import draw_holders
 from drawing.layouts.moves import draw_redistribution
 from drawing.layouts.propagation import draw_propagation
 from drawing.layouts.tensor import draw_layout
 from lib import Activation, ActivationGrad, Model, OptState, Outcome, Weight, WeightGrad, referee, run
-from lib.layout import distribute, mesh, mesh_split, propagate, redistribute
+from lib.layout import complete, distribute, mesh, mesh_split, propagate, redistribute
 from lib.layout.examples import one_matmul
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
@@ -189,6 +189,12 @@ def layouts() -> Iterator[tuple[str, Picture]]:
     import_module("solutions.layout.ffn").ffn(graph)
     yield "layout_plan", draw_plan(propagate(graph), ffn.title, given=ffn.given, **limits)
     yield "layout_holders", draw_holders(propagate(graph), cap=ffn.memory_cap)
+    for slug in ("fsdp_mlp", "sequence_ends", "vocabulary_ends"):
+        puzzle = LAYOUT_PUZZLES[slug]
+        graph = puzzle.graph()
+        getattr(import_module(f"solutions.layout.{slug}"), slug)(graph)
+        plans = {"Ends propagated as GSPMD does": complete(puzzle.graph(), {}).plan, puzzle.title: propagate(graph)}
+        yield f"layout_{slug}", draw_plans(plans, f"{puzzle.title}, beside GSPMD", cap=puzzle.memory_cap)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Picture of a plan: inputs, weights and operators, each with its layout and memory, and what its edges move."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from chalk.style import Style
@@ -16,6 +16,8 @@ from .placing import BoxSize, Placing
 
 LINE, PAD, SIZE = 14.0, 7.0, 11.0
 HEAD = 76.0
+BETWEEN = 40.0
+"""Room between two plans."""
 LEAST = {True: 110.0, False: 180.0}
 """Least width of a box: of a source, of an operator."""
 FILLS = {
@@ -45,6 +47,18 @@ def draw_plan(
     """
     content, words = plan_panel(plan, title, target, cap, given)
     return Picture(content, title, words, dark)
+
+
+def draw_plans(plans: Mapping[str, GraphPlan], title: str, dark: bool = False, cap: float = inf) -> Picture:
+    """Several plans of one graph side by side, each below its name."""
+    x, parts, said = 0.0, [], []
+    for name, plan in plans.items():
+        content, words = plan_panel(plan, name, inf, cap, ())
+        parts.append(content.translate(x, 0))
+        x += float(content.get_envelope().width) + BETWEEN
+        said.append(f"{name}: {words}")
+    height = max(float(each.get_envelope().height) for each in parts)
+    return Picture(panel(x - BETWEEN, height, parts), title, "; ".join(said), dark)
 
 
 def plan_panel(plan: GraphPlan, title: str, target: float, cap: float, given: Collection[str]) -> tuple[Diagram, str]:

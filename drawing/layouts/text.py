@@ -12,7 +12,7 @@ from rich.style import Style
 from rich.text import Text
 
 from drawing.palette import ALARM, INK, STEP_EDGE
-from lib.layout import GraphPlan, TensorLayout, strategy_text
+from lib.layout import GraphPlan, strategy_text
 
 from .captions import held_number, limits_text, memory_text, piece_text
 from .propagation import StepTexts
@@ -29,22 +29,6 @@ def explained(plan: GraphPlan, width: int) -> Text:
     found = Text()
     for line in plan.explain().splitlines():
         _add(found, line, width, Style())
-    return found
-
-
-def layout_text(layout: TensorLayout) -> Text:
-    """The devices as they are arranged, a line for each row of the device matrix, each with the piece that it holds."""
-    columns = layout.matrix.shape[-1] if layout.matrix.shape else 1
-    order = list(layout.matrix.devices or range(layout.devices))
-    cells = [f"{device}: {piece_text(layout, device)}" for device in order]
-    wide = max(map(len, cells))
-    found = Text(f"{layout}\n")
-    for first in range(0, len(order), columns):
-        for device, cell in zip(order[first : first + columns], cells[first:]):
-            found.append(f" {cell:<{wide}} ", Style(color=INK, bgcolor=piece_colour(layout, device)))
-            found.append(" ")
-        found.rstrip()
-        found.append("\n")
     return found
 
 

@@ -9,11 +9,11 @@ Two decisions, from what `work = dist.all_gather(..., async_op=True); work.wait(
   a stream, the second call starts after the first has ended, and the rank's clock does not move. That is how a
   reduce-scatter within a machine is followed by an all-reduce between machines (hybrid sharding). Every handle is still
   awaited once, since `wait` is what lets the buffers go.
-- A rank has one lane for the calls of all groups, since they share a link: two lanes would give each the full
-  bandwidth. Programs that call the collectives of two groups in different orders deadlock, which NCCL warns of as well.
-  Where groups do have their own links (tensor parallelism inside a machine, data parallelism between machines), costs
-  with `lanes="group"` have a lane for each group, as NCCL has a stream for each process group. Copies to and from a
-  tier always have their own lanes.
+- A rank has one lane for the calls of all groups, since they share a link: two lanes would give each the whole of it.
+  Programs that call the collectives of two groups in different orders deadlock, which NCCL warns of as well. Where
+  groups do have links of their own (tensor parallelism inside a machine, data parallelism between machines), costs with
+  `lanes="group"` have a lane for each group, as NCCL has a stream for each process group, and with "each"
+  also one for the messages to every rank. Copies to and from a tier always have lanes of their own.
 
 Shared by the live run and the referee, each with its own lanes.
 """
@@ -207,7 +207,9 @@ class Lanes:
 
     def _which(self, call: Call) -> tuple[str, Group | None]:
         """The kind of a call's lane, and the group that the lane is of."""
-        return LANES[call.op.name], call.group if self.costs.lanes == "group" else None
+        if self.costs.lanes == "each" and call.op.name == "pass_to":
+            return f"to rank {call.op.args[0]}", None
+        return LANES[call.op.name], None if self.costs.lanes == "one" else call.group
 
     def _heads(self, rank: int) -> list[Call]:
         return [lane.calls[0] for lane in self._lanes[rank].values() if lane.calls]

@@ -76,14 +76,14 @@ class Costs:
     computing, and of the all-to-alls) or value.
 
     `unit` is the ticks in a step. `parameters` is the elements of a layer's weight, where that is not one matrix of
-    hidden x hidden: of a transformer's layer, say. `gradient` is the elements of a microbatch's activation gradient,
-    by default as many as of its activation. `overlap` lets communication overlap with computation, on `lanes`: "one" of
-    a rank, or one for each "group". `tiers` are the memories besides the
-    device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for each hop of a
-    ring (a message or a copy to or from a tier is one hop), `beta`, a Fraction, for each element sent. With `islands`,
-    the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several, and
-    `alpha_between` and `beta_between` the prices of the operations that they name. `flops_per_tick` prices matrix
-    products by their size instead. `kinds` of layers have their own sizes and prices, and a rank may be `slow`: it
+    hidden x hidden: of a transformer's layer, say. `gradient` is the elements of a microbatch's activation gradient, by
+    default as many as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of a
+    rank, one for each "group", or "each" also with one for the messages to every other rank. `tiers` are the memories
+    besides the device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for
+    each hop of a ring (a message or a copy to or from a tier is one hop), `beta`, a Fraction, for each element sent.
+    With `islands`, the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several,
+    and `alpha_between` and `beta_between` the prices of the operations that they name. `flops_per_tick` prices matrix
+    products by their size instead. `kinds` of layers have sizes and prices of their own, and a rank may be `slow`: it
     computes so many times slower. `keys_values` is the elements of the keys and values of a microbatch in a layer of
     attention, by default of two activations. An optimizer state is `moments` times as large as its weight: 1 for
     momentum, 2 for Adam. Texts give times in `time_unit`, "steps", "us" or "ms".
@@ -150,7 +150,7 @@ class Costs:
         given = [name for name in ("gradient", "keys_values") if getattr(self, name) is not None]
         for name in ("islands", "flops_per_tick", *given):
             cost_checks.checked_int(getattr(self, name), f"Costs: {name}")
-        for name, allowed in (("lanes", ("one", "group")), ("time_unit", TIME_UNITS)):
+        for name, allowed in (("lanes", ("one", "group", "each")), ("time_unit", TIME_UNITS)):
             if getattr(self, name) not in allowed:
                 choices = " or ".join(f'"{one}"' for one in allowed)
                 raise RuleError(f"Costs: {name} must be {choices}; got {getattr(self, name)!r}")

@@ -58,7 +58,8 @@ class Handle:
         return self.made[n]
 
     def __iter__(self) -> NoReturn:
-        raise RuleError(f"the values of a call are there when it has been awaited; this is {self.unawaited}")
+        whose = "a bucket's" if self.listed else "a call's"
+        raise RuleError(f"{whose} values are there when it has been awaited; this is {self.unawaited}")
 
     @property
     def made(self) -> list[PendingValue]:

@@ -43,11 +43,11 @@ class BegunTable(Timetable):
         return self.count
 
 
-def begun(table: BegunTable) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """The schedule that computes these cells, and updates the layers whose gradients are complete."""
+def begun(table: BegunTable, sharded: bool = False) -> Callable[[Model], Coroutine[Any, Any, None]]:
+    """The schedule that computes these cells as `pipeline` does, and updates layers whose gradients are complete."""
 
     async def schedule(model: Model) -> None:
-        await _BegunRank(model, table, recompute=False, sharded=False, buffered=False).train()
+        await _BegunRank(model, table, recompute=False, sharded=sharded, buffered=False).train()
 
     return schedule
 
@@ -57,5 +57,6 @@ class _BegunRank(TimetableRank):
 
     async def update(self, layer: int) -> None:
         grad = self.model.grad_weights.get(layer)
-        if grad is not None and len(grad.batches) == self.model.BATCHES:
+        replicas = 1 if self.sharded else self.replicas  # whose gradients come later
+        if grad is not None and replicas * len(grad.batches) == self.model.BATCHES:
             await super().update(layer)

@@ -1,5 +1,7 @@
 """What a rank computes in a cell, whoever decides when: forward, backward, and the two halves of backward."""
 
+from typing import Any
+
 from lib import Activation, ActivationGrad, Model, Weight, WeightGrad
 
 from .cells import Cell, Slot
@@ -28,6 +30,10 @@ class CellWork:
     async def add(self, layer: int, new: WeightGrad) -> None:
         """Takes in the gradient of a layer by one microbatch."""
         raise NotImplementedError
+
+    async def summed(self, part: Any, layer: int) -> Any:
+        """The sum of the parts of a value that ranks with shards of a layer have made; `layer` is its label."""
+        return part
 
     def first_input(self, batch: int, step: int) -> Activation:
         """The model's input for a microbatch."""
@@ -75,7 +81,7 @@ class CellWork:
         if layers.start == 0:
             model.activations[0, b] = self.first_input(b, step)
         for layer in layers:
-            out = await self.layer_forward(layer, b)
+            out: Activation = await self.summed(await self.layer_forward(layer, b), layer + 1)
             self.after_forward(cell, layer)
             if layer + 1 < layers.stop:
                 model.activations[layer + 1, b] = out
@@ -92,6 +98,8 @@ class CellWork:
         for layer in reversed(layers):
             new, grad = await self.layer_backward(layer, b, grad)
             await self.add(layer, new)
+            if layer:  # nobody needs the gradient of the model's input
+                grad = await self.summed(grad, layer - 1)
         return grad if layers.start else None
 
     async def pair(self, slot: Slot, step: int) -> dict[Cell, Activation | ActivationGrad | None]:

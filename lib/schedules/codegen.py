@@ -1,10 +1,13 @@
 """A timetable as the code of a coroutine that plays it: the same operations as `pipeline`, in plain sight."""
 
+from collections.abc import Mapping
+
 from lib.errors import RuleError
 from lib.game.setting import CLASSIC_SETTING, Setting, Size
 
 from .feasibility import by_stream, untagged
 from .timetable import Timetable
+from .timetable_rank import Axes, axes_of
 
 CODE = '''\
 import re
@@ -22,10 +25,10 @@ async def {name}(model: Model) -> Model:
         raise ValueError("this timetable is for {layers} layers, {batches} batches and {ranks} ranks")
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
     rows = [re.findall(r"(\\d+)([FBIW])(\\d+)", row) for row in ROWS.splitlines()]
-    rank_of = {{int(stage): rank for rank, row in enumerate(rows) for stage, _, _ in row}}
+    rank_of = {{int(stage): {rank} for rank, row in enumerate(rows) for stage, _, _ in row}}
     my_layers = [layer for layer in range(model.LAYERS) if rank_of[layer // {depth}] == model.rank]
     for layer in my_layers:
-        weights[layer], opt_states[layer] = model.load_weights(layer)
+        weights[layer], opt_states[layer] = model.load_weights(layer{shard})
 
     def layers_of(stage):
         return range(stage * {depth}, (stage + 1) * {depth})
@@ -41,29 +44,30 @@ async def {name}(model: Model) -> Model:
         else:
             await model.pass_to(rank_of[target], value{tag_used})
 
-    def add(layer, new):
-        grad_weights[layer] = grad_weights[layer] + new if layer in grad_weights else new
+    def add(key, new):
+        grad_weights[key] = grad_weights[key] + new if key in grad_weights else new
 
     async def forward(stage, batch):
         layers = layers_of(stage)
         if stage == 0:
-            activations[0, batch] = model.get_activation([batch]{step})
+            activations[0, batch] = model.get_activation([{first}batch]{step})
         await take(activations, layers.start, batch, stage - 1{tag_forward_in})
         for layer in layers:
-            out = model.forward(layer, activations[layer, batch], weights[layer])
-            if layer + 1 < layers.stop:
+            out = model.forward(layer, activations[layer, batch], weights[{whole}])
+{sum_forward}            if layer + 1 < layers.stop:
                 activations[layer + 1, batch] = out
         if layers.stop == model.LAYERS:
             grad_activations[layer, batch] = model.loss(out)
         else:
             await hand_on(activations, layers.stop, batch, out, stage + 1{tag_forward_out})
 
-{backward}
+{use}{backward}
     for step in range({steps}):
-        for stage, action, batch in rows[model.rank]:
-            await {actions}[action](int(stage), int(batch))
-        for layer in my_layers:
+        for stage, action, batch in rows[{place}]:
+{before}            await {actions}[action](int(stage), int(batch))
+{after}        for layer in my_layers:
             grad = grad_weights.pop(layer)
+{sum_replicas}\
             weights[layer], opt_states[layer] = model.update(layer, grad, weights[layer], opt_states[layer])
     for layer in my_layers:
         model.set_final_weight(layer, weights[layer])
@@ -76,9 +80,9 @@ WHOLE = """\
         await take(grad_activations, layers.stop - 1, batch, stage + 1{tag_backward_in})
         grad = grad_activations.pop((layers.stop - 1, batch))
         for layer in reversed(layers):
-            new, grad = model.backward(layer, activations.pop((layer, batch)), grad, weights[layer])
-            add(layer, new)
-        if stage:
+            new, grad = model.backward(layer, activations.pop((layer, batch)), grad, weights[{whole}])
+            add({key}, new)
+{sum_backward}        if stage:
             await hand_on(grad_activations, layers.start - 1, batch, grad, stage - 1{tag_backward_out})
 """
 
@@ -88,7 +92,7 @@ HALVES = """\
         await take(grad_activations, layers.stop - 1, batch, stage + 1{tag_backward_in})
         for layer in reversed(layers):
             grad = model.backward_input(
-                layer, activations[layer, batch], grad_activations[layer, batch], weights[layer]
+                layer, activations[layer, batch], grad_activations[layer, batch], weights[{whole}]
             )
             if layer > layers.start:
                 grad_activations[layer - 1, batch] = grad
@@ -98,20 +102,42 @@ HALVES = """\
     async def backward_weight(stage, batch):
         for layer in reversed(layers_of(stage)):
             grad = grad_activations.pop((layer, batch))
-            add(layer, model.backward_weight(layer, activations.pop((layer, batch)), grad))
+            add({key}, model.backward_weight(layer, activations.pop((layer, batch)), grad))
 """
 
 
-def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_SETTING) -> str:
-    """The source of a coroutine `name` for a game of this size and setting. It runs as `pipeline(table)` does.
+USE = '''\
+    async def use(stage):
+        """Of the stage before, scatters the gradients and drops the weights; gathers the weights of this one."""
+        nonlocal gathered
+        if stage == gathered:
+            return
+        for layer in layers_of(gathered) if gathered is not None else ():
+            if (new := grad_weights.pop(("whole", layer), None)) is not None:
+                add(layer, await model.scatterreduce(new, layer, group="dp"))
+            del weights["whole", layer]
+        for layer in layers_of(stage) if stage is not None else ():
+            weights["whole", layer] = await model.allgather(weights[layer], layer, group="dp")
+        gathered = stage
+
+    gathered = None
+
+'''
+
+
+def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_SETTING, sharded: bool = False) -> str:
+    """The source of a coroutine `name` for a game of this size and setting. Its run is that of `pipeline(table)`, with
+    the same meaning of `sharded`.
 
     Raises:
-        RuleError: it cannot be played in this game; slots of several cells, and replicas, are for `pipeline`.
+        RuleError: it cannot be played in this game; slots of several cells are for `pipeline`.
     """
-    if (table.ranks, table.batches) != (size.ranks, size.batches) or size.layers % table.stages or setting.mesh:
+    axes = axes_of(setting, size.ranks)
+    batches = size.batches / axes.dp
+    if (table.ranks, table.batches) != (axes.pp, batches) or size.layers % table.stages:
         raise RuleError(
             f"this timetable has {table.ranks} ranks, {table.batches} microbatches and {table.stages} stages; the game "
-            f"has {size.ranks}, {size.batches} and {size.layers} layers"
+            f"has {axes.pp}, {batches:g} and {size.layers} layers"
         )
     if any(len(slot) > 1 for row in table.rows for slot in row):
         raise RuleError("cells that start together cannot be written as code; put one after the other")
@@ -126,6 +152,7 @@ def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_
         "step": ", step" if setting.steps > 1 else "",
         "steps": setting.steps,
         **_tags(table),
+        **_mesh(axes, dict(setting.mesh), table.batches, sharded and axes.dp > 1),
     }
     backward = "\n".join(part.format(**values) for op, part in (("B", WHOLE), ("I", HALVES)) if op in ops)
     return CODE.format(
@@ -138,6 +165,27 @@ def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_
         backward=backward,
         **values,
     )
+
+
+def _mesh(axes: Axes, mesh: Mapping[str, int], batches: int, sharded: bool) -> dict[str, str]:
+    """What the code says of the axes: nothing for those that are not there."""
+    cut, length = ("dp", axes.dp) if sharded else ("tp", axes.tp)
+    summed = '{0}{1} = await model.allreduce({1}, layer{2}, group="{3}")\n'.format
+    deep = " " * 12
+    return {
+        "rank": 'model.axis("pp")[rank]' if "pp" in mesh else "model.rank" if mesh else "rank",
+        "place": 'model.index("pp")' if "pp" in mesh else "0" if mesh else "model.rank",
+        "shard": f', model.index("{cut}"), {length}' if length > 1 else "",
+        "first": f'{batches} * model.index("dp") + ' if axes.dp > 1 else "",
+        "whole": '"whole", layer' if sharded else "layer",
+        "key": '("whole", layer)' if sharded else "layer",
+        "use": USE if sharded else "",
+        "before": f"{deep}await use(int(stage))\n" if sharded else "",
+        "after": f"{deep[4:]}await use(None)\n" if sharded else "",
+        "sum_forward": summed(deep, "out", " + 1", "tp") if axes.tp > 1 else "",
+        "sum_backward": f"{deep}if layer:\n" + summed(f"{deep}    ", "grad", " - 1", "tp") if axes.tp > 1 else "",
+        "sum_replicas": summed(deep, "grad", "", "dp") if axes.dp > 1 and not sharded else "",
+    }
 
 
 def _tags(table: Timetable) -> dict[str, str]:

@@ -11,7 +11,7 @@ from lib.values.base import object_text
 from .feasibility import untagged
 from .rank_kinds import TokenShareRank, UnflushedRank
 from .timetable import Timetable
-from .timetable_rank import TimetableRank
+from .timetable_rank import TimetableRank, axes_of
 
 Order = Callable[..., Timetable]
 """From ranks, microbatches and what else an order is made of: its timetable."""
@@ -36,9 +36,10 @@ def pipeline(
 
     `recompute` keeps only a stage's input, and computes the rest again before its backward (Chen et al. 2016).
     On a mesh with the axes pp and dp each replica is a pipeline with its part of the microbatches; gradients are summed
-    along dp at the end. `sharded` cuts weights and states along dp, and a rank holds the full weights of one stage at
-    a time (ZeRO-3): each time that it goes to another stage, gradients are scattered and weights gathered.
-    `buffered` gives each message its own tag, so that none waits until the one before it is read. Where costs have
+    along dp at the end. With an axis tp, each rank has a shard of each layer, and the parts of activations and of their
+    gradients are summed along tp. `sharded` cuts weights and states along dp, and a rank holds the full weights of one
+    stage at a time (ZeRO-3): each time that it goes to another stage, gradients are scattered and weights gathered.
+    `buffered` gives each message a tag of its own, so that none waits until the one before it is read. Where costs have
     overlap, messages then travel while their sender goes on.
 
     Raises:
@@ -52,8 +53,7 @@ def pipeline(
 
     async def schedule(model: Model) -> None:
         setting = model.dist.setting
-        axes = dict(setting.mesh) or {"pp": model.RANKS}
-        ranks, replicas = axes.get("pp", 1), axes.get("dp", 1)
+        ranks, replicas, _ = axes_of(setting, model.RANKS)
         batches, left = divmod(model.BATCHES, replicas)
         if left:
             raise RuleError(f"{model.BATCHES} microbatches cannot be dealt to {replicas} replicas; take a multiple")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
+from lib.communication.mesh import Mesh
 from lib.errors import DeadlockError, RuleError
 from lib.game.costs import PAIR
 from lib.trace.ops import Op, Trace, halves
@@ -124,17 +125,25 @@ LETTERS = {"forward": "F", "backward": "B", "backward_input": "I", "backward_wei
 
 
 def timetable_of(trace: Trace, stages: int) -> Timetable:
-    """The timetable of the first training step of a run, whose layers are cut into equal stages.
+    """The timetable of the first training step of a run, whose layers are cut into equal stages. On a mesh it is the
+    timetable of the ranks along the axis pp.
 
     Raises:
         RuleError: it has none: a rank computes several microbatches at once, or something twice, or a layer amid
-            another stage; or later steps have another order.
+            another stage; or later steps, or other replicas, have another order.
         DeadlockError: its order has messages that wait for each other.
     """
     depth, left = divmod(trace.size.layers, stages)
     if left:
         raise RuleError(f"{trace.size.layers} layers cannot be cut into {stages} equal stages")
-    rows = [list(_cells(rank, ops, depth)) for rank, ops in enumerate(trace.ranks)]
+    all_rows = [list(_cells(rank, ops, depth)) for rank, ops in enumerate(trace.ranks)]
+    axes = [axis for axis in trace.setting.mesh if axis[0] != trace.setting.fold] or [("pp", len(all_rows))]
+    mesh = Mesh(tuple(axes), len(all_rows))
+    along = [name for name, _ in axes if name == "pp"]
+    pipelines = sorted({mesh.along(rank, along) for rank in range(mesh.ranks)})
+    rows, *others = [_numbered([all_rows[rank] for rank in ranks]) for ranks in pipelines]
+    if any(other != rows for other in others):
+        raise RuleError("a replica computes another order than the others; a timetable has one order for all")
     steps = trace.setting.steps
     for rank, row in enumerate(rows):
         once = row[: len(row) // steps]
@@ -144,7 +153,14 @@ def timetable_of(trace: Trace, stages: int) -> Timetable:
     return Timetable.of(rows)
 
 
-def _cells(rank: int, ops: tuple[Op, ...], depth: int) -> Iterator[Cell | Slot]:
+def _numbered(rows: list[list[Slot]]) -> list[list[Slot]]:
+    """A pipeline's rows with its microbatches numbered from 0."""
+    found = sorted({cell.batch for row in rows for slot in row for cell in slot})
+    number = {batch: at for at, batch in enumerate(found)}
+    return [[tuple(cell._replace(batch=number[cell.batch]) for cell in slot) for slot in row] for row in rows]
+
+
+def _cells(rank: int, ops: tuple[Op, ...], depth: int) -> Iterator[Slot]:
     """The cells of a rank: each is its layers, one right after the other. A pair of single layers is a slot of two."""
     done: list[int] = []
     cell = None
@@ -163,7 +179,7 @@ def _cells(rank: int, ops: tuple[Op, ...], depth: int) -> Iterator[Cell | Slot]:
         cell = here
         done.append(op.layer)
         if len(done) == depth:
-            yield cell
+            yield (cell,)
             done = []
     if done:
         raise RuleError(f"rank {rank} never computes all {depth} layers of {cell}")

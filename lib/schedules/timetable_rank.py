@@ -2,15 +2,29 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from lib import Activation, ActivationGrad, Model, Weight, WeightGrad
+from lib import Activation, ActivationGrad, Model, Setting, Weight, WeightGrad
 from lib.runtime.handles import Handle
 
 from .cell_work import CellWork
 from .cells import Cell, Slot
 from .feasibility import by_message, untagged
 from .timetable import Timetable
+
+
+class Axes(NamedTuple):
+    """The lengths of the axes that pipelines are laid on: ranks of one pipeline, replicas of it, shards of a layer."""
+
+    pp: int
+    dp: int
+    tp: int
+
+
+def axes_of(setting: Setting, ranks: int) -> Axes:
+    """Those of a game; without a mesh all ranks are one pipeline."""
+    mesh = dict(setting.mesh) or {"pp": ranks}
+    return Axes(*(mesh.get(name, 1) for name in Axes._fields))
 
 
 class TimetableRank(CellWork):
@@ -25,9 +39,10 @@ class TimetableRank(CellWork):
         axes = dict(model.dist.setting.mesh)
         alone = ((model.rank,), 0) if axes else (tuple(range(model.RANKS)), model.rank)
         self.peers, self.place = (model.axis("pp"), model.index("pp")) if "pp" in axes else alone
-        self.replicas = axes.get("dp", 1)
+        _, self.replicas, self.shards = axes_of(model.dist.setting, model.RANKS)
         self.replica = model.index("dp") if "dp" in axes else 0
-        self.first_batch = self.replica * table.batches
+        self.shard = model.index("tp") if "tp" in axes else 0
+        self.first_batch = self.replica * (model.BATCHES // self.replicas)
         self.sharded = sharded and self.replicas > 1
         self.depth = model.LAYERS // table.stages
         self.whole: int | None = None
@@ -36,7 +51,7 @@ class TimetableRank(CellWork):
     async def train(self) -> None:
         model = self.model
         mine = [layer for stage in self.table.stages_of(self.place) for layer in self.layers(stage)]
-        shard = (self.replica, self.replicas) if self.sharded else (0, 1)
+        shard = (self.replica, self.replicas) if self.sharded else (self.shard, self.shards)
         for layer in mine:
             model.weights[layer], model.opt_states[layer] = model.load_weights(layer, *shard)
         await self.all_steps(mine)
@@ -81,7 +96,7 @@ class TimetableRank(CellWork):
     def pairs(self, slot: Slot) -> bool:
         """True if a slot is one operation: a forward and a backward of single layers, where a pair has a price."""
         kinds = sorted(cell.op for cell in slot)
-        plain = not (self.recompute or self.sharded) and self.depth == 1
+        plain = not (self.recompute or self.sharded) and self.depth == self.shards == 1
         return kinds == ["B", "F"] and plain and self.model.dist.setting.costs.priced("pair")
 
     async def drop_what_arrived(self) -> None:
@@ -105,7 +120,8 @@ class TimetableRank(CellWork):
         model, b = self.model, cell.batch
         for layer in self.layers(cell.stage)[:-1] if self.recompute else ():
             inp = model.activations[layer, b]
-            model.activations[layer + 1, b] = model.forward(layer, inp, await self.weight(layer))
+            part = model.forward(layer, inp, await self.weight(layer))
+            model.activations[layer + 1, b] = await self.summed(part, layer + 1)
 
     # --- Weights ---
 
@@ -116,6 +132,9 @@ class TimetableRank(CellWork):
         key = ("whole", layer) if self.sharded else layer
         grads = self.model.grad_weights
         grads[key] = grads[key] + new if key in grads else new
+
+    async def summed(self, part: Any, layer: int) -> Any:
+        return await self.model.allreduce(part, layer, group="tp") if self.shards > 1 else part
 
     async def reach(self, cell: Cell) -> None:
         """Has the weights that a cell needs."""

@@ -26,6 +26,9 @@ PATH = (
     PathStep("Combine them on a cluster", ("three_d", "llama_8b_16", "llama_70b_64")),
 )
 
+FOLDED: Mapping[str, str] = {"FSDPLean": "FSDP"}
+"""Puzzles of earlier versions, by the puzzle that has their idea now: results of players stay readable."""
+
 CORE = tuple(slug for step in PATH for slug in step.slugs)
 """Every core puzzle in the order of play. All other puzzles of the game are extra."""
 
@@ -71,7 +74,6 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "ZeRO1": ("zero1", "DataParallel"),
     "ZeRO2": ("ZeRO1",),
     "FSDP": ("fsdp", "DataParallel"),
-    "FSDPLean": ("FSDP",),
     "UnevenFSDP": ("FSDP",),
     "ZeROMemory": ("FSDP",),
     "TensorParallel": ("tensor_parallel",),

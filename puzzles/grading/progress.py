@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from puzzles.catalog.path import CORE, next_on_path
+from puzzles.catalog.path import CORE, FOLDED, next_on_path
 from puzzles.tracks import ALL, chapter_of, track_of
 
 from .verdict import Graded, Verdict
@@ -66,8 +66,9 @@ def load() -> dict[str, PuzzleProgress]:
     entries = {slug: PuzzleProgress() for slug in ALL}
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         for slug, given in json.loads(_path().read_text(encoding="utf-8"))["puzzles"].items():
-            if slug in entries:
-                entries[slug] = PuzzleProgress.of(given)
+            now = FOLDED.get(slug, slug)
+            if now in entries and (now == slug or entries[now] == PuzzleProgress()):
+                entries[now] = PuzzleProgress.of(given)
     return entries
 
 

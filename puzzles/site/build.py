@@ -15,7 +15,7 @@ from puzzles import address
 from .archive import ARRAYS, PACKAGES, write_archives, write_library
 from .first_screen import add_warm_up, first_run
 from .licences import licences
-from .listing import listing
+from .listing import listing, references
 from .npm import PAGE, SiteError, bundle, install, require_node
 from .numpy_wheel import LockedWheel
 
@@ -76,6 +76,7 @@ def build(site: Path, work: Path, numpy: str = RELEASE) -> Site:
     shown["numpy"] = numpy_files(site, folder, wheel, work / ARRAYS)
     shown["docs"] = f"{DOCS}/" if (site / DOCS).is_dir() else address.documentation() or ""
     (site / "puzzles.json").write_text(json.dumps(shown, separators=(",", ":")))
+    (site / "references.json").write_text(json.dumps(references(), separators=(",", ":")))
     (site / "licences.txt").write_text(licences(modules, packages, PACKAGES, wheel), encoding="utf-8")
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file())
     served = [name for name in names if name not in (MARK, "licences.txt") and name.partition("/")[0] not in KEPT]

@@ -17,11 +17,13 @@ from puzzles.notebook.authoring.overview_svg import overview_svg
 from puzzles.reports.environment import message_html, text_html
 from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
+from puzzles.tracks.references import reference_file
 from puzzles.tracks.registry import mark, place
 from puzzles.version import VERSION
 
 from .custom import is_played
 from .first_screen import WARM_UP
+from .in_browser import by_hand
 
 COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "all-gather": "allgather"}
 """By the name in texts, that of its picture."""
@@ -49,15 +51,13 @@ def layout_svg(puzzle: LayoutPuzzle) -> str:
     return svg(draw_plan(propagate(puzzle.graph()), "The graph as it is given, completed by the rule"))
 
 
-BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v", "v_half")
-"""Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""
+BY_HAND = (
+    "pipeline", "gpipe", "one_f_one_b", "interleaved", "zb_h1", "breadth_first", "zb_h2", "zb_v", "v_half", "three_d",
+)  # fmt: skip
+"""Puzzles that can be played with a timetable, one microbatch at a time."""
 
-GATHERED = "it is also about collectives, which a timetable of forwards and backwards does not say"
 WITHOUT_TIMETABLE = {
-    "breadth_first": GATHERED,
-    "pipeline": "all microbatches go through each stage at once, so there is one order only",
-    "three_d": GATHERED,
-    "pipeline_fsdp": GATHERED,
+    "pipeline_fsdp": "each pipeline has one microbatch, so there is one order only",
     "two_ways": "each of its stages is on two ranks, and a timetable by hand has each on one",
     "weight_versions": "it is about several training steps, and a timetable is of one",
     "seq_pipeline": "its microbatches are shares of sequences, which come back in an order of their own",
@@ -97,12 +97,19 @@ def listing() -> dict[str, Any]:
         "tracks": {track.name: {"title": track.title, "idea": track.idea} for track in TRACKS.values()},
         "path": [{"title": step.title, "slugs": step.slugs} for step in PATH],
         "after": AFTER,
+        "compared": list(references()),
         "puzzles": puzzles,
         "model": [list(member(name)) for name in dir(Model) if not name.startswith("_") and name not in INTERNAL]
         + [[name, "", meaning] for name, meaning in ATTRIBUTES.items()],
         "dark": {"#fff": palette.dark_variant(palette.PAPER)}
         | {colour: palette.dark_variant(colour) for colour in sorted(set(re.findall(r"#[\da-f]{6}\b", sketches)))},
     }
+
+
+def references() -> dict[str, str]:
+    """The reference solution of each puzzle that is played in the browser. It is loaded when a player asks for it."""
+    slugs = [slug for track in TRACKS.values() if track.in_browser for slug in track.slugs]
+    return {slug: file.read_text(encoding="utf-8") for slug in slugs if (file := reference_file(slug))}
 
 
 def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
@@ -140,7 +147,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "picture": picture_of(track, puzzle),
         "timetable": puzzle.slug in BY_HAND,
         "no_timetable": f"This puzzle has no timetable by hand: {why}." if why else "",
-        "ranks": track.devices(puzzle),
+        "rows": by_hand.axes(puzzle).pp if isinstance(puzzle, SchedulePuzzle) else 0,
     }
 
 

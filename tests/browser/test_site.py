@@ -18,6 +18,7 @@ from zipfile import ZipFile
 import pytest
 from PIL import Image, ImageChops, ImageStat
 
+from puzzles.catalog.path import CORE
 from puzzles.site import links
 from tests.support.profiles import TRACES
 from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution
@@ -121,6 +122,46 @@ def test_a_classic_and_a_modern_puzzle_are_solved(game: Game) -> None:
     print(f"a verdict on zb_h1 takes {1000 * took:.0f} ms once Python is loaded")
     assert took < WARM
     assert game.complaints() == []
+
+
+def test_the_reference_is_shown_beside_a_solution(game: Game) -> None:
+    line = "for layer in reversed(range(model.LAYERS)):"
+    game.play("ddp", solution("ddp").replace(line, "for layer in range(model.LAYERS)[::-1]:"), "passed")
+    game.find("#compare").click()
+    game.until(lambda: game.text(".differing"))
+    assert "- " in game.text(".differing .mine")
+    assert f"+     {line}" in game.text(".differing .theirs")
+    assert game.until(lambda: game.script("return document.querySelector('.compared')?.naturalWidth")) > 300
+    assert game.complaints() == []
+    game.find("#uncompare").click()
+    game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
+
+
+def test_the_core_path_is_played_from_the_first_puzzle_on(game: Game) -> None:
+    """From an empty browser only what the page offers is pressed: begin, and then the next puzzle after each pass."""
+    game.visit()
+    kept = game.script("return localStorage.getItem('training-puzzles')")
+    game.script("localStorage.clear()")
+    game.visit()
+    assert game.text(".stop[href='#ddp'] .mark") == "core"
+    assert game.text(".stop[href='#wsdp'] .mark") == "extra"
+    game.find(".begin a").click()
+    walked = []
+    for _ in range(4):
+        game.until_status("not_attempted")
+        slug = game.script("return location.hash.slice(1)")
+        walked.append(slug)
+        text = game.code().replace("# Send activations[2] to rank 1.", "await model.pass_to(1, activations[2])")
+        game.type(text if slug == "warm_up" else solution(slug))
+        game.until_status("passed")
+        game.find(".headline .go").click()
+        game.until(lambda slug=slug: game.script("return document.querySelector('main').dataset.page") != slug)
+    assert walked == ["warm_up", *CORE[:3]]
+    game.open("fsdp")
+    assert "Core 7 of" in game.text(".place")
+    assert "after: zero1; the same on real tensors: FSDP." in game.text(".place")
+    game.script("localStorage.setItem('training-puzzles', arguments[0])", kept)
+    game.visit()
 
 
 def test_a_plan_is_shown_as_a_picture(game: Game) -> None:
@@ -416,15 +457,6 @@ def is_svg_of_gpipe(path: Path) -> tuple[int, int]:
     tips = ["".join(title.itertext()) for title in picture.iter("{http://www.w3.org/2000/svg}title")]
     assert any(tip.startswith("rank 3: backward layer 7 b3") for tip in tips)
     return round(float(picture.get("width", "0"))), round(float(picture.get("height", "0")))
-
-
-def test_tracks_that_need_an_installation_say_so(game: Game) -> None:
-    game.go("ffn")
-    assert "numpy" in game.text(".banner")
-    assert "puzzles start ffn" in game.text(".banner")
-    assert game.find(".sketch img").size["width"] > 100
-    game.go("FSDP")
-    assert "numpy" in game.text(".banner")
 
 
 def phone(game: Game) -> AbstractContextManager[None]:

@@ -11,20 +11,19 @@ from click.testing import CliRunner
 
 from drawing import svg
 from drawing.layouts.captions import piece_text
-from drawing.layouts.graph import draw_plan
+from drawing.layouts.graph import draw_plan, draw_plans
 from drawing.layouts.holders import draw_holders
 from drawing.layouts.placing import BoxSize, Placing, rows_of
 from drawing.layouts.propagation import draw_propagation
 from drawing.layouts.tensor import held_part
-from drawing.layouts.text import explained, holders_text, layout_text, plan_text, propagation_text
+from drawing.layouts.text import explained, holders_text, plan_text, propagation_text
 from drawing.palette import ALARM, IDLE, STEP
 from lib.layout import (
-    DeviceMatrix,
     Graph,
     GraphPlan,
     LayoutError,
-    TensorLayout,
     compared,
+    complete,
     mesh,
     mesh_split,
     plan,
@@ -212,18 +211,19 @@ def test_the_text_of_who_holds_what_fits_and_is_complete():
     assert len({str(span.style) for span in wide.spans if "on #" in str(span.style)}) > 4
 
 
-def test_a_layout_as_text_is_its_device_matrix():
-    text = layout_text(mesh_split((64, 64), mesh(data=2, model=4), ("data", -1)))
-    assert [line.split() for line in text.plain.splitlines()] == [
-        ["[data,", "-]", "on", "2x4"],
-        ["0:", "0", "1:", "0", "2:", "0", "3:", "0"],
-        ["4:", "1", "5:", "1", "6:", "1", "7:", "1"],
-    ]
-    colours = [str(span.style) for span in text.spans]
-    assert (len(colours), len(set(colours[:4])), len(set(colours))) == (8, 1, 2)
-    turned = TensorLayout((4,), DeviceMatrix((2, 2), (0, 2, 1, 3)), ((0,),))
-    assert layout_text(turned).plain.split()[3:] == ["0:", "0", "2:", "0", "1:", "1", "3:", "1"]
-    assert "0: all" in layout_text(mesh_split((4,), mesh(a=2), (-1,))).plain
+def test_plans_are_drawn_side_by_side_each_with_its_bytes():
+    puzzle = LAYOUT_PUZZLES["fsdp_mlp"]
+    gspmd = complete(puzzle.graph(), {}).plan
+    picture = draw_plans({"left": gspmd, "right": plan(puzzle.graph(), memory_cap=puzzle.memory_cap)}, "Both")
+    drawn = svg(picture)
+    assert [drawn.count(f">{text}<") for text in ("left", "right", "917,504 bytes moved", "425,984 bytes moved")] == [
+        1
+    ] * 4
+    assert picture.width > 2 * svg_width(gspmd)
+
+
+def svg_width(found: GraphPlan) -> float:
+    return draw_plan(found).width * 0.9
 
 
 # --- Step by step ---
@@ -326,3 +326,15 @@ def test_the_commands_draw_everything(tmp_path, monkeypatch):
     written = CliRunner().invoke(main, ["draw", solution, "ffn", "-o", "ffn.txt"])
     assert written.exit_code == 0
     assert (tmp_path / "ffn.txt").read_text().count("\n1. matmul1") == 1
+
+
+@pytest.mark.parametrize("slug", ["fsdp_mlp", "vocabulary_ends"])
+def test_the_page_of_given_ends_shows_what_gspmd_makes_of_them(slug, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    solution = str(ROOT / "solutions" / "layout" / f"{slug}.py")
+    shown = CliRunner().invoke(main, ["draw", solution, slug, "-o", "ends.html"])
+    assert shown.exit_code == 0, shown.output
+    page = (tmp_path / "ends.html").read_text()
+    assert page.count("<svg") == 4
+    assert f"{complete(LAYOUT_PUZZLES[slug].graph(), {}).plan.bytes:,} bytes moved" in page
+    assert "Ends propagated as GSPMD does" in page

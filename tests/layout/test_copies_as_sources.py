@@ -15,12 +15,12 @@ from tests.support.layout_strategies import assert_same_program, values
 pytest.importorskip("scipy", reason="needs the extra: pip install -e '.[exact]'")
 
 
-def two_products(devices: int = 4) -> Graph:
+def two_products(devices: int = 4, size: int = 8) -> Graph:
     """One product takes all rows of x, the other one its columns."""
     graph = Graph(mesh=mesh(x=devices))
-    graph.input("x", (8, 8))
-    graph.parameter("w1", (8, 8))
-    graph.parameter("w2", (8, 8))
+    graph.input("x", (size, size))
+    graph.parameter("w1", (size, size))
+    graph.parameter("w2", (size, size))
     graph.matmul("whole", "x", "w1")
     graph.matmul("columns", "x", "w2")
     graph.shard("whole", ((1, 1), (1, devices)))
@@ -41,6 +41,15 @@ def test_columns_are_cut_from_the_copy_that_was_gathered() -> None:
     done = found.on_engine(given)
     assert done.sent == tuple(found.sent)
     assert done.peaks == tuple(found.timeline.peaks)
+
+
+def test_what_was_gathered_over_eight_devices_is_all_that_moves() -> None:
+    """A gather of 64x64 numbers, and the all-to-all of rows to columns that is not needed."""
+    graph = two_products(8, 64)
+    found = plan(graph)
+    apart = GraphPlan(graph, found.operators, found.storage_layouts, taken_from={("columns", 0): None})
+    moved = [sum(edge.bytes for edge in each.edges) for each in (found, apart)]
+    assert moved == [7 * 64 * 64 * 4, 7 * 64 * 64 * 4 + 7 * 64 * 64 * 4 // 8] == [114_688, 129_024]
 
 
 def test_the_copy_is_held_until_the_last_input_has_moved_from_it() -> None:

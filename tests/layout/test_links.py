@@ -158,6 +158,20 @@ def test_an_all_reduce_has_the_messages_of_its_two_halves():
     assert links.time(whole, 4) == sum(links.time(half, 4) for half in halves) == 2 * 3 * 10
 
 
+def test_a_hierarchical_reduction_takes_less_time_for_the_same_bytes():
+    """By hand, for 16,384 bytes: messages of 1,000 and 8 per byte over data, of 100 and 1 over model."""
+    links = Links.of(GRID, data=(1000, 8), model=(100, 1))
+    summed = TensorLayout((64, 64), GRID, ((), ()), (0, 1))
+    direct, steps = redistribute(summed, summed.full()).named_steps, links.quickest(summed, summed.full(), 4)
+    assert sum(step.total for step in steps) == sum(step.total for step in direct)
+    eighth, quarter = 2048, 4096
+    one_by_one = 2 * (3 * (100 + eighth) + 4 * (1000 + 8 * eighth))
+    by_axis = 2 * 3 * (100 + quarter) + 2 * (1000 + 8 * quarter // 2)
+    assert (links.time(direct, 4), links.time(steps, 4)) == (one_by_one, by_axis) == (151_960, 59_944)
+    once = one_by_one - (3 * 100 + 4 * 1000), by_axis - 1000
+    assert once == (147_660, 58_944), "if the all-reduce had the latency of one of its halves only"
+
+
 def test_a_plan_moves_by_the_quickest_steps_and_runs_as_predicted():
     graph = product_on(GRID)
     links = Links.of(GRID, data=(10, 50), model=(1, 1))

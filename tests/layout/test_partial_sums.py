@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
-from lib.layout import Graph, LayoutError, P, TensorLayout, code_of, join, mesh, plan, redistribute
-from lib.layout.examples import vocabulary_loss
+from lib.layout import Graph, LayoutError, P, TensorLayout, code_of, complete, join, mesh, plan, redistribute
+from lib.layout.examples import add_attention, add_mlp, vocabulary_loss
 from tests.support.layout_strategies import assert_same_program, summands
 
 GRID = mesh(data=2, model=4)
@@ -90,6 +92,46 @@ def test_the_loss_of_a_split_vocabulary_never_gathers_its_logits() -> None:
     for name in ("largest", "loss"):
         assert np.allclose(done.value(name), alone[name], rtol=1e-4, atol=1e-4)
     compile(code_of(found, "jax"), "plan", "exec")
+
+
+def language_model(words: int = 512) -> Graph:
+    """One block of GPT between an embedding and the mean cross-entropy of its head, which share a table."""
+    graph, batch, length, width = Graph(mesh=GRID), 4, 32, 64
+    graph.input("tokens", (batch, length))
+    graph.input("labels", (batch, length, words))
+    graph.parameter("table", (words, width))
+    x = add_attention(graph, "", graph.gather("embedded", "table", "tokens"), batch, length, 8, width)
+    x = add_mlp(graph, "", x, width)
+    graph.reduce_max("largest", graph.matmul("logits", x, "table", transpose_b=True), 2)
+    graph.subtract("shifted", "logits", graph.reshape("most", "largest", (batch, length, 1)))
+    graph.log("logs", graph.reduce_sum("total", graph.exp("raised", "shifted"), 2))
+    graph.reduce_sum("chosen", graph.multiply("masked", "shifted", "labels"), 2)
+    graph.reduce_mean("rows", graph.subtract("losses", "logs", "chosen"), 1)
+    graph.reduce_mean("loss", "rows", 0)
+    return graph
+
+
+def test_a_language_model_with_a_split_vocabulary() -> None:
+    """Three all-reduces of 128x64 numbers, three of 128, one of the loss: as Shardy moves them, and by the plan."""
+    columns, rows = P(None, "model"), P("model")
+    ends = {"tokens": P("data"), "labels": P("data", None, "model"), "table": rows, "loss": P()}
+    ends |= dict.fromkeys(("wq", "wk", "wv", "up"), columns) | dict.fromkeys(("wo", "down"), rows)
+    assert complete(language_model(), ends).plan.bytes == 3 * 196_608 + 3 * 3_072 + 32 == 599_072
+    if find_spec("scipy") is None:
+        pytest.skip("scipy is not installed: pip install -e '.[exact]'")
+    found = plan(language_model(), layouts=ends)
+    assert (found.bytes, found.at_least, found.not_shared) == (596_096, None, ())
+    whole = language_model()
+    whole.shard("largest", ((2, 4, 1),))
+    apart = plan(whole, layouts=ends)
+    assert (apart.bytes, apart.at_least) == (791_168, None), "if a maximum had to be computed of whole rows"
+
+
+def test_a_sum_of_all_elements_is_completed_on_every_device() -> None:
+    partial = TensorLayout((), GRID, (), (0, 1))
+    move = redistribute(partial, partial.full())
+    assert move.bytes == 2 * 7 * 4
+    assert move.run(summands(partial))[5] == sum(summands(partial).values())
 
 
 def test_a_maximum_in_parts_is_joined_and_moved() -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from puzzles.site import npm
 from puzzles.site.__main__ import main
 from puzzles.site.archive import PACKAGES, ROOT, WITH_NUMPY, files
-from puzzles.site.build import KEPT, MARK, offline_worker, prepare
+from puzzles.site.build import KEPT, MARK, RELEASE, Site, offline_worker, prepare
 from puzzles.site.licences import licences
 from puzzles.site.npm import PAGE, SiteError, require_node
 
@@ -51,7 +51,24 @@ def test_a_file_is_no_folder_for_the_site(tmp_path: Path) -> None:
 def test_the_help_says_what_is_built_and_what_it_needs() -> None:
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
-    assert all(fact in result.output for fact in ("FOLDER", "Node.js", "TRAINING_PUZZLES_FOLDERS"))
+    assert all(fact in result.output for fact in ("FOLDER", "Node.js", "TRAINING_PUZZLES_FOLDERS", "NUMPY_WHEEL"))
+
+
+@pytest.mark.parametrize("has_numpy", [True, False])
+def test_a_site_without_numpy_is_said_to_lack_it(
+    has_numpy: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+
+    def build(folder: Path, work: Path, numpy: str) -> Site:
+        asked.append(numpy)
+        return Site(9_000_000, "numpy-2.whl", has_numpy)
+
+    monkeypatch.setattr("puzzles.site.__main__.build", build)
+    said = [CliRunner().invoke(main, [str(tmp_path)], env={"NUMPY_WHEEL": folder}).output for folder in ("", "wheels")]
+    assert asked == [RELEASE, "wheels"]
+    assert all(("numpy-2.whl" in one and "NUMPY_WHEEL=FOLDER" in one) != has_numpy for one in said)
+    assert all("9.0 MB" in one for one in said)
 
 
 def test_an_old_node_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import of_crash
 from puzzles.site.in_browser import api, player
 from puzzles.site.in_browser.not_here import REPLACED, in_words, replaced
-from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing
+from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing, references
 from tests.support.profiles import traces
 from tests.test_imports import ROOT
 
@@ -111,8 +111,9 @@ async def test_what_is_printed_is_cut() -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", BY_HAND)
 async def test_code_becomes_a_timetable_and_that_becomes_code_with_the_same_times(slug: str) -> None:
-    verdict = await judged(slug, solution(slug))
-    rows = await ask("timetable_of_runs", slug, await recorded(slug, solution(slug)))
+    text = solution("gpipe").replace("def gpipe", "def pipeline") if slug == "pipeline" else solution(slug)
+    verdict = await judged(slug, text)
+    rows = await ask("timetable_of_runs", slug, await recorded(slug, text))
     draft = await ask("draft", slug, rows)
     assert draft["missing"] == []
     assert await ask("read_timetable", slug, draft["text"]) == rows
@@ -120,6 +121,30 @@ async def test_code_becomes_a_timetable_and_that_becomes_code_with_the_same_time
     assert again["measures"][0] == verdict["measures"][0]
     assert again["status"] == "passed"
     assert any("works only at the shown size" in note for note in again["details"])
+
+
+async def test_the_timetable_of_a_mesh_has_a_row_for_each_place_in_the_pipeline() -> None:
+    assert listing()["puzzles"]["three_d"]["rows"] == 2
+    draft = await ask("draft", "three_d", [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]], "layer")
+    assert draft["missing"] == []
+    assert draft["rows"][1][1] == {"cell": "1B0", "start": 2, "length": 1}, "halves of two layers"
+    assert [one["met"] for one in draft["measures"]] == [True, True, True]
+    assert len(draft["view"]["run"]["labels"]) == 8
+    begun = await ask("draft", "breadth_first", [["0F0", "0F1"], ["1F0"]])
+    assert begun["measures"][2]["value"] > 0, "weights were gathered"
+    assert "4 microbatches in one forward" in await refusal(
+        "timetable_of_runs", "pipeline", await recorded("pipeline", solution("pipeline"))
+    )
+
+
+async def test_a_reference_is_compared_with_the_code_that_ran_last() -> None:
+    mine = solution("ddp").replace("reversed(range(model.LAYERS))", "range(model.LAYERS)[::-1]")
+    await judged("ddp", mine)
+    assert references()["ddp"] == solution("ddp")
+    found = await ask("compare", mine, solution("ddp"), await recorded("ddp", solution("ddp")), "layer", False)
+    assert [line[:2] for line in found["lines"]] == ["- ", "- ", "+ "]
+    assert "the reference" in found["picture"]
+    assert (await ask("verify", "ddp", await ask("trace")))["status"] == "passed", "what ran last is still the player's"
 
 
 def test_a_pipeline_without_a_timetable_says_why() -> None:

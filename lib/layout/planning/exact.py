@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -27,6 +28,8 @@ USUAL_SECONDS = 60.0
 """How long an integer program may take."""
 MAX_QUICK_CHOICES = 5500
 """Up to so many ways to compute all operators, an integer program is asked even if an elimination finds some plan."""
+SHARE_ALIKE = 4
+"""Layers are first laid out alike where at least one tensor in so many is like another one."""
 USUAL_FLOPS = 1000
 """About the ratio of a GPU's speed to its links'."""
 MAX_QUICK_ENTRIES = 8_000_000
@@ -120,14 +123,15 @@ def plan(
     limit = USUAL_SECONDS if seconds is None else seconds
     end = monotonic() + limit
     same = alike(graph)
-    if same:
+    if SHARE_ALIKE * len(same) >= len(graph.shapes):
         with suppress(LayoutError):  # what fits under the caps may lay out identical layers in different ways
             tied = IntegerProgram(choices, objective, memory_cap, peak, same).solve(limit).plan
             if tied is not None and (found is None or objective.of_plan(tied) <= objective.of_plan(found)):
                 found = replace(tied, tied=True)
         if found is not None and not is_small:
             return found
-    solved = IntegerProgram(choices, objective, memory_cap, peak).solve(max(0.01, end - monotonic()))
+    known = inf if found is None else objective.of_plan(found)
+    solved = IntegerProgram(choices, objective, memory_cap, peak).solve(max(0.01, end - monotonic()), known)
     return _better(found, solved, objective)
 
 

@@ -17,14 +17,11 @@ from lib.layout.program.distributed import DistributedOperator
 
 from .choices import Choices
 from .elimination import FORBIDDEN
-from .highs import LinearProgram, Terms, added
+from .highs import TOLERANCE, LinearProgram, Terms, added
 from .moves import Layouts, Move, ReaderMoves
 from .objective import Objective
 from .peak_rows import PeakRows
 from .plan import GraphPlan
-
-TOLERANCE = 1e-6
-"""How close the solver's bound is, relative to it. Costs are multiples of their greatest common divisor."""
 
 
 class Solved(NamedTuple):
@@ -161,15 +158,15 @@ class IntegerProgram:
                     self.held = added(self.held, added(terms, times=layout.elements * self.size))
         self.program.row(self.held, 0, cap)
 
-    def solve(self, seconds: float) -> Solved:
-        """The best plan that is found within that time."""
+    def solve(self, seconds: float, known: float = inf) -> Solved:
+        """The best plan that is found within that time; `known` is what some plan costs."""
         costs = self.program.costs
-        done = self.program.solve(costs, seconds)
-        if done.status == 2:
+        values, least = self.program.solve(costs, seconds, known)
+        if least == inf:
             self._refuse(seconds)
         step = gcd(*map(int, costs)) or 1
-        bound = ceil(_bound(done, costs) / step * (1 - TOLERANCE)) * step
-        return Solved(None if done.x is None else self._plan(done.x), bound)
+        bound = ceil(least / step * (1 - TOLERANCE)) * step
+        return Solved(None if values is None else self._plan(values), bound)
 
     def _refuse(self, seconds: float) -> NoReturn:
         if self.peaks is not None:
@@ -177,8 +174,8 @@ class IntegerProgram:
         if self.memory_cap is not None:
             self.program.rows.pop()
             least = self.program.solve([self.held.get(v, 0.0) for v in range(len(self.program.costs))], seconds)
-            if least.status == 0:
-                smallest = self._plan(least.x).memory
+            if least.values is not None:
+                smallest = self._plan(least.values).memory
                 raise LayoutError(
                     f"no plan fits into {self.memory_cap:,} bytes on each device; the smallest possible is {smallest:,}"
                 )
@@ -192,11 +189,11 @@ class IntegerProgram:
         assert least.peaks is not None
         least.program.most[least.peaks.most] = inf
         costs = least.peaks.as_costs()
-        done = least.program.solve(costs, seconds)
-        if done.x is None:
+        values, smallest = least.program.solve(costs, seconds)
+        if values is None:
             raise LayoutError(f"{what}; leave more operators open")
-        found = least._plan(done.x)
-        bound = ceil(_bound(done, costs) * (1 - TOLERANCE)) * least.peaks.unit
+        found = least._plan(values)
+        bound = ceil(smallest * (1 - TOLERANCE)) * least.peaks.unit
         if bound >= found.peak:
             raise LayoutError(f"{what}; the smallest possible peak is {found.peak:,}, when {found.peak_moment}")
         least_found = f"the smallest peak that was found is {found.peak:,}, when {found.peak_moment}"
@@ -221,8 +218,3 @@ class IntegerProgram:
                 move = reader.moves[max(reader.moves, key=lambda v: values[v])]
                 found[reader.operator, reader.place] = move.given if move.copy else None
         return found
-
-
-def _bound(done: Any, costs: Sequence[float]) -> float:
-    """What no solution costs less than."""
-    return 0.0 if done.mip_dual_bound is None else max(0.0, float(done.mip_dual_bound) * max(1.0, *costs))

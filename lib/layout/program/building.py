@@ -4,7 +4,9 @@ Each method takes a name for the operator and the names of its inputs, and retur
 its output.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -15,6 +17,26 @@ from .on_arrays import RELATIONS
 from .operators import KINDS, Operator, in_order, of_einsum
 
 LEADING_LETTERS = "bcdefgh"
+
+
+def _of_each(kind: str, meaning: str) -> Callable[[ProgramBuilder, str, str], str]:
+    """A method that adds an operator of this kind, which maps each element."""
+
+    def method(self: ProgramBuilder, name: str, x: str) -> str:
+        return self._broadcast(name, kind, x)
+
+    method.__name__, method.__doc__ = kind, meaning
+    return method
+
+
+def _of_pairs(kind: str, meaning: str) -> Callable[[ProgramBuilder, str, str, str], str]:
+    """A method that adds an operator of this kind, which combines elements; the second input is broadcast."""
+
+    def method(self: ProgramBuilder, name: str, a: str, b: str) -> str:
+        return self._broadcast(name, kind, a, b)
+
+    method.__name__, method.__doc__ = kind, meaning
+    return method
 
 
 class ProgramBuilder:
@@ -55,29 +77,12 @@ class ProgramBuilder:
             name, "matmul", (a, b), (*lead, m, n), (left, right), (*letters, "m", "n"), settings=settings
         )
 
-    def add(self, name: str, a: str, b: str) -> str:
-        """a + b, where b may lack leading dimensions or have dimensions of size 1."""
-        return self._broadcast(name, "add", a, b)
-
-    def subtract(self, name: str, a: str, b: str) -> str:
-        """a - b, broadcast like `add`."""
-        return self._broadcast(name, "subtract", a, b)
-
-    def multiply(self, name: str, a: str, b: str) -> str:
-        """a * b, element by element, broadcast like `add`."""
-        return self._broadcast(name, "multiply", a, b)
-
-    def divide(self, name: str, a: str, b: str) -> str:
-        """a / b, element by element, broadcast like `add`."""
-        return self._broadcast(name, "divide", a, b)
-
-    def maximum(self, name: str, a: str, b: str) -> str:
-        """The larger of a and b, element by element, broadcast like `add`."""
-        return self._broadcast(name, "maximum", a, b)
-
-    def minimum(self, name: str, a: str, b: str) -> str:
-        """The smaller of a and b, element by element, broadcast like `add`."""
-        return self._broadcast(name, "minimum", a, b)
+    add = _of_pairs("add", "a + b, where b may lack leading dimensions or have dimensions of size 1.")
+    subtract = _of_pairs("subtract", "a - b, broadcast like `add`.")
+    multiply = _of_pairs("multiply", "a * b, element by element, broadcast like `add`.")
+    divide = _of_pairs("divide", "a / b, element by element, broadcast like `add`.")
+    maximum = _of_pairs("maximum", "The larger of a and b, element by element, broadcast like `add`.")
+    minimum = _of_pairs("minimum", "The smaller of a and b, element by element, broadcast like `add`.")
 
     def compare(self, name: str, a: str, b: str, relation: str = "less") -> str:
         """1 where a is less than b (or another relation holds), otherwise 0; broadcast like `add`."""
@@ -89,61 +94,23 @@ class ProgramBuilder:
         """a where the mask is not 0, otherwise b; both are broadcast to a, like `add`."""
         return self._broadcast(name, "select", a, b, mask)
 
-    def relu(self, name: str, x: str) -> str:
-        """max(x, 0)."""
-        return self._elementwise(name, "relu", x)
-
-    def gelu(self, name: str, x: str) -> str:
-        """x times the normal distribution function of x (Hendrycks and Gimpel 2016)."""
-        return self._elementwise(name, "gelu", x)
-
-    def silu(self, name: str, x: str) -> str:
-        """x times the logistic function of x (Hendrycks and Gimpel 2016); SwiGLU multiplies it by a second matmul."""
-        return self._elementwise(name, "silu", x)
-
-    def exp(self, name: str, x: str) -> str:
-        """e to the power x."""
-        return self._elementwise(name, "exp", x)
-
-    def rsqrt(self, name: str, x: str) -> str:
-        """1 / sqrt(x)."""
-        return self._elementwise(name, "rsqrt", x)
-
-    def tanh(self, name: str, x: str) -> str:
-        """The hyperbolic tangent of x."""
-        return self._elementwise(name, "tanh", x)
-
-    def negative(self, name: str, x: str) -> str:
-        """-x."""
-        return self._elementwise(name, "negative", x)
-
-    def logistic(self, name: str, x: str) -> str:
-        """1 / (1 + exp(-x)), the sigmoid."""
-        return self._elementwise(name, "logistic", x)
-
-    def reciprocal(self, name: str, x: str) -> str:
-        """1 / x."""
-        return self._elementwise(name, "reciprocal", x)
-
-    def sqrt(self, name: str, x: str) -> str:
-        """The square root of x."""
-        return self._elementwise(name, "sqrt", x)
-
-    def log(self, name: str, x: str) -> str:
-        """The natural logarithm of x."""
-        return self._elementwise(name, "log", x)
-
-    def sin(self, name: str, x: str) -> str:
-        """The sine of x."""
-        return self._elementwise(name, "sin", x)
-
-    def cos(self, name: str, x: str) -> str:
-        """The cosine of x."""
-        return self._elementwise(name, "cos", x)
-
-    def erf(self, name: str, x: str) -> str:
-        """The error function of x."""
-        return self._elementwise(name, "erf", x)
+    relu = _of_each("relu", "max(x, 0).")
+    gelu = _of_each("gelu", "x times the normal distribution function of x (Hendrycks and Gimpel 2016).")
+    silu = _of_each(
+        "silu",
+        "x times the logistic function of x (Hendrycks and Gimpel 2016); SwiGLU multiplies it by a second matmul.",
+    )
+    exp = _of_each("exp", "e to the power x.")
+    rsqrt = _of_each("rsqrt", "1 / sqrt(x).")
+    tanh = _of_each("tanh", "The hyperbolic tangent of x.")
+    negative = _of_each("negative", "-x.")
+    logistic = _of_each("logistic", "1 / (1 + exp(-x)), the sigmoid.")
+    reciprocal = _of_each("reciprocal", "1 / x.")
+    sqrt = _of_each("sqrt", "The square root of x.")
+    log = _of_each("log", "The natural logarithm of x.")
+    sin = _of_each("sin", "The sine of x.")
+    cos = _of_each("cos", "The cosine of x.")
+    erf = _of_each("erf", "The error function of x.")
 
     def softmax(self, name: str, x: str, axis: int = -1) -> str:
         """Softmax along one axis, which stays whole."""
@@ -192,10 +159,6 @@ class ProgramBuilder:
             raise LayoutError(f"{name}: every dimension of a tensor is at least 1; got {shape}")
         self.shapes[name], self.sources[name] = shape, role
         return name
-
-    def _elementwise(self, name: str, kind: str, x: str) -> str:
-        letters = in_order(len(self._shape(x)))
-        return self.add_labelled(name, kind, (x,), self._shape(x), (letters,), letters)
 
     def _reduce(self, name: str, kind: str, x: str, axis: int) -> str:
         shape = self._shape(x)

@@ -246,7 +246,8 @@ def _new_cells(
     """The boxes in which source pieces and target pieces overlap: both piece numbers, starts and stops."""
     lengths = zip(mine, yours, *sides(shape, mine, yours, real))
     meetings = [_meetings(*map(int, each)) for each in lengths]
-    grid = np.indices([len(each) for each in meetings]).reshape(len(meetings), -1)
+    counts = [len(each) for each in meetings]
+    grid = np.indices(counts).reshape(len(counts), prod(counts))
     chosen = [each[index] for each, index in zip(meetings, grid)]
     source = np.zeros(grid.shape[1], dtype=np.int64)
     target = np.zeros(grid.shape[1], dtype=np.int64)

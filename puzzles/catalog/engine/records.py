@@ -11,7 +11,6 @@ RECORDS: Mapping[str, tuple[Mapping[str, int], ...]] = MappingProxyType(
         "RingAllReduce": ({"sent": 12_288, "messages": 6, "collectives": 0, "peak": 10_240},),
         "ZeRO2": ({"sent": 12_288, "flops": 20_480, "collectives": 4, "peak": 16_512, "kept": 10_240},),
         "FSDP": ({"sent": 18_432, "flops": 24_576, "collectives": 6, "weights": 2_048, "peak": 8_576},),
-        "FSDPLean": ({"sent": 15_360, "flops": 20_480, "collectives": 5, "weights": 2_048, "peak": 8_576},),
         "UnevenFSDP": ({"sent": 42_852, "flops": 46_080, "collectives": 12, "weights": 2_388, "peak": 14_788},),
         "SequenceParallel": ({"sent": 1_536, "flops": 24_576, "collectives": 4, "weights": 2_048, "peak": 5_248},),
         "VocabParallelLoss": ({"sent": 96, "collectives": 2, "peak": 768},),

@@ -6,6 +6,7 @@ from lib import Trace
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
+from puzzles.reports.differing_lines import as_lines, differing_lines
 from puzzles.site import links, solutions_file
 from puzzles.tracks import ALL, TRACKS, track_of
 from puzzles.tracks.schedule.score import parse_trace
@@ -58,6 +59,19 @@ def picture(colour: str, dark: bool) -> str:
 
     puzzle = PUZZLES[_last.puzzle]
     return picture(_trace(_last), puzzle.title, puzzle.goal, colour, dark)
+
+
+def compare(mine: str, reference: str, record: Any, colour: str, dark: bool) -> dict[str, Any]:
+    """The reference beside the code that ran last: the lines that differ, and both runs in one picture as SVG."""
+    assert _last is not None
+    found = differing_lines(mine, reference, _last.puzzle) or []
+    drawn = ""
+    if _last.puzzle in PUZZLES:
+        from .pictures import compared
+
+        theirs = judged(PUZZLES[_last.puzzle], record)
+        drawn = compared(_trace(_last), _trace(theirs), PUZZLES[_last.puzzle], colour, dark)
+    return {"lines": list(as_lines(found)), "picture": drawn}
 
 
 def trace() -> str:
@@ -137,7 +151,7 @@ def _shown(verdict: Verdict) -> dict[str, Any]:
 CALLS: Calls = {
     call.__name__: call
     for call in (
-        *(judge, verify, story, view, picture, trace, fragment, export, split),
+        *(judge, verify, story, view, picture, compare, trace, fragment, export, split),
         *(profile, draft, refusals, written, read_timetable, timetable_of_runs),
     )
 }

@@ -12,6 +12,7 @@ from lib.schedules.begun import BegunTable, begun
 from lib.schedules.codegen import code_of
 from lib.schedules.draft import Draft
 from lib.schedules.timetable import timetable_of
+from lib.schedules.timetable_rank import Axes, axes_of
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.tracks.schedule.score import figures_of
 
@@ -19,15 +20,20 @@ from .words import measures_data
 
 OPERATIONS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
 CELL = re.compile(r"(\d{1,4})([A-Z])(\d{1,4})")
-WIDE = ("gpipe",)
+WIDE = ("gpipe", "pipeline", "three_d")
 """Puzzles whose stages have all layers of a rank; in the others a stage is a layer."""
+SHARDED = ("breadth_first",)
+"""Puzzles whose weights are cut along dp."""
 
 Rows = Sequence[Sequence[str]]
 
 
 def stages_of(puzzle: SchedulePuzzle) -> int:
-    size = puzzle.goal.size
-    return size.ranks if puzzle.slug in WIDE else size.layers
+    return axes(puzzle).pp if puzzle.slug in WIDE else puzzle.goal.size.layers
+
+
+def axes(puzzle: SchedulePuzzle) -> Axes:
+    return axes_of(puzzle.goal.setting, puzzle.goal.size.ranks)
 
 
 def has_halves(puzzle: SchedulePuzzle) -> bool:
@@ -39,8 +45,10 @@ async def shown(puzzle: SchedulePuzzle, rows: Rows, colour: str = "") -> dict[st
     """The draft with the time of each cell, what is missing, which moves are ready, and the figures of what can be
     computed of it; with a `colour` also the picture of that."""
     draft = draft_of(puzzle, rows)
-    costs, depth = puzzle.goal.costs, puzzle.goal.size.layers // stages_of(puzzle)
-    durations = {op: depth * costs.duration(name) for op, name in OPERATIONS.items() if costs.priced(name)}
+    costs, depth, shards = puzzle.goal.costs, puzzle.goal.size.layers // stages_of(puzzle), axes(puzzle).tp
+    durations = {
+        op: depth * costs.duration(name, 1, 1, shards) for op, name in OPERATIONS.items() if costs.priced(name)
+    }
     starts = draft.starts(durations)
 
     def at(cell: Cell, start: int) -> dict[str, Any]:
@@ -69,10 +77,11 @@ async def _run(puzzle: SchedulePuzzle, draft: Draft, colour: str) -> dict[str, A
         table = BegunTable.of_draft(draft, has_tags=setting != CLASSIC_SETTING)
     except RuleError as why:
         return {"refusal": str(why)}
-    trace = (await run_async(begun(table), *size, setting=setting)).trace
+    trace = (await run_async(begun(table, puzzle.slug in SHARDED), *size, setting=setting)).trace
     report = referee(trace, puzzle.goal)
     depth = size.layers // table.stages
-    stages = [(range(stage * depth, (stage + 1) * depth), 1) for stage in range(table.stages)]
+    sharing = size.ranks // axes(puzzle).pp
+    stages = [(range(stage * depth, (stage + 1) * depth), sharing) for stage in range(table.stages)]
     least = {
         "timesteps": pipeline_time_bound(size, setting, stages),
         "peak_memory": max(
@@ -108,12 +117,16 @@ def written(puzzle: SchedulePuzzle, rows: Rows) -> str:
         more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
         raise RuleError(f"{few}{more} {'is' if len(missing) == 1 else 'are'} not placed yet")
     goal = puzzle.goal
-    return code_of(Timetable.of(draft.rows), puzzle.slug, goal.size, goal.setting)
+    return code_of(Timetable.of(draft.rows), puzzle.slug, goal.size, goal.setting, puzzle.slug in SHARDED)
 
 
 def read(puzzle: SchedulePuzzle, text: str) -> list[list[str]]:
-    """The rows of a timetable in text, complete or not, one rank to a line."""
-    lines, ranks = text.split("\n"), puzzle.goal.size.ranks
+    """The rows of a timetable in text, complete or not, one rank to a line.
+
+    Raises:
+        RuleError: it has another number of ranks, or cells that the game has not.
+    """
+    lines, ranks = text.split("\n"), axes(puzzle).pp
     while len(lines) > ranks and not lines[-1].strip():
         lines.pop()
     if len(lines) != ranks:
@@ -133,7 +146,7 @@ def of_run(puzzle: SchedulePuzzle, trace: Trace) -> list[list[str]]:
 
 def draft_of(puzzle: SchedulePuzzle, rows: Rows) -> Draft:
     cells = tuple(tuple(map(cell_of, row)) for row in rows)
-    return Draft(cells, stages_of(puzzle), puzzle.goal.size.batches, has_halves(puzzle))
+    return Draft(cells, stages_of(puzzle), puzzle.goal.size.batches // axes(puzzle).dp, has_halves(puzzle))
 
 
 def cell_of(word: str) -> Cell:

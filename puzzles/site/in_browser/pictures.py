@@ -10,6 +10,7 @@ from drawing.export.html import run_data, view_words
 from drawing.runs.scene import scene_of
 from lib import Goal, Trace
 from lib.profiles import Shares, Source
+from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.tracks.schedule.pictures import can_be_drawn
 
 
@@ -43,3 +44,12 @@ def picture(trace: Trace, title: str, goal: Goal, colour: str, dark: bool) -> st
         return ""
     with redirect_stdout(StringIO()):  # `draw` prints the figures as well
         return drawing.svg(drawing.draw(trace, title, goal=goal, colour=colour, dark=dark))
+
+
+def compared(mine: Trace, theirs: Trace, puzzle: SchedulePuzzle, colour: str, dark: bool) -> str:
+    """A player's run above the reference, as SVG."""
+    names = ("yours", "the reference")
+    with redirect_stdout(StringIO()):
+        return drawing.svg(
+            drawing.draw_compare(mine, theirs, puzzle.title, names, goal=puzzle.goal, dark=dark, colour=colour)
+        )

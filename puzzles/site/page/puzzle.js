@@ -10,7 +10,7 @@ import { sheet } from "./sheet.js";
 import * as store from "./store.js";
 import { isDark } from "./theme.js";
 import { Timetable } from "./timetable.js";
-import { showCrashed, showHand, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
+import { showCompared, showCrashed, showHand, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
 
 export class PuzzlePage {
   // The code, or the trace, of a link is shown and not changed; a timetable is a move that can be undone.
@@ -192,9 +192,27 @@ export class PuzzlePage {
     this.onstars?.();
     showVerdict(this.verdict, this.more, verdict, {
       onhint: () => this.hint(),
+      oncompare: this.shared || !this.catalog.compared.includes(puzzle.slug) ? null : () => this.compare(),
       onnext: this.shared || next.slug === puzzle.slug ? null : { title: next.title, go: () => { location.hash = next.slug; } },
     });
     this.editor?.mark(verdict.line, verdict.message);
+  }
+
+  // The reference beside the code that has passed.
+  async compare() {
+    const { python, puzzle, picture } = this, mine = this.text();
+    try {
+      const answer = await fetch("references.json");
+      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+      const reference = (await answer.json())[puzzle.slug], record = puzzle.track === "schedule" ? await python.run(puzzle.slug, reference) : null;
+      const compared = await python.call("compare", [mine, reference, record, picture.colour, isDark()]);
+      if (this.closed) return;
+      picture.close();
+      this.tab("Picture");
+      showCompared(this.picturePlace, compared, () => this.run());
+    } catch (why) {
+      tell(`The reference could not be shown: ${why.message}.`);
+    }
   }
 
   hint() {

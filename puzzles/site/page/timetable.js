@@ -12,7 +12,7 @@ export class Timetable {
   constructor(place, python, puzzle, { onwrite, onshow, code, colour }) {
     Object.assign(this, { place, python, puzzle, onwrite, onshow, code, colour });
     const kept = store.draft(puzzle.slug);
-    this.rows = kept?.length === puzzle.ranks ? kept : this.none();
+    this.rows = kept?.length === puzzle.rows ? kept : this.none();
     this.history = [];
     this.undone = [];
     this.aims = 0; // places that have been aimed at, of which only the last is computed
@@ -21,7 +21,7 @@ export class Timetable {
     this.grid = h("div", { class: "grid", role: "group", "aria-label": "Timetable" });
     this.axis = h("div", {});
     this.tray = h("div", { class: "tray", role: "group", "aria-label": "Cells that are not placed" });
-    this.text = h("textarea", { rows: puzzle.ranks + 1, spellcheck: "false", "aria-label": "The timetable as text" });
+    this.text = h("textarea", { rows: puzzle.rows + 1, spellcheck: "false", "aria-label": "The timetable as text" });
     place.replaceChildren(
       h("div", { class: "bar", role: "toolbar", "aria-label": "Timetable" },
         button("Write the coroutine", () => this.write(), { class: "go", id: "write" }),
@@ -36,7 +36,7 @@ export class Timetable {
     this.show();
   }
 
-  none() { return Array.from({ length: this.puzzle.ranks }, () => []); }
+  none() { return Array.from({ length: this.puzzle.rows }, () => []); }
 
   ask(name, ...given) { return this.python.call(name, [this.puzzle.slug, ...given]); }
 

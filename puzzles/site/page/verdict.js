@@ -1,18 +1,18 @@
 // The verdict in words: stars, figures as bars with a mark at the target, the message, the next move.
 
-import { h } from "./dom.js";
+import { h, svgAddress } from "./dom.js";
 
 export const starsText = (count) => "★".repeat(count) + "☆".repeat(3 - count);
 
 // `more` gets what comes below the picture.
-export function showVerdict(place, more, verdict, { onhint, onnext }) {
+export function showVerdict(place, more, verdict, { onhint, onnext, oncompare }) {
   const isPassed = verdict.status === "passed";
   place.dataset.status = verdict.status;
   place.dataset.stars = verdict.stars;
   place.replaceChildren(
     h("p", { class: "headline" },
       verdict.stars || verdict.measures.length ? h("span", { class: "stars", role: "img", "aria-label": `${verdict.stars} of 3 stars` }, starsText(verdict.stars)) : null,
-      h("b", {}, verdict.headline), ...moves(verdict, onhint, onnext)),
+      h("b", {}, verdict.headline), ...moves(verdict, onhint, onnext, oncompare)),
     ...verdict.measures.map(meter),
     verdict.message ? h("p", { class: "message" }, verdict.line ? `Line ${verdict.line}: ${verdict.message}` : verdict.message) : "",
     isPassed ? "" : h("p", { class: "next" }, verdict.next));
@@ -26,10 +26,11 @@ export function showVerdict(place, more, verdict, { onhint, onnext }) {
     folded("What it printed", verdict.printed, true));
 }
 
-function* moves(verdict, onhint, onnext) {
+function* moves(verdict, onhint, onnext, oncompare) {
   if (verdict.status === "over_target" || verdict.status === "failed") {
     yield h("button", { type: "button", class: "link", onclick: onhint }, "Give me a hint");
   }
+  if (verdict.status === "passed" && oncompare) yield h("button", { type: "button", class: "link", id: "compare", onclick: oncompare }, "Compare");
   if (verdict.status === "passed" && onnext) {
     yield h("button", { type: "button", class: "go", onclick: onnext.go }, `Next: ${onnext.title}`);
   }
@@ -59,6 +60,15 @@ function meter(measure) {
 
 function folded(title, lines, open) {
   return lines.length ? h("details", { open }, h("summary", {}, title), h("pre", { tabindex: "0" }, lines.join("\n"))) : "";
+}
+
+// The reference beside the player's code: both runs in one picture, and the lines that differ. It takes the place of the
+// picture, until `onback`.
+export function showCompared(place, { lines, picture }, onback) {
+  place.replaceChildren(
+    h("p", { class: "bar" }, h("b", {}, "Yours, and the reference"), h("button", { type: "button", id: "uncompare", onclick: onback }, "Back to your run")),
+    picture ? h("div", { class: "scrolls", tabindex: "0" }, h("img", { class: "compared", src: svgAddress(picture), alt: "Your run above the run of the reference" })) : "",
+    h("pre", { class: "differing", tabindex: "0" }, lines.map((line) => h("span", { class: line.startsWith("- ") ? "mine" : line.startsWith("+ ") ? "theirs" : "" }, `${line}\n`))));
 }
 
 // How much of Python has come, until there is a verdict. Screen readers hear of the beginning only.

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.text import Text
 
 from lib import PuzzleError
-from lib.layout import GraphPlan
+from lib.layout import GraphPlan, complete
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import capitalized
@@ -67,12 +67,15 @@ def _writer(puzzle: LayoutPuzzle, target: str, dark: bool) -> Callable[[GraphPla
 def plan_page(plan: GraphPlan, puzzle: LayoutPuzzle, dark: bool = False) -> str:
     """A page that needs nothing else: the plan, who holds what, each step of the propagation, and all of it as text."""
     import drawing
-    from drawing.layouts.graph import draw_plan
+    from drawing.layouts.graph import draw_plan, draw_plans
     from drawing.layouts.holders import draw_holders
     from drawing.layouts.propagation import draw_propagation
     from drawing.palette import INK, PAPER, dark_variant
 
     pictures = [draw_plan(plan, "The plan", dark, **limits(puzzle))]
+    if plan.graph.pins:
+        title = "Ends propagated as GSPMD does"
+        pictures.append(draw_plans({title: complete(puzzle.graph(), {}).plan, "The plan": plan}, title, dark))
     if plan.graph.devices <= MAX_DEVICES:
         pictures.append(draw_holders(plan, dark=dark, cap=puzzle.memory_cap))
     pictures.append(draw_propagation(plan, dark=dark))

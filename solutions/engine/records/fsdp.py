@@ -6,8 +6,6 @@ from lib.engine import ShardedEngine
 
 
 class FSDP(ShardedEngine):
-    with_dx = True
-
     def __init__(self, model_dim, hidden_dim):
         n = self.num_devices
         self.w0 = np.zeros((model_dim // n, hidden_dim), dtype=np.float32)
@@ -30,7 +28,7 @@ class FSDP(ShardedEngine):
         dz = grads @ self.all_gather(self.w1).T
         dz *= h > 0
         del h, grads
-        result = {"x": dz @ self.all_gather(self.w0).T} if self.with_dx else {}
+        dx = dz @ self.all_gather(self.w0).T
         w0_grad = x.T @ dz
         del x, dz
-        return {"layer_0/weights": self.reduce_scatter(w0_grad), "layer_1/weights": w1_grad, **result}
+        return {"layer_0/weights": self.reduce_scatter(w0_grad), "layer_1/weights": w1_grad, "x": dx}

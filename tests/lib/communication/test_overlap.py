@@ -40,6 +40,35 @@ FSDP = run(fsdp_prefetch(), 6, 4, 4, setting=OVERLAP).trace
 ORDERS: Sequence[Sequence[int]] = [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)]
 
 
+# --- Lanes ---
+
+
+async def message_behind_a_sum(model: Model) -> None:
+    """Rank 0 calls an all-reduce that waits for rank 1, then sends a message, which rank 1 waits for first."""
+    grad = model.fake_grad(0, [])
+    if model.rank == 0:
+        calls = [model.allreduce(grad, 0), model.pass_to(1, model.get_activation([0]))]
+    else:
+        await model.receive(0)
+        calls = [model.allreduce(grad, 0)]
+    for call in calls:
+        await call
+
+
+def test_a_message_waits_for_the_sum_before_it_unless_it_has_a_lane_of_its_own() -> None:
+    for lanes in ("one", "group"):
+        setting = Setting(replace(OVERLAP.costs, name="lanes", lanes=lanes))
+        assert isinstance(run(message_behind_a_sum, 1, 1, 2, setting=setting).error, DeadlockError)
+    each = Setting(replace(OVERLAP.costs, name="lanes", lanes="each"))
+    outcome = run(message_behind_a_sum, 1, 1, 2, setting=each)
+    assert outcome.error is None
+    message, total = (next(op for op in outcome.trace.ranks[0] if op.name == name) for name in ("pass_to", "allreduce"))
+    assert message.start == 0 < message.end <= total.start
+    assert "no rank set a final weight" in str(referee(outcome.trace).error)
+    with pytest.raises(RuleError, match='lanes must be "one" or "group" or "each"; got \'two\''):
+        replace(OVERLAP.costs, lanes="two")
+
+
 # --- Figures of the report, from the rows ---
 
 

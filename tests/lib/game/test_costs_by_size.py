@@ -49,7 +49,7 @@ RECORDS = st.builds(
     unit=st.sampled_from([1, 8, 10, 40, 1000]),
     gradient=st.none() | st.integers(0, MAX_NUMBER),
     overlap=st.booleans(),
-    lanes=st.sampled_from(["one", "group"]),
+    lanes=st.sampled_from(["one", "group", "each"]),
     tiers=st.dictionaries(st.text(LETTERS, min_size=1, max_size=5), TIERS, max_size=2),
     calls=PRICES,
     alpha=PRICES,

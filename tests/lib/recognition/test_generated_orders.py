@@ -154,7 +154,7 @@ def test_an_order_with_two_cells_exchanged_has_another_name(name: str) -> None:
 
 
 def slots_of(table: Timetable) -> list[list[tuple[int, str, int]]]:
-    return [[tuple(cell) for slot in row for cell in slot] for row in table.rows]
+    return [[(cell.stage, cell.op, cell.batch) for slot in row for cell in slot] for row in table.rows]
 
 
 def most_held(row: list[tuple[int, str, int]]) -> int:

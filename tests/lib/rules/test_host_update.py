@@ -139,7 +139,7 @@ def test_without_a_processor_there_is_no_such_call() -> None:
 PENDING: dict[Callable[[Model], Any], tuple[str, str]] = {
     stored_too_early: ("parked holds parked values only; got result 0 of update(layer=0)", "await its handle first"),
     declared_too_early: ("weight must be a weight; got result 0 of update(layer=0)", "await its handle first"),
-    unpacked_too_early: ("the values of a call are there when it has been awaited", "await it first"),
+    unpacked_too_early: ("a call's values are there when it has been awaited", "await it first"),
     one_result_awaited: ("this is result 1 of update(layer=0)", "await its handle first"),
     refused_before: ("await fetch(): this gradient covers only batch 0 of 2", "sum in batch 1"),
 }

@@ -131,6 +131,7 @@ def test_rows_that_wait_for_each_other_have_no_times() -> None:
 
 # --- Code ---
 
+THREE_D = Setting("twentieths", mesh={"dp": 2, "pp": 2, "tp": 2}, layer="block")
 GAMES = {
     "one_f_one_b": (one_f_one_b(4, 8), Size(4, 8, 4), Setting("stages")),
     "interleaved": (interleaved(4, 8, v=2), Size(8, 8, 4), Setting("stages")),
@@ -139,6 +140,10 @@ GAMES = {
     "zb_v, with tags": (zb_v(4, 8), Size(8, 8, 4), Setting("parts")),
     "gpipe, of the classics": (gpipe(4, 4), Size(8, 4, 4), Setting()),
     "a chunk of two layers": (interleaved(2, 4, v=2), Size(8, 4, 2), Setting("stages")),
+    "sharded replicas": (breadth_first(2, 4), Size(4, 8, 4), Setting("gathers", mesh={"dp": 2, "pp": 2})),
+    "replicas": (one_f_one_b(2, 4), Size(4, 8, 4), Setting("twentieths", mesh={"dp": 2, "pp": 2})),
+    "replicas of cut layers": (one_f_one_b(2, 2), Size(4, 4, 8), THREE_D),
+    "cut layers without a pipeline": (gpipe(1, 4), Size(2, 4, 2), Setting("twentieths", mesh={"tp": 2}, layer="block")),
 }
 
 
@@ -150,10 +155,12 @@ def without_lines(trace: Trace) -> list[list[object]]:
 def test_the_code_gives_the_same_trace_and_the_trace_the_same_timetable(name: str) -> None:
     table, size, setting = GAMES[name]
     names: dict[str, object] = {}
-    exec(code_of(table, "mine", size, setting), names)
+    sharded = name == "sharded replicas"
+    exec(code_of(table, "mine", size, setting, sharded), names)
     written = run(names["mine"], *size, setting=setting)  # type: ignore[arg-type]
-    played = run(pipeline(table), *size, setting=setting)
+    played = run(pipeline(table, sharded=sharded), *size, setting=setting)
     assert written.error is None
+    assert referee(written.trace).error is None
     assert without_lines(written.trace) == without_lines(played.trace)
     assert timetable_of(written.trace, table.stages) == table
 
@@ -172,7 +179,7 @@ def test_code_names_the_size_that_it_is_for() -> None:
         (gpipe(4, 4), Size(6, 4, 4), Setting(), "4 stages.*6 layers"),
         (zb_v(4, 8), Size(8, 8, 4), Setting(), "tags"),
         (dualpipev(2, 4), Size(4, 4, 2), Setting("parts"), "together"),
-        (breadth_first(2, 4), Size(4, 8, 4), Setting("gathers", mesh={"pp": 2, "dp": 2}), "2 ranks"),
+        (breadth_first(2, 4), Size(4, 4, 4), Setting("gathers", mesh={"pp": 2, "dp": 2}), "has 2, 2 and 4 layers"),
     ],
 )
 def test_what_cannot_be_written_is_refused(table: Timetable, size: Size, setting: Setting, facts: str) -> None:
@@ -200,6 +207,18 @@ def test_a_run_that_is_no_timetable_says_why() -> None:
         timetable_of(run(together, 1, 2, 1).trace, 1)
     with pytest.raises(RuleError, match="before it has computed all 2 layers"):
         timetable_of(run(pipeline(interleaved, v=2), 4, 4, 2, setting=stages).trace, 2)
+
+
+def test_replicas_with_two_orders_have_no_timetable() -> None:
+    setting = Setting("gathers", mesh={"dp": 2, "pp": 2})
+    first, second = one_f_one_b(2, 2), gpipe(2, 2)
+
+    async def mixed(model):  # type: ignore[no-untyped-def]
+        await pipeline(second if model.index("dp") else first)(model)
+
+    trace = run(mixed, 2, 4, 4, setting=setting).trace
+    with pytest.raises(RuleError, match="a replica computes another order"):
+        timetable_of(trace, 2)
 
 
 # --- What a draft can compute so far ---

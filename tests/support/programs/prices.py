@@ -51,7 +51,8 @@ class Prices(NamedTuple):
     parameters: int | None = None
     gradient: int | None = None
     overlap: bool = False
-    lane_for_each_group: bool = False
+    lanes: str = "one"
+    """One of a rank, one for each "group", or "each", which also has one for the messages to every rank."""
     calls: Mapping[str, int] = {}
     alpha: Mapping[str, int] = {}
     beta: Mapping[str, Fraction] = {}
@@ -158,7 +159,7 @@ def random_prices(choice: Random) -> Prices:
         parameters=choice.choice((None, None, choice.randint(1, 99))),
         gradient=choice.choice((None, choice.randint(1, 40))),
         overlap=choice.random() < 0.7,
-        lane_for_each_group=choice.random() < 0.5,
+        lanes=choice.choice(("one", "group", "each")),
         tiers={"host": (choice.randrange(9), choice.randrange(9), choice.randrange(9))},
         moments=choice.choice((1, 1, 2)),
     )

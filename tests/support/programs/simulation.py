@@ -168,10 +168,13 @@ class Simulation:
             self._times_called[rank, act.group] += 1
 
     def _lane(self, rank: int, act: Act) -> Lane:
-        """A rank's network has one lane for all, or one for each group; messages are on that of all ranks."""
+        """A rank's network has one lane for all, or one for each group; messages are on that of all ranks, or with one
+        lane for each receiver."""
         group: tuple[int, ...] = ()
-        if self.prices.lane_for_each_group and act.name in COLLECTIVES and len(act.group) < len(self.acts):
+        if self.prices.lanes != "one" and act.name in COLLECTIVES and len(act.group) < len(self.acts):
             group = act.group
+        if self.prices.lanes == "each" and act.name == "pass_to":
+            return rank, f"messages to {act.peer}", ()
         return rank, LANES[act.name], group
 
     def _start(self, lane: Lane) -> bool:

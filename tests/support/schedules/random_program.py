@@ -18,11 +18,10 @@ from tests.support.programs.writer import Program
 def setting_of(program: Program) -> Setting:
     """The game that a program is for."""
     prices = program.prices._asdict()
-    lanes = "group" if prices.pop("lane_for_each_group") else "one"
     prices["tiers"] = {name: Tier(*given[:2], None, given[2]) for name, given in prices["tiers"].items()}
     kinds = {f"kind {layer}": Kind(*kind) for layer, kind in enumerate(prices.pop("kinds"))}
     more = {"kinds": tuple(kinds), "lengths": prices.pop("lengths"), "lag": program.lag}
-    costs = Costs("random", lanes=lanes, kinds=kinds, **prices)
+    costs = Costs("random", kinds=kinds, **prices)
     return Setting(costs, program.mesh, program.steps, program.layer, **more)
 
 

@@ -13,7 +13,6 @@ CHAPTER = EngineChapter(
         "ZeRO1": "zero1",
         "ZeRO2": "zero2",
         "FSDP": "fsdp",
-        "FSDPLean": "fsdp_lean",
         "UnevenFSDP": "uneven_fsdp",
         "ZeROMemory": "zero_memory",
     },

@@ -65,7 +65,8 @@ class FSDP(ShardedEngine):
     ),
     concept="""\
 With N devices, weights and gradients take 1/N of the memory. The price is a second gather of each weight: 3/2
-of what data parallel training sends.
+of what data parallel training sends. Where a model's input is data, nobody needs the gradient 'x', and with it goes
+the second gather of the first weight: 15,360 B. Autograd leaves it out by itself.
 """,
     in_practice="""\
 This is ZeRO stage 3 (Rajbhandari et al. 2020) and Fully Sharded Data Parallel (Zhao et al. 2023), which

@@ -57,7 +57,6 @@ LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "ZeRO1": any_of,
     "ZeRO2": any_of,
     "FSDP": with_dx,
-    "FSDPLean": any_of,
     "UnevenFSDP": any_of,
     "ZeROMemory": zero_memory,
 }

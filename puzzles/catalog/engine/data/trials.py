@@ -109,11 +109,11 @@ def zero2_targets(batch: int, model_dim: int, hidden_dim: int, n: int, steps: in
     }
 
 
-def fsdp(at: TwoLayerMLP = SHOWN, with_dx: bool = True) -> Trial:
+def fsdp(at: TwoLayerMLP = SHOWN) -> Trial:
     params, x, g = at.tensors()
     out, grads = mlp_forward_backward(params, x, g)
     shards = zip(at.split_rows(grads[W0]), at.split_rows(grads[W1]), at.split_rows(grads["x"]))
-    wanted = [{W0: a, W1: b, **({"x": c} if with_dx else {})} for a, b, c in shards]
+    wanted = [{W0: a, W1: b, "x": c} for a, b, c in shards]
     calls = (
         MethodCall("forward", at.split_rows(x), at.split_rows(out)),
         MethodCall("backward", at.split_rows(g), wanted),
@@ -128,7 +128,6 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "ZeRO1": (zero1, partial(zero1, OTHER)),
     "ZeRO2": (zero2, zero2_again),
     "FSDP": (fsdp, partial(fsdp, OTHER)),
-    "FSDPLean": (partial(fsdp, with_dx=False), partial(fsdp, OTHER, with_dx=False)),
     "UnevenFSDP": (uneven_fsdp, uneven_small, uneven_tiny),
     "ZeROMemory": (zero_memory, zero_memory_others),
 }
