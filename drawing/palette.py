@@ -57,8 +57,8 @@ BATCHES = """
 #bdac4a #7ccd8e #6565cf #8a0700 #b65c4e #1b3b71 #611ba7 #2f818e
 #667815 #fa8cd7 #7aad84 #9e8afa #bf9752 #681946 #abc63e #2abfd4
 """.split()
-"""A hue for each microbatch, those of later ones repeat. Each was chosen to be as far as possible from those before it,
-above all the last few, seen with each kind of colour blindness, also as a tint; text is legible on all."""
+"""A hue for each microbatch; they repeat for later microbatches. Each was chosen to be as far as possible from those
+before it, above all the last few, seen with each kind of colour blindness, also as a tint; text is legible on all."""
 
 OPERATIONS = {
     "forward": "#a8d1f5",

@@ -1,4 +1,4 @@
-"""SVG writer for flat chalk diagrams: whole elements instead of chalk's nested groups, names as tooltips.
+"""SVG writer for flat chalk diagrams: separate elements instead of chalk's nested groups, names as tooltips.
 
 Coordinates are rounded to tenths of a pixel, and lines are drawn from rounded point to rounded point, so rounding
 errors do not add up.
@@ -54,7 +54,7 @@ def compact_svg(
     description: str,
     on_dark: bool = False,
 ) -> str:
-    """A whole SVG document of the box from (0, 0) to (width, height), shown at `scale` if its text stays legible."""
+    """A complete SVG document of the box from (0, 0) to (width, height), shown at `scale` if its text stays legible."""
     content = diagram.accept(SvgWriter(dark_variant if on_dark else str), (0.0, 0.0))
     scale = max(scale, smallest_scale(content))
     size = f'width="{round(width * scale)}" height="{round(height * scale)}"'

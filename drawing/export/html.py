@@ -53,7 +53,7 @@ class PageView(NamedTuple):
 
 
 def web_page(scene: Scene, title: str) -> str:
-    """The whole page; it loads nothing from the network."""
+    """The page; it loads nothing from the network."""
     return web_pages([PageView("", scene)], title, [(summary(scene.report), None)], verdict=error_text(scene.report))
 
 
@@ -142,7 +142,7 @@ def legend_items(scene: Scene) -> Iterator[dict[str, Any]]:
     if batches := batches_of(scene):
         yield {"words": "microbatch", "after": list(map(str, batches)), "colours": ["microbatch"]}
     if any(Colouring.of(by, scene.layers, scene.lanes).bars for by in COLOURS):
-        words = "bar in a box: chunk of the rank, from the first (none) to the last (whole width)"
+        words = "bar in a box: chunk of the rank, from the first (none) to the last (full width)"
         yield {"words": words, "colours": ["microbatch", "operation"]}
     for number, kind in enumerate(palette.KINDS if highest(scene) else ()):
         yield {"words": KIND_NAMES[kind], "kind": number}
@@ -254,7 +254,7 @@ def label_of(mark: Mark, colouring: Colouring) -> list[str]:
     letters, batches = glyph_of(mark.op.name).mark, batches_text(mark.op.batches)
     if batches and colouring.shows_batches:
         return [batches[1:], letters + colouring.layer_text(mark)]
-    narrow = [batches[1:]] if batches and mark.rank not in colouring.varied else []  # the layer is that of the lane
+    narrow = [batches[1:]] if batches and mark.rank not in colouring.varied else []  # the lane has its own layer
     return [*filter(None, [f"{letters}{mark.op.layer}", batches]), *narrow]
 
 

@@ -1,6 +1,6 @@
 """A run as JSON for trace viewers: one thread per rank, flow arrows for communication.
 
-The format is that of Chrome's tracing tool, which Perfetto reads too ("Trace Event Format", Google 2016). One step
+The format is from Chrome's tracing tool, and Perfetto reads it too ("Trace Event Format", Google 2016). One step
 is shown as one millisecond.
 """
 

@@ -16,7 +16,7 @@ CELL, GAP, ROW = 34.0, 6.0, 30.0
 HEAD, SIZE = 78.0, 10.5
 MAX_DEVICES = 64
 LEGEND = (
-    "A frame is the whole tensor, the coloured part what the device holds, with its number along each split dimension."
+    "A frame is the full tensor, its coloured part what the device holds, with its number along each split dimension."
 )
 
 PADDED = " Grey is padding."
@@ -60,7 +60,7 @@ def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = Fa
 
 
 def _cell(name: str, layout: TensorLayout, device: int, x: float, y: float) -> list[Diagram]:
-    """A frame for the whole tensor, with the part of the first two split dimensions that the device holds; any padding
+    """A frame for the full tensor, with the part of the first two split dimensions that the device holds; any padding
     is grey."""
     wide, high = CELL, ROW - 6
     left, top, right, bottom = held_part(layout, device)

@@ -1,6 +1,6 @@
 """Positions of a graph's boxes: operators from top to bottom by depth, each source in the row above its first reader.
 
-Edges run in the gaps between rows, each tensor on a track of its own; those that pass a row take a lane at the right.
+Edges run in the gaps between rows, each tensor on its own track; edges that pass a row take a lane at the right.
 """
 
 from collections.abc import Iterable, Mapping

@@ -25,7 +25,7 @@ AXIS_HEIGHT = 20.0
 STEPS_HEIGHT = 18.0
 """Below the axis, for the numbers of the training steps."""
 LANE_SCALE = 0.45
-"""Height of a stream beside computation, as a share of computation's."""
+"""Height of a communication stream, as a share of the height of computation."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Scale:
     step: float = 1.0
     """The time that is never narrower than MIN_STEP_WIDTH: a step, or the shortest computation in microseconds."""
     streams: int = 1
-    """Of each rank: computation, and those beside it."""
+    """Of each rank: computation, and the communication streams."""
     steps: int = 1
     """Training steps; the numbers of several have a row below the axis."""
     places: tuple[int, ...] = ()
@@ -73,7 +73,7 @@ class Scale:
 
     @property
     def pitch(self) -> float:
-        """From one lane to the next: half as much again for each stream beside computation."""
+        """From one lane to the next: half as much again for each communication stream."""
         return self.compute_pitch * (1 + LANE_SCALE * (self.streams - 1))
 
     @property

@@ -1,4 +1,4 @@
-"""Operations, waits and whole runs in words, for tooltips, captions and screen readers."""
+"""Operations, waits and runs in words, for tooltips, captions and screen readers."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def describe(mark: Mark, who: str = "") -> str:
 
 
 def under_way(mark: Mark) -> str:
-    """', called at t=2, awaited at t=3.5' of a call beside computation."""
+    """', called at t=2, awaited at t=3.5' of a call that overlaps with computation."""
     if mark.called is None:
         return ""
     until = "never awaited" if mark.awaited is None else f"awaited at t={time_text(mark.awaited)}"

@@ -143,7 +143,7 @@ def squares(named: Sequence[tuple[str, str]]) -> Iterator[LegendEntry]:
 
 def operation_entry(mark: Mark, colouring: Colouring, words: str = "") -> LegendEntry:
     """The operation as it is drawn above, with its name or other words."""
-    width = SAMPLE_WIDTHS.get(mark.op.name, 28.0 if mark.stream else 20.0)  # beside computation, with its layer
+    width = SAMPLE_WIDTHS.get(mark.op.name, 28.0 if mark.stream else 20.0)  # in a communication stream, with its layer
     words = words or glyph_of(mark.op.name).name
     if words == "forward":
         batches = clip(batches_text(mark.op.batches)[1:], 12)
@@ -164,7 +164,7 @@ def idle_entry() -> LegendEntry:
 
 
 def steps_entry(steps: int) -> LegendEntry:
-    """A shaded step beside one that is not, with the border between them."""
+    """A shaded step next to one that is not, with the border between them."""
     parts = [
         box(12, 4, 24, ROW - 4, style(STEP)),
         lines([[(12, 4), (12, ROW - 4)]], style(None, STEP_EDGE, 1.2)),

@@ -25,7 +25,7 @@ class Mark(NamedTuple):
     stream: int = 0
     """The number of its stream: 0 is computation."""
     called: float | None = None
-    """The time at which a call beside computation was made."""
+    """The time at which an overlapping call was made."""
     awaited: float | None = None
     """The time from which its rank has what it made; None before it is awaited."""
     again: bool = False

@@ -1,6 +1,6 @@
 """Pareto plot: peak memory against timesteps, of a puzzle's target, its records and attempts.
 
-Records of the puzzle's own family make one front; those of any family, the open front, make another behind it.
+Records of the puzzle's own family make one front; records of any family, the open front, make another behind it.
 """
 
 from collections.abc import Callable, Iterator, Sequence

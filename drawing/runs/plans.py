@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MIB, GIB = 2**20, 2**30
 NAME = 46
-"""Letters of a plan's name beside its mark."""
+"""Letters of a plan's name next to its mark."""
 
 
 def draw_plans(plans: Sequence[Plan], title: str = "", dark: bool = False) -> Picture:

@@ -22,7 +22,7 @@ from .timeline import draw_header
 from .timeline_rows import draw_lanes
 
 Times = Sequence[Sequence[Sequence[float | None]]]
-"""For each rank, the start and the end of each of its events, in seconds; of a call beside computation also when it was
+"""For each rank, the start and the end of each of its events, in seconds; of an overlapping call also when it was
 made, and from when its rank has what it made."""
 
 

@@ -24,7 +24,7 @@ from lib import COLLECTIVES, group_of
 from .marks import Gap, LaneMarks, Link, Mark, Tie
 
 MAX_ROWS_APART = 16
-"""In a picture of at most so many ranks, each has a row of its own."""
+"""In a picture of at most so many ranks, each has its own row."""
 
 Waits = Sequence[Mapping[int, tuple[int, int]]]
 """By rank and place of an event: rank and place of the event that it waited for."""
@@ -91,12 +91,12 @@ class MarkRows:
         return self.places[rank] if 0 <= rank < len(self.places) else rank
 
     def shown(self, mark: Mark) -> Mark:
-        """The operation that is drawn for this one: that of the first rank of its row."""
+        """The operation that is drawn for this one: the operation of the first rank in its row."""
         own, lane = self._all_lanes[mark.rank], self.of(mark.rank).lane
         return mark if own is lane else lane.marks[mark.number - own.marks[0].number]
 
     def links(self, links: Iterable[Link]) -> tuple[Link, ...]:
-        """The messages that are drawn: those of a drawn rank to another row."""
+        """The messages that are drawn: messages of a drawn rank to another row."""
         return tuple(
             link
             for link in links

@@ -168,7 +168,7 @@ def _ended_in(error: DeadlockError, scene: Scene) -> Scene:
 
 
 def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> Scene:
-    """The scene of a trace, legal or not, finished or not; with a `goal`, its report is that of a puzzle."""
+    """The scene of a trace, legal or not, finished or not; with a `goal`, its report is of a puzzle."""
     require_colour(colour)
     report = referee(trace, goal)
     end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
@@ -254,7 +254,7 @@ def idle_between(marks: Sequence[Mark], end: float, awaited: Mapping[int, Mark] 
 
 def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[int], end: float) -> Iterator[MemorySpan]:
     """Memory holds from the end of the last operation to the end of this one: it is what this one finds. A call
-    beside computation finds what there is when it is made."""
+    that overlaps with computation finds what there is when it is made."""
     ends = [mark.end if mark.called is None else mark.called for mark in marks[: len(memory) - 1]]
     if len(memory) == len(marks) + 1:
         ends.append(end)

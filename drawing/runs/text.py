@@ -90,7 +90,8 @@ def axis(end: float, step: float, columns: int) -> str:
 
 
 def row_lines(row: MarkRow, scene: Scene, head: int, step: float) -> Iterator[str]:
-    """A line for what a rank computes, and one for each stream beside it; below each, the training steps of several."""
+    """A line for what a rank computes, and one for each communication stream; below each, the training steps of
+    several."""
     for stream, name in enumerate(scene.streams):
         words = name if stream else row.label
         yield words.ljust(head) + row_text(row.lane.on(stream), scene, step, " " if stream else IDLE)

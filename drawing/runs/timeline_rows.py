@@ -118,7 +118,7 @@ def row_of(rank: int, stream: int, scale: Scale) -> tuple[float, float]:
 
 
 def draw_streams(lane: LaneMarks, streams: Sequence[str], scale: Scale) -> Iterator[Diagram]:
-    """Names of the streams beside computation, and their calls while they are pending but do not run: from when
+    """Names of the communication streams, and their calls while they are pending but do not run: from when
     they are made, and until they are awaited."""
     for stream, name in enumerate(streams[1:], 1):
         y0, y1 = row_of(lane.rank, stream, scale)
@@ -184,7 +184,7 @@ def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
 
 
 def draw_circle(scene: Scene, scale: Scale) -> list[Diagram]:
-    """Of a deadlock in a circle: an arrow from each rank to the one that it waits for, beside their stuck calls."""
+    """Of a deadlock in a circle: an arrow from each rank to the rank that it waits for, next to their stuck calls."""
     arrows = []
     for number, (waiting, waited_for) in enumerate(circle_in(str(scene.report.error))):
         x = scale.x(scene.end) - 6.0 * (number + 1)

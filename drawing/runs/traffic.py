@@ -1,4 +1,4 @@
-"""Below memory: what each rank sends in the whole run, as one bar by kind of call, all on a common scale."""
+"""Below memory: what each rank sends in the run, as one bar by kind of call, all on a common scale."""
 
 from collections.abc import Iterator, Mapping
 

@@ -21,8 +21,8 @@ ATTENTION = {"forward": ("keys", "attend"), "backward": ("keys_backward", "atten
 
 
 class Prices:
-    """Ticks, each the least that is possible: of a whole microbatch on the fastest rank. For backward, `layer` 0 needs
-    no gradient of its input, which is the model's."""
+    """Ticks, each the least that is possible: of a full-length microbatch on the fastest rank. For backward, `layer` 0
+    needs no gradient of its input, which is the model's."""
 
     def __init__(self, size: Size, setting: Setting) -> None:
         if len(size) != 3 or not all(type(n) is int and n > 0 for n in size):
@@ -45,7 +45,7 @@ class Prices:
         """That of layer 0, on the fastest rank."""
         self.lengths = setting.lengths or (Fraction(1),) * self.size.batches
         self.microbatches = sum(self.lengths, Fraction(0))
-        """How many whole ones they are together."""
+        """How many full-length microbatches they are together."""
 
     def _product(self, name: str, layer: int) -> Fraction:
         needed = ATTENTION.get(name, ()) if self.setting.layer == "attention" else (name,)
@@ -95,7 +95,7 @@ class Prices:
         return f"{float(ticks / self.costs.unit):,.9g} {self.costs.time_unit}"
 
     def step(self) -> Fraction:
-        """All computing of a whole microbatch."""
+        """All computing of a full-length microbatch."""
         return sum((self.both(layer, self.backward(layer)) for layer in range(self.size.layers)), Fraction(0))
 
     def urgent(self) -> Fraction:
@@ -116,7 +116,7 @@ class Prices:
         return min(ceil(product), ceil(product / self.size.ranks) + more)
 
     def _sum(self) -> int:
-        """The least until parts of a microbatch's activation, or of its gradient, are a whole on two ranks."""
+        """The least until parts of a microbatch's activation, or of its gradient, are summed on two ranks."""
         return min(
             (self.between(*names, elements=self.activation) for names in SUMMING if all(map(self.costs.priced, names))),
             default=0,

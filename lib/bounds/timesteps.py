@@ -46,7 +46,7 @@ def _inference(prices: Prices) -> Iterator[_Ticks]:
         yield _Ticks(sum(map(prices.stage, before)), "a microbatch goes through all layers but the last")
         yield _Ticks(
             ceil(work / prices.together(sharing)),
-            f"{_shared(sharing)} {prices.steps(work)} of forwards, before those of the last layer",
+            f"{_shared(sharing)} {prices.steps(work)} of forwards, before the forwards of the last layer",
         )
 
 
@@ -156,10 +156,10 @@ def require_stages(layers: int, stages: Sequence[Stage]) -> None:
 
 
 def _reason(prices: Prices, stage: Stage) -> str:
-    """'a rank has 16 steps of computing for layers 6, 7, between layers 0-5 forward and back'."""
+    """'a rank has 16 steps of computing for layers 6, 7, after the forward and before the backward of layers 0-5'."""
     layers, first = sorted(stage[0]), _first(prices, stage)
     work = prices.setting.steps * _work(prices, stage)[0]
-    before = f", between {named('layer', range(first))} forward and back" if first else ""
+    before = f", after the forward and before the backward of {named('layer', range(first))}" if first else ""
     late = "; weight gradients may come later" if first and prices.has_halves else ""
     return f"a rank has {prices.steps(work)} of computing for {named('layer', layers)}{before}{late}"
 

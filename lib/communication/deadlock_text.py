@@ -78,11 +78,11 @@ def circle_in(text: str) -> list[tuple[int, int]]:
 
 
 def _without_group(waits: Sequence[WaitingRank]) -> str:
-    """', or name a group: ...' on the first collective that has none; empty if there is none."""
+    """'; or name a group: ...' on the first collective that has none; empty if there is none."""
     wait = next((wait for wait in waits if wait.kind == "collective" and IN_GROUP not in wait.call), None)
     if wait is None:
         return ""
-    return f", or name a group: {wait.call} on line {wait.line} has none, so it waits for every rank"
+    return f"; or name a group: {wait.call} on line {wait.line} has none, so it waits for every rank"
 
 
 def _circle(waits: Sequence[WaitingRank]) -> list[tuple[int, int]]:

@@ -1,11 +1,10 @@
-"""Lanes: communication that runs beside a rank's computation, the calls of one lane one after the other.
+"""Lanes: communication that overlaps with a rank's computation, the calls of one lane one after the other.
 
 A call is issued at its rank's clock and joined by `await`. It starts when every member of its group has issued it, the
-call before it on each member's lane has ended, and its inputs exist; the rank computes on meanwhile.
-All of this is a maximum of sums, so no figure depends on the order in which ranks are started or visited.
+call before it on each member's lane has ended, and its inputs exist; the rank computes on meanwhile. All of this is a
+maximum of sums, so no figure depends on the order in which ranks are started or visited.
 
 Two decisions, from what `work = dist.all_gather(..., async_op=True); work.wait()` does in PyTorch:
-
 - What a call makes may be brought to another call before it is awaited: its handle is passed instead of a value. As on
   a stream, the second call starts after the first has ended, and the rank's clock does not move. That is how a
   reduce-scatter within a machine is followed by an all-reduce between machines (hybrid sharding). Every handle is still
@@ -16,7 +15,7 @@ Two decisions, from what `work = dist.all_gather(..., async_op=True); work.wait(
   `lanes="group"` have a lane for each group, as NCCL has a stream for each process group, and with "each"
   also one for the messages to every rank. Copies to and from a tier always have lanes of their own.
 
-Shared by the live run and the referee, each with lanes of its own.
+Shared by the live run and the referee, each with its own lanes.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ LANES: Mapping[str, str] = {
     "fetch": "up",
     "tier_update": "processor",
 }
-"""The kind of lane of each operation that runs beside computation, where costs have `overlap`."""
+"""The kind of lane of each operation that overlaps with computation, where costs have `overlap`."""
 
 OpIndex = tuple[int, int]
 """An operation: its rank, and its index there."""
@@ -152,7 +151,7 @@ class Lane:
 
 
 def overlapped(costs: Costs) -> Collection[str]:
-    """The operations that run beside computation: those with a lane, where costs have `overlap`."""
+    """The operations that overlap with computation: those with a lane, where costs have `overlap`."""
     return LANES if costs.overlap else ()
 
 

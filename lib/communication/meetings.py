@@ -116,7 +116,7 @@ def ticks(calls: Sequence[PendingCall], game: Game) -> int:
 
 
 def members_of(game: Game, group: Group | None) -> Sequence[int]:
-    """The ranks of a group, ascending; None is all. In a folded run those of every replica that it is in."""
+    """The ranks of a group, ascending; None is all. In a folded run, the ranks of every replica that it is in."""
     if group is None:
         return range(game.ranks)
     return game.fold.ranks(group[1:]) if game.fold is not None and crosses_replicas(group) else group
@@ -139,7 +139,7 @@ def require_same_call(calls: Sequence[PendingCall], has_groups: bool = False) ->
     """
     forgotten = has_groups and calls[0].group is None
     made = [(call.name, _layers(call)) for call in calls]
-    rules.require_same_call(made, lambda i: _described(calls[i]), ", or name a group" if forgotten else "")
+    rules.require_same_call(made, lambda i: _described(calls[i]), "; or name a group" if forgotten else "")
 
 
 def _layers(call: PendingCall) -> tuple[int, ...]:

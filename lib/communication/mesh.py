@@ -130,8 +130,8 @@ class Mesh:
 
 
 class FoldedMesh(Mesh):
-    """Ranks are those of replica 0. A group that has members in all replicas begins with the name of the axis:
-    ("dp", 0, 2) is ranks 0 and 2 of every replica, and (0, 2) those of one's own."""
+    """Ranks are in replica 0. A group that has members in all replicas begins with the name of the axis:
+    ("dp", 0, 2) is ranks 0 and 2 of every replica, and (0, 2) the ranks 0 and 2 of one's own replica."""
 
     def __init__(self, axes: Axes, ranks: int, fold: Fold) -> None:
         super().__init__(axes, ranks)
@@ -159,7 +159,7 @@ class FoldedMesh(Mesh):
             return given  # no rank at all: the rule says so
         if stride_of(given) == self.fold.ranks_per_replica and 0 <= index(given) < self.fold.ranks_per_replica:
             return index(given)
-        whose = f"rank {index(given)} of replica 0 would be that of another replica on the others"
+        whose = f"rank {index(given)} of replica 0 would be a rank of another replica on the others"
         if not stride_of(given):
             whose = f"rank {given} is the same rank for all replicas"
         raise RuleError(

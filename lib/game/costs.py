@@ -239,7 +239,7 @@ class Costs:
 
     def transfer(self, operation: str, items: int, elements: int, ranks: Sequence[int]) -> int:
         """Ticks of a communication of `items` values between `ranks` (ascending; or sender and receiver), the most
-        that one of them brings being `elements`.
+        that one of them contributes being `elements`.
 
         Raises:
             RuleError: the operation has no price.

@@ -83,8 +83,8 @@ class Goal:
         return self.setting.costs
 
     def records_to_beat(self, family: str) -> tuple[Record, ...]:
-        """The records that a schedule of a family is compared with: of the puzzle's own family those of that family,
-        of any other all, since such a schedule leaves the puzzle's idea to be better than all that is known."""
+        """The records that a schedule of a family is compared with: of the puzzle's own family, the records of that
+        family; of any other all, since such a schedule leaves the puzzle's idea to be better than all that is known."""
         if family != self.family:
             return self.records
         return tuple(record for record in self.records if record.is_of(family))

@@ -22,7 +22,7 @@ OWN_PRICES = ("forward", "backward", "backward_input", "backward_weight", "loss"
 
 class Kind(NamedTuple):
     """A kind of layer: elements of its `weight`, of a microbatch's input `inp` and output `out`, and the `ticks` that
-    replace those of the costs. None: as in the costs."""
+    replace the sizes and prices of the costs. None: as in the costs."""
 
     weight: int | None = None
     inp: int | None = None
@@ -112,25 +112,25 @@ class Unequal:
         return self._costs.weight if own is None else own
 
     def input(self, layer: int) -> int:
-        """Elements of a layer's input for a whole microbatch; of the layer after the last one, of the output."""
+        """Elements of a layer's input for a full-length microbatch; of the layer after the last one, of the output."""
         own = self.kinds[0].inp if layer == 0 and self.kinds else self.kind(layer - 1).out
         return self._costs.activation if own is None else own
 
     def gradient(self, layer: int) -> int:
-        """Elements of the gradient of a layer's output for a whole microbatch."""
+        """Elements of the gradient of a layer's output for a full-length microbatch."""
         own = self.kind(layer).out
         return self._costs.activation_grad if own is None else own
 
     def of_each(self, size: int, batches: Iterable[int]) -> list[int]:
-        """Elements for each of some microbatches, of `size` for a whole one."""
+        """Elements for each of some microbatches, of `size` for a full-length one."""
         return [int(size * self.length(batch)) for batch in batches]
 
     def length(self, batch: int) -> Fraction:
-        """The length of a microbatch, as a share of a whole one."""
+        """The length of a microbatch, as a share of the full length."""
         return self.lengths[batch] if batch < len(self.lengths) else Fraction(1)
 
     def price(self, operation: str, layer: int) -> Fraction:
-        """Ticks of an operation on a whole microbatch, or of an update, on a rank that is not slow."""
+        """Ticks of an operation on a full-length microbatch, or of an update, on a rank that is not slow."""
         kind = self.kind(layer)
         own = kind.ticks.get(operation)
         return self._costs.product(operation, kind.weight) if own is None else Fraction(own)

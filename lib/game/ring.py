@@ -2,11 +2,12 @@
 
 
 def elements_sent(operation: str, elements: int, ranks: int) -> int:
-    """Elements one rank sends when it brings `elements` to an operation of a group of `ranks`, by the ring algorithms.
+    """Elements one rank sends when it contributes `elements` to an operation of a group of `ranks`, by the ring
+    algorithms.
 
     All-reduce 2(N-1)/N S, reduce-scatter (N-1)/N S, all-gather (N-1) times the shard (Patarasuk and Yuan 2009,
-    "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3); the all-to-alls (N-1)/N
-    S; a message S.
+    "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3); the all-to-alls (N-1)/N S; a
+    message S.
     """
     match operation:
         case "allreduce":

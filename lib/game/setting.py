@@ -41,14 +41,13 @@ class Size(NamedTuple):
 @dataclass(frozen=True, init=False)
 class Setting:
     """What a game fixes besides its size, as `Setting("parts", mesh={"dp": 2, "pp": 4})`. `costs` is a record of costs
-    or the name of a known one, `mesh` the length of each axis by name; `steps` counts training steps, `layer` is one
-    of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all. `kinds` has the kind
-    of each dense layer, which the costs describe, and `lengths` the share of a whole one that each microbatch has. The
+    or the name of a known one, `mesh` the length of each axis by name; `steps` counts training steps, `layer` is one of
+    LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all. `kinds` has the kind of
+    each dense layer, which the costs describe, and `lengths` the share of the full length that each microbatch has. The
     weights that compute may be `lag` steps older than the data. Where layers are attention, a microbatch is so many
     equal `shares` of tokens.
 
-    Raises:
-        RuleError: naming the field that cannot be.
+    Raises: RuleError: naming the field that cannot be.
     """
 
     costs: Costs
@@ -199,5 +198,5 @@ class Game:
 
     @property
     def played_ranks(self) -> int:
-        """The ranks that are played: all, or in a folded run those of replica 0."""
+        """The ranks that are played: all, or in a folded run the ranks of replica 0."""
         return self.ranks if self.fold is None else self.fold.ranks_per_replica

@@ -65,7 +65,7 @@ def _costs_to_json(costs: Costs) -> Any:
 
 
 def record_to_json(costs: Costs) -> dict[str, Any]:
-    """A whole cost record: its name, and what is not classic."""
+    """A full cost record: its name, and what is not classic."""
     written: dict[str, Any] = {"name": costs.name}
     for name in COST_FIELDS[1:]:
         content = getattr(costs, name)
@@ -87,11 +87,11 @@ def _plain_price(price: Any) -> Any:
 
 
 def costs_from_json(given: Any, named: Mapping[str, Costs] = COSTS) -> Costs:
-    """Costs by the name of a known record, or as a whole record."""
+    """Costs by the name of a known record, or as a full record."""
     if isinstance(given, str) and given in named:
         return named[given]
     if not isinstance(given, dict):
-        raise TraceError(f"unknown costs {given!r:.60}; known: {', '.join(COSTS)}, or a whole record")
+        raise TraceError(f"unknown costs {given!r:.60}; known: {', '.join(COSTS)}, or a full record")
     if unknown := set(given) - set(COST_FIELDS):
         raise TraceError(f"a cost record has no {', '.join(sorted(unknown))}; it has {', '.join(COST_FIELDS)}")
     if not isinstance(given.get("name"), str):

@@ -12,7 +12,7 @@ ON_TIER: Mapping[str, str] = MappingProxyType({"offload": "offload", "fetch": "f
 
 
 class Tier(NamedTuple):
-    """A memory beside the device's: the ticks to `offload` a value to it and to `fetch` one from it (None: that cannot
+    """A memory besides the device's: the ticks to `offload` a value to it and to `fetch` one from it (None: that cannot
     be done), the elements of each rank that fit (None: any number), and the ticks of an `update` there (None: it has no
     processor). By size, a copy costs more: see Costs."""
 

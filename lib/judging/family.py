@@ -42,7 +42,7 @@ BACKWARD = COMPUTING - {"forward", "keys", "attend"}
 
 
 def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
-    """The family of a run that is legal: one of FAMILIES. In a folded run the ranks are those of one of the `replicas`.
+    """The family of a run that is legal: one of FAMILIES. In a folded run the ranks are in one of the `replicas`.
 
     A pipeline: activations travel in messages, and any two ranks compute either the same layers or different ones, but
     none all of them; if that holds for backward alone, its stages repeat the forward of others. Context parallelism:

@@ -105,7 +105,7 @@ def inflight(trace: Trace, m_b: float = 1, m_w: float = 1, chunk: int = 0) -> tu
     """For each rank, the most microbatches of a chunk that it holds at once, in the order of its program.
 
     A piece weighs `m_b` from its forward to the input half of its backward, and then `m_w` to the weight half: the
-    M_B and M_W of Qi et al. 2024, section 2.3. A whole backward ends both. A chunk is `chunk` layers; without that, as
+    M_B and M_W of Qi et al. 2024, section 2.3. A full backward ends both. A chunk is `chunk` layers; without that, as
     many layers of a rank as follow each other.
     """
     return tuple(_most(ops, m_b, m_w, chunk) for ops in trace.ranks)

@@ -104,7 +104,7 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
 
 
 def _labelled(state: RankState) -> list[Op]:
-    """The collectives that were called with another layer than that of the value."""
+    """The collectives that were called with another layer than the layer of the value."""
     ops, named = state.ops, state.named
     found = [i for name in COLLECTIVES & named.keys() for i in named[name] if len(ops[i].args) > 1]
     return [op for op in map(ops.__getitem__, sorted(found)) if op.args[1] is not None]

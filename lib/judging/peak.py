@@ -20,7 +20,7 @@ class Item(NamedTuple):
     `fate` says when it is read: "now", by the event that starts at the peak; "later"; "awaited", held by a call until
     that is joined; "kept", by what follows the run only (a final weight, its optimizer state); "never". `line` is where
     it was made, 0 if unknown; `read` the clock in ticks of the next operation that reads it, None if there is none.
-    `in_call` is True if it is not stored, and a pending call brings or makes it.
+    `in_call` is True if it is not stored, and a pending call uses or makes it.
     """
 
     value: Value
@@ -84,7 +84,7 @@ def _contents(state: RankState, prof: Profile, setting: Setting) -> PeakContents
 
 
 def _under_way(ops: Sequence[Op], costs: Costs) -> set[int]:
-    """The numbers of what calls bring and make that have not been awaited by the end of `ops`."""
+    """The numbers of the values that calls use and make that have not been awaited by the end of `ops`."""
     joined = {op.args[0] for op in ops if op.name == "await"}
     calls = [op for i, op in enumerate(ops) if i not in joined and not computing(op, costs)]
     return {number for op in calls for number in (*op.inputs, *op.outputs)}

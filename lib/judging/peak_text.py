@@ -11,6 +11,7 @@ from lib.values.label_text import shards_text, share_text
 
 from .peak import Item, PeakContents
 
+UNREAD = "never read again"
 MAX_LINES_NAMED = 4
 
 
@@ -49,7 +50,7 @@ def peak_rows(peak: PeakContents) -> list[Row]:
     groups: dict[tuple[object, ...], list[Item]] = {}
     for item in filter(lambda item: item.elements, peak.items):
         value = item.value
-        border = value.layer in (-1, value.layers)  # the model's input and output get a row of their own
+        border = value.layer in (-1, value.layers)  # the model's input and output get their own rows
         alike = (item.fate, type(value), _step(value), item.stored, item.in_call, border, _part(value))
         groups.setdefault(alike, []).append(item)
     rows = [_row(items, peak) for items in groups.values()]
@@ -59,7 +60,7 @@ def peak_rows(peak: PeakContents) -> list[Row]:
 def unstored_text(peak: PeakContents) -> str:
     """What is charged at the peak without being in a dictionary, in words; empty if all of it is stored.
 
-    What calls that are pending bring or take is usual where they overlap computation, so it is only added up.
+    Values of pending calls are usual where these overlap with computation, so they are only added up.
     """
     unstored = [item._replace(stored=True) for item in peak.items if not item.stored]  # so that no row repeats it
     rows = peak_rows(peak._replace(items=tuple(item for item in unstored if not item.in_call)))
@@ -123,7 +124,7 @@ def _step(value: Value) -> int:
 
 
 def _part(value: Value) -> str:
-    """Its shards, or its part of a sum and share of the tokens, in words; empty for a whole value."""
+    """Its shards, or its part of a sum and share of the tokens, in words; empty for a full value."""
     if isinstance(value, Batched):
         return share_text(value).removeprefix(", ")
     return shards_text(value) if isinstance(value, Sharded) and len(value.shards) != value.total else ""
@@ -132,7 +133,7 @@ def _part(value: Value) -> str:
 def _when(items: Sequence[Item], peak: PeakContents) -> str:
     match items[0].fate:
         case "never":
-            return f"never read again{_made(items)}"
+            return f"{UNREAD}{_made(items)}"
         case "kept":
             return "kept for the next step"
         case "awaited":

@@ -43,7 +43,7 @@ class Recomputation(OverlappedCalls):
         self.size = trace.size
         self.game, self._impossible = _game_of(trace)
         self.strict = strict
-        self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
+        self.mesh = Mesh((), trace.size.ranks)  # the trace's mesh, once it is checked when it is run
         self._prices = {**self.game.prices, **dict.fromkeys(FREE, 0)}
         """Ticks per batch, of what costs as much wherever it is done."""
         self._with_others = frozenset({"await", "receive", "pass_to", *COLLECTIVES, *overlapped(trace.costs)})

@@ -59,7 +59,7 @@ def refuse_handmade(rank: RankState, op: Op) -> None:
 def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group | None:
     """The group of a collective, if its record is as a run writes it."""
     if op.layer != used[0].layer:
-        raise TraceError(f"it is of layer {used[0].layer}, that of the {used[0]}, not {op.layer}")
+        raise TraceError(f"it is of layer {used[0].layer}, the layer of the {used[0]}, not {op.layer}")
     if not op.args:
         return None
     group, label = group_of(op), op.args[1] if len(op.args) > 1 else None

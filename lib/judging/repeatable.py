@@ -39,7 +39,8 @@ def discarded_states(state: RankState, prof: Profile) -> list[int]:
 
 
 def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: int) -> list[int]:
-    """Layers that were updated, but whose optimizer state all ranks together do not hold whole after all `steps`."""
+    """Layers that were updated, but whose optimizer state all ranks together do not hold completely after all
+    `steps`."""
     left = [state.values[number] for state, prof in zip(ranks, profiles) for number in prof.lifetimes.stored_at_end]
     held = _by_layer(OptState, left, steps)
     updated = {op.layer or 0 for state in ranks for op in state.all(UPDATES)}
@@ -87,7 +88,7 @@ def _by_layer(kind: type[S], values: Iterable[Value], step: int = 0) -> dict[int
 
 
 def _of_all_replicas(held: Sequence[Sharded]) -> list[Sharded]:
-    """The values of all replicas of a folded run: shards of their own as blocks, unless these have gaps."""
+    """The values of all replicas of a folded run: their own shards as blocks, unless these have gaps."""
     together: dict[tuple[int, ReplicaShards], list[Sharded]] = {}
     for value in held:
         if value.own is not None:

@@ -40,7 +40,7 @@ class Report:
     `span` the longest time from the start of a rank's first event to the end of its last one (Qi et al. 2024 measure
     this), `peaks` the most that a rank has parked on each memory tier, `copies` how often each layer's final weight
     exists, `critical_path` (rank, index of operation) pairs.
-    In a folded run `ranks` are those of replica 0, which stand for all.
+    In a folded run `ranks` are the ranks of replica 0, which stand for all.
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
     a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
     `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with

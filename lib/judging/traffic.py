@@ -127,7 +127,7 @@ def staleness(ranks: Sequence[RankState]) -> int:
 
 
 def _alone(weight: Weight) -> int:
-    """The updates since a weight was last that of all replicas; 0 if it has been trained with every batch."""
+    """The updates since a weight was last equal on all replicas; 0 if it has been trained with every batch."""
     copy = weight.copy
     return 0 if copy is None or len(copy.batches) in (0, copy.of) else weight.step - copy.since
 

@@ -76,7 +76,7 @@ def _reduced(line: _Line) -> Iterator[Cause]:
         sent = line.sent(cut)
         yield Cause(
             f"{line.name} all-reduces {_count(line.values(cut))} and keeps a shard of each: `scatterreduce` "
-            f"sends half ({sent:,} -> {sent // 2:,}).",
+            f"sends half ({sent // 2:,} elements, not {sent:,}).",
             sent,
         )
     unread = [
@@ -85,7 +85,7 @@ def _reduced(line: _Line) -> Iterator[Cause]:
     if unread:
         values, sent = line.values(unread), line.sent(unread)
         what = f"the {noun(values[0])}{'s' if len(values) > 1 else ''} {layers_text(values)}"
-        text = f"{line.name} all-reduces {_shortened(what)}, which nobody reads: leave it out ({sent:,})."
+        text = f"{line.name} all-reduces {_shortened(what)}, which nobody reads: leave it out ({sent:,} elements)."
         yield Cause(text, sent, takes_time=True)
 
 
@@ -119,7 +119,7 @@ def _gathered(line: _Line) -> Iterator[Cause]:
 
 
 def _still_held(rank: RankState, gathers: Sequence[Op]) -> dict[tuple[int, ...], str]:
-    """By the outputs of a gather: the place where a rank has the same whole weight already."""
+    """By the outputs of a gather: the place where a rank has the same full weight already."""
     wanted = {op.outputs: op for op in gathers}
     kept: dict[tuple[object, object], Weight] = {}
     held: dict[tuple[int, ...], str] = {}

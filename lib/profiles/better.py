@@ -21,7 +21,7 @@ SHORTER = 0.01
 
 EFFORT = 0.1
 HALVES = (0.4, 0.5, 0.6)
-"""Shares of a whole backward that its input half may take, where only the whole was measured."""
+"""Shares of a backward that its input half may take, where only the full backward was measured."""
 
 LEAST, MOST = 0.001, 9_999.0
 """Times of a problem, in ms."""
@@ -153,7 +153,7 @@ def _split(rows: Rows) -> list[list[Cell]]:
 
 
 def _lengths(times: Mapping[tuple[int, str], float], stages: int, share: float, whole: bool) -> dict[str, Any]:
-    """The times of a problem by stage. Of a whole backward a share is its input half, and nothing in the first stage,
+    """The times of a problem by stage. Of a full backward a share is its input half, and nothing in the first stage,
     whose input needs no gradient."""
     f, i, w = [], [], []
     for stage in range(stages):

@@ -1,8 +1,8 @@
 """One clock for the ranks of a pipeline: nothing is used before it has been made.
 
-A message from rank a to rank b says that the offset of b is at least that of a, plus the end of the cell that made it,
-less the start of the cell that uses it. Chains of messages say the same of any two ranks. Each rank takes the middle of
-what is possible beside the first one, which leaves every message possible.
+A message from rank a to rank b says that the offset of b is at least the offset of a, plus the end of the cell that
+made it, less the start of the cell that uses it. Chains of messages say the same of any two ranks. Each rank takes the
+middle of what is possible besides the first one, which leaves every message possible.
 """
 
 from collections.abc import Sequence

@@ -33,7 +33,7 @@ class ProfileFinding(NamedTuple):
 
 
 def findings_of(found: Accounting, steps: Sequence[Accounting]) -> list[ProfileFinding]:
-    """The findings of a step, the most costly first; `steps` are those of its pipeline."""
+    """The findings of a step, the most costly first; `steps` are the steps of its pipeline."""
     every = [*_slow_ranks(found), *_slow_cells(found), *_late_hosts(found, steps)]
     return sorted(every, key=lambda one: -one.ms)[:MOST_FINDINGS]
 

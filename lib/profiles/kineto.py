@@ -2,7 +2,7 @@
 
 On processors, a cell lasts from the first to the last operation within its annotation that is not communication: an
 annotation begins before its receive has been waited for. On GPUs, it lasts from the first to the last kernel that was
-launched within the annotation, by any thread, since autograd has threads of its own.
+launched within the annotation, by any thread, since autograd has its own threads.
 """
 
 import re

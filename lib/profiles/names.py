@@ -1,4 +1,4 @@
-"""Which cells an annotation names: those of PyTorch's pipelines, and others by a TOML file."""
+"""Which cells an annotation names: annotations of PyTorch's pipelines, and others by a TOML file."""
 
 import re
 import tomllib
@@ -19,7 +19,7 @@ GPIPE = re.compile(r"(Forward|Backward) (\d{1,6})")
 
 @dataclass(frozen=True)
 class NameRule:
-    """A pattern for whole names, and the operation that they mean unless the name says it."""
+    """A pattern for full names, and the operation that they mean unless the name says it."""
 
     match: re.Pattern[str]
     op: str
@@ -73,7 +73,7 @@ def read_rules(text: str, file: str) -> list[NameRule]:
     for number, cell in enumerate(cells, 1):
         match, op = cell.get("match"), cell.get("op", "")
         if not isinstance(match, str):
-            raise RuleError(f"{file}, cell {number} has no match = '...', a regular expression for whole names")
+            raise RuleError(f"{file}, cell {number} has no match = '...', a regular expression for full names")
         try:
             pattern = re.compile(match)
         except (re.error, RecursionError, OverflowError) as why:

@@ -38,7 +38,7 @@ class StageRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """One step in full, and all steps in short. Of replicas, the step is that of the slowest."""
+    """One step in full, and all steps in short. With several replicas, the step is the step of the slowest."""
 
     gathered: Gathered
     steps: tuple[Accounting, ...]
@@ -111,7 +111,7 @@ def study(
     there, if not all are; `step` is the one to show in full, else the one of median length.
 
     Raises:
-        RuleError: the files cannot be read, are not those of one run, or name no cells; the text says what to do.
+        RuleError: the files cannot be read, are not of one run, or name no cells; the text says what to do.
     """
     profiles = read_profiles(sources, rules, only)
     world = profiles[0].world or len(profiles)

@@ -59,7 +59,7 @@ class RankWork:
         return frozenset(batch * inp.total + share for batch in op.batches for share in inp.shards)
 
     def _shards(self) -> Iterator[tuple[int, int]]:
-        """The parts of weights that this rank computes with, where it has not the whole ones."""
+        """The parts of weights that this rank computes with, where it does not have the full weights."""
         for weight in map(self.state.values.__getitem__, self.computed_with()):
             if type(weight) is Weight and not weight.is_complete():
                 yield from ((shard, weight.total) for shard in weight.shards)
@@ -116,7 +116,8 @@ BACKWARD = frozenset(("backward", "backward_input", "backward_weight"))
 
 def recomputed(ops: Sequence[Op], steps: Sequence[int] = ()) -> set[int]:
     """The indices of the forwards that repeat one of the same layer, microbatches and training step. `steps` has the
-    step of each operation; without it, a forward is told from that of the step before by the backward between them."""
+    step of each operation; without it, a forward is told from the forward of the step before by the backward between
+    them."""
     found = set()
     done: dict[tuple[int | None, int], frozenset[int]] = {}
     for i, op in ((i, half) for i, whole in enumerate(ops) for half in halves(whole)):

@@ -76,7 +76,7 @@ def _parked(work: RankWork, op: Op) -> str:
 class Recognition:
     """What a correct schedule is. `names` has one for each axis along which ranks share the work: '1F1B',
     'tensor parallelism'. With a `difference` it is only like that. `extras` follow the names,
-    and `family` is what the referee compares it with. `stages` are those of a pipeline: the layers of each, and how
+    and `family` is what the referee compares it with. `stages` are for a pipeline: the layers of each, and how
     many ranks share them."""
 
     names: tuple[str, ...]
@@ -186,7 +186,7 @@ def _pipeline(grid: Grid, setting: Setting) -> _Axis:
 
 
 def recognize_table(table: Timetable) -> Recognition:
-    """What schedule a timetable is, as `recognize` names that of a trace."""
+    """What schedule a timetable is, as `recognize` names the schedule of a trace."""
     axis = _ordered([Pipeline.of_table(table)])
     return Recognition((axis.name,), axis.difference, (), families.PIPELINE)
 

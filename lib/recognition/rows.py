@@ -124,7 +124,7 @@ def two_ways(ranks: Sequence[RankWork]) -> Ways | None:
 
 class Pipeline:
     """One replica of a pipeline, and its `rows`. It is not `regular` if it does what no textbook does: a rank begins a
-    step within another, has microbatches of its own, or computes one of them amid a stage of another."""
+    step within another, has its own microbatches, or computes one of them amid a stage of another."""
 
     def __init__(self, ranks: Sequence[tuple[int, RankWork]], placement: Placement, up: Set[Microbatch] = frozenset()):
         """The ranks with their places, first to last; `up` are the microbatches that begin on the last rank."""

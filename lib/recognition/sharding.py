@@ -1,5 +1,5 @@
-"""What data-parallel ranks hold of each layer, whole or in shards, and how they sum its gradient: the stages of ZeRO
-(Rajbhandari et al. 2020, section 5)."""
+"""What data-parallel ranks hold of each layer, unsharded or in shards, and how they sum its gradient: the stages of
+ZeRO (Rajbhandari et al. 2020, section 5)."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,7 +107,7 @@ class _Reader:
                     waiting += op.inputs
 
     def _brought(self, *names: str) -> Iterator[int]:
-        """What this rank brings to some collectives: gradients with something in them."""
+        """What this rank contributes to some collectives: gradients with something in them."""
         for op in self.work.named(*names):
             for number in op.inputs:
                 value = self.values[number]

@@ -73,8 +73,8 @@ def attend_backward(game: Game, layer: int, inp: Value, *given: Value) -> tuple[
 def keys_backward(
     game: Game, layer: int, inp: Value, grad: Value, weight: Value, through: Value
 ) -> tuple[WeightGrad, ActivationGrad]:
-    """The weight gradient of some tokens, and the gradient of the layer's input, from those of their keys and of their
-    queries."""
+    """The weight gradient of some tokens, and the gradient of the layer's input, from the gradients of their keys and
+    of their queries."""
     if type(inp) is not Activation or type(grad) is not KeyValueGrad:
         refuse_kinds("keys_backward(layer, inp, grad_keys)", (inp, Activation), (grad, KeyValueGrad))
     if type(weight) is not Weight or type(through) is not ActivationGrad:
@@ -171,7 +171,7 @@ def scatter_keys(values: Sequence[Value], who: Who) -> list[Value]:
         require_kind(value, KeyValueGrad, "what all ranks reduce")
         require_alike(first, value, ALIKE_PARTS, who, i, "sum")
     parts = [value.parts for value in values]  # type: ignore[attr-defined]  # all are of one kind by now
-    union = algebra.disjoint_union(parts, "the gradient from the queries of share", who, "bring each once")
+    union = algebra.disjoint_union(parts, "the gradient from the queries of share", who, "contribute each once")
     if len(union) < first.of or len(first.shards) < first.total:
         raise RuleError(
             f"{who(0)} contributes the {first}; contribute the gradients of all keys, summed over all queries"
@@ -239,7 +239,7 @@ def _require_same(game: Game, inp: Activation, value: Batched, tokens: Shares | 
 
 
 def _sees(game: Game, layer: int, inp: Value, blocks: Sequence[Value]) -> tuple[Shares, Shares]:
-    """The shares of the queries, and those of the keys that one of them sees."""
+    """The shares of the queries, and the shares of the keys that one of them sees."""
     inp = require_kind(inp, Activation, "inp")
     _of_layer(game, layer, inp)
     if not blocks:

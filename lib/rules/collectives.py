@@ -1,6 +1,6 @@
 """States what each collective demands and what it yields: pure functions from every member's value to every result.
 
-The members are those of a group, ascending; `None` is the world, all ranks. In a smaller group a value may be cut
+The members are the ranks of a group, ascending; `None` is the world, all ranks. In a smaller group a value may be cut
 again: a shard of a shard is a shard of a finer count, and what is gathered gets back the coarsest count that says the
 same. So a weight can be cut for tensor parallelism and again for data parallelism (ZeRO inside Megatron).
 """
@@ -118,7 +118,7 @@ REQUESTING = frozenset(("collect",))
 """Collectives whose members ask for batches."""
 
 REDUCING = frozenset(("allreduce", "scatterreduce"))
-"""Collectives that add up what ranks bring."""
+"""Collectives that add up what ranks contribute."""
 
 ALL_TO_ALL = frozenset(("dispatch", "collect"))
 """Collectives that are priced by the batch: each rank's own are on the way, whole."""
@@ -131,7 +131,7 @@ COLLECTIVES = frozenset(COLLECTIVE_RULES)
 
 
 def require_contribution(game: Game, name: str, value: Value) -> None:
-    """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
+    """Refuses a value that a rank may not contribute to a collective, as far as it alone can tell."""
     if name in HEADS:
         attention.require_attention(game, name)
         return attention.exchangeable(value, name)
@@ -153,7 +153,8 @@ def require_contribution(game: Game, name: str, value: Value) -> None:
 
 
 def _more_than_classic(game: Game, name: str, value: Value) -> bool:
-    """True for what only some games let a rank bring: parts or tokens of an activation, and replicas to average."""
+    """True for what only some games let a rank contribute: parts or tokens of an activation, and replicas to
+    average."""
     if isinstance(value, Weight):
         return name == "allreduce" and game.task == "local"
     return isinstance(value, Batched) and game.layer != "dense"
@@ -212,8 +213,8 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
             raise
         ranks = [i if group is None else group[i] for i in whole]
         raise RuleError(
-            f"{algebra.named('rank', ranks)} each contribute every batch: this gradient was already reduced; "
-            "reduce it once"
+            f"{algebra.named('rank', ranks)} each contribute every batch; reduce a gradient once, and "
+            "let each rank take its own batches"
         ) from why
 
 

@@ -16,8 +16,8 @@ from .collectives import ALL_TO_ALL, COLLECTIVE_RULES, Group, Wanted, who_in
 
 
 def folded(game: Game, fold: Fold, name: str) -> Callable[[Sequence[Value], Group | None, Wanted], list[Value]]:
-    """The rule of a collective whose group has members in all replicas: from what those of replica 0 bring to what they
-    get."""
+    """The rule of a collective whose group has members in all replicas: from what the ranks of replica 0 contribute to
+    what they get."""
 
     def rule(values: Sequence[Value], group: Group | None, wanted: Wanted) -> list[Value]:
         members = None if group is None else group[1:]
@@ -93,7 +93,7 @@ def _cut(fold: Fold, value: Value, members: int) -> Value:
 
 
 def _trained_by_all(fold: Fold, value: Value) -> Value:
-    """A weight that a replica has trained alone, as all of them bring theirs to an average."""
+    """A weight that a replica has trained alone, as all of them contribute theirs to an average."""
     copy = value.copy if isinstance(value, Weight) else None
     if copy is None:
         return value

@@ -1,4 +1,4 @@
-"""Checks batch and shard numbers in a folded run: a rank may name only those of its replica."""
+"""Checks batch and shard numbers in a folded run: a rank may name only numbers of its replica."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -45,5 +45,5 @@ def part_in_record(game: Game, part: Any, stride: Sequence[Any]) -> Any:
     if not stride:
         return part
     if game.fold is None or type(stride[0]) is not int or stride[0] < 1 or type(part) is not int:
-        raise RuleError(f"only replicas of a folded run have shards of their own, at least 1 apart; got {stride}")
+        raise RuleError(f"only replicas of a folded run have their own shards, at least 1 apart; got {stride}")
     return game.fold.number(part, stride[0])

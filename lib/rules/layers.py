@@ -1,4 +1,4 @@
-"""States what computing a layer demands and yields: forward, loss, and backward whole or in two halves.
+"""States what computing a layer requires and returns: forward, loss, and backward, full or in two halves.
 
 A weight may be cut. A block's shards each yield one summand of its output, since its second matrix is cut by rows
 (Shoeybi et al. 2019, section 3); an expert is a shard, and takes its own tokens (Lepikhin et al. 2020, section 3.2).
@@ -21,13 +21,13 @@ Share = tuple[frozenset[int], int]
 WHOLE: Share = (frozenset((0,)), 1)
 
 UNCUT = frozenset(("dense", "attention"))
-"""The kinds of layers that take whole weights only."""
+"""The kinds of layers that take full weights only."""
 
 OF_A_STEP = frozenset((Activation, ActivationGrad, WeightGrad, KeyValue, KeyValueGrad))
 """The kinds of values that name batches, and of how many in a step."""
 
 THREE = "(layer, inp, grad, weight)"
-"""The arguments of a whole backward, and of its half that makes the input gradient."""
+"""The arguments of a full backward, and of its half that makes the input gradient."""
 
 
 def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
@@ -188,7 +188,7 @@ def _input_of(layer: int, inp: Activation) -> None:
 
 
 def _belong_together(game: Game, name: str, layer: int, inp: Activation, grad: ActivationGrad) -> None:
-    """The gradient is that of this layer's output, for the same batches, step and tokens."""
+    """The gradient is of this layer's output, for the same batches, step and tokens."""
     if grad.layer != layer:
         before = "backward" if name == "backward" else "backward_input"
         maker = "loss" if layer == game.layers - 1 else f"{before}({layer + 1}, ...)"

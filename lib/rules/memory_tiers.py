@@ -42,7 +42,7 @@ def tier(costs: Costs, name: object) -> Tier:
 
 
 def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> None:
-    """Refuses to park more on a tier than fits beside what `held` has in `model.parked`."""
+    """Refuses to park more on a tier than fits next to what `held` has in `model.parked`."""
     parked = [value for value in new if isinstance(value, Parked)]
     if not parked:
         return

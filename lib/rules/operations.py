@@ -1,8 +1,8 @@
 """States what each operation demands and what it yields: pure functions on values, the one place that knows.
 
  1. A layer, batch, shard or rank must exist.
- 2. An operation takes values of its own kinds, and the layer it names is the layer of what it is given.
- 3. `forward` and `backward` need the whole weight of their own step, and every value of one microbatch set: the
+ 2. An operation takes values of its kinds, and the layer it names is the layer of what it is given.
+ 3. `forward` and `backward` need the full weight of their own step, and every value of one microbatch set: the
     activation and its gradient carry the same batches (`layer_rules`).
  4. A sum never counts a batch twice and never mixes layers or shards (`values.kinds.sum_grads`).
  5. A gather takes every shard once, of one layer, step and shard count; gradients also of equal batches
@@ -12,7 +12,7 @@
  7. The k-th collective of every rank in a group is the same operation on the same layer (`collective_rules`).
  8. At the end every layer's updated weight exists whole, and nothing that was sent is left unread.
 
-The mathematics is that of data, sharded and pipeline parallel training: ZeRO (Rajbhandari et al. 2020,
+The mathematics is from data, sharded and pipeline parallel training: ZeRO (Rajbhandari et al. 2020,
 section 5), GPipe (Huang et al. 2019, section 2).
 """
 
@@ -34,7 +34,7 @@ from .folded_numbers import chosen_batches, part_in_record
 from .layers import WHOLE, backward, backward_input, backward_weight, forward, loss, pair, same_model
 
 PER_BATCH = COMPUTING | {"get_activation", "fake_grad", "loss"}
-"""Operations on batches: those of the first value that they make."""
+"""Operations on batches: the batches of the first value that they make."""
 
 
 def batches_of(made: Sequence[Any]) -> frozenset[int]:
@@ -129,7 +129,7 @@ def shard_value(game: Game, value: Value, i: int, n: int, *stride: int) -> Value
 
 
 def require_cuttable(game: Game, value: Value) -> None:
-    """Refuses to cut an activation where a layer takes whole ones only."""
+    """Refuses to cut an activation where a layer takes full activations only."""
     if isinstance(value, Batched) and game.layer == "attention":
         raise RuleError(f"this is the {value}; name the tokens in get_activation(batches, shares=[...])")
     if isinstance(value, Batched) and game.layer == "dense":

@@ -91,7 +91,7 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
             raise RuleError(f"the gradient has only {batches_text(grad)}; add the others first")
         raise RuleError(
             f"this gradient covers only {batches_text(grad)}; "
-            f"sum in {missing_text('batch', grad.batches, grad.total_batches)} with '+' or an all-reduce first"
+            f"first add {missing_text('batch', grad.batches, grad.total_batches)}, with '+' or an all-reduce"
         )
     if grad.copy != weight.copy:
         raise RuleError(f"this is the {grad}, and the {weight}; update a replica's weight with its own gradient")

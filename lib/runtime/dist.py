@@ -40,7 +40,7 @@ class Dist:
 
     @property
     def played(self) -> range:
-        """The ranks that have a Model: all, or those of replica 0 where replicas are folded."""
+        """The ranks that have a Model: all, or the ranks of replica 0 where replicas are folded."""
         return range(self.ranks // self.setting.replicas)
 
     def __repr__(self) -> str:

@@ -113,7 +113,7 @@ class LaneOperations:
         return self._recorder.claim(part)
 
     def _parts(self, given: Any) -> list[Value | PendingValue]:
-        """What a call brings: a value, what another call makes, or a list of these."""
+        """What a call is given: a value, what another call makes, or a list of these."""
         if isinstance(given, list):
             if not given:
                 raise RuleError("this list is empty; give at least one value")

@@ -39,7 +39,7 @@ READ_ONLY = frozenset(
 class Model(TierOperations):
     """A model of `layers` layers as one `rank` sees it, trained for one step of `batches` microbatches.
 
-    `Model()` is rank 0 of a Dist of its own. Calls that involve other ranks are awaited. Times are in steps, memory
+    `Model()` is rank 0 of its own Dist. Calls that involve other ranks are awaited. Times are in steps, memory
     in elements. A call that is not allowed raises a PuzzleError and changes nothing.
     """
 

@@ -80,8 +80,8 @@ class RankOperations(LaneOperations):
         return recorder.write_event(name, made, line, numbers, layer, batches, args, recorder.clock, ticks)
 
     def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = ()) -> Any:
-        """A collective of a group, which may ask for batches. The layer is that of the value; a label that differs is
-        written down beside it."""
+        """A collective of a group, which may ask for batches. The layer is the layer of the value; a label that differs
+        is recorded next to it."""
         recorder, run, line = self._recorder, self.run, player_line(2)
         try:
             if recorder.unawaited is not None or recorder.under_way is not None:

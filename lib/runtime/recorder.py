@@ -19,7 +19,7 @@ _op = tuple.__new__  # what Op(...) does, in half of its time
 
 
 _lines: dict[tuple[bytes, int, int], int] = {}
-"""By line table, first line and instruction: the line. Python reads the whole table each time that it is asked."""
+"""By line table, first line and instruction: the line. Python reads the full table each time that it is asked."""
 
 
 @lru_cache

@@ -65,7 +65,7 @@ def run(
     setting: Setting = CLASSIC_SETTING,
     fold: str = "",
 ) -> Outcome:
-    """Runs `schedule` on every rank to its end. `order` is that of starting the ranks; it changes nothing.
+    """Runs `schedule` on every rank to its end. `order` is the order in which ranks are started; it changes nothing.
 
     A rank's exception is not raised but returned; the other ranks go on until they end or can only wait.
 
@@ -93,7 +93,7 @@ def run_on(
     fold: str,
     order: Iterable[int] | None = None,
 ) -> Outcome:
-    """Runs a schedule on a loop of its own, which is closed then; `selector.on_idle` is called whenever it runs dry."""
+    """Runs a schedule on its own loop, which is closed then; `selector.on_idle` is called whenever it runs dry."""
     import asyncio
 
     try:

@@ -1,4 +1,4 @@
-"""Describes one rank's wait in an operation that needs others: what it brings, or what it waits for."""
+"""Describes one rank's wait in an operation that needs others: what it contributes, or what it waits for."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class CellWork:
         raise NotImplementedError
 
     async def weight(self, layer: int) -> Weight:
-        """The whole weight of a layer."""
+        """The full weight of a layer."""
         raise NotImplementedError
 
     async def add(self, layer: int, new: WeightGrad) -> None:

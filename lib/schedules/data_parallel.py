@@ -35,7 +35,7 @@ async def fsdp_prefetch(model: Model) -> None:
 
 
 class _Replica:
-    """One rank, by the stage of ZeRO. `activations[layer]` is the input of a layer; a whole weight that was gathered is
+    """One rank, by the stage of ZeRO. `activations[layer]` is the input of a layer; a full weight that was gathered is
     `weights["whole"]`.
 
     Where communication overlaps computation, gradients are on their way while backward goes on: of stages 2 and 3 one
@@ -52,7 +52,7 @@ class _Replica:
         self.whole: int | None = None
         """The layer that is gathered."""
         self.coming: dict[int, Any] = {}
-        """By layer, the gather that brings it."""
+        """By layer, the gather of its weight."""
 
     async def train(self) -> None:
         model = self.model
@@ -102,7 +102,7 @@ class _Replica:
     # --- Weights ---
 
     async def weight(self, layer: int, then: int) -> Weight:
-        """The whole weight of a layer; after it, layer `then` is needed."""
+        """The full weight of a layer; after it, layer `then` is needed."""
         model = self.model
         if self.zero < 3:
             return model.weights[layer]

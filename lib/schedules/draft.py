@@ -124,7 +124,7 @@ class Draft:
 
     @cached_property
     def step(self) -> Dependencies:
-        """What the cells of the whole step need."""
+        """What the cells of the step need."""
         return Dependencies([[tuple(self.wanted)]])
 
     def _needs(self, cells: Iterable[Cell]) -> dict[Cell, list[Cell]]:

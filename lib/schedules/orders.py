@@ -70,7 +70,7 @@ def interleaved(p: int, m: int, v: int = 2, group: int | None = None, warmup: in
 def interleaved_zb(p: int, m: int, v: int = 2, group: int | None = None) -> Timetable:
     """Interleaved 1F1B with half the lead and with weight halves r late on rank r, as ZB-H1 has them.
 
-    The order is that of PyTorch's ScheduleInterleavedZeroBubble.
+    PyTorch has the order as ScheduleInterleavedZeroBubble.
     """
     back = [v - 1 - chunk for chunk in _in_groups(p, m, v, group)]
 
@@ -132,7 +132,7 @@ def zb_h2(p: int, m: int) -> Timetable:
 def zb_v(p: int, m: int) -> Timetable:
     """Two chunks of a rank in a V: the first rank has the first and the last stage (Qi et al. 2024, section 6).
 
-    The order is that of PyTorch's ScheduleZBVZeroBubble.
+    PyTorch has the order as ScheduleZBVZeroBubble.
     """
     n = max(2 * p - 1, m)
 
@@ -168,10 +168,10 @@ def _settled(slots: Callable[[int], Sequence[Slots]], p: int, m: int, cap: int) 
 
 
 def dualpipev(p: int, m: int) -> Timetable:
-    """A forward of one chunk overlaps a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
+    """A forward of one chunk overlaps with a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
 
     Where a pair of them has no price, such a slot computes the forward, then the backward, then sends both. It
-    takes F + B. The order is that of PyTorch's ScheduleDualPipeV.
+    takes F + B. PyTorch has the order as ScheduleDualPipeV.
     """
     _require(m >= 2 * p, f"DualPipeV needs a microbatch for each of its {2 * p} stages; got {m}")
     return _v(p, m, _dual(p, m))

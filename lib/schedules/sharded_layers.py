@@ -31,7 +31,7 @@ async def tensor_parallel(model: Model, sum_of_the_input: bool = True) -> None:
 
 async def sequence_parallel(model: Model) -> None:
     """Between blocks every rank keeps its share of the tokens (Korthikanti et al. 2022, section 4.2.2). The model's
-    input can be had whole at any time, and nobody needs its gradient."""
+    full input is available at any time, and nobody needs its gradient."""
     weights, states, inputs, grads, weight_grads = model.storage()
     for layer in range(model.LAYERS):
         weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)

@@ -167,7 +167,7 @@ def _cells(rank: int, ops: tuple[Op, ...], depth: int) -> Iterator[Slot]:
     for op in ops:
         if op.name == PAIR:
             if depth > 1 or done:
-                raise RuleError(f"rank {rank} pairs layers of stages with {depth} layers; a pair is of whole stages")
+                raise RuleError(f"rank {rank} pairs layers of stages with {depth} layers; a pair is of full stages")
             yield tuple(Cell(one.layer or 0, LETTERS[one.name], *one.batches) for one in halves(op))
         if op.name not in LETTERS or op.layer is None:
             continue

@@ -48,7 +48,7 @@ class _Program:
         f, i, w, _ = problem.ticks
         self.lengths = {"F": f, "B": i} if problem.whole else {"F": f, "I": i, "W": w}
         self.back, self.last = ("B", "B") if problem.whole else ("I", "W")
-        # A rank may begin later than rank 0 by the whole way to it.
+        # A rank may begin later than rank 0 by the full way to it.
         horizon = most + (sum(f) + problem.ranks * problem.ticks.c if problem.least == "span" else 0)
         cells = [
             Cell(stage, op, batch)

@@ -116,7 +116,7 @@ def _require_place(
 
 
 def _gap(action: Transfer, cell: int, places: Places, needed: Mapping[Message, planned.Message]) -> tuple[str, int]:
-    """Where a missing message belongs, after or before an index: beside its cell, in the order of the other rank."""
+    """Where a missing message belongs, after or before an index: next to its cell, in the order of the other rank."""
 
     def mine(theirs: Sequence[Transfer]) -> list[int]:
         return [places[one.other][1] for one in theirs if one.other in places]

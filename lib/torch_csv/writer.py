@@ -63,7 +63,7 @@ class _Communication:
 
     def receives(self, sends: Sequence[Transfer]) -> Iterator[Action]:
         """PyTorch has no tags: messages are received in the order of sending. A receive is only posted where its action
-        is, so it may come before that of a message that was sent later."""
+        is, so it may come before the receive of a message that was sent later."""
         at = len(self.table.cells) << 20
         for turn, send in reversed([*enumerate(sends)]):
             at = min(at, self.received.get(send.other, at))

@@ -152,7 +152,7 @@ class Liveness:
                 continue
             named[name].append(i)
             if name == "await":
-                # Under way, what a call brings and makes is held by the call, not hidden by the player.
+                # While it is pending, a call holds what it uses and makes; the player does not hide it.
                 clock = end
                 for number in used:
                     until[number] = i

@@ -1,7 +1,7 @@
 """The record of a run: what every rank did, in its own order, with the values it used and made.
 
 A trace is complete: values, clock and memory can be computed from it again, and it can be replayed on tensors.
-It is the same for every order in which the ranks were started, because each rank's operations are a list of their own.
+It is the same for every order in which the ranks were started, because each rank has its own list of operations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -172,7 +172,7 @@ def place_text(rank: int, time: str, call: str) -> str:
 
 @dataclass(frozen=True)
 class Trace:
-    """A whole run: for each rank, its operations in order."""
+    """A run: for each rank, its operations in order."""
 
     size: Size
     ranks: tuple[tuple[Op, ...], ...]

@@ -208,7 +208,7 @@ class Batched(Summed):
         return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
 
     def _elements(self, size: int, unequal: Unequal | None) -> int:
-        """Elements that this value takes, of `size` for each whole batch."""
+        """Elements that this value takes, of `size` for each full batch."""
         if self.heads is not None:
             size //= self.heads[1]
         if unequal is not None:

@@ -141,7 +141,7 @@ class Activation(BatchedFields):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ActivationGrad(BatchedFields):
-    """The gradient that `backward(layer)` consumes: that of the layer's output.
+    """The gradient that `backward(layer)` consumes: the gradient of the layer's output.
 
     `loss` yields one labelled layers - 1, `backward(l)` one labelled l - 1; label -1 is the gradient of
     the model's input, which nothing consumes.

@@ -1,4 +1,4 @@
-"""Labels in words: which shards, batches, parts and tokens of a whole a value is."""
+"""Labels in words: which shards, batches, parts and tokens a value holds."""
 
 from collections.abc import Collection
 from typing import Any

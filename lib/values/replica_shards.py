@@ -1,4 +1,4 @@
-"""Shards that each replica of a folded run has of its own: their mark, and what covers what on all replicas."""
+"""Shards that differ between the replicas of a folded run: their mark, and what covers what on all replicas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shards = tuple[frozenset[int], int]
 
 
 class ReplicaShards(NamedTuple):
-    """Marks shards that each replica has of its own: on replica d those of replica 0, `stride * d` further on."""
+    """Marks shards that differ between replicas: on replica d, the shards of replica 0 moved by `stride * d`."""
 
     stride: int
     replicas: int
@@ -52,7 +52,8 @@ def replica_shards_of(part: object, total: object) -> ReplicaShards | None:
         return None
     own = ReplicaShards(part.stride, part.replicas)
     if own.stride < 0 or (type(total) is int and (total % own.block or int(part) // own.stride % own.replicas)):
-        part.refuse(f"shard {int(part)} of {total} and those of the other replicas leave gaps: which shards there are")
+        use = f"shard {int(part)} of {total} and the shards of the other replicas leave gaps: which shards exist"
+        part.refuse(use)
     return own
 
 

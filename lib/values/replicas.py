@@ -1,6 +1,6 @@
 """Marks what a replica has trained alone, between two averages (local SGD, Stich 2019, section 2).
 
-Replicas diverge at a step where they are equal: each continues with batches of its own, the same in every step.
+Replicas diverge at a step where they are equal: each continues with its own batches, the same in every step.
 Averaging the weights makes them equal again. Values with equal marks hold the numbers of one replica.
 """
 

@@ -1,4 +1,5 @@
-"""Sums of values: of weight gradients, and of the parts of activations, their gradients, and those of keys."""
+"""Sums of values: of weight gradients, and of the parts of activations, of their gradients, and of the gradients of
+keys."""
 
 from collections.abc import Sequence
 from operator import attrgetter

@@ -1,4 +1,4 @@
-"""`puzzles compare`: the reference solution beside the player's, as a picture and as the lines that differ."""
+"""`puzzles compare`: the reference solution next to the player's, as a picture and as the lines that differ."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from .shared.params import Slug
 @click.option("--open", "opens", is_flag=True, help="Open the picture.")
 @click.pass_context
 def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, opens: bool) -> None:
-    """Show the reference solution beside yours.
+    """Show the reference solution next to yours.
 
     Of a schedule: both runs in one picture. Of every puzzle: the lines that differ.
     """

@@ -1,4 +1,4 @@
-"""`puzzles grade`: the verdict on a file, or on a whole class."""
+"""`puzzles grade`: the verdict on a file, or on a class."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     metavar="SLUG",
     type=SlugText(),
     multiple=True,
-    help="Grade only this puzzle, or those of a track or chapter; may be repeated.  "
+    help="Grade only this puzzle, or the puzzles of a track or chapter; may be repeated.  "
     "[default: all that a file attempts]",
 )
 @click.option(
@@ -92,7 +92,7 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
 @click.pass_context
 def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...], **options: Any) -> None:
-    """Grade files, notebooks, or whole folders of them.
+    """Grade files, notebooks, or folders of them.
 
     In a folder, each file and each folder directly below it is a submission, of which the best solutions count.
     Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.

@@ -1,4 +1,4 @@
-"""The command line: assembles the commands, each of which has a file of its own."""
+"""The command line: assembles the commands, each of which has its own file."""
 
 import sys
 

@@ -60,8 +60,8 @@ def run(
 ) -> None:  # fmt: skip
     """Run a solution on real tensors.
 
-    Memory, messages and bytes are measured and compared with what the game predicts, and the results with those of a
-    single device. Exits with 0 if all agree. PATH may be PyTorch's own .csv of a pipeline, which takes no SLUG.
+    Memory, messages and bytes are measured and compared with what the game predicts, and the results with the results
+    of a single device. Exits with 0 if all agree. PATH may be PyTorch's own .csv of a pipeline, which takes no SLUG.
 
     With --size or --costs: any function of the file, at any size, without targets. This shows what the run takes, and
     exits with 0 if it is correct; --tensors, --on, --small and -o run it on tensors too. With --fold, -o draws the run.

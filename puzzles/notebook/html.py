@@ -102,7 +102,7 @@ def _reference(result: ResultWords) -> str:
     if not lines:
         return ""
     both = "<p><code>result.compare()</code> draws both runs.</p>" if result.track.has_pictures else ""
-    return f"<details><summary>Show the reference beside yours</summary>{lines}{both}</details>"
+    return f"<details><summary>Show the reference next to yours</summary>{lines}{both}</details>"
 
 
 def _head(result: ResultWords, colour: str) -> str:

@@ -26,7 +26,7 @@ def differing_lines(mine: str, theirs: str, name: str) -> list[DifferingLines] |
 
 
 def as_lines(differences: list[DifferingLines]) -> Iterator[str]:
-    """The same as lines: '-' before the player's, '+' before those of the reference."""
+    """The same as lines: '-' before the player's, '+' before the reference's."""
     if not differences:
         yield "Both have the same lines."
         return

@@ -86,8 +86,8 @@ def _traces_text(number: int, folder: str) -> str:
 
 
 def _write_traces(graded: Sequence[Graded], traces: Path) -> tuple[int, str]:
-    """Writes the runs that `verify` can judge again: those of one file into the folder itself, those of several into a
-    folder for each. Returns how many, and why not all: after one failure the others would fail too."""
+    """Writes the runs that `verify` can judge again: the runs of one file into the folder itself, the runs of several
+    into a folder for each. Returns how many, and why not all: after one failure the others would fail too."""
     written = 0
     for number, file in enumerate(graded):
         folder = traces if len(graded) == 1 else traces / f"{number:04}_{sanitized(Path(file.path).stem)[:MAX_NAME]}"

@@ -51,10 +51,10 @@ def achieved(verdict: Verdict) -> str:
 
 
 def offers(path: str, slug: str) -> str:
-    """The reference beside the player's solution, as a command; empty where there is none."""
+    """The reference next to the player's solution, as a command; empty where there is none."""
     if not path or reference_file(slug) is None:
         return ""
-    return f"'{next_command('compare', path, slug)}' shows the reference beside yours."
+    return f"'{next_command('compare', path, slug)}' shows the reference next to yours."
 
 
 def built(verdict: Verdict) -> str:

@@ -1,4 +1,4 @@
-"""A table of files that never folds or crops their names: where they do not fit, each has a line of its own."""
+"""A table of files that never folds or crops their names: where they do not fit, each has its own line."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ class NamedRows:
     """
 
     def __init__(self, make: Callable[[Sequence[str] | None], Table], names: Sequence[str], heading: str = "") -> None:
-        """`heading` is that of the names; where they have no column it comes above the table."""
+        """`heading` belongs to the names; where they have no column it comes above the table."""
         self.make = make
         self.names = names
         self.heading = heading

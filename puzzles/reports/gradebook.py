@@ -1,6 +1,6 @@
 """A gradebook as CSV: a row for each student, with points; and the form that Canvas imports.
 
-Canvas's form is that of "Import grades" in its guides: the columns that identify a student, then assignments, with a
+Canvas's form is in its guides, "Import grades": the columns that identify a student, then assignments, with a
 row of the points that are possible.
 """
 

@@ -1,6 +1,6 @@
 """Gradescope's results file: points for each puzzle, what there is to say about it as HTML, and a leaderboard.
 
-The format is that of https://gradescope-autograders.readthedocs.io/en/latest/specs/.
+The format is described in https://gradescope-autograders.readthedocs.io/en/latest/specs/.
 """
 
 import base64

@@ -126,7 +126,7 @@ def prospect_text(found: Study) -> Iterator[str]:
     """The bound, and the better order or that none was found."""
     bound, better = found.prospect.bound, found.prospect.better
     if bound is not None:
-        kind = "" if bound.has_halves else " of whole backwards"
+        kind = "" if bound.has_halves else " of full backwards"
         yield (
             f"Bound: with the median times and this memory, no order{kind} takes less than {bound.ms:.1f} ms "
             f"({_in_ms(bound.reason)}). Replayed so, this order takes {bound.replay:.1f} ms, and {bound.even:.1f} ms "

@@ -1,4 +1,4 @@
-"""The table of one file: a row for each verdict, with stars, and figures beside their targets."""
+"""The table of one file: a row for each verdict, with stars, and figures with their targets."""
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat

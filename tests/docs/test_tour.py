@@ -87,7 +87,7 @@ try:
 except AssertionError as e:
     print("Refused:", e)
 """,
-        ["Refused: rank 0, t=18, update(layer=0): ", "only batches 1, 4, 5 of 6", "sum in batches 0, 2, 3"],
+        ["Refused: rank 0, t=18, update(layer=0): ", "only batches 1, 4, 5 of 6", "first add batches 0, 2, 3"],
     ),
     (
         "pretending to have the others, and the update",

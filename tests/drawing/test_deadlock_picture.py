@@ -37,7 +37,7 @@ def test_a_chain_is_no_circle() -> None:
 
 def test_a_forgotten_group_is_shown_with_its_call() -> None:
     said = str(run(without_group, 1, 1, 4, setting=Setting("classic", mesh={"pp": 2, "tp": 2})).error)
-    assert "in the same order, or name a group: allgather(layer=0) on line " in said
+    assert "in the same order; or name a group: allgather(layer=0) on line " in said
     assert "has none, so it waits for every rank" in said
     assert "name a group" not in str(run(in_a_circle, 1, 4, 4).error), "there are no groups"
 

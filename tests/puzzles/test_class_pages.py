@@ -146,7 +146,7 @@ def test_a_student_sees_figures_code_advice_the_peak_and_pictures(pages: Path) -
     assert "Where memory and traffic go" in cleo
     assert "<details open>" in cleo, "it misses the memory target"
     assert "What to try" in cleo
-    assert "holds most at t=" in cleo
+    assert "peaks at t=" in cleo
     ben = page(pages, "ben")
     assert "crash" in ben
     assert re.search(r'<pre><span class="faint">line \d+</span>  raise ValueError', ben)

@@ -234,7 +234,7 @@ async def test_over_target_says_by_how_much_and_where_to_look() -> None:
     result = await play("basic", hoards)
     assert (result.status, result.stars) == ("over_target", 1)
     assert "the target is < 2.7M" in result.message
-    assert "524,288 elements of that are not read again" in result.next_step
+    assert "524,288 elements of it are never read again" in result.next_step
 
 
 async def test_a_schedule_for_only_one_size_gets_a_note() -> None:

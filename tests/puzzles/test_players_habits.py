@@ -196,7 +196,7 @@ HABITS: dict[str, Habit] = {
         (in_ddp(f"model.update(1, model.backward({BACK})[0], weights[1], opt_states[1])"),),
         "ddp",
         "failed",
-        ("rank 0, t=3, update(layer=1)", "covers only batch 0 of 4", "sum in batches 1-3", "all-reduce"),
+        ("rank 0, t=3, update(layer=1)", "covers only batch 0 of 4", "first add batches 1-3", "all-reduce"),
     ),
     "a_value_for_a_number": Habit(
         (in_ddp("model.load_weights(activations[0])"),),

@@ -102,7 +102,7 @@ def test_an_all_reduce_of_which_a_shard_is_kept() -> None:
     assert score.missed == (f"it sends {reduced * 3 // 2:,} elements and the target is < 0.8M",)
     assert score.advice == (
         f"Line {line_of('all-reduce and cut')} all-reduces 2 gradients and keeps a shard of each: `scatterreduce` "
-        f"sends half ({reduced:,} -> {reduced // 2:,})."
+        f"sends half ({reduced // 2:,} elements, not {reduced:,})."
     )
 
 
@@ -161,7 +161,7 @@ def test_replicas_that_drift_too_far() -> None:
 
 KNOWN = {
     "tensor_parallel": {"Line 21 all-reduces the gradient of the model's input"},
-    "wsdp": {"Line 30 all-reduces 6 gradients and keeps a shard of each: `scatterreduce` sends half (2"},
+    "wsdp": {"Line 30 all-reduces 6 gradients and keeps a shard of each: `scatterreduce` sends half (1"},
 }
 """Causes that are true of a reference: wsdp comes before `scatterreduce`."""
 

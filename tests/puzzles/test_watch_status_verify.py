@@ -106,7 +106,7 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     assert watched.game.current == "grad_accum"
     assert "passed ★★" in page
     assert "Match that for the third star." in page
-    assert "'puzzles compare mine.py grad_accum' shows the reference beside yours." in page
+    assert "'puzzles compare mine.py grad_accum' shows the reference next to yours." in page
     assert "In practice: " not in page
     assert "Press n for the next one: puzzle 2, " in page
     assert "Puzzle 2: " in watched.press("n")
@@ -340,7 +340,7 @@ def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):
 def test_a_pass_says_in_a_few_lines_what_was_built_and_what_is_next():
     Path("ddp.py").write_text(solution("ddp"))
     page = words(puzzles("grade", "ddp.py").stdout)
-    assert "ddp: You have built data parallelism (Li et al. 2020). Data parallelism: replicate the model" in page
+    assert "ddp: You have built data parallelism (Li et al. 2020). Data parallelism replicates the model" in page
     best = "5.1 timesteps, 1,441,792 elements and 786,432 elements sent"
     assert f"{best}. Match that for the third star. 'puzzles compare ddp.py ddp'" in page
     assert "Next: DataParallel, " in page

@@ -140,7 +140,7 @@ def course_options(command: C) -> C:
 
 
 def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with those of --course where the command line has none; and the rule on what is late."""
+    """The options, with the options of --course where the command line has none; and the rule on what is late."""
     from puzzles.course.lateness import parse_late
 
     course = ctx.meta.get(COURSE)

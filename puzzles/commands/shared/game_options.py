@@ -73,7 +73,7 @@ class MeshText(click.ParamType):  # type: ignore[type-arg]  # as above
             self.fail(f"'{value}' is no mesh; name each axis with its length, as dp=2,pp=4", param, ctx)
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            self.fail(f"the axis {twice[0]} is there twice in '{value}'; give each axis a name of its own", param, ctx)
+            self.fail(f"the axis {twice[0]} is there twice in '{value}'; give each axis its own name", param, ctx)
         return tuple((axis[1], int(axis[2])) for axis in axes if axis)
 
 

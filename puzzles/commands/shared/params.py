@@ -36,7 +36,7 @@ REFERENCES = INSTALL_ROOT / "solutions"
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """What is refused inside, in whole sentences, becomes an error of usage."""
+    """What is refused inside, in full sentences, becomes an error of usage."""
     try:
         yield
     except Exception as why:

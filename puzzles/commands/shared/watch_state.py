@@ -45,7 +45,7 @@ class WatchState:
         self._seen: dict[str, str] | None = None
 
     def begin(self) -> None:
-        """Grades the whole file, which counts as the player's own, and shows the puzzle where the player left off: its
+        """Grades the file, which counts as the player's own, and shows the puzzle where the player left off: its
         verdict if the file passes, else its statement."""
         from puzzles.grading.progress import add_own_file
 

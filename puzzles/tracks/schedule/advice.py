@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from lib import Report, Trace
-from lib.judging.peak_text import peak_rows
+from lib.judging.peak_text import UNREAD, peak_rows
 from lib.recognition import recomputed
 from lib.values.algebra import named
 from lib.values.kinds import Activation
@@ -47,14 +47,14 @@ def traffic_sentences(report: Report) -> str:
 def _on_memory(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
     """What nobody reads again at the peak; if all of it is still needed, what takes most."""
     peak, rows = report.peak, peak_rows(report.contents)
-    where = f"Rank {peak.rank} holds most at t={peak.time:g}"
+    where = f"The memory of rank {peak.rank} peaks at t={peak.time:g}"
     unread = [row for row in rows if row.unread]
     if unread:
         elements = sum(row.elements for row in unread)
-        what = "; ".join(f"{row.what}, {row.when}" for row in unread[:MAX_CAUSES])
-        return f"{where}, and {elements:,} elements of that are not read again: {what}. Delete them before that."
+        what = "; ".join(f"{row.what}{row.when.removeprefix(UNREAD)}" for row in unread[:MAX_CAUSES])
+        return f"{where}, and {elements:,} elements of it are never read again: {what}. Delete them before that."
     first = rows[0]
-    most = f"Most is {first.what} ({first.elements:,} elements, {first.when})"
+    most = f"The largest part is {first.what} ({first.elements:,} elements, {first.when})"
     return f"{where}, and all of it is still needed. {most}. {_way_to_keep_less(trace, report, puzzle)}"
 
 
@@ -71,7 +71,7 @@ def _way_to_keep_less(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> s
     before = (op for op in trace.ranks[report.peak.rank] if op.end <= report.contents.tick)
     left = batches.intersection(op.batches for op in before if op.name == "backward_input")
     if 2 * len(left) > len(batches):
-        return f"{len(left)} weight halves are left to compute: do some earlier, each frees an activation."
+        return f"{len(left)} weight halves are left to compute. Do some of them earlier: each frees an activation."
     if len(batches) > 1:
         several = f"These are activations of {len(batches)} microbatches"
         return f"{several}: go backward with one before you go forward with the next."

@@ -127,7 +127,7 @@ def above_possible(
         timesteps = figures["timesteps"]
         yield f"Time: {'; '.join(_above(timesteps, bound, setting.costs.time_unit, where) for bound, where in bounds)}."
     if beaten:
-        yield "The fastest pipeline known at this size has other stages: with these, no schedule is as fast."
+        yield "The fastest pipeline known at this size has other stages; with these stages, no schedule is as fast."
     peak, until = figures["peak_memory"], max(time_limit, figures["timesteps"])
     kept = pipeline_memory_bound(size, setting, found.stages, until) if found.stages else NO_BOUND
     lower = any(record.peak_memory < kept.least for record in records if record.family in ("", *PIPELINES))

@@ -40,13 +40,13 @@ PIPELINES = [
         ("pass_to(-1)", "rank -1 does not exist", "there are ranks 0 to 3"),
     ),
     Mistake(
-        "gpipe", "keeps the last gradient only", ((SUM, "grad"),), ("covers only batch 3 of 4", "sum in batches 0-2")
+        "gpipe", "keeps the last gradient only", ((SUM, "grad"),), ("covers only batch 3 of 4", "first add batches 0-2")
     ),
     Mistake(
         "gpipe",
         "keeps the activations",
         (("            del activations[layer, batch], grad_activations[layer + 1, batch]\n", ""),),
-        ("3,014,656 elements of that are not read again", "Delete them before that"),
+        ("3,014,656 elements of it are never read again", "Delete them before that"),
     ),
     Mistake(
         "checkpoint",
@@ -60,7 +60,7 @@ PIPELINES = [
                 "        del grad_activations[layer + 1]\n",
             ),
         ),
-        ("takes 58 timesteps", "are not read again: 8 activations of layers 0-7"),
+        ("takes 58 timesteps", "are never read again: 8 activations of layers 0-7"),
     ),
     Mistake(
         "checkpoint",
@@ -126,7 +126,7 @@ PIPELINES = [
                 "                layer, grad_weights[layer, batch], weights[layer], opt_states[layer])\n",
             ),
         ),
-        ("update(layer=6)", "covers only batch 0 of 4", "sum in batches 1-3"),
+        ("update(layer=6)", "covers only batch 0 of 4", "first add batches 1-3"),
     ),
     Mistake(
         "gpipe",
@@ -156,13 +156,13 @@ PIPELINES = [
         "one_f_one_b",
         "keeps the activations",
         (("activations.pop(batch), grad", "activations[batch], grad"),),
-        ("524,288 elements of that are not read again", "4 activations of layer 0, batches 0-3"),
+        ("524,288 elements of it are never read again", "4 activations of layer 0, batches 0-3"),
     ),
     Mistake(
         "one_f_one_b",
         "keeps the last gradient only",
         (("grad_weights[me] + grad if me in grad_weights else grad", "grad"),),
-        ("covers only batch 7 of 8", "sum in batches 0-6 with '+'"),
+        ("covers only batch 7 of 8", "first add batches 0-6, with '+'"),
     ),
     Mistake(
         "zb_h1",
@@ -203,6 +203,6 @@ PIPELINES = [
                 "",
             ),
         ),
-        ("covers only batches 0-4 of 8", "sum in batches 5-7"),
+        ("covers only batches 0-4 of 8", "first add batches 5-7"),
     ),
 ]

@@ -17,7 +17,7 @@ SHARING = [
         "basic",
         "keeps everything",
         (("        " + FORGETS, ""),),
-        ("2,097,152 elements of that are not read again", "2 activations of layers 0, 1", "Delete them before"),
+        ("2,097,152 elements of it are never read again", "2 activations of layers 0, 1", "Delete them before"),
     ),
     Mistake(
         "basic",
@@ -50,13 +50,13 @@ SHARING = [
         "grad_accum",
         "keeps the last gradient only",
         ((SUM, "grad"),),
-        ("covers only batch 3 of 4", "sum in batches 0-2 with '+'"),
+        ("covers only batch 3 of 4", "first add batches 0-2, with '+'"),
     ),
     Mistake(
         "grad_accum",
         "keeps the activations",
         (("            " + FORGETS, ""),),
-        ("262,144 elements of that are not read again", "activation gradients of layers 0, 1"),
+        ("262,144 elements of it are never read again", "activation gradients of layers 0, 1"),
     ),
     Mistake(
         "grad_accum",
@@ -80,7 +80,7 @@ SHARING = [
         "ddp",
         "no all-reduce",
         ((REDUCE, ""),),
-        ("update(layer=0)", "covers only batch 0 of 4", "'+' or an all-reduce first"),
+        ("update(layer=0)", "covers only batch 0 of 4", "'+' or an all-reduce"),
     ),
     Mistake(
         "ddp",
@@ -98,7 +98,7 @@ SHARING = [
         "ddp",
         "every rank takes every batch",
         (("[model.rank])", "range(model.BATCHES))"),),
-        ("allreduce(layer=0)", "each contribute every batch", "reduce it once"),
+        ("allreduce(layer=0)", "each contribute every batch", "let each rank take its own batches"),
     ),
     Mistake(
         "ddp",
@@ -160,12 +160,12 @@ SHARING = [
             ('        del weights[layer, "full"]\n', ""),
             (', weights[layer, "full"]\n    del', "\n    del"),
         ),
-        ("holds most at t=",),
+        ("peaks at t=",),
     ),
     Mistake(
         "fsdp",
         "activations stay",
         (("        del activations[layer], grad_activations[layer + 1], ", "        del "),),
-        ("not read again", "activations of layers"),
+        ("never read again", "activations of layers"),
     ),
 ]

@@ -18,7 +18,7 @@ OVERLAP = [
         "ddp_overlap",
         "a bucket for each layer",
         (("len(bucket) == 2", "len(bucket) == 1"),),
-        ("takes 15.4 timesteps", "are not read again: activation gradient of the model's input"),
+        ("takes 15.4 timesteps", "are never read again: activation gradient of the model's input"),
     ),
     Mistake(
         "ddp_overlap",
@@ -89,7 +89,7 @@ OVERLAP = [
             ('weights[layer, "full"] = await gather\n    del', 'weights[layer - 1, "full"] = await gather\n    del'),
             (', weights[layer, "full"]\n        if scatter', "\n        if scatter"),
         ),
-        ("are not read again: 5 weights of layers 0-3, 5",),
+        ("are never read again: 5 weights of layers 0-3, 5",),
     ),
 ]
 
@@ -122,7 +122,7 @@ SPLITTING = [
         "tensor_parallel",
         "a sum that nobody reads",
         (("        if layer:  # nobody reads the gradient of the model's input\n", "        if True:\n"),),
-        ("all-reduces the gradient of the model's input, which nobody reads: leave it out (196,608)",),
+        ("all-reduces the gradient of the model's input, which nobody reads: leave it out (196,608 elements)",),
     ),
     Mistake(
         "sequence_parallel",
@@ -163,7 +163,7 @@ SPLITTING = [
             ),
             ("        inp = await full_input(layer)", '        inp = activations.pop(("in", layer))'),
         ),
-        ("needs 12,320,768 elements", "not read again: 7 activations of layers 1-7"),
+        ("needs 12,320,768 elements", "never read again: 7 activations of layers 1-7"),
     ),
     Mistake(
         "sequence_parallel",
@@ -199,7 +199,7 @@ SPLITTING = [
                 "        weights[layer], opt_states[layer] = model.update(",
             ),
         ),
-        ("allreduce(layer=1)", "differ in shards", "leave a shard that only one rank has as it is"),
+        ("allreduce(layer=1)", "differ in shards", "a shard that only one rank has needs no sum"),
     ),
     Mistake(
         "expert_parallel",
@@ -245,7 +245,7 @@ SPLITTING = [
         "three_d",
         "no sum over the replicas",
         (('        grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, group="dp")\n', ""),),
-        ("update(layer=2)", "covers only batches 0, 1 of 4", "all-reduce first"),
+        ("update(layer=2)", "covers only batches 0, 1 of 4", "all-reduce"),
     ),
     Mistake(
         "three_d",

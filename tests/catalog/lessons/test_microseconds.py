@@ -181,9 +181,9 @@ def test_the_best_size_of_a_bucket_is_the_one_that_the_formula_says() -> None:
     hops, backward = 14 * 5, costs.duration("backward")
     assert f"{us(hops)} a call" in words
     assert f"A backward of one layer takes {us(backward)}" in words
-    assert f"takes {us(costs.transfer('allreduce', 1, costs.weight, range(8)))} in the lane" in words
+    assert f"A call for each layer takes {us(costs.transfer('allreduce', 1, costs.weight, range(8)))}" in words
     best = sqrt(16 * hops / backward)
-    assert f"least at k = {best:.1f}, the square root of {16 * hops:,} / {backward}" in words
+    assert f"smallest at k = {best:.1f}, the square root of {16 * hops:,} / {backward}" in words
     times = {
         size: judged(buckets(*[size] * (16 // size), *[16 % size] * (16 % size > 0)), goal).timesteps
         for size in range(1, 17)

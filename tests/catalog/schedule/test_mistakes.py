@@ -34,7 +34,7 @@ MISTAKES = [
         "one_f_one_b",
         "only the last gradient is kept",
         (("grad_weights[me] + grad if me in grad_weights else grad", "grad"),),
-        says=("update(layer=3)", "covers only batch 7 of 8", "sum in batches 0-6"),
+        says=("update(layer=3)", "covers only batch 7 of 8", "first add batches 0-6"),
     ),
     Mistake(
         "interleaved",
@@ -105,7 +105,7 @@ MISTAKES = [
         "zb_h1",
         "the last weight gradients are forgotten",
         (("range(max(0, model.BATCHES - late), model.BATCHES)", "range(0)"),),
-        says=("rank 3, t=24, update(layer=3)", "covers only batches 0-4 of 8", "sum in batches 5-7"),
+        says=("rank 3, t=24, update(layer=3)", "covers only batches 0-4 of 8", "first add batches 5-7"),
     ),
     Mistake(
         "zb_h2",

@@ -56,7 +56,7 @@ async def batch_contributed_by_two_ranks(model: Model) -> None:
     await model.allreduce(gradients(model, [1])[0], 0)
 
 
-@refused("rule", "allreduce(layer=0)", "ranks 0, 1", "every batch", "reduce it once", ranks=2)
+@refused("rule", "allreduce(layer=0)", "ranks 0, 1", "every batch", "reduce a gradient once", ranks=2)
 async def reduced_twice(model: Model) -> None:
     once = await model.allreduce(gradients(model, [model.rank])[0], 0)
     await model.allreduce(once, 0)
@@ -137,7 +137,7 @@ def shard_of_what_is_not_here(model: Model) -> None:
 # --- Updates --------------------------------------------------------------------------------------
 
 
-@refused("rule", "rank 0, t=4, update(layer=0)", "covers only batch 0 of 2", "sum in batch 1", "all-reduce")
+@refused("rule", "rank 0, t=4, update(layer=0)", "covers only batch 0 of 2", "first add batch 1", "all-reduce")
 def update_without_every_batch(model: Model) -> None:
     model.update(0, gradients(model, [0])[0], *model.load_weights(0))
 

@@ -56,10 +56,10 @@ async def ddp(model: Model) -> Model:
         "opt_states[layer])`. Remember the deletions from `basic`.",
     ),
     concept="""\
-Data parallelism: replicate the model, divide the batch, sum the gradients. All ranks start from the same
-weights and apply the same summed gradient, so the replicas stay equal and no weight is ever sent. An
-all-reduce can pass pieces around a ring. Each device then sends about twice the size of the gradient, no
-matter how many devices there are (Patarasuk and Yuan 2009): 2 (n-1)/n of it, here 786,432 elements for two layers.
+Data parallelism replicates the model, divides the batch and sums the gradients. All ranks start from the same weights
+and apply the same summed gradient, so the replicas stay equal and no weight is ever sent. In an all-reduce that passes
+pieces around a ring, each device sends about twice the size of the gradient, no matter how many devices there are
+(Patarasuk and Yuan 2009): 2 (n-1)/n of it, here 786,432 elements for two layers.
 """,
     in_practice="""\
 PyTorch's DistributedDataParallel does this. There, communication overlaps with computation, which this clock does not

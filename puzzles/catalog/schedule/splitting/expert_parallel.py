@@ -72,10 +72,10 @@ async def expert_parallel(model: Model) -> Model:
     ),
     concept="""\
 Tokens travel twice for each layer, forward and backward, and cannot be computed meanwhile. With two batches in turn,
-the computation of one hides the communication of the other. All ranks work in the same order. If every call had to
-wait for its value, the minimum would be 11.5 steps. With chained calls, each call begins when the one before has
-ended, and the minimum is 10. What remains is the wait at the loss, until the last outputs are back. The best schedule
-known avoids it.
+the computation of one hides the communication of the other. All ranks work in the same order. With chained calls, each
+call begins when the one before has ended, and the minimum is 10 steps; if every call had to wait for its value, it
+would be 11.5. What remains is the wait at the loss, until the last outputs are back. The best schedule known avoids
+it.
 """,
     in_practice="""\
 GShard introduced layers of experts on many devices, with an all-to-all to the experts and another one back

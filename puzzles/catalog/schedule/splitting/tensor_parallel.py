@@ -63,8 +63,8 @@ async def tensor_parallel(model: Model) -> Model:
     concept="""\
 Tensor parallelism splits the work of a layer, not the batches. It makes a single batch faster, and it splits weights,
 gradients and states without gathering any of them. The price is an all-reduce of activations after every layer in both
-directions, and computation has to wait for it. One rank alone would take 9.5 steps here. Four ranks take 5.6, more
-than a quarter.
+directions, and computation has to wait for it. Here four ranks take 5.6 steps, and one rank alone would take 9.5, not
+four times as long.
 """,
     in_practice="""\
 Megatron-LM cuts the first matrix of a block by columns and the second one by rows, so that a block needs one
