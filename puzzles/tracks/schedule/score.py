@@ -91,13 +91,14 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
         return refused
     figures = figures_of(report, puzzle, size)
     shown = size == puzzle.goal.size
-    notes = (*(sanitized(note.text) for note in report.notes if note not in report.unrepeatable), *_star_notes(report))
+    told = sorted((note for note in report.notes if note not in report.unrepeatable), key=lambda note: note.costs_a_star)
+    notes = (*(sanitized(note.text) for note in told), *_star_notes(report))
     missed = tuple(_missed(report, puzzle)) if shown else ()
-    told = advice(trace, report, puzzle) if missed and isinstance(trace, Trace) else ""
+    advised = advice(trace, report, puzzle) if missed and isinstance(trace, Trace) else ""
     why = (*peak_lines(report.contents), *traffic_lines(report.sent))
     why_matters = shown and report.status == "over_target" and (not report.meets_memory or sends_too_much(report))
     remark = "" if shown else _remark(report, puzzle, size)
-    return Score(figures, missed, report.stars, notes, told, why, why_matters, report.family, remark)
+    return Score(figures, missed, report.stars, notes, advised, why, why_matters, report.family, remark)
 
 
 def figures_of(report: Report, puzzle: SchedulePuzzle, size: Size) -> dict[str, float]:
