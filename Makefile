@@ -39,7 +39,7 @@ test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
 PROFILE ?= full
 
 test-all: $(VENV)/.test  ## run every test, with many more examples
-	$(PYTEST) --hypothesis-profile=$(PROFILE)
+	$(PYTEST) --hypothesis-profile=$(PROFILE) --durations=40
 
 # Of fuzzing: seconds in all; SEED=1 tries the same inputs again.
 FUZZ ?= 60

@@ -7,11 +7,7 @@ from .errors import RuleError
 
 
 def refuse_masked(given: Any, place: str = "") -> None:
-    """Refuses a masked array, also in nested dictionaries, lists and tuples.
-
-    Raises:
-        RuleError: naming the `place`.
-    """
+    """Refuses a masked array, also in nested dictionaries, lists and tuples."""
     masked = sys.modules.get("numpy.ma")  # numpy loads it when it is first used
     if masked is None:
         return

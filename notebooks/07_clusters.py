@@ -7,7 +7,7 @@
 # ---
 
 # %% [markdown]
-# # Whole clusters
+# # Clusters
 #
 # A cluster has fast links and slow ones, and a large model needs more than one kind of parallelism. These puzzles put
 # each kind on the links that can carry it. They build on `fsdp` and `gpipe` from **01_puzzles**.

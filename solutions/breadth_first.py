@@ -21,7 +21,7 @@ async def breadth_first(model: Model) -> Model:
             activations[layer, batch] = model.get_activation([batch])
         else:
             activations[layer, batch] = await model.receive(before, tag(layer, batch))
-        out = model.forward(layer, activations[layer, batch], weights["whole"])
+        out = model.forward(layer, activations[layer, batch], weights["full"])
         if layer == model.LAYERS - 1:
             grad_activations[layer, batch] = model.loss(out)
         else:
@@ -31,24 +31,24 @@ async def breadth_first(model: Model) -> Model:
         if layer < model.LAYERS - 1:
             grad_activations[layer, batch] = await model.receive(after, tag(layer, batch))
         inp, grad_out = activations.pop((layer, batch)), grad_activations.pop((layer, batch))
-        grad, grad_in = model.backward(layer, inp, grad_out, weights["whole"])
+        grad, grad_in = model.backward(layer, inp, grad_out, weights["full"])
         grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
         if layer > 0:
             await model.pass_to(before, grad_in, tag(layer - 1, batch))
 
     for layer in my_layers:
-        weights["whole"] = await model.allgather(weights[layer], layer, group="dp")
+        weights["full"] = await model.allgather(weights[layer], layer, group="dp")
         for batch in my_batches:
             await forward(layer, batch)
         if layer != my_layers[-1]:
-            del weights["whole"]
+            del weights["full"]
 
     for layer in reversed(my_layers):
-        if "whole" not in weights:
-            weights["whole"] = await model.allgather(weights[layer], layer, group="dp")
+        if "full" not in weights:
+            weights["full"] = await model.allgather(weights[layer], layer, group="dp")
         for batch in my_batches:
             await backward(layer, batch)
-        del weights["whole"]
+        del weights["full"]
         grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, group="dp")
 
     for layer in my_layers:

@@ -11,20 +11,20 @@ async def fsdp(model: Model) -> Model:
     activations[0] = model.get_activation([model.rank])
 
     for layer in range(model.LAYERS):
-        weights["whole"] = await model.allgather(weights[layer], layer)
-        activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])
-        del weights["whole"]
+        weights["full"] = await model.allgather(weights[layer], layer)
+        activations[layer + 1] = model.forward(layer, activations[layer], weights["full"])
+        del weights["full"]
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
 
     # A full gradient exists only between its backward and its reduce-scatter.
     for layer in reversed(range(model.LAYERS)):
-        weights["whole"] = await model.allgather(weights[layer], layer)
+        weights["full"] = await model.allgather(weights[layer], layer)
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights["whole"]
+            layer, activations[layer], grad_activations[layer + 1], weights["full"]
         )
         grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)
-        del activations[layer], grad_activations[layer + 1], weights["whole"]
+        del activations[layer], grad_activations[layer + 1], weights["full"]
     del grad_activations[0]
 
     for layer in range(model.LAYERS):

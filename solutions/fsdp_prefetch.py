@@ -13,10 +13,10 @@ async def fsdp_prefetch(model: Model) -> Model:
 
     gather = model.allgather(weights[0], 0)
     for layer in range(model.LAYERS):
-        weights["whole"] = await gather
+        weights["full"] = await gather
         if layer < top:
             gather = model.allgather(weights[layer + 1], layer + 1)
-        activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])
+        activations[layer + 1] = model.forward(layer, activations[layer], weights["full"])
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
 
@@ -25,16 +25,16 @@ async def fsdp_prefetch(model: Model) -> Model:
     for layer in reversed(range(model.LAYERS)):
         if layer:
             gather = model.allgather(weights[layer - 1], layer - 1)
-        grad_weights["whole"], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights["whole"]
+        grad_weights["full"], grad_activations[layer] = model.backward(
+            layer, activations[layer], grad_activations[layer + 1], weights["full"]
         )
-        del activations[layer], grad_activations[layer + 1], weights["whole"]
+        del activations[layer], grad_activations[layer + 1], weights["full"]
         if scatter is not None:
             grad_weights[layer + 1] = await scatter
-        scatter = model.scatterreduce(grad_weights["whole"], layer)
-        del grad_weights["whole"]
+        scatter = model.scatterreduce(grad_weights["full"], layer)
+        del grad_weights["full"]
         if layer:
-            weights["whole"] = await gather
+            weights["full"] = await gather
     del grad_activations[0]
 
     for layer in reversed(range(model.LAYERS)):

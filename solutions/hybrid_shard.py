@@ -12,18 +12,18 @@ async def hybrid_shard(model: Model) -> Model:
     activations[0] = model.get_activation([model.rank])
 
     for layer in range(model.LAYERS):
-        weights["whole"] = await model.allgather(weights[layer], layer, group="shard")
-        activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])
-        del weights["whole"]
+        weights["full"] = await model.allgather(weights[layer], layer, group="shard")
+        activations[layer + 1] = model.forward(layer, activations[layer], weights["full"])
+        del weights["full"]
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
 
     for layer in reversed(range(model.LAYERS)):
-        weights["whole"] = await model.allgather(weights[layer], layer, group="shard")
+        weights["full"] = await model.allgather(weights[layer], layer, group="shard")
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights["whole"]
+            layer, activations[layer], grad_activations[layer + 1], weights["full"]
         )
-        del activations[layer], grad_activations[layer + 1], weights["whole"]
+        del activations[layer], grad_activations[layer + 1], weights["full"]
         grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, group="shard")
     del grad_activations[0]
 

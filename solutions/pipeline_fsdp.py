@@ -20,10 +20,10 @@ async def pipeline_fsdp(model: Model) -> Model:
         if layer == mine[0]:
             batch = model.rank // STAGES
             activations[layer] = model.get_activation([batch]) if first else await model.receive()
-        weights["whole"] = await model.allgather(weights[layer], layer)
+        weights["full"] = await model.allgather(weights[layer], layer)
         if layer in mine:
-            activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])
-        del weights["whole"]
+            activations[layer + 1] = model.forward(layer, activations[layer], weights["full"])
+        del weights["full"]
         if layer == mine[-1]:
             if last:
                 grad_activations[layer + 1] = model.loss(activations[layer + 1])
@@ -34,16 +34,16 @@ async def pipeline_fsdp(model: Model) -> Model:
     for layer in reversed(range(model.LAYERS)):
         if layer == mine[-1] and not last:
             grad_activations[layer + 1] = await model.receive()
-        weights["whole"] = await model.allgather(weights[layer], layer)
+        weights["full"] = await model.allgather(weights[layer], layer)
         if layer in mine:
             grad_weights[layer], grad_activations[layer] = model.backward(
-                layer, activations[layer], grad_activations[layer + 1], weights["whole"]
+                layer, activations[layer], grad_activations[layer + 1], weights["full"]
             )
             del activations[layer], grad_activations[layer + 1]
         else:
             grad_weights[layer] = model.fake_grad(layer, [])
         grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)
-        del weights["whole"]
+        del weights["full"]
         if layer == mine[0] and not first:
             await model.pass_to(model.rank - 1, grad_activations[layer])
 

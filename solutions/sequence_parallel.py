@@ -8,18 +8,18 @@ async def sequence_parallel(model: Model) -> Model:
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
 
-    async def whole_input(layer):
+    async def full_input(layer):
         if layer == 0:
             return model.get_activation(range(model.BATCHES))
         return await model.allgather(activations[layer], layer)
 
     for layer in range(model.LAYERS):
-        activations["part"] = model.forward(layer, await whole_input(layer), weights[layer])
+        activations["part"] = model.forward(layer, await full_input(layer), weights[layer])
         activations[layer + 1] = await model.scatterreduce(activations.pop("part"), layer + 1)
 
     grad_activations[model.LAYERS - 1] = model.loss(activations.pop(model.LAYERS))
     for layer in reversed(range(model.LAYERS)):
-        inp = await whole_input(layer)
+        inp = await full_input(layer)
         activations.pop(layer, None)
         grad = await model.allgather(grad_activations.pop(layer), layer)
         grad_weights[layer], grad_activations["part"] = model.backward(layer, inp, grad, weights[layer])

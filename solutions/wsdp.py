@@ -12,17 +12,17 @@ async def wsdp(model: Model) -> Model:
 
     # One full weight at a time: gathered, used, deleted.
     for layer in range(model.LAYERS):
-        weights["whole"] = await model.allgather(weights[layer], layer)
-        activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])
-        del weights["whole"]
+        weights["full"] = await model.allgather(weights[layer], layer)
+        activations[layer + 1] = model.forward(layer, activations[layer], weights["full"])
+        del weights["full"]
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
 
     for layer in reversed(range(model.LAYERS)):
-        weights["whole"] = await model.allgather(weights[layer], layer)
+        weights["full"] = await model.allgather(weights[layer], layer)
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights["whole"]
+            layer, activations[layer], grad_activations[layer + 1], weights["full"]
         )
-        del activations[layer], grad_activations[layer + 1], weights["whole"]
+        del activations[layer], grad_activations[layer + 1], weights["full"]
     del grad_activations[0]
 
     # The gradients are still whole on every rank; the next puzzle saves that memory.

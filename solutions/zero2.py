@@ -20,12 +20,12 @@ async def zero2(model: Model) -> Model:
 
         # A whole gradient exists only between its backward and its reduce-scatter; shards are added up.
         for layer in reversed(range(model.LAYERS)):
-            grad_weights["whole"], grad_activations[layer] = model.backward(
+            grad_weights["full"], grad_activations[layer] = model.backward(
                 layer, activations[layer], grad_activations[layer + 1], weights[layer]
             )
             del activations[layer], grad_activations[layer + 1]
-            shard = await model.scatterreduce(grad_weights["whole"], layer)
-            del grad_weights["whole"]
+            shard = await model.scatterreduce(grad_weights["full"], layer)
+            del grad_weights["full"]
             grad_weights[layer] = grad_weights[layer] + shard if layer in grad_weights else shard
         del grad_activations[0]
 

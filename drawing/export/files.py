@@ -41,22 +41,14 @@ body {{ margin: 0 }} svg {{ display: block }}</style>{svg}"""
 
 
 def converted(svg: str, ending: str) -> bytes:
-    """SVG as the content of a file with the ending .png or .pdf.
-
-    Raises:
-        PuzzleError: there is nothing that converts, or it failed.
-    """
+    """SVG as the content of a file with the ending .png or .pdf."""
     if cairo() is not None:
         return by_cairo(svg, ending)
     return by_browser(svg, ending, require_converter())
 
 
 def require_converter() -> str:
-    """The path of the browser that converts; empty if CairoSVG does.
-
-    Raises:
-        PuzzleError: there is neither; the text says what to install.
-    """
+    """The path of the browser that converts; empty if CairoSVG does."""
     if cairo() is not None:
         return ""
     found = next(filter(None, map(shutil.which, BROWSERS)), str(ON_A_MAC) if ON_A_MAC.exists() else "")
@@ -87,11 +79,7 @@ def by_cairo(svg: str, ending: str) -> bytes:
 
 
 def by_browser(svg: str, ending: str, browser: str) -> bytes:
-    """A page of exactly the picture's size, printed or photographed.
-
-    Raises:
-        PuzzleError: the browser did not do it.
-    """
+    """A page of exactly the picture's size, printed or photographed."""
     width, height = size_of(svg)
     with TemporaryDirectory(prefix="puzzles-") as folder:
         page, target = Path(folder, "page.html"), Path(folder, f"picture{ending}")

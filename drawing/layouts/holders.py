@@ -25,9 +25,6 @@ PADDED = " Grey is padding."
 def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = False, cap: float = inf) -> Picture:
     """Every tensor of a plan on every device, sources first, with the bytes of it on each; devices with copies of a
     piece have the same colour.
-
-    Raises:
-        LayoutError: there are more than MAX_DEVICES devices.
     """
     devices = plan.graph.devices
     if devices > MAX_DEVICES:

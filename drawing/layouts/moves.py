@@ -14,11 +14,7 @@ MAX_DEVICES = 64
 
 
 def draw_redistribution(plan: Redistribution, title: str = "Redistribution") -> Picture:
-    """Rows send, columns receive; darker means more bytes. The margins show how much each device sends and receives.
-
-    Raises:
-        LayoutError: there are more than MAX_DEVICES devices.
-    """
+    """Rows send, columns receive; darker means more bytes. The margins show how much each device sends and receives."""
     devices = plan.source.devices
     if devices > MAX_DEVICES:
         raise LayoutError(f"a picture of a redistribution shows at most {MAX_DEVICES} devices; this one has {devices}")

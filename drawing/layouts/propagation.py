@@ -57,11 +57,7 @@ class StepTexts:
 
 
 def draw_propagation(plan: GraphPlan, title: str = "Sharding Propagation, step by step", dark: bool = False) -> Picture:
-    """How the breadth-first rule completed a graph: a panel for each operator, in the order in which it was settled.
-
-    Raises:
-        LayoutError: the plan was not made by the breadth-first rule.
-    """
+    """How the breadth-first rule completed a graph: a panel for each operator, in the order in which it was settled."""
     if not plan.decisions:
         raise LayoutError("only a plan that propagate made has steps; draw_plan shows any plan")
     steps = list(plan.decisions.values())

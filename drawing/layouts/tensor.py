@@ -20,9 +20,6 @@ def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
     """A tensor of any number of dimensions: the first two that are split are drawn, the others are only in the text.
 
     Copies share a colour; pieces that are only summands are hatched; padding is grey.
-
-    Raises:
-        LayoutError: there are more than MAX_PIECES pieces.
     """
     if prod(layout.splits) > MAX_PIECES:
         raise LayoutError(f"a picture shows at most {MAX_PIECES:,} pieces; this layout has {prod(layout.splits):,}")

@@ -56,10 +56,7 @@ LIKE = {
 
 
 def require_colour(by: str) -> None:
-    """
-    Raises:
-        PuzzleError: there are no colours of this kind; the text names those that there are.
-    """
+    """"""
     if by not in COLOURS:
         raise PuzzleError(f"colour is {', '.join(map(repr, COLOURS[:-1]))} or {COLOURS[-1]!r}; got {by!r}")
 

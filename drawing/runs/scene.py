@@ -131,11 +131,7 @@ RunLike = Trace | Outcome | EndedRun | Model | Sequence[Model]
 
 
 def trace_from(run: RunLike) -> Trace:
-    """The trace of a run.
-
-    Raises:
-        PuzzleError: this is not a run, or it has no ranks.
-    """
+    """The trace of a run."""
     if isinstance(run, Outcome | EndedRun):
         return run.trace
     if isinstance(run, Model):
@@ -172,11 +168,7 @@ def _ended_in(error: DeadlockError, scene: Scene) -> Scene:
 
 
 def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> Scene:
-    """The scene of a trace, legal or not, finished or not; with a `goal`, its report is that of a puzzle.
-
-    Raises:
-        PuzzleError: `colour` is neither 'layer' nor 'microbatch' nor 'operation'.
-    """
+    """The scene of a trace, legal or not, finished or not; with a `goal`, its report is that of a puzzle."""
     require_colour(colour)
     report = referee(trace, goal)
     end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))

@@ -11,11 +11,7 @@ from .timesteps import Bound
 
 
 def memory_bound(size: Size, setting: Setting) -> Bound:
-    """The least peak memory of any legal schedule of a puzzle of this size and setting, in elements.
-
-    Raises:
-        RuleError: there is no such size.
-    """
+    """The least peak memory of any legal schedule of a puzzle of this size and setting, in elements."""
     prices = Prices(size, setting)
     ways = list(_inference(prices) if setting.task == "infer" else _training(prices))
     return max(ways, key=lambda bound: bound.least, default=Bound(0, "nothing has to be held"))
@@ -62,9 +58,6 @@ def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:
 
     0 where nothing is known: on one rank, in folded games, without synchronous steps, and where layers or backwards can
     be taken apart or a forward paired with a backward, since a rank may then do more alone.
-
-    Raises:
-        RuleError: there is no such size.
     """
     prices = Prices(size, setting)
     layers, batches, ranks = prices.size

@@ -30,11 +30,7 @@ class _Ticks(NamedTuple):
 
 
 def time_bound(size: Size, setting: Setting) -> Bound:
-    """The least timesteps of any legal schedule of a puzzle of this size and setting.
-
-    Raises:
-        RuleError: there is no such size.
-    """
+    """The least timesteps of any legal schedule of a puzzle of this size and setting."""
     prices = Prices(size, setting)
     ways = list(_inference(prices) if setting.task == "infer" else _training(prices))
     best = max(ways, default=_Ticks(0, "nothing takes time"))
@@ -140,11 +136,7 @@ Stage = tuple[Collection[int], int]
 
 
 def pipeline_time_bound(size: Size, setting: Setting, stages: Sequence[Stage]) -> Bound:
-    """The least timesteps of a pipeline in which the stages have these layers and ranks.
-
-    Raises:
-        RuleError: there is no such size, or the stages are not its layers, each once.
-    """
+    """The least timesteps of a pipeline in which the stages have these layers and ranks."""
     prices = Prices(size, setting)
     held = sorted(layer for layers, _ in stages for layer in layers)
     if held != list(range(prices.size.layers)) or any(ranks < 1 for _, ranks in stages):

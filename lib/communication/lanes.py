@@ -232,11 +232,7 @@ class Lanes:
                 require_contribution(self.game, call.name, value)
 
     def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
-        """What each of some calls that belong together makes; None if a call must wait.
-
-        Raises:
-            PuzzleError: the calls do not fit together.
-        """
+        """What each of some calls that belong together makes; None if a call must wait."""
         first = calls[0]
         if first.name in COLLECTIVES:
             return results(calls, self.game)

@@ -95,12 +95,7 @@ def complete(calls: Sequence[PendingCall], game: Game) -> tuple[list[tuple[Value
 
 
 def results(calls: Sequence[PendingCall], game: Game) -> list[tuple[Value, ...]]:
-    """Applies the collective's rule to the inputs of all members, and returns the outputs of each member.
-
-    Raises:
-        MismatchError: they call different operations, or bring values of different layers.
-        RuleError: the values do not fit together.
-    """
+    """Applies the collective's rule to the inputs of all members, and returns the outputs of each member."""
     require_same_call(calls, bool(game.setting.mesh))
     first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
     if game.fold is not None and crosses_replicas(first.group):
@@ -141,9 +136,6 @@ def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tup
 def require_same_call(calls: Sequence[PendingCall], has_groups: bool = False) -> None:
     """Refuses calls of one meeting that differ; also before all members have come. In a game with `has_groups` calls of
     all ranks may have forgotten their group.
-
-    Raises:
-        MismatchError: naming two ranks whose calls differ.
     """
     forgotten = has_groups and calls[0].group is None
     made = [(call.name, _layers(call)) for call in calls]
@@ -198,11 +190,7 @@ class Mailboxes(Generic[M]):
         return box[0] if box else None
 
     def take(self, source: int, to: int, tag: int = 0) -> M:
-        """Removes the oldest message.
-
-        Raises:
-            LookupError: there is none.
-        """
+        """Removes the oldest message."""
         return self._boxes[to][source, tag].popleft()
 
     def unread(self, to: int, tag: int | None = None) -> Iterator[tuple[int, M]]:

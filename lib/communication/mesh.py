@@ -20,11 +20,7 @@ Axes = tuple[tuple[str, int], ...]
 
 
 def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> Axes:
-    """A mesh as a setting holds it.
-
-    Raises:
-        RuleError: an axis without a name or length, or lengths whose product is not the number of ranks.
-    """
+    """A mesh as a setting holds it."""
     given = mesh.items() if isinstance(mesh, Mapping) else mesh
     try:
         axes = tuple((name, algebra.whole_number(length, f"axis {name!r}", "mesh", least=1)) for name, length in given)
@@ -83,11 +79,7 @@ class Mesh:
         return tuple(sorted(group))
 
     def group(self, rank: int, given: object) -> Group | None:
-        """The group that a rank names: an axis, several axes, or ranks; None if those are all.
-
-        Raises:
-            RuleError: there is no mesh, no such axis or rank, or the rank itself is not in the group.
-        """
+        """The group that a rank names: an axis, several axes, or ranks; None if those are all."""
         self.require()
         if isinstance(given, str):
             given = (given,)
@@ -162,11 +154,7 @@ class FoldedMesh(Mesh):
         return shown
 
     def partner(self, given: object) -> object:
-        """A rank of the own replica.
-
-        Raises:
-            RuleError: it is of another replica, or the same rank for all replicas.
-        """
+        """A rank of the own replica."""
         if not hasattr(given, "__index__"):
             return given  # no rank at all: the rule says so
         if stride_of(given) == self.fold.ranks_per_replica and 0 <= index(given) < self.fold.ranks_per_replica:

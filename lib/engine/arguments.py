@@ -26,11 +26,7 @@ MAX_EMPTY_BYTES = 1 << 16
 
 
 def require_sendable(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuses arrays that cannot be sent, or that would carry uncounted information in names, metadata or shape.
-
-    Raises:
-        RuleError: Python objects, named fields, metadata on the dtype, or an empty array with a long axis.
-    """
+    """Refuses arrays that cannot be sent, or that would carry uncounted information in names, metadata or shape."""
     if isinstance(dtype, np.dtype):
         _require_native(dtype)
     if 0 in shape and prod(n for n in shape if n) * dtype.itemsize > MAX_EMPTY_BYTES:
@@ -55,21 +51,13 @@ def _require_native(dtype: np.dtype[Any]) -> None:
 
 
 def plain_array(given: Any) -> Array:
-    """What a player gives, as an ordinary array.
-
-    Raises:
-        RuleError: it is a masked array, or contains one.
-    """
+    """What a player gives, as an ordinary array."""
     refuse_masked(given)
     return asarray(given)
 
 
 def whole_number(given: Any, what: str) -> int:
-    """Converts an integer of Python or numpy to `int`.
-
-    Raises:
-        RuleError: it is not an integer; `what` names the argument in the message.
-    """
+    """Converts an integer of Python or numpy to `int`."""
     try:
         return index(given)
     except TypeError:
@@ -77,11 +65,7 @@ def whole_number(given: Any, what: str) -> int:
 
 
 def device_numbers(given: Any) -> tuple[int, ...]:
-    """Converts a player's list of devices to a tuple.
-
-    Raises:
-        RuleError: it is not a sequence of integers, or is a set.
-    """
+    """Converts a player's list of devices to a tuple."""
     if isinstance(given, Set):
         raise RuleError(f"devices are given as a list, because their order counts; got the set {short(given)}")
     try:
@@ -91,11 +75,7 @@ def device_numbers(given: Any) -> tuple[int, ...]:
 
 
 def checked_group(group: Sequence[int] | None, device: int, size: int) -> tuple[int, ...]:
-    """A group of devices as a tuple, in the given order; None is all of them.
-
-    Raises:
-        RuleError: a device does not exist or appears twice, or the calling `device` is not a member.
-    """
+    """A group of devices as a tuple, in the given order; None is all of them."""
     if group is None:
         return tuple(range(size))
     chosen = tuple(group)
@@ -109,11 +89,7 @@ def checked_group(group: Sequence[int] | None, device: int, size: int) -> tuple[
 
 
 def checked_partner(given: Any, device: int, size: int) -> int:
-    """The other end of a message to or from `device`.
-
-    Raises:
-        RuleError: it is not an integer, does not exist, or is `device` itself.
-    """
+    """The other end of a message to or from `device`."""
     partner = whole_number(given, "a device")
     require_exists(partner, size)
     if partner == device:

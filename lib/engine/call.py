@@ -63,9 +63,6 @@ def collective_call(
 ) -> CollectiveCall:
     """Describes the call that `device` of `size` makes with an array in a group of `members` (None: all), after all
     checks that one device can make on its own. Cached, because a model repeats the same few calls.
-
-    Raises:
-        RuleError: no such operation, axis or device, an axis that cannot be cut evenly, or a dtype that cannot be sent.
     """
     group = checked_group(members, device, size)
     require_sendable(shape, dtype)
@@ -86,11 +83,7 @@ def _shared(call: CollectiveCall) -> CollectiveCall:
 
 @lru_cache(maxsize=4096)
 def message_traffic(partner: int, shape: tuple[int, ...], dtype: np.dtype[Any], device: int, size: int) -> BytesSent:
-    """What a message with an array from `device` to its `partner` sends, after all checks. Cached as above.
-
-    Raises:
-        RuleError: there is no such device, it is the same one, or the array cannot be sent.
-    """
+    """What a message with an array from `device` to its `partner` sends, after all checks. Cached as above."""
     checked_partner(partner, device, size)
     require_sendable(shape, dtype)
     return with_form(shape, dtype)
@@ -129,11 +122,7 @@ def put_traffic(shape: tuple[int, ...], dtype: np.dtype[Any], strides: Sequence[
 
 @lru_cache(maxsize=4096)
 def message_source(partner: int, device: int, size: int) -> int:
-    """The device that `device` receives from, after all checks. Cached as above.
-
-    Raises:
-        RuleError: there is no such device, or it is the same one.
-    """
+    """The device that `device` receives from, after all checks. Cached as above."""
     return checked_partner(partner, device, size)
 
 
@@ -173,11 +162,7 @@ def results_of(call: CollectiveCall, arrays: Sequence[Array], only: Devices = No
 
 
 def require_same_call(calls: Sequence[CollectiveCall], devices: Sequence[int]) -> None:
-    """Compares the calls that `devices` make.
-
-    Raises:
-        MismatchError: names the first two devices that differ, and what each called.
-    """
+    """Compares the calls that `devices` make."""
     for device, call in zip(devices[1:], calls[1:]):
         if call != calls[0]:
             raise MismatchError(

@@ -189,9 +189,6 @@ def require_first(axes: Axes, axis: str) -> None:
 def fold_of(axes: Axes, axis: str, batches: int, ranks: int, islands: int = 0) -> Fold | None:
     """The fold along an axis of a mesh, on machines of `islands` ranks (0: one machine); None where there is nothing
     to fold.
-
-    Raises:
-        RuleError: the batches cannot be dealt out evenly, or the machines divide the replicas in different ways.
     """
     if not axis:
         return None

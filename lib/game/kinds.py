@@ -48,11 +48,7 @@ class Kind(NamedTuple):
 
 
 def checked_slow(given: object) -> Mapping[int, Fraction]:
-    """How many times slower than the others a rank computes, by rank.
-
-    Raises:
-        RuleError: it is not that, or a rank is faster than the others.
-    """
+    """How many times slower than the others a rank computes, by rank."""
     if not isinstance(given, Mapping) or not all(type(rank) is int and rank >= 0 for rank in given):
         raise RuleError(f"Costs: slow maps ranks to how many times slower they are, as {{3: 2}}; got {given!r:.60}")
     slow = {rank: cost_checks.fraction(factor, f"Costs: slow of rank {rank}") for rank, factor in given.items()}

@@ -215,11 +215,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 def costs_named(name: str) -> Costs:
-    """A known cost record.
-
-    Raises:
-        RuleError: there is none of that name; the text has the nearest one, or all.
-    """
+    """A known cost record."""
     if name in COSTS:
         return COSTS[name]
     from difflib import get_close_matches  # here, because only a refusal needs it

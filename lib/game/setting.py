@@ -186,11 +186,7 @@ class Game:
 
     @classmethod
     def of(cls, size: Size, setting: Setting = CLASSIC_SETTING) -> Game:
-        """The game of a size and a setting.
-
-        Raises:
-            RuleError: it cannot be folded so, or the setting is of another number of layers or microbatches.
-        """
+        """The game of a size and a setting."""
         for name, what in (("kinds", "layers"), ("lengths", "batches")):
             given, count = len(getattr(setting, name)), getattr(size, what)
             if given not in (0, count):

@@ -43,9 +43,6 @@ _WRITTEN: Mapping[str, Callable[[Any], Any]] = {"mesh": dict, "kinds": list, "le
 def setting_from_json(data: Mapping[str, Any], named: Mapping[str, Costs] = COSTS) -> Setting:
     """The setting that `setting_to_json` wrote; other keys of `data` are not looked at. `named` is what a name of costs
     stands for: in a trace what it stood for when it was written (`former_costs.IN_TRACES`).
-
-    Raises:
-        TraceError: naming the field that cannot be.
     """
     given = {name: data[name] for name in FIELDS[1:] if name in data}
     if "mesh" in given:
@@ -87,11 +84,7 @@ def _plain_price(price: Any) -> Any:
 
 
 def costs_from_json(given: Any, named: Mapping[str, Costs] = COSTS) -> Costs:
-    """Costs by the name of a known record, or as a whole record.
-
-    Raises:
-        TraceError: naming what cannot be.
-    """
+    """Costs by the name of a known record, or as a whole record."""
     if isinstance(given, str) and given in named:
         return named[given]
     if not isinstance(given, dict):

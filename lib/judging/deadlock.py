@@ -13,11 +13,7 @@ from .rank_state import RankState
 
 
 def refuse_deadlock(stuck: Sequence[RankState], walk: Walk[RankState], has_groups: bool) -> NoReturn:
-    """Refuses a trace of which some ranks are stuck.
-
-    Raises:
-        PuzzleError: calls that wait for each other differ, or the ranks are deadlocked.
-    """
+    """Refuses a trace of which some ranks are stuck."""
     first = stuck[0]
     place, line = first.place(first.op.call()), first.op.line
     try:

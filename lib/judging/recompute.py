@@ -63,9 +63,6 @@ class Recomputation(OverlappedCalls):
         What a rank stores concerns no other and is most of a trace, so each rank's is followed in one go, when all have
         come as far as they can. If it is wrong somewhere, that may not be the first thing that is against the rules: to
         find that, all is executed again, in order.
-
-        Raises:
-            PuzzleError: the first thing that is against the rules, with its place.
         """
         try:
             self._execute()

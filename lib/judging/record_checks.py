@@ -15,11 +15,7 @@ from .rank_state import RankState
 
 
 def follow_stored(rank: RankState) -> None:
-    """Follows a rank's storage through its next operation, which stores or deletes.
-
-    Raises:
-        PuzzleError: what is wrong with that record.
-    """
+    """Follows a rank's storage through its next operation, which stores or deletes."""
     rank.liveness.advance(rank.at)
     try:
         rank.liveness.advance(rank.at + 1)

@@ -30,11 +30,7 @@ class Executed:
     meters: tuple[Reading, ...]
 
     def value(self, tensor: str) -> Array:
-        """One tensor, joined from its pieces.
-
-        Raises:
-            LayoutError: copies of a piece differ.
-        """
+        """One tensor, joined from its pieces."""
         return join(self.pieces[tensor], self.layouts[tensor])
 
     @property

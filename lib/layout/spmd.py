@@ -24,10 +24,6 @@ class Spmd:
     """A program on one device of many. `inputs` and `parameters` are the shapes of the function's arguments, by name.
 
     Without a `device_mesh` the devices are in a row. `plan` has the layouts of all operators.
-
-    Raises:
-        LayoutError: the mesh has a different number of devices, the program does something that cannot be planned, or
-            nothing in it is annotated.
     """
 
     def __init__(

@@ -44,10 +44,6 @@ def calibrate(job: Job, split: Split, tokens_per_second: float, peak_gib: float 
     """The rates of `job.gpu` with which a split trains so many tokens per second (of all GPUs).
 
     One step is one equation, so all rates change by one factor; links stay as they are.
-
-    Raises:
-        RuleError: the job cannot be split so, or no rate up to the data sheet's gives this step: then something else
-            (links, kernels, what is recomputed) differs from what is said here.
     """
     require_fit(job, split)
     _require_more("tokens_per_second", tokens_per_second, 0)
@@ -140,9 +136,6 @@ def read_run(text: str) -> Calibration:
     """The calibration of a measured run as JSON: `model`, `gpu`, `gpus`, `batch` and `split` as in Job and Split;
     `tokens_per_second`, or the `stages` that `puzzles profile -o run.json` writes; and if they are known `peak_gib`,
     `sequence`, `kernels`, `fp8` and `flash`.
-
-    Raises:
-        RuleError: it is no such JSON; the text says what is missing or unknown.
     """
     try:
         given = json.loads(text)

@@ -31,9 +31,6 @@ def goodput(job: Job, mtbf_hours: float, bandwidth: float, restart: float = 300.
     A checkpoint is written with `bandwidth` bytes per second of the whole cluster, while training waits. After a
     failure `restart` seconds pass, and what was trained since the last checkpoint is lost. The interval is that of Daly
     2006, which refines Young 1974, sqrt(2 C M); the share follows from Daly's model, where failures are exponential.
-
-    Raises:
-        RuleError: a number is not more than 0 (or 0 for `restart`), or a checkpoint takes longer than failures leave.
     """
     for name, number, least in (("mtbf", mtbf_hours, 0), ("bandwidth", bandwidth, 0), ("restart", restart, -1)):
         if type(number) not in (int, float) or not (isfinite(number) and number > least):

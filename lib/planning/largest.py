@@ -41,9 +41,6 @@ def largest(job: Job, split: Split, what: str) -> tuple[Larger, Larger]:
     """The largest job that fits in eager code, and the largest that fits in fused code.
 
     `what` is one of LARGEST. The number of microbatches stays as it is, so a larger batch has larger microbatches.
-
-    Raises:
-        RuleError: `what` is not known, or not even the smallest job fits.
     """
     if what not in LARGEST:
         raise RuleError(f"the largest of what? There are {', '.join(LARGEST)}; got {what!r:.40}")

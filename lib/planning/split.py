@@ -230,11 +230,7 @@ def _of_batches(split: Split, m: int) -> Iterator[str]:
 
 
 def require_fit(job: Job, split: Split) -> None:
-    """Refuses a split that does not divide.
-
-    Raises:
-        RuleError: naming the first problem.
-    """
+    """Refuses a split that does not divide."""
     for problem in problems(job, split):
         raise RuleError(problem)
 

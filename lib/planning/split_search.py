@@ -29,11 +29,7 @@ NEAREST_GPUS = 64
 
 
 def refuse_all(job: Job, fixed: Mapping[str, Any]) -> None:
-    """Says why no split divides.
-
-    Raises:
-        RuleError: always.
-    """
+    """Says why no split divides."""
     if isinstance(layers := fixed.get("layers"), tuple) and "chunks" not in fixed:
         fixed = {"pp": len(layers), **fixed}
     inner = size_of(*(fixed.get(axis, 1) for axis in ("tp", "pp", "cp")))

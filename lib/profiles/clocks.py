@@ -32,11 +32,7 @@ class Clocks:
 
 
 def clocks_of(order: Order, spans: Sequence[Sequence[Span]], hosts: Sequence[str], ranks: Sequence[int]) -> Clocks:
-    """The offsets of a step's ranks.
-
-    Raises:
-        RuleError: no offsets fit; the text names two cells, and by how much they miss each other.
-    """
+    """The offsets of a step's ranks."""
     p = len(spans)
     least = [[-inf] * p for _ in range(p)]
     cells: dict[tuple[int, int], str] = {}

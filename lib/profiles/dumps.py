@@ -21,11 +21,7 @@ def is_dump_config(data: Any) -> bool:
 
 
 def read_dump(data: Any, file: str, config: Mapping[str, Any]) -> RankProfile:
-    """What a dump says about its rank.
-
-    Raises:
-        RuleError: the name has no rank, a number of the configuration is missing, or lists are not as they are written.
-    """
+    """What a dump says about its rank."""
     named = NAME.fullmatch(file)
     if named is None:
         raise RuleError(f"{file} is no event dump: beside config.json they are called pp_rank_0.json")

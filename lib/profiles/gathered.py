@@ -54,11 +54,7 @@ class Gathered:
 def read_profiles(
     sources: Sequence[Source], rules: Sequence[NameRule] = (), only: Collection[int] | None = None
 ) -> list[RankProfile]:
-    """One profile for each file, by rank; with `only`, of these ranks.
-
-    Raises:
-        RuleError: a file is no trace, or the files are not those of one run.
-    """
+    """One profile for each file, by rank; with `only`, of these ranks."""
     if not sources:
         raise RuleError("there is no file to read; give the folder of a run, or a file for each rank")
     profiles: list[RankProfile] = []
@@ -123,11 +119,7 @@ def numbers_text(numbers: Collection[int]) -> str:
 
 
 def common_steps(steps_of: Mapping[int, Collection[int]]) -> set[int]:
-    """The steps that all ranks have.
-
-    Raises:
-        RuleError: there is none; the text names two ranks.
-    """
+    """The steps that all ranks have."""
     (first, mine), *others = steps_of.items()
     common = set(mine).intersection(*steps_of.values())
     if not common:
@@ -142,11 +134,7 @@ def common_steps(steps_of: Mapping[int, Collection[int]]) -> set[int]:
 
 
 def gathered(profiles: Sequence[RankProfile]) -> Gathered:
-    """The steps that all ranks have in full.
-
-    Raises:
-        RuleError: no cells are named on a rank, ranks have no step in common, or none of the steps is complete.
-    """
+    """The steps that all ranks have in full."""
     with_cells = {one.rank: {n for n, step in one.steps.items() if step.spans} for one in profiles}
     empty = [rank for rank, steps in with_cells.items() if not steps]
     guessed = [one.rank for one in profiles if one.notes]
@@ -247,11 +235,7 @@ def _step(number: int, rows: Sequence[tuple[RankProfile, list[Span]]]) -> Pipeli
 
 
 def _require_complete(number: int, ranks: Sequence[int], rows: Sequence[Sequence[Span]]) -> None:
-    """Refuses a step in which a cell is missing.
-
-    Raises:
-        RuleError: naming it.
-    """
+    """Refuses a step in which a cell is missing."""
     done: dict[tuple[int, int], list[str]] = defaultdict(list)
     rank_of: dict[int, int] = {}
     for rank, row in zip(ranks, rows):

@@ -61,11 +61,7 @@ def is_kineto(data: Any) -> bool:
 
 
 def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = ()) -> RankProfile:
-    """What a trace says about its rank.
-
-    Raises:
-        RuleError: it does not say its rank, or an event is not as the profiler writes them.
-    """
+    """What a trace says about its rank."""
     info = mapping(data.get("distributedInfo"))
     rank = whole_number(info.get("rank"))
     if rank is None:

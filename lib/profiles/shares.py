@@ -51,11 +51,7 @@ class Shares:
 
 
 def middle_step(lengths: dict[int, float], wanted: int | None) -> int:
-    """The wanted step, or the one of median length.
-
-    Raises:
-        RuleError: there is no such step.
-    """
+    """The wanted step, or the one of median length."""
     if wanted is None:
         return sorted(lengths, key=lambda number: (lengths[number], number))[(len(lengths) - 1) // 2]
     if wanted not in lengths:
@@ -64,11 +60,7 @@ def middle_step(lengths: dict[int, float], wanted: int | None) -> int:
 
 
 def collective_shares(profiles: Sequence[RankProfile], wanted: int | None = None) -> Shares:
-    """The shares of a run's ranks by their collectives.
-
-    Raises:
-        RuleError: there are neither cells nor collectives.
-    """
+    """The shares of a run's ranks by their collectives."""
     silent = [one.rank for one in profiles if not any(step.calls for step in one.steps.values())]
     if silent:
         raise RuleError(f"no cell is named on rank {numbers_text(silent)}: {NOT_NAMED}")

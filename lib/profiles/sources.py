@@ -62,11 +62,7 @@ def _by_number(path: Path) -> list[tuple[bool, int, str]]:
 
 
 def json_of(source: Source, limit: int = LIMIT) -> Any:
-    """What a file holds.
-
-    Raises:
-        RuleError: it cannot be read, is cut off, is too large, or is no JSON.
-    """
+    """What a file holds."""
     try:
         with source.open() as stream:
             data = _unpacked(stream, source.name, limit)

@@ -70,11 +70,7 @@ def dispatch(values: Sequence[Value], who: Who) -> list[Value]:
 
 
 def collect(values: Sequence[Value], wanted: Sequence[frozenset[int]], who: Who) -> list[Value]:
-    """The experts' tokens go back: every member gets the batches that it wants, with all of their tokens.
-
-    Raises:
-        RuleError: a batch is wanted twice, or by no rank, or the tokens are not all there.
-    """
+    """The experts' tokens go back: every member gets the batches that it wants, with all of their tokens."""
     whole = gather_tokens(values, who)
     _require_whole(whole, "everybody together", "collect")
     back = algebra.disjoint_union(wanted, "batch", who, "collect each batch on one rank")

@@ -10,11 +10,7 @@ from lib.values.replica_shards import ReplicaShards
 
 
 def complete(game: Game, final: Iterable[Weight]) -> None:
-    """At the end each layer's updated weight exists whole, in shards of one count.
-
-    Raises:
-        IncompleteError: naming the first layer that is missing, or the shards of it that are.
-    """
+    """At the end each layer's updated weight exists whole, in shards of one count."""
     held: dict[int, dict[tuple[int, ReplicaShards | None], set[int]]] = {}
     final = list(final)
     for weight in final:
@@ -38,11 +34,7 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
 
 
 def complete_outputs(game: Game, outputs: Iterable[Activation]) -> None:
-    """At the end of inference each batch has come out of the last layer.
-
-    Raises:
-        IncompleteError: naming the batches that have not.
-    """
+    """At the end of inference each batch has come out of the last layer."""
     held = frozenset().union(*[output.batches for output in outputs])
     if len(held) < game.batches:
         missing = missing_text("batch", held, game.batches)

@@ -13,11 +13,7 @@ from .operations import PER_BATCH, batches_of
 
 
 def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Sequence[Any], rank: int) -> int:
-    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time.
-
-    Raises:
-        RuleError: the operation has no price.
-    """
+    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time."""
     price = game.prices.get(operation)
     if price is not None:
         return price * items

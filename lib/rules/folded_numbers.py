@@ -10,11 +10,7 @@ from lib.values import algebra
 
 
 def chosen_batches(game: Game, given: object) -> frozenset[int]:
-    """Microbatches that exist; in a folded run, the own ones of a replica.
-
-    Raises:
-        RuleError: naming one that does not exist, or is another replica's.
-    """
+    """Microbatches that exist; in a folded run, the own ones of a replica."""
     fold = game.fold
     if fold is None or isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         return algebra.numbers(given, game.batches, "batch")
@@ -30,11 +26,7 @@ def chosen_batches(game: Game, given: object) -> frozenset[int]:
 
 
 def require_own_batches(game: Game, given: object) -> object:
-    """The batches that a rank names, if in a folded run each is another one on each replica.
-
-    Raises:
-        RuleError: naming one that is the same batch for all replicas.
-    """
+    """The batches that a rank names, if in a folded run each is another one on each replica."""
     fold = game.fold
     if fold is None or isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         return given

@@ -33,11 +33,7 @@ def parked_weights(game: Game, made: tuple[Weight, OptState], to: object) -> tup
 
 
 def tier(costs: Costs, name: object) -> Tier:
-    """A tier by its name.
-
-    Raises:
-        RuleError: there is none of that name.
-    """
+    """A tier by its name."""
     if not isinstance(name, str) or name not in costs.tiers:
         known = ", ".join(costs.tiers) or "none"
         raise RuleError(f"there is no memory tier {name!r} in the costs {costs.name!r}; known: {known}")
@@ -63,11 +59,7 @@ def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> 
 
 
 def ticks(costs: Costs, operation: str, made: Sequence[Value], used: Sequence[Value]) -> int:
-    """How long an `offload` or a `fetch` takes.
-
-    Raises:
-        RuleError: the tier does not allow it.
-    """
+    """How long an `offload` or a `fetch` takes."""
     (parked,) = made if operation == "offload" else used
     assert isinstance(parked, Parked)
     price = getattr(tier(costs, parked.tier), operation)

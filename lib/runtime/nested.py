@@ -52,11 +52,7 @@ def run_nested(
 
 
 def played(schedule: Schedule, size: tuple[int, int, int], setting: Setting) -> Outcome:
-    """A run of a schedule of the game itself, as `run_nested`.
-
-    Raises:
-        PuzzleError: a rank was refused.
-    """
+    """A run of a schedule of the game itself, as `run_nested`."""
     outcome = run_nested(schedule, *size, setting=setting)
     if outcome.error is not None:
         raise outcome.error

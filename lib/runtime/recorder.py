@@ -89,11 +89,7 @@ class RankRecorder:
         )
 
     def claim(self, value: Value) -> int:
-        """The number of a value on this rank; one that no rank of this run made is recorded as given.
-
-        Raises:
-            RuleError: it is another rank's, or no value at all.
-        """
+        """The number of a value on this rank; one that no rank of this run made is recorded as given."""
         try:
             if value._recorder is self:
                 return value._number

@@ -131,11 +131,7 @@ class NotStoredError(RuleError, KeyError):
 
 
 def plain_key(key: object) -> Any:
-    """The key as it is recorded: made of plain Python numbers and text.
-
-    Raises:
-        RuleError: anything else, which could not be written into a trace.
-    """
+    """The key as it is recorded: made of plain Python numbers and text."""
     if isinstance(key, tuple):
         return tuple(plain_key(part) for part in key)
     if key is None or isinstance(key, str) or (isinstance(key, float) and isfinite(key)):

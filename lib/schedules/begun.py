@@ -18,11 +18,7 @@ from .timetable import Timetable
 
 @dataclass(frozen=True)
 class BegunTable(Timetable):
-    """The cells of a draft whose inputs are made by other cells of it, in the order of their rows.
-
-    Raises:
-        RuleError: the cells need messages with tags, and `has_tags` is false.
-    """
+    """The cells of a draft whose inputs are made by other cells of it, in the order of their rows."""
 
     count: int = 1
     has_tags: bool = False

@@ -28,11 +28,7 @@ def by_message(stages: int) -> Tagging:
 
 
 def require_complete(rows: Rows) -> None:
-    """Refuses rows that are not one training step.
-
-    Raises:
-        RuleError: a rank has none, a stage is on two ranks, or a cell is unknown, missing or there twice.
-    """
+    """Refuses rows that are not one training step."""
     if not all(rows):
         raise RuleError(f"rank {list(map(bool, rows)).index(False)} has no cells; a timetable has work for every rank")
     placed = [(cell, rank) for rank, row in enumerate(rows) for slot in row for cell in slot]

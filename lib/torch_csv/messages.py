@@ -63,10 +63,6 @@ def messages_of(table: Timetable) -> dict[Message, planned.Message]:
 def require_messages(rows: Sequence[Row], table: Timetable) -> None:
     """Refuses messages with which PyTorch could not run these rows: it posts sends and receives without waiting, a cell
     waits for its messages, and messages between two ranks arrive in the order of sending.
-
-    Raises:
-        RuleError: a message is missing, is there twice, is nobody's, or stands where it cannot be.
-        DeadlockError: ranks wait for messages that are sent too late.
     """
     needed = messages_of(table)
     places: dict[Transfer, tuple[int, int]] = {}

@@ -103,11 +103,7 @@ class Liveness:
         self._extra_references: dict[int, int] = {}  # of one in several places: in how many more
 
     def advance(self, past: int) -> None:
-        """Goes on, to the operation before `past`.
-
-        Raises:
-            TraceError: a record of storing or deleting is not as a run writes it; the next operation is that one.
-        """
+        """Goes on, to the operation before `past`."""
         values, asynchronous, pending, clock = self._values, self._asynchronous, self._pending, self._clock
         named, kept, events, final, kept_outside = self.named, self.kept, self.events, self._final, self._kept_outside
         made, until, unstored_since, since, extra_references = (

@@ -48,11 +48,7 @@ def coarsest(shards: frozenset[int], total: int) -> tuple[frozenset[int], int]:
 
 
 def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: str) -> frozenset[int]:
-    """The union of sets that must not overlap; `then` is the fix that the message ends with.
-
-    Raises:
-        RuleError: naming the first element that appears twice and who contributes it.
-    """
+    """The union of sets that must not overlap; `then` is the fix that the message ends with."""
     union = frozenset().union(*sets)
     if len(union) == sum(map(len, sets)):
         return union
@@ -67,11 +63,7 @@ def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: s
 
 
 def numbers(given: object, limit: int, thing: str, owner: str = "") -> frozenset[int]:
-    """`given` as a frozen set of numbers from 0 to limit - 1. A message begins with `owner`, if there is one.
-
-    Raises:
-        RuleError: not a collection of whole numbers, one listed twice, or one out of range.
-    """
+    """`given` as a frozen set of numbers from 0 to limit - 1. A message begins with `owner`, if there is one."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise RuleError(f"{_of(owner)}{plural(thing)} must be a list of numbers, such as [0]; got {given_text(given)}")
     listed = [number(i, limit, thing, owner) for i in given]

@@ -21,8 +21,8 @@ from .replicas import Copy, checked_copy
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Weight(Sharded):
-    """The weight of one layer: `step` 0 before the update, 1 after it."""
+class Stepped(Sharded):
+    """The fields of what an update changes: `step` 0 before the update, 1 after it."""
 
     layer: int
     layers: int
@@ -32,36 +32,27 @@ class Weight(Sharded):
     copy: Copy | None = None
     own: ReplicaShards | None = None
 
-    kind = "a weight"
-
     def __post_init__(self) -> None:
         step = algebra.whole_number(self.step, "step", type(self).__name__, least=0)
         self._freeze(step=step, copy=checked_copy(self.copy), **self._checked_shards())
 
     def __str__(self) -> str:
-        return f"weight of layer {self.layer}, {shards_text(self)}, step {self.step}{more_text(self)}"
+        noun = self.kind.partition(" ")[2]
+        return f"{noun} of layer {self.layer}, {shards_text(self)}, step {self.step}{more_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class OptState(Sharded):
+class Weight(Stepped):
+    """The weight of one layer."""
+
+    kind = "a weight"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OptState(Stepped):
     """The optimizer's state for one layer's weight (its momentum, say); it steps with the weight."""
 
-    layer: int
-    layers: int
-    step: int
-    shards: frozenset[int] = frozenset({0})
-    total: int = 1
-    copy: Copy | None = None
-    own: ReplicaShards | None = None
-
     kind = "an optimizer state"
-
-    def __post_init__(self) -> None:
-        step = algebra.whole_number(self.step, "step", type(self).__name__, least=0)
-        self._freeze(step=step, copy=checked_copy(self.copy), **self._checked_shards())
-
-    def __str__(self) -> str:
-        return f"optimizer state of layer {self.layer}, {shards_text(self)}, step {self.step}{more_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -47,11 +47,7 @@ class ReplicaShards(NamedTuple):
 
 
 def replica_shards_of(part: object, total: object) -> ReplicaShards | None:
-    """The mark of shard `part` of `total`, if that is a number which differs between replicas.
-
-    Raises:
-        RuleError: the shards of all replicas do not fit together.
-    """
+    """The mark of shard `part` of `total`, if that is a number which differs between replicas."""
     if type(part) is not ReplicaNumber:
         return None
     own = ReplicaShards(part.stride, part.replicas)

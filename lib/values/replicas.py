@@ -47,11 +47,7 @@ def averaged(copies: Sequence[Copy], step: int) -> Copy:
 
 
 def checked_copy(given: object) -> Copy | None:
-    """`given` as a mark; None is a model that was never trained in replicas.
-
-    Raises:
-        RuleError: it is something else.
-    """
+    """`given` as a mark; None is a model that was never trained in replicas."""
     if given is None:
         return None
     if not isinstance(given, (tuple, list)) or len(given) != len(Copy._fields):

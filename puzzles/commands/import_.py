@@ -61,11 +61,7 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
 
 
 def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace]:
-    """The order of PyTorch's file, and a run of it.
-
-    Raises:
-        click.UsageError: it cannot be read, or is no order that can be played.
-    """
+    """The order of PyTorch's file, and a run of it."""
     from lib import PuzzleError, run
     from lib.schedules import pipeline
     from lib.torch_csv import read_csv

@@ -42,11 +42,7 @@ class Amount(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
 
 
 def amount(text: str) -> int | float:
-    """A number as people write it.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A number as people write it."""
     found = NUMBER.fullmatch(text.strip())
     if not found:
         raise ValueError(text)
@@ -180,11 +176,7 @@ def plan(
 
 
 def exported(plans: list[Plan], target: str) -> tuple[int, str]:
-    """The number of the first plan that a program can do, and its config.
-
-    Raises:
-        PuzzleError: it can do none of them; the text says why not the first.
-    """
+    """The number of the first plan that a program can do, and its config."""
     from lib import PuzzleError
     from lib.planning.configs import export_config
 
@@ -200,12 +192,7 @@ def exported(plans: list[Plan], target: str) -> tuple[int, str]:
 def plan_of_config(
     path: str, named: tuple[Any, ...], how: dict[str, Any], kernels: str | None, fixed: dict[str, Any]
 ) -> Plan:
-    """The plan of a config file on a number of GPUs; options replace what it says.
-
-    Raises:
-        PuzzleError: the config cannot be read, or the job cannot be split so.
-        click.UsageError: the file cannot be read.
-    """
+    """The plan of a config file on a number of GPUs; options replace what it says."""
     from dataclasses import replace
 
     from lib.planning import plan as plan_split
@@ -222,12 +209,7 @@ def plan_of_config(
 def job_of(
     model: str, gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, numbers: tuple[str, ...], **how: Any
 ) -> Job:
-    """The job that the options describe.
-
-    Raises:
-        PuzzleError: a name or a number is not known.
-        click.UsageError: an option contradicts another, or cannot be read.
-    """
+    """The job that the options describe."""
     from lib.planning import Job
 
     changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}}

@@ -46,10 +46,7 @@ def record(path: Path, slug: str | None, name: str | None) -> None:
 
 
 def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntry:
-    """
-    Raises:
-        EntryError: it cannot be a record, whatever its figures are.
-    """
+    """"""
     from puzzles.leaderboard.entry import EntryError, read_entry
     from puzzles.leaderboard.take_over import folder_for, graded
     from puzzles.tracks import UnknownPuzzleError, find

@@ -40,9 +40,6 @@ def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) 
 def add_to(path: str, slugs: Sequence[str], force: bool = False) -> list[str]:
     """Adds the missing starters to a file, which counts as the player's own from now on, and returns their slugs. With
     `force`, or where there is no file, it is written.
-
-    Raises:
-        click.UsageError: the file cannot be written; the text says why.
     """
     from puzzles.grading.progress import add_own_file
     from puzzles.grading.starters import add_starters

@@ -32,9 +32,6 @@ class Comments:
 def read_comments(path: Path) -> Comments:
     """The comments in a CSV file with the columns `name`, `id` or `email`, `comment` and perhaps `puzzle`; or in files
     of a folder, each named after a student: ann.md.
-
-    Raises:
-        CourseError: naming the file and the line that cannot be used.
     """
     found: dict[str, list[Comment]] = {}
     if path.is_dir():

@@ -24,11 +24,7 @@ class Course:
 
 
 def read_course(path: Path) -> Course:
-    """The course in a file, or in a folder's `course.toml`.
-
-    Raises:
-        CourseError: naming the file, the field and what it should be.
-    """
+    """The course in a file, or in a folder's `course.toml`."""
     file = path / COURSE_FILE if path.is_dir() else path
     try:
         return _course(file, tomllib.loads(file.read_text(encoding="utf-8-sig")))

@@ -51,11 +51,7 @@ class Late:
 
 
 def parse_late(text: str) -> Late:
-    """'due=2026-11-20T18:00,per-day=10%,grace=15m,extensions.csv' as a rule.
-
-    Raises:
-        CourseError: one of these cannot be understood, or there is no due.
-    """
+    """'due=2026-11-20T18:00,per-day=10%,grace=15m,extensions.csv' as a rule."""
     given: dict[str, str] = {}
     for pair in filter(None, text.split(",")):
         name, is_pair, value = pair.partition("=")
@@ -64,11 +60,7 @@ def parse_late(text: str) -> Late:
 
 
 def late_from(given: Mapping[str, object], where: str, folder: Path) -> Late:
-    """A rule from its parts, as texts: `due`, and perhaps `per-day`, `grace` and `extensions`, a file in `folder`.
-
-    Raises:
-        CourseError: naming what cannot be understood.
-    """
+    """A rule from its parts, as texts: `due`, and perhaps `per-day`, `grace` and `extensions`, a file in `folder`."""
     known = ("due", "per-day", "grace", "extensions")
     for name in given:
         if name not in known:
@@ -86,11 +78,7 @@ def late_from(given: Mapping[str, object], where: str, folder: Path) -> Late:
 
 
 def due_from(text: str, where: str) -> float:
-    """A moment; of a date alone, the end of that day.
-
-    Raises:
-        CourseError: it is none.
-    """
+    """A moment; of a date alone, the end of that day."""
     with suppress(ValueError, OverflowError):
         text = f"{date.fromisoformat(text) + timedelta(days=1)}T00:00"
     found = moment(text)
@@ -100,11 +88,7 @@ def due_from(text: str, where: str) -> float:
 
 
 def share_from(text: str, where: str) -> float:
-    """'10%' or '0.1'.
-
-    Raises:
-        CourseError: it is neither.
-    """
+    """'10%' or '0.1'."""
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

@@ -14,9 +14,6 @@ from .lateness import Late
 def parse_points(text: str) -> dict[str, float]:
     """'fsdp=10,engine=5' as points by puzzle; a track or chapter stands for each of its puzzles. All others have one.
     In any order, what names a puzzle counts, then what names the fewest puzzles.
-
-    Raises:
-        click.UsageError: a puzzle does not exist, the points are not a number, or two pairs contradict each other.
     """
     found: dict[str, list[tuple[bool, int, float, str]]] = {}
     for pair in filter(None, text.split(",")):

@@ -38,11 +38,7 @@ class CourseError(Exception):
 
 
 def read_roster(path: Path) -> list[Student]:
-    """The students of a roster, in its order.
-
-    Raises:
-        CourseError: it cannot be read, no column holds names or ids, or two rows have one id.
-    """
+    """The students of a roster, in its order."""
     found: list[Student] = []
     lines: dict[str, int] = {}
     for number, row in enumerate(rows_of(path), 2):
@@ -59,11 +55,7 @@ def read_roster(path: Path) -> list[Student]:
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file by their headings.
-
-    Raises:
-        CourseError: it cannot be read, is no CSV file, or no column says whose a row is.
-    """
+    """The rows of a CSV file by their headings."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))

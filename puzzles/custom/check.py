@@ -196,11 +196,7 @@ def _figures(figures: Mapping[str, Any]) -> str:
 
 
 def require_expectations(own: OwnPuzzle, known: Mapping[str, Any]) -> None:
-    """Refuses a wrong solution that is to get something that no verdict says.
-
-    Raises:
-        OwnPuzzleError: naming it.
-    """
+    """Refuses a wrong solution that is to get something that no verdict says."""
     for name, wanted in own.wrong.items():
         if wanted not in known and wanted not in STATUSES:
             near = get_close_matches(wanted, known, n=1)

@@ -14,11 +14,7 @@ PLACEHOLDER = "TODO"
 
 
 def begin(name: str, track: str, folder: Path) -> list[Path]:
-    """Writes a puzzle of this name into a folder, and returns the files.
-
-    Raises:
-        OwnPuzzleError: the name cannot be that of a puzzle, or a file exists or cannot be written.
-    """
+    """Writes a puzzle of this name into a folder, and returns the files."""
     _require_name(name)
     drafts = files("puzzles.custom") / "templates"
     wanted = {folder / f"{name}.toml": f"{track}.toml"}

@@ -75,9 +75,6 @@ def add_folder(path: str | Path, draft: bool = False) -> OwnFolder:
     is graded later cannot read the folder.
 
     With `draft`, puzzles may lack targets.
-
-    Raises:
-        OwnPuzzleError: the folder or a file cannot be used; the text says which, and why. Nothing is added then.
     """
     found = read_folder(path, draft)
     before = _added.get(found.path)
@@ -169,11 +166,7 @@ def _package_folder(module: str) -> str:
 
 
 def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
-    """Reads a folder of puzzles and adds nothing.
-
-    Raises:
-        OwnPuzzleError: it cannot be used.
-    """
+    """Reads a folder of puzzles and adds nothing."""
     try:
         folder = Path(path).resolve()
         is_file, is_folder = folder.is_file(), folder.is_dir()

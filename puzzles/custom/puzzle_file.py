@@ -52,11 +52,7 @@ def shown(path: Path) -> str:
 
 
 def module_at(path: Path) -> ModuleType:
-    """Runs a Python file of a teacher as a module of its own; with all rights, as it is the teacher's.
-
-    Raises:
-        OwnPuzzleError: it cannot be read or run.
-    """
+    """Runs a Python file of a teacher as a module of its own; with all rights, as it is the teacher's."""
     spec = spec_from_file_location(f"own_puzzles_{abs(hash(str(path)))}_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
         raise OwnPuzzleError(f"{shown(path)}: there is no such Python file")
@@ -74,11 +70,7 @@ def error_text(error: BaseException) -> str:
 
 
 def trials_at(path: Path) -> tuple[Any, ...]:
-    """The makers of trials that a Python file lists in TRIALS.
-
-    Raises:
-        OwnPuzzleError: it has none.
-    """
+    """The makers of trials that a Python file lists in TRIALS."""
     return _trials_in(module_at(path), path)
 
 
@@ -92,11 +84,7 @@ def _trials_in(module: ModuleType, path: Path) -> tuple[Any, ...]:
 
 
 def from_python(path: Path) -> OwnPuzzle:
-    """The puzzle that a Python file defines as PUZZLE, with REFERENCE, WRONG and TRIALS where it has them.
-
-    Raises:
-        OwnPuzzleError: it cannot be run, or defines no puzzle of its own name.
-    """
+    """The puzzle that a Python file defines as PUZZLE, with REFERENCE, WRONG and TRIALS where it has them."""
     _require_puzzle(path)
     module = module_at(path)
     puzzle = getattr(module, "PUZZLE", None)
@@ -148,11 +136,7 @@ def _require_puzzle(path: Path) -> None:
 
 
 def track_named(puzzle: Puzzle) -> str:
-    """The name of the track that a puzzle is for, by its class.
-
-    Raises:
-        OwnPuzzleError: there is none.
-    """
+    """The name of the track that a puzzle is for, by its class."""
     of = type(puzzle).__name__
     found = next((name for name, track in TRACKS.items() if track.puzzle_class == of), None)
     if found is None:
@@ -168,11 +152,7 @@ TRIALS = (
 
 
 def from_toml(path: Path, draft: bool = False) -> OwnPuzzle:
-    """The puzzle in a TOML file, whose name is the puzzle's; with `draft`, one without targets too.
-
-    Raises:
-        OwnPuzzleError: naming the file, the field and what to do.
-    """
+    """The puzzle in a TOML file, whose name is the puzzle's; with `draft`, one without targets too."""
     where = shown(path)
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8-sig"))

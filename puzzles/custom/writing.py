@@ -24,11 +24,7 @@ def can_be_written(own: OwnPuzzle) -> bool:
 
 
 def write_targets(own: OwnPuzzle, targets: Mapping[str, float]) -> None:
-    """Adds targets to the file of a puzzle that has none.
-
-    Raises:
-        OwnPuzzleError: the file cannot be written, or is no TOML file.
-    """
+    """Adds targets to the file of a puzzle that has none."""
     if own.has_targets or not can_be_written(own):
         raise OwnPuzzleError(f"{shown(own.file)}: it has targets already")
     lines = "".join(f"{name} = {_toml(limit)}\n" for name, limit in targets.items())
@@ -36,12 +32,7 @@ def write_targets(own: OwnPuzzle, targets: Mapping[str, float]) -> None:
 
 
 def write_rows(own: OwnPuzzle, rows: Sequence[ReferenceRow]) -> None:
-    """Puts these rows at the end of a TOML file, in place of those that it has on the reference.
-
-    Raises:
-        OwnPuzzleError: the file cannot be written; or its rows on the reference are in another form, so that they
-            cannot be told from the rest.
-    """
+    """Puts these rows at the end of a TOML file, in place of those that it has on the reference."""
     before = _read(own)
     block = "\n".join(
         f"[[{row.table}]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in row.fields.items())

@@ -33,11 +33,7 @@ def is_our_wheel(path: Path) -> bool:
 
 
 def our_wheel(folder: Path) -> Path:
-    """Writes the wheel of the game into a folder.
-
-    Raises:
-        WheelError: it cannot be built here.
-    """
+    """Writes the wheel of the game into a folder."""
     try:
         installed = distribution(NAME)
     except PackageNotFoundError:
@@ -56,11 +52,7 @@ def our_wheel(folder: Path) -> Path:
 
 
 def packed_again(installed: Distribution, folder: Path) -> Path:
-    """The wheel that a package was installed from, made of the files that it installed.
-
-    Raises:
-        WheelError: the package does not say which these are.
-    """
+    """The wheel that a package was installed from, made of the files that it installed."""
     name = installed.metadata["Name"].replace("-", "_")
     described = Parser().parsestr(installed.read_text("WHEEL") or "")
     tags = [tag.split("-") for tag in described.get_all("Tag", [])]
@@ -117,11 +109,7 @@ class Autograder:
     """Other packages that submissions may import."""
 
     def write(self, path: Path) -> None:
-        """Writes the file.
-
-        Raises:
-            OSError: it cannot be written, or a file that belongs in it cannot be read.
-        """
+        """Writes the file."""
         with zipfile.ZipFile(path, "w") as archive:
             add(archive, "setup.sh", self._script("setup.sh"), 0o755)
             add(archive, "run_autograder", self._script("run_autograder"), 0o755)

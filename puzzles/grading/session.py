@@ -61,11 +61,7 @@ class Session:
             self._client.close()
 
     def read(self) -> dict[str, Any]:
-        """Returns the survey of the submission's definitions, made in the sandbox.
-
-        Raises:
-            SandboxLostError: the sandbox was lost twice.
-        """
+        """Returns the survey of the submission's definitions, made in the sandbox."""
         if self.survey is None:
             seen = self.submission.names
             given = {
@@ -81,11 +77,7 @@ class Session:
         return self.survey
 
     def run(self, request: dict[str, Any], left: float) -> dict[str, Any]:
-        """Runs one definition, with `left` seconds: how that ended, and what it sent and printed.
-
-        Raises:
-            SandboxLostError: the sandbox was lost twice.
-        """
+        """Runs one definition, with `left` seconds: how that ended, and what it sent and printed."""
         self.read()
         return self._client.ask({**request, "left": left}, left + START_SECONDS)
 

@@ -49,11 +49,7 @@ class SourceFile(NamedTuple):
             return 0
 
     def read(self) -> bytes:
-        """Its content, up to `MAX_FILE_SIZE` bytes and one.
-
-        Raises:
-            OSError: it is refused, or cannot be read; the text says why.
-        """
+        """Its content, up to `MAX_FILE_SIZE` bytes and one."""
         if self.refused:
             raise OSError(self.refused)
         with ExitStack() as stack:

@@ -52,10 +52,6 @@ def add_starters(puzzles: Sequence[Puzzle], path: str, overwrite: bool = False) 
     """Adds the starters of puzzles to the end of a Python file, each below its statement, and returns their slugs. What
     the file defines already is left out, and nothing in it changes. A file that does not exist is written, and so is
     one to `overwrite`.
-
-    Raises:
-        OSError: the file cannot be written.
-        UnreadableError: nothing can be added to this file; the text says why.
     """
     if overwrite or not Path(path).exists():
         with open(path, "w" if overwrite else "x", encoding="utf-8") as file:

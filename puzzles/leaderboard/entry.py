@@ -84,11 +84,7 @@ AXES = {
 
 
 def judged(puzzle: Puzzle, name: str, trace: bytes) -> Entry:
-    """The entry of a saved run.
-
-    Raises:
-        EntryError: the name cannot be shown, or the run does not pass.
-    """
+    """The entry of a saved run."""
     require_name(name)
     verdict = judge_saved(puzzle, trace, keep=True)
     if verdict.status != "passed":
@@ -98,10 +94,7 @@ def judged(puzzle: Puzzle, name: str, trace: bytes) -> Entry:
 
 
 def require_name(name: str) -> None:
-    """
-    Raises:
-        EntryError: the name cannot be shown.
-    """
+    """"""
     if not name.strip() or name != sanitized(name) or len(name) > MAX_NAME:
         raise EntryError(f"a name has 1 to {MAX_NAME} characters on one line; got {name[:MAX_NAME]!r}")
 
@@ -114,9 +107,6 @@ def file_name(name: str, digest: str, suffix: str) -> str:
 def read_entry(path: Path) -> Entry:
     """The entry in a file; or in a plain trace that 'puzzles grade --traces' wrote: its file has the puzzle's name, and
     its folder the player's.
-
-    Raises:
-        EntryError: it is neither, or does not pass.
     """
     try:
         data = SourceFile(str(path)).read()
@@ -138,11 +128,7 @@ def read_entry(path: Path) -> Entry:
 
 
 def saved_puzzle(slug: str, advice: str = "") -> Puzzle:
-    """A puzzle whose runs can be judged again; `advice` follows the words on one that does not exist.
-
-    Raises:
-        EntryError: there is none of that name.
-    """
+    """A puzzle whose runs can be judged again; `advice` follows the words on one that does not exist."""
     try:
         puzzle = find(slug)
     except UnknownPuzzleError as why:
@@ -159,9 +145,6 @@ def _one_form(trace: str) -> str:
 def dates_of(folder: Path, source: str) -> dict[str, str]:
     """The day of each file in a folder, as 2026-11-20, by its path there. `source` is 'git', or a CSV file with the
     columns `file` and `date`.
-
-    Raises:
-        EntryError: git has no history of the folder, or the table cannot be used.
     """
     return _from_git(folder) if source == "git" else _from_table(Path(source))
 

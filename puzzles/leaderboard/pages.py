@@ -30,11 +30,7 @@ def files_of(rankings: Sequence[Ranking], title: str) -> dict[str, str]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Writes the files, and removes those of an earlier board that are no more.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Writes the files, and removes those of an earlier board that are no more."""
     remove(folder, listed_files(folder, DATA) - set(files))
     for name, text in files.items():
         path = folder / name

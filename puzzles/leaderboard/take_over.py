@@ -41,12 +41,7 @@ class SourceEntry:
 
 
 def graded(path: Path, puzzle: Puzzle, name: str) -> Entry | SourceEntry:
-    """What a Python file or a notebook is as an entry.
-
-    Raises:
-        EntryError: the name cannot be shown, nothing sandboxes the run, it does not pass at every size, or it is a
-            class in a notebook.
-    """
+    """What a Python file or a notebook is as an entry."""
     require_name(name)
     track = track_of(puzzle.slug)
     is_traced = bool(track.saved_as(puzzle))
@@ -76,11 +71,7 @@ def _sandbox() -> IsolationTier:
 
 
 def folder_for(puzzle: Puzzle) -> Path:
-    """Where the records of a puzzle are kept: with the puzzle.
-
-    Raises:
-        EntryError: its track has no records.
-    """
+    """Where the records of a puzzle are kept: with the puzzle."""
     home, track = home_of(puzzle.slug), track_of(puzzle.slug)
     if track.found_folder is None:
         raise EntryError(track.why_no_records)
@@ -88,13 +79,7 @@ def folder_for(puzzle: Puzzle) -> Path:
 
 
 def take_over(entry: Entry | SourceEntry) -> Path:
-    """Files an entry as a record and returns the file of its trace or source.
-
-    Raises:
-        EntryError: a known record is as good, it is not known what the reference scores, or it would overwrite
-            something.
-        OSError: it cannot be written.
-    """
+    """Files an entry as a record and returns the file of its trace or source."""
     verdict, slug, track = entry.verdict, entry.puzzle.slug, track_of(entry.puzzle.slug)
     _require_reference(entry.puzzle)
     if known := track.known_as_good(entry.puzzle, verdict.figures, verdict.family):

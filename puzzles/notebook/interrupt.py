@@ -45,12 +45,7 @@ class LimitedTurns:
         return limited
 
     def turn(self, work: Callable[[], T]) -> T:
-        """Returns what `work` returns. Ctrl-C interrupts it; a notebook would delay it to the end of the turn.
-
-        Raises:
-            TurnStoppedError: the time limit was reached, or the player interrupted it.
-            DeadlockError: an earlier turn was ended.
-        """
+        """Returns what `work` returns. Ctrl-C interrupts it; a notebook would delay it to the end of the turn."""
         if self.over:
             raise DeadlockError("the play was stopped during another rank's turn")
         timer = Timer(self.seconds)

@@ -19,11 +19,7 @@ ORDERS = ("better", "measured")
 
 
 def require_known(path: str | Path) -> str:
-    """The ending of a file.
-
-    Raises:
-        PuzzleError: nothing can be written in such a file.
-    """
+    """The ending of a file."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise PuzzleError(f"cannot write {path}: a name ends with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
@@ -48,21 +44,13 @@ class ProfiledRun:
         return as_record(self.study)
 
     def picture(self, title: str = "", dark: bool = False) -> Any:
-        """The measured run above its order replayed.
-
-        Raises:
-            PuzzleError: the files have no pipeline, or it is too large to draw.
-        """
+        """The measured run above its order replayed."""
         from puzzles.reports.profile_pictures import draw_profile
 
         return draw_profile(self._pipeline("a picture"), title, dark=dark)
 
     def csv(self, order: str = "better") -> str:
-        """The "better" order, or the "measured" one, as PyTorch loads it.
-
-        Raises:
-            PuzzleError: the files have no pipeline, or no better order was found.
-        """
+        """The "better" order, or the "measured" one, as PyTorch loads it."""
         if order not in ORDERS:
             raise PuzzleError(f"an order is one of {' and '.join(ORDERS)}; got {order!r:.40}")
         found = self._pipeline("an order")
@@ -74,11 +62,7 @@ class ProfiledRun:
         return write_table(better.table)
 
     def save(self, path: str | Path, order: str = "better") -> None:
-        """Writes a file; its ending says what.
-
-        Raises:
-            PuzzleError: the ending is not known, there is nothing of this kind, or the file cannot be written.
-        """
+        """Writes a file; its ending says what."""
         import drawing
 
         ending = require_known(path)
@@ -97,11 +81,7 @@ class ProfiledRun:
             raise PuzzleError(f"cannot write {path}: {(why.strerror or str(why)).lower()}") from None
 
     def page(self) -> str:
-        """A web page of the run, which loads nothing.
-
-        Raises:
-            PuzzleError: the files have no pipeline, or it is too large to draw.
-        """
+        """A web page of the run, which loads nothing."""
         from puzzles.reports.profile_pictures import profile_page
 
         return profile_page(self._pipeline("a page"))

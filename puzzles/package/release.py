@@ -29,10 +29,7 @@ class ReleaseError(Exception):
 
 
 def main(version: str) -> None:
-    """
-    Raises:
-        ReleaseError: the version, the tree or the changelog is not ready, or a step failed.
-    """
+    """"""
     changelog = require_ready(version, ROOT)
     try:
         write_version(version, changelog, ROOT)
@@ -51,11 +48,7 @@ def main(version: str) -> None:
 
 
 def require_ready(version: str, root: Path) -> str:
-    """Checks what a release needs, and returns the changelog with the release's heading.
-
-    Raises:
-        ReleaseError: something is missing; the text says what to do.
-    """
+    """Checks what a release needs, and returns the changelog with the release's heading."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise ReleaseError(f"VERSION={version or '(nothing)'} is no version; write three numbers: VERSION=1.2.3")
     present = re.search(VERSIONED[0][1], (root / VERSIONED[0][0]).read_text(encoding="utf-8"))

@@ -36,11 +36,7 @@ class Visibility:
 
 
 def parse_visibility(text: str) -> Visibility:
-    """'after_due_date,fsdp=hidden,other-sizes=hidden' as a rule.
-
-    Raises:
-        click.UsageError: naming what is unknown.
-    """
+    """'after_due_date,fsdp=hidden,other-sizes=hidden' as a rule."""
     usual, of, other_sizes = "visible", dict[str, str](), ""
     for part in text.split(","):
         name, is_pair, when = part.partition("=") if "=" in part else ("", "", part)

@@ -80,11 +80,7 @@ def report_config(console: Console, plan: Plan) -> None:
 def report_training(
     console: Console, plan: Plan, mtbf_hours: float | None, bandwidth: float, tokens: float | None
 ) -> None:
-    """With failures the share of time that trains, and how long a number of tokens takes.
-
-    Raises:
-        RuleError: nothing is ever trained, or a number is wrong.
-    """
+    """With failures the share of time that trains, and how long a number of tokens takes."""
     share = 1.0
     if mtbf_hours is not None:
         found = goodput(plan.job, mtbf_hours, bandwidth)
@@ -114,11 +110,7 @@ def parts(plan: Plan) -> Table:
 
 
 def report_largest(console: Console, plan: Plan, what: str) -> None:
-    """The largest job that the split of a plan fits.
-
-    Raises:
-        RuleError: `what` is not known, or nothing fits.
-    """
+    """The largest job that the split of a plan fits."""
     for larger, code in zip(largest(plan.job, plan.split, what), ("eager", "fused")):
         job = larger.job
         size = {

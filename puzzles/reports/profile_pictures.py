@@ -35,11 +35,7 @@ class Views(NamedTuple):
 
 
 def views(found: Study, colour: str = COLOUR) -> Views:
-    """The measured run, and its order replayed with the median times of each stage.
-
-    Raises:
-        PuzzleError: it is too large to draw.
-    """
+    """The measured run, and its order replayed with the median times of each stage."""
     step, table = found.chosen.step, found.chosen.step.table
     if len(table.cells) > MOST_DRAWN:
         raise PuzzleError(f"this run has {len(table.cells):,} cells, and at most {MOST_DRAWN:,} are drawn")
@@ -85,11 +81,7 @@ def bar_of(found: Study) -> dict[str, float]:
 
 
 def draw_profile(found: Study, title: str = "", colour: str = COLOUR, dark: bool = False) -> Picture:
-    """The picture of a profiled pipeline.
-
-    Raises:
-        PuzzleError: it is too large to draw.
-    """
+    """The picture of a profiled pipeline."""
     notes = [ladder_text(found), *(one.text for one in found.findings[:3])]
     return draw_runs(views(found, colour).scenes, title or with_papers(found.name), notes, bar_of(found), dark)
 
@@ -105,11 +97,7 @@ class PageParts(NamedTuple):
 
 
 def page_parts(found: Study, title: str = "", colour: str = COLOUR) -> PageParts:
-    """The parts of a page, on which every finding leads to its cell.
-
-    Raises:
-        PuzzleError: it is too large to draw.
-    """
+    """The parts of a page, on which every finding leads to its cell."""
     scenes, played = views(found, colour)
     only = played.only()
     numbers = {(mark.rank, mark.place): n for n, mark in enumerate(next(iter(scenes.values())).marks)}
@@ -126,10 +114,6 @@ def page_parts(found: Study, title: str = "", colour: str = COLOUR) -> PageParts
 
 
 def profile_page(found: Study, title: str = "", colour: str = COLOUR) -> str:
-    """The same as a web page.
-
-    Raises:
-        PuzzleError: it is too large to draw.
-    """
+    """The same as a web page."""
     parts = page_parts(found, title, colour)
     return web_pages(parts.views, parts.title, parts.lines, parts.bar)

@@ -22,12 +22,7 @@ class Channel:
             os.set_blocking(fd, False)
 
     def exchange(self, messages: Iterable[dict[str, Any]], seconds: float, longest: int) -> dict[str, Any] | None:
-        """The answer, of at most `longest` bytes, to some messages; None if the server has ended.
-
-        Raises:
-            TimeoutError: there was no answer within the seconds.
-            OSError, ValueError, RecursionError: the server has ended, or does not answer with a message.
-        """
+        """The answer, of at most `longest` bytes, to some messages; None if the server has ended."""
         deadline = monotonic() + seconds
         self._write(b"".join(map(protocol.framed, messages)), deadline)
         head = self._read(protocol.LENGTH_DIGITS, deadline)

@@ -85,20 +85,12 @@ class SandboxClient:
         self._finalizer: weakref.finalize[[subprocess.Popen[bytes], cgroup.Group], Any] | None = None
 
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Opens a submission and lets a worker read it: how that ended, with the survey of its definitions.
-
-        Raises:
-            SandboxLostError: the sandbox was lost twice, or could not be started.
-        """
+        """Opens a submission and lets a worker read it: how that ended, with the survey of its definitions."""
         self._given, self._seconds = given, seconds
         return self._twice(self._open)
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Runs one definition of the open submission and returns how that ended.
-
-        Raises:
-            SandboxLostError: the sandbox was lost twice, or did not answer within `seconds`.
-        """
+        """Runs one definition of the open submission and returns how that ended."""
 
         def run() -> dict[str, Any]:
             if not self._is_open:
@@ -180,11 +172,7 @@ class SandboxClient:
         self._channel = Channel(self._server.stdin, self._server.stdout)
 
     def _exchange(self, messages: Iterable[dict[str, Any]], seconds: float, left: int | None = None) -> dict[str, Any]:
-        """The answer to some messages. With `left`, that is the exit code with which a supervisor has to end now.
-
-        Raises:
-            _LostError: there is no answer, and the server has been ended.
-        """
+        """The answer to some messages. With `left`, that is the exit code with which a supervisor has to end now."""
         answer = self._answer(messages, seconds)
         if answer is None:
             raise _LostError(_words(self.close()))

@@ -64,9 +64,6 @@ class Timer:
     def run(self, work: Callable[[], T], in_greenlets: bool = False) -> T:
         """Returns the result of `work`. With `in_greenlets` the alarm is also raised in the greenlets that `work`
         switches to, whose frames do not lead back to it.
-
-        Raises:
-            TimeLimitError: the time was up, whether or not the work let that through.
         """
         if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
             return work()

@@ -59,11 +59,7 @@ def _array(dtype: str, shape: list[Any], text: str) -> Any:
 
 
 def unpack(data: Any, read: Callable[[str, list[Any], str], Any] = _array) -> Any:
-    """Returns the tree that was packed; `read` makes its arrays.
-
-    Raises:
-        ValueError: `pack` does not write such data.
-    """
+    """Returns the tree that was packed; `read` makes its arrays."""
     match data:
         case None | bool() | int() | float() | str():
             return data

@@ -33,21 +33,13 @@ def split(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def receive(stream: IO[bytes], longest: int = 1 << 30) -> dict[str, Any] | None:
-    """Reads the next message; None at the end.
-
-    Raises:
-        ValueError: this is not a message, or is longer than `longest` bytes.
-    """
+    """Reads the next message; None at the end."""
     text = receive_bytes(stream, longest)
     return None if text is None else parsed(text)
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """The message in some bytes.
-
-    Raises:
-        ValueError: this is not a message.
-    """
+    """The message in some bytes."""
     message = json.loads(text)
     if not isinstance(message, dict):
         raise ValueError("a message is an object")
@@ -55,11 +47,7 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 
 def length_in(head: bytes, longest: int) -> int:
-    """The length of the message that follows.
-
-    Raises:
-        ValueError: this is no length, or it is more than `longest` bytes.
-    """
+    """The length of the message that follows."""
     length = int(head, 16)
     if not 0 <= length <= longest:
         raise ValueError("a message is too long")

@@ -79,11 +79,7 @@ def _move_up(name: str, top: int, steps: Iterator[int], names: Iterator[str]) ->
 
 
 def _entries(folder: int, steps: Iterator[int]) -> Iterator[os.DirEntry[str]]:
-    """The entries of a folder; each takes a step.
-
-    Raises:
-        TooManyError: no steps are left.
-    """
+    """The entries of a folder; each takes a step."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if next(steps, None) is None:

@@ -46,11 +46,7 @@ class UnknownTierError(ValueError):
 
 @cache
 def select_tier(requested: str = "auto") -> IsolationTier:
-    """Returns the strictest tier that works here, or the one that is requested.
-
-    Raises:
-        UnknownTierError: bubblewrap is requested and does not work; the text says why.
-    """
+    """Returns the strictest tier that works here, or the one that is requested."""
     forks = hasattr(os, "fork")
     if requested == "process":
         return IsolationTier("process", "it was asked for", forks)

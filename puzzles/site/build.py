@@ -34,11 +34,7 @@ MAX_SITE_BYTES = 10_000_000
 
 
 def build(site: Path, work: Path) -> int:
-    """Writes the site to a folder, with `work` for what is kept between builds, and returns its size compressed.
-
-    Raises:
-        SiteError: node or npm is missing, something else is in the folder, or the site is larger than its budget.
-    """
+    """Writes the site to a folder, with `work` for what is kept between builds, and returns its size compressed."""
     require_node()
     prepare(site)
     add_warm_up()
@@ -73,11 +69,7 @@ def build(site: Path, work: Path) -> int:
 
 
 def prepare(site: Path) -> None:
-    """Makes the folder, empty.
-
-    Raises:
-        SiteError: there is something that was not built here.
-    """
+    """Makes the folder, empty."""
     if site.exists():
         if not (site / MARK).is_file() and any(site.iterdir()):
             raise SiteError(f"{site} has files that are not of a site; name another folder, or remove it")

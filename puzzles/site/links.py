@@ -25,11 +25,7 @@ def link(site: str, slug: str, kind: str, text: str) -> str:
 
 
 def read(link: str) -> tuple[str, str, str]:
-    """Slug, kind and text of a link, or of what follows its '#'.
-
-    Raises:
-        LinkError: it is damaged, or not a link of ours.
-    """
+    """Slug, kind and text of a link, or of what follows its '#'."""
     parts = link.rpartition("#")[2].split("/")
     if len(parts) != 3 or parts[1] not in KINDS:
         raise LinkError(
@@ -47,10 +43,7 @@ def packed(text: str) -> str:
 
 
 def unpacked(data: str) -> str:
-    """
-    Raises:
-        LinkError: the link is damaged, or unpacks to too much.
-    """
+    """"""
     try:
         squeezed = urlsafe_b64decode(data.encode() + b"=" * (-len(data) % 4))
         unsqueeze = zlib.decompressobj(-zlib.MAX_WBITS)

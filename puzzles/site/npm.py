@@ -19,10 +19,7 @@ class SiteError(Exception):
 
 
 def require_node() -> None:
-    """
-    Raises:
-        SiteError: node or npm is missing, or node is too old.
-    """
+    """"""
     advice = f"install Node.js {NODE_VERSION} or newer, which brings npm (https://nodejs.org, or 'apt-get install npm')"
     for program in ("node", "npm"):
         if shutil.which(program) is None:
@@ -77,11 +74,7 @@ def bundle(
 
 
 def run(*command: str, cwd: Path | None = None, **environment: str) -> str:
-    """What a program prints.
-
-    Raises:
-        SiteError: it failed; with the beginning of what it said.
-    """
+    """What a program prints."""
     try:
         done = subprocess.run(
             command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=True

@@ -20,11 +20,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 
 def local_server(folder: Path, port: int = PORT) -> ThreadingHTTPServer:
-    """A server of a folder, which only this machine reaches. Port 0 takes any free one.
-
-    Raises:
-        OSError: the port is taken.
-    """
+    """A server of a folder, which only this machine reaches. Port 0 takes any free one."""
     return ThreadingHTTPServer(("127.0.0.1", port), partial(QuietHandler, directory=str(folder)))
 
 

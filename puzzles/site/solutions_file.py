@@ -27,11 +27,7 @@ class FilePart(NamedTuple):
 
 
 def parts_of(text: str) -> Iterator[FilePart]:
-    """The statements of a file, in order.
-
-    Raises:
-        SyntaxError: it is not Python.
-    """
+    """The statements of a file, in order."""
     lines, done = text.splitlines(), 0
     for node in ast.parse(text).body:
         end = node.end_lineno or node.lineno
@@ -44,9 +40,6 @@ def parts_of(text: str) -> Iterator[FilePart]:
 def joined(codes: Mapping[str, str]) -> str:
     """One file of the code for each puzzle. What several have in common is there once; code that is not Python is kept
     as a comment.
-
-    Raises:
-        ClashError: two codes define a name differently.
     """
     owner: dict[str, tuple[str, str]] = {}
     first, rest, seen = [], [], set[str]()
@@ -73,11 +66,7 @@ def joined(codes: Mapping[str, str]) -> str:
 
 
 def split(text: str, slugs: Collection[str]) -> dict[str, str]:
-    """The code for each puzzle that a file defines: the file without the definitions of other puzzles.
-
-    Raises:
-        SyntaxError: it is not Python.
-    """
+    """The code for each puzzle that a file defines: the file without the definitions of other puzzles."""
     parts = list(parts_of(text))
     found = [slug for slug in slugs if any(slug in part.names for part in parts)]
     if len(found) == 1:

@@ -9,11 +9,7 @@ from .workbench import Workbench
 
 
 def import_drawing() -> ModuleType:
-    """The package that draws.
-
-    Raises:
-        click.ClickException: its own packages are not installed.
-    """
+    """The package that draws."""
     try:
         drawing: ModuleType = import_module("drawing")
     except ImportError as why:

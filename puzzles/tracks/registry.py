@@ -41,9 +41,6 @@ def register(track: Track[Any]) -> None:
     """Adds a track: commands, grader, reports and notebooks know its puzzles from now on.
 
     Its `stage` is imported by the worker, which sees the standard library, this package and site-packages.
-
-    Raises:
-        ValueError: the name of the track or of a puzzle is taken.
     """
     _require_free(track.name, *track.slugs)
     _tracks[track.name] = track
@@ -51,11 +48,7 @@ def register(track: Track[Any]) -> None:
 
 
 def add_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
-    """Adds a chapter to a track that has a listing, behind all others.
-
-    Raises:
-        ValueError: the name of the chapter or of a puzzle is taken, or the track takes no chapters.
-    """
+    """Adds a chapter to a track that has a listing, behind all others."""
     if track.listing is None:
         raise ValueError(f"the track '{track.name}' takes no chapters")
     _require_free(*chapter.slugs)
@@ -139,11 +132,7 @@ def find(name: str) -> Puzzle:
 
 
 def find_several(name: str) -> tuple[str, ...]:
-    """The slugs of a track, of a chapter, or of a folder of several, by its name; of a puzzle, its own.
-
-    Raises:
-        UnknownPuzzleError: as `find`.
-    """
+    """The slugs of a track, of a chapter, or of a folder of several, by its name; of a puzzle, its own."""
     group = find_group(name)
     return group.slugs if group else (find(name).slug,)
 

@@ -25,23 +25,23 @@ async def hybrid_shard(model: Model) -> Model:
     activations[0] = model.get_activation([model.rank])
 
     for layer in range(model.LAYERS):
-        weights["whole"] = await model.allgather(weights[layer], layer, group=SHARDED_OVER)
-        activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])
+        weights["full"] = await model.allgather(weights[layer], layer, group=SHARDED_OVER)
+        activations[layer + 1] = model.forward(layer, activations[layer], weights["full"])
         activations.pop(0, None)
         if layer < model.LAYERS - 1:
-            del weights["whole"]
+            del weights["full"]
     grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
 
     # A full gradient exists only between its backward and its reduce-scatter.
     for layer in reversed(range(model.LAYERS)):
-        if "whole" not in weights:
-            weights["whole"] = await model.allgather(weights[layer], layer, group=SHARDED_OVER)
+        if "full" not in weights:
+            weights["full"] = await model.allgather(weights[layer], layer, group=SHARDED_OVER)
         if layer == 0:
             activations[0] = model.get_activation([model.rank])
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights["whole"]
+            layer, activations[layer], grad_activations[layer + 1], weights["full"]
         )
-        del activations[layer], grad_activations[layer + 1], weights["whole"]
+        del activations[layer], grad_activations[layer + 1], weights["full"]
         grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, group=SHARDED_OVER)
     del grad_activations[0]
 

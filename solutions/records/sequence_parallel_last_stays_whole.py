@@ -14,15 +14,15 @@ async def sequence_parallel(model: Model) -> Model:
 
     async def gather_input(layer):
         if layer == 0:
-            activations["whole"] = model.get_activation(range(model.BATCHES))
-        elif "whole" not in activations:
-            activations["whole"] = await model.allgather(activations[layer], layer)
+            activations["full"] = model.get_activation(range(model.BATCHES))
+        elif "full" not in activations:
+            activations["full"] = await model.allgather(activations[layer], layer)
 
     for layer in range(model.LAYERS):
         await gather_input(layer)
-        activations["part"] = model.forward(layer, activations["whole"], weights[layer])
+        activations["part"] = model.forward(layer, activations["full"], weights[layer])
         if layer < last:
-            del activations["whole"]
+            del activations["full"]
         else:
             activations.pop(layer, None)
         activations[layer + 1] = await model.scatterreduce(activations.pop("part"), layer + 1)
@@ -33,7 +33,7 @@ async def sequence_parallel(model: Model) -> Model:
         activations.pop(layer, None)
         grad_activations[layer] = await model.allgather(grad_activations[layer], layer)
         grad_weights[layer], grad_activations["part"] = model.backward(
-            layer, activations.pop("whole"), grad_activations.pop(layer), weights[layer]
+            layer, activations.pop("full"), grad_activations.pop(layer), weights[layer]
         )
         if layer:
             grad_activations[layer - 1] = await model.scatterreduce(grad_activations["part"], layer - 1)

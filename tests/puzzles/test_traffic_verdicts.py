@@ -78,10 +78,10 @@ def gathering(keep: bool) -> Any:
         for batch in (model.rank, model.rank + model.RANKS):
             activations[0] = model.get_activation([batch])
             for layer in range(model.LAYERS):
-                weights["whole", layer] = await model.allgather(weights[layer], layer)  # a gather
-                activations[layer + 1] = model.forward(layer, activations[layer], weights["whole", layer])
+                weights["full", layer] = await model.allgather(weights[layer], layer)  # a gather
+                activations[layer + 1] = model.forward(layer, activations[layer], weights["full", layer])
                 if not keep:
-                    del weights["whole", layer]
+                    del weights["full", layer]
             grads["out"] = model.loss(activations[model.LAYERS])
             for layer in reversed(range(model.LAYERS)):
                 whole = await model.allgather(weights[layer], layer)
@@ -120,7 +120,7 @@ def test_weights_in_messages() -> None:
     ("keep", "text"),
     [
         (False, "gathers each weight 2 times; take more microbatches together, or keep it."),
-        (True, "gathers a weight that is still in `weights[('whole', 0)]`."),
+        (True, "gathers a weight that is still in `weights[('full', 0)]`."),
     ],
 )
 def test_a_weight_that_is_gathered_again(keep: bool, text: str) -> None:

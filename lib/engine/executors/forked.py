@@ -90,12 +90,7 @@ class ForkedExecutor:
         return self._answers(method)
 
     def _answers(self, method: str) -> list[Any]:
-        """What all devices answer. Meanwhile they may ask for inputs.
-
-        Raises:
-            Exception: the error of the first device that failed.
-            RuleError: a device has died, or the time limit is over.
-        """
+        """What all devices answer. Meanwhile they may ask for inputs."""
         answers: dict[int, Any] = {}
         failures: dict[int, Any] = {}
         until = self._until

@@ -1,11 +1,11 @@
-"""The in-process executor: each call starts one greenlet per device, and ends when all have returned."""
+"""The in-process executor: each call starts one task per device, and ends when all have returned."""
 
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from lib.engine.metering.meter import Reading
 from lib.engine.metering.numpy_patch import patched_numpy
-from lib.engine.transports.inprocess import GreenletScheduler, InProcessPort
+from lib.engine.transports.inprocess import InProcessPort, Scheduler
 from lib.errors import PuzzleError, RuleError
 
 from .base import Device, LaunchOptions, unread_text
@@ -18,7 +18,7 @@ class InProcessExecutor:
 
     def __init__(self, asked: LaunchOptions) -> None:
         self.cls, self.size, self.metered = asked.cls, asked.size, asked.metered
-        self.scheduler = GreenletScheduler(asked.size, asked.metered, asked.late_puts, asked.byte_time)
+        self.scheduler = Scheduler(asked.size, asked.metered, asked.late_puts, asked.byte_time)
         self.devices = [Device(asked.cls, port) for port in self.scheduler.ports]
         self._run("__init__", lambda port: self.devices[port.device].make(asked.args, asked.kwargs))
 

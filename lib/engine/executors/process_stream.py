@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any
 
-from greenlet import GreenletExit, getcurrent, greenlet
-
 from lib.engine.transports.processes.control import ControlChannel, PeerFailedError
 from lib.engine.transports.processes.port import ProcessPort
+from lib.engine.transports.tasks import GreenletExit, getcurrent, greenlet
 
 from .base import Device
 from .streams import UNKNOWN, InputStream, OutputStream, OutputStreams
@@ -96,11 +95,7 @@ class ProcessStream:
             self.hub.switch()
 
     def wait_to_receive(self, source: int, arrived: Callable[[], Any], what: str) -> None:
-        """Waits in the loop for a message, and lets outputs be taken meanwhile.
-
-        Raises:
-            GreenletExit: the source has ended, and as this device reads no inputs, that ends its loop.
-        """
+        """Waits in the loop for a message, and lets outputs be taken meanwhile."""
         if self.mine.asked == UNKNOWN:
             self.control.report(("asked", self.inputs, None))
         self._wait_for_receivers()

@@ -80,12 +80,7 @@ class ProcessExecutor:
         )
 
     def _results(self, outcomes: Sequence[tuple[str, Any]]) -> list[Any]:
-        """The results by device.
-
-        Raises:
-            Exception: the error of the first device that failed; if that is this device, its own exception.
-            RuleError: some devices close the run while others call it.
-        """
+        """The results by device."""
         for device, (state, report) in enumerate(outcomes):
             if state == "failed":
                 self._raise_error_of(device, report[0])

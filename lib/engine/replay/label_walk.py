@@ -50,11 +50,7 @@ class RankLabels(UncheckedCursor):
 
 
 class LabelWalk(UncheckedWalk[RankLabels]):
-    """The labels of all values of a trace with tensors of some shape; `ranks` holds those of each rank.
-
-    Raises:
-        TraceError: a tensor cannot be cut as the trace does, a value was made by hand, or a rank waits for ever.
-    """
+    """The labels of all values of a trace with tensors of some shape; `ranks` holds those of each rank."""
 
     def __init__(self, trace: Trace, shapes: Shapes) -> None:
         self.ranks = [RankLabels(rank, ops) for rank, ops in enumerate(trace.ranks)]

@@ -44,11 +44,7 @@ Label = Content | OnTier
 
 
 def held(label: Label) -> Content:
-    """What a tensor on the device holds.
-
-    Raises:
-        TraceError: it is parked, as only a refused trace can have it.
-    """
+    """What a tensor on the device holds."""
     if isinstance(label, OnTier):
         raise TraceError(f"a tensor on the {label.tier} is used before it is fetched")
     return label
@@ -71,11 +67,7 @@ def shape_of(label: Content, hidden: int) -> tuple[int, ...]:
 
 
 def share(count: int, i: int, n: int) -> range:
-    """Places of part `i` of `n` of so many rows or tokens.
-
-    Raises:
-        TraceError: the parts are not equal.
-    """
+    """Places of part `i` of `n` of so many rows or tokens."""
     if count % n:
         raise TraceError(f"{count} rows or tokens cannot be cut into {n} equal shards; replay a count that divides")
     each = count // n
@@ -97,33 +89,21 @@ def all_batches(labels: Sequence[Label]) -> tuple[int, ...]:
 
 
 def as_tokens(label: Label) -> Tokens:
-    """The label of an activation or its gradient.
-
-    Raises:
-        TraceError: it is of a tensor shaped like a weight.
-    """
+    """The label of an activation or its gradient."""
     if isinstance(label, Tokens):
         return label
     raise TraceError("a tensor shaped like a weight has no batches")
 
 
 def as_rows(label: Label) -> Rows:
-    """The label of a tensor shaped like a weight.
-
-    Raises:
-        TraceError: it is of an activation or its gradient, or parked.
-    """
+    """The label of a tensor shaped like a weight."""
     if isinstance(label, Rows):
         return label
     raise TraceError("an activation has no rows of a weight")
 
 
 def index_of(have: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
-    """The index of the wanted numbers among those that there are: a slice if they are next to each other.
-
-    Raises:
-        TraceError: some are not there.
-    """
+    """The index of the wanted numbers among those that there are: a slice if they are next to each other."""
     if have == wanted:
         return slice(None)
     place = {number: i for i, number in enumerate(have)}

@@ -68,9 +68,6 @@ def run_pipelining(
 ) -> MeasuredRun:
     """Runs a pipeline on matrices of `width`, with its own `communication` or what PyTorch adds. Into a `folder` each
     rank writes what torch.profiler records of another step.
-
-    Raises:
-        PuzzleError: PyTorch is missing, failed, or took longer than `time_limit` seconds; or there are replicas.
     """
     ranks = len(pipeline.only().works)
     if why := missing():

@@ -7,12 +7,11 @@ from math import prod
 from time import perf_counter
 from typing import Any, cast
 
-from greenlet import getcurrent, greenlet
-
 from lib.engine.collectives import Array
 from lib.engine.executors.copies import copy_in
 from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import unmetered
+from lib.engine.transports.tasks import getcurrent, greenlet
 from lib.trace.ops import TIMED, Op, halves
 
 from .attending import ATTEND

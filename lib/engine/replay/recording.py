@@ -21,9 +21,6 @@ from .workload import Workload
 def names_of(trace: Trace) -> list[dict[int, str]]:
     """By rank, and by index of an operation, what the cells are called that it is part of. A trace that is no pipeline
     of PyTorch has no names, and its collectives show.
-
-    Raises:
-        RuleError: it has no collectives either, or the operations of two cells alternate.
     """
     names: list[dict[int, str]] = [{} for _ in trace.ranks]
     try:

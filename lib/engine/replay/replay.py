@@ -51,11 +51,7 @@ class Replay:
 
 
 def require_playable(trace: Trace) -> None:
-    """Refuses a trace that no tensors can play.
-
-    Raises:
-        TraceError: naming the operation, its rank and line, and the reason.
-    """
+    """Refuses a trace that no tensors can play."""
     if trace.costs.weight % trace.costs.hidden**2:
         raise TraceError(
             f"a replay's weights are hidden x hidden, and the costs {trace.costs.name!r} give a layer "
@@ -103,9 +99,6 @@ def replay(
     Predicted bytes are those of the tensors. Costs may price an activation gradient at less than an activation
     (`Costs.gradient`), since a block's activation is all that its forward leaves; a tensor is as large as either. They
     may count more elements for a weight (`Costs.parameters`); its tensor is hidden x hidden.
-
-    Raises:
-        PuzzleError: the referee refuses the trace; or, if forced, it cannot be executed.
     """
     require_playable(trace)
     names = names_of(trace) if profile else []

@@ -29,9 +29,6 @@ VOCABULARY = (EMBEDDING, HEAD)
 class Shapes:
     """Widths, rows and tokens. An embedding and a head have V rows, whole multiples of the width; every other layer has
     as many as it is wide.
-
-    Raises:
-        TraceError: a size of the game is not that of any such tensor.
     """
 
     def __init__(self, setting: Setting, small: bool) -> None:

@@ -1,7 +1,7 @@
 """The transport interface: the operations of one device's end of the connection between devices.
 
-Two transports implement it: `inprocess`, with greenlets, and `processes`, over MPI or torch.distributed. Both check
-calls before they carry anything, because an MPI may return garbage when devices disagree.
+Two transports implement it: `inprocess`, with tasks of one thread, and `processes`, over MPI or torch.distributed. Both
+check calls before they carry anything, because an MPI may return garbage when devices disagree.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
-from greenlet import GreenletExit
-
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import ArrayLibrary
 from lib.engine.metering.meter import Meter
 from lib.errors import DeadlockError, MismatchError, RuleError
+
+from .tasks import GreenletExit
 
 ENDING = (MismatchError, DeadlockError)
 """Errors that concern several devices. They end a run even if a class catches them, because other devices wait."""
@@ -83,11 +83,7 @@ class Port(Protocol):
 
 
 def require_own_thread(thread: int | None, port: Port) -> None:
-    """Refuses a call that is not made in the thread that runs the device; None: any thread may call.
-
-    Raises:
-        RuleError: naming the device.
-    """
+    """Refuses a call that is not made in the thread that runs the device; None: any thread may call."""
     if thread is not None and thread != get_ident():
         raise RuleError(
             f"device {port.device} of {port.size} communicates from a thread that its code has started; "

@@ -1,8 +1,9 @@
-"""The in-process transport: devices are greenlets of one thread and switch only where one waits.
+"""The in-process transport: devices are tasks of one thread and switch only where one waits.
 
-So every run is the same, a switch takes less than a microsecond, and a deadlock needs no timeout: no device is ready
-and some device waits. Threads would be preempted anywhere and cost several times as much. asyncio would need `await` in
-players' classes, which are plain functions with blocking calls.
+So every run is the same, and a deadlock needs no timeout: no device is ready and some device waits. Tasks are
+greenlets, whose switch takes less than a microsecond, or in a browser those of `suspended.py`. Threads would be
+preempted anywhere and cost several times as much. asyncio would need `await` in players' classes, which are plain
+functions with blocking calls.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import get_ident
 from typing import Any
-
-from greenlet import GreenletExit, getcurrent, greenlet
 
 from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import Array
@@ -23,9 +22,10 @@ from lib.errors import DeadlockError, MismatchError
 
 from .base import ENDED, CallableInt, Put, end_greenlet, require_own_thread
 from .deadlock_text import RETURNED, PendingReceive, deadlock_text, waiting_text
+from .tasks import GreenletExit, getcurrent, greenlet
 
 
-class GreenletScheduler:
+class Scheduler:
     """All devices of one process, and a queue of those that can run."""
 
     def __init__(
@@ -43,7 +43,7 @@ class GreenletScheduler:
         self.parked: list[tuple[InProcessPort, Callable[[], bool]]] = []
         """Devices that wait until something is true, and what."""
         self.hub: Any = None
-        """The greenlet that runs `advance`."""
+        """The task that runs `advance`."""
         self.thread: int | None = None
         """The thread that does, while it does; ENDED after an error that has ended the run."""
         self.failure: tuple[int, BaseException] | None = None
@@ -63,12 +63,7 @@ class GreenletScheduler:
             self.ready.append(port)
 
     def advance(self, until: Callable[[], bool] = lambda: False) -> bool:
-        """Runs the devices until all have ended; returns False if `until` became true before that.
-
-        Raises:
-            DeadlockError: no device can continue, and some device waits.
-            BaseException: raised by a device; all others have been ended.
-        """
+        """Runs the devices until all have ended; returns False if `until` became true before that."""
         self.hub = getcurrent()
         self.thread = get_ident()
         current.run_here()
@@ -149,7 +144,7 @@ class InProcessPort:
 
     library = NUMPY
 
-    def __init__(self, scheduler: GreenletScheduler, device: int, size: int, meter: Meter | None) -> None:
+    def __init__(self, scheduler: Scheduler, device: int, size: int, meter: Meter | None) -> None:
         self.scheduler = scheduler
         self.device = CallableInt(device)
         self.size = CallableInt(size)
@@ -319,4 +314,4 @@ def _deliver(call: CollectiveCall, brought: Sequence[Any]) -> list[list[Put]]:
 
 def single_port() -> InProcessPort:
     """The port of the only device: of a ShardedEngine that was not launched. Its collectives return immediately."""
-    return GreenletScheduler(1).ports[0]
+    return Scheduler(1).ports[0]

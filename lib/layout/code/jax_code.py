@@ -65,9 +65,6 @@ def jax_code(plan: GraphPlan) -> str:
     """The program as text. `SPECS` has the PartitionSpec of every tensor, `program` takes the sources by name and
     returns the results; `in_shardings` and `out_shardings` are those of `program` for `jax.jit`. If a move is over
     parts of axes, the program's mesh has an axis for each prime factor.
-
-    Raises:
-        LayoutError: the graph has no mesh, the plan splits unevenly, or an operator has no code.
     """
     mesh = plan.graph.mesh
     if mesh is None:

@@ -19,9 +19,6 @@ def torch_code(plan: GraphPlan) -> str:
 
     A product with a weight is a module of that weight's name; nn.Linear stores its weight transposed. A dimension that
     two axes split is split over the earlier mesh dimension first, as DTensor does.
-
-    Raises:
-        LayoutError: the graph has no mesh, or a tensor is split over axes in another order than the mesh's.
     """
     mesh = plan.graph.mesh
     if mesh is None:

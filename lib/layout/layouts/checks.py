@@ -11,22 +11,14 @@ PEAK_WANTED = "a cap on the peak is a whole number of bytes per device, such as 
 
 
 def require_int(given: Any, what: str) -> int:
-    """One number as an int; `what` says what it should be.
-
-    Raises:
-        LayoutError: it is not an integer.
-    """
+    """One number as an int; `what` says what it should be."""
     if not _is_whole(given):
         raise LayoutError(f"{what}; got {given!r}")
     return int(given)
 
 
 def require_ints(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
-    """The numbers as a tuple of int.
-
-    Raises:
-        LayoutError: they are not; `what` says what they should be, `within` is the whole that they are part of.
-    """
+    """The numbers as a tuple of int."""
     try:
         numbers = tuple(given)
     except TypeError:
@@ -37,11 +29,7 @@ def require_ints(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
 
 
 def require_itemsize(given: Any) -> int:
-    """The size of an element in bytes.
-
-    Raises:
-        LayoutError: it is not a positive integer.
-    """
+    """The size of an element in bytes."""
     wanted = "the size of an element is a whole number of bytes, 1 or more"
     if require_int(given, wanted) < 1:
         raise LayoutError(f"{wanted}; got {given}")
@@ -60,11 +48,7 @@ def nearest_name(wanted: Any, known: Iterable[str]) -> str:
 
 
 def require_cap(given: Any, wanted: str) -> int:
-    """A cap in bytes.
-
-    Raises:
-        LayoutError: it is not a whole number of 0 or more.
-    """
+    """A cap in bytes."""
     if require_int(given, wanted) < 0:
         raise LayoutError(f"{wanted}; got {given}")
     return int(given)

@@ -110,11 +110,7 @@ def join(pieces: Pieces, layout: TensorLayout) -> Array:
 
 
 def check(pieces: Pieces, layout: TensorLayout) -> None:
-    """Refuses pieces whose devices or shapes do not match the layout.
-
-    Raises:
-        LayoutError: names the first difference.
-    """
+    """Refuses pieces whose devices or shapes do not match the layout."""
     if not isinstance(pieces, Mapping):
         raise LayoutError(f"pieces are a dictionary of arrays by device number; got {type(pieces).__name__}")
     if sorted(pieces) != list(range(layout.devices)):

@@ -261,11 +261,7 @@ def _tensors(op: Operator, output_first: bool = False) -> list[tuple[str, tuple[
 
 
 def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLayout]:
-    """The same layouts on one device matrix: the coarsest on which all can be expressed.
-
-    Raises:
-        LayoutError: there is none.
-    """
+    """The same layouts on one device matrix: the coarsest on which all can be expressed."""
     split = {name: layout for name, layout in annotations.items() if any(layout.tensor_map)} or dict(annotations)
     matrices = {layout.matrix: name for name, layout in split.items()}
     shape = common_shape(matrices)

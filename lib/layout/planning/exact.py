@@ -132,12 +132,7 @@ def plan(
 
 
 def _eliminated(problem: PlacementProblem, memory_cap: int | None) -> GraphPlan:
-    """The plan of least cost among the choices of a problem.
-
-    Raises:
-        TooEntangledError: its tables would be too large.
-        LayoutError: no plan is within the caps.
-    """
+    """The plan of least cost among the choices of a problem."""
     chosen = cheapest(problem.costs, problem.memory, problem.pairs, memory_cap)
     found = problem.plan(chosen)
     if problem.forbids(chosen):
@@ -174,11 +169,7 @@ def _small_enough(choices: Choices, objective: Objective) -> PlacementProblem:
 
 
 def _checked(graph: Graph, caps: Any) -> Mapping[str, int]:
-    """Caps of tensors by name.
-
-    Raises:
-        LayoutError: they are malformed, or name no tensor.
-    """
+    """Caps of tensors by name."""
     if caps is not None and not isinstance(caps, Mapping):
         raise LayoutError(f"tensor caps are a dictionary of bytes by name, such as {{'weight2': 4096}}; got {caps!r}")
     for name, cap in (caps or {}).items():

@@ -162,11 +162,7 @@ class IntegerProgram:
         self.program.row(self.held, 0, cap)
 
     def solve(self, seconds: float) -> Solved:
-        """The best plan that is found within that time.
-
-        Raises:
-            LayoutError: no plan is within the caps; the message has the smallest possible memory or peak.
-        """
+        """The best plan that is found within that time."""
         costs = self.program.costs
         done = self.program.solve(costs, seconds)
         if done.status == 2:

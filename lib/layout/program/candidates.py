@@ -84,11 +84,7 @@ def _with_moments(weight: TensorLayout, names: tuple[str, ...], shape: tuple[int
 
 
 def beside_weights(graph: Graph, name: str, layouts: Iterable[TensorLayout]) -> list[DistributedOperator]:
-    """The ways to distribute an operator of the optimizer, one for each layout of its weight.
-
-    Raises:
-        LayoutError: the strategy that it is configured with belongs to none of them.
-    """
+    """The ways to distribute an operator of the optimizer, one for each layout of its weight."""
     found = [beside_weight(graph.operators[name], layout) for layout in layouts]
     strategy = graph.strategies.get(name)
     mine = [way for way in found if strategy in (None, way.strategy)]

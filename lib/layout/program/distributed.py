@@ -135,11 +135,7 @@ def ways_to_reduce(base: DistributedOperator, uneven: bool = False) -> list[Dist
 
 
 def with_out(base: DistributedOperator, out: tuple[int, ...]) -> list[DistributedOperator]:
-    """The ways to complete an operator's partial sums into these parts of its output, the cheapest first.
-
-    Raises:
-        LayoutError: there is none; the message has the possible ones.
-    """
+    """The ways to complete an operator's partial sums into these parts of its output, the cheapest first."""
     ways = ways_to_reduce(base)
     found = [way for way in (*ways, *ways_to_reduce(base, uneven=True)) if way.output.splits == out]
     if not found:
@@ -152,22 +148,14 @@ def with_out(base: DistributedOperator, out: tuple[int, ...]) -> list[Distribute
 
 
 def strategy_of(name: str, given: Any) -> tuple[tuple[int, ...], ...]:
-    """A strategy given for an operator, as tuples of int.
-
-    Raises:
-        LayoutError: it is malformed.
-    """
+    """A strategy given for an operator, as tuples of int."""
     form = f"{name}: a strategy is a tuple of whole numbers for each input, such as ((2, 1), (1, 4))"
     rows = given if isinstance(given, Iterable) else (given,)
     return tuple(require_ints(parts, form, within=given) for parts in rows)
 
 
 def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dict[str, int]:
-    """The number of parts into which a strategy splits each letter.
-
-    Raises:
-        LayoutError: the strategy is malformed, or splits a dimension that cannot be split.
-    """
+    """The number of parts into which a strategy splits each letter."""
     name = operator.name
     shapes = operator.input_shapes
     if tuple(map(len, strategy)) != tuple(map(len, shapes)):
@@ -199,11 +187,7 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
 
 
 def require_even(base: DistributedOperator) -> None:
-    """Refuses an operator of which some tensor is split with padding.
-
-    Raises:
-        LayoutError: names the dimension, and the size to pad it to.
-    """
+    """Refuses an operator of which some tensor is split with padding."""
     names = (*base.operator.inputs, base.operator.name)
     for name, layout in zip((*names, base.operator.name), (*base.inputs, base.local, base.output)):
         for dim, (size, whole, n) in enumerate(zip(layout.shape, layout.padded_shape, layout.splits)):

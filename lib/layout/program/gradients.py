@@ -17,11 +17,7 @@ INDEX = {"gather": 1, "scatter": 1, "select": 2}
 
 
 def add_gradient(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
-    """Adds the gradient of an operator's input, called `name`, to the graph; returns the tensor that has it.
-
-    Raises:
-        LayoutError: the operator has no gradient with respect to this input.
-    """
+    """Adds the gradient of an operator's input, called `name`, to the graph; returns the tensor that has it."""
     rule = GRADIENTS.get(op.kind) or (_of_slope if op.kind in SLOPE else None)
     if rule is None or place == INDEX.get(op.kind):
         raise LayoutError(

@@ -39,11 +39,7 @@ class ImportedGraph(Graph):
 
 
 def jax_here() -> Any:
-    """The package jax, imported when it is first needed.
-
-    Raises:
-        LayoutError: it is not installed.
-    """
+    """The package jax, imported when it is first needed."""
     try:
         import jax
         import jax.extend

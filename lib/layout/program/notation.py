@@ -75,9 +75,6 @@ def _sizes(operator: Operator) -> dict[str, Any]:
 def graph_from_data(data: Mapping[str, Any]) -> Graph:
     """The graph that `graph_to_data` wrote, or that somebody wrote in that form; all but `tensors` and `operators` has
     a default, except that either `devices` or a `mesh` is given.
-
-    Raises:
-        LayoutError: naming what cannot be.
     """
     if unknown := set(data) - set(FIELDS):
         raise LayoutError(f"a graph has no {', '.join(sorted(unknown))}; it has {', '.join(FIELDS)}")

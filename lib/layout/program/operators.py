@@ -155,11 +155,7 @@ def of_reshape(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[Letters
 def of_einsum(
     name: str, spec: str, shapes: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[Letters, ...], Letters, dict[str, int]]:
-    """Of "bd,df->bf": the letters of each input and of the output, and the size of each.
-
-    Raises:
-        LayoutError: the text is malformed, or does not fit the shapes.
-    """
+    """Of "bd,df->bf": the letters of each input and of the output, and the size of each."""
     terms, arrow, output = str(spec).replace(" ", "").partition("->")
     inputs = terms.split(",")
     if not arrow or not all(term.isalpha() for term in (*inputs, output) if term):

@@ -25,12 +25,7 @@ class PlacedProgram(Protocol):
 
 
 def layouts_of(graph: PlacedProgram, given: Any, what: str) -> dict[str, TensorLayout]:
-    """The given layouts of tensors by name, each a layout or P(...) with the mesh axes of each dimension.
-
-    Raises:
-        LayoutError: they are malformed, name no tensor, or do not fit the tensor or the devices; `what` is a layout
-            that is given here, such as "an annotation".
-    """
+    """The given layouts of tensors by name, each a layout or P(...) with the mesh axes of each dimension."""
     if not isinstance(given, Mapping):
         raise LayoutError(f"{what.split()[-1]}s are a dictionary of layouts by tensor name; got {given!r}")
     return {name: _layout_of(graph, name, layout, what) for name, layout in given.items()}

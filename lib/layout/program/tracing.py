@@ -134,11 +134,7 @@ def follow(
     parameters: Mapping[str, Sequence[int]],
     mesh: DeviceMatrix,
 ) -> TracedProgram:
-    """The program of a function, traced with tensors of these names and shapes.
-
-    Raises:
-        LayoutError: it does something with them that is not supported, or returns none of them.
-    """
+    """The program of a function, traced with tensors of these names and shapes."""
     recorder = GraphRecorder(mesh)
     for name, shape in inputs.items():
         recorder.graph.input(name, shape)

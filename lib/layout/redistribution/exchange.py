@@ -194,11 +194,7 @@ def least_table(sources: Sequence[TensorLayout], targets: Sequence[TensorLayout]
 
 
 def require_same(source: TensorLayout, target: TensorLayout) -> None:
-    """Refuses layouts of different tensors or different devices, and anything that is not a layout.
-
-    Raises:
-        LayoutError: names the difference.
-    """
+    """Refuses layouts of different tensors or different devices, and anything that is not a layout."""
     for what, layout in (("source", source), ("target", target)):
         if not isinstance(layout, TensorLayout):
             raise LayoutError(f"the {what} of a redistribution is a layout, such as mesh_split returns; got {layout!r}")

@@ -64,11 +64,7 @@ class Links:
 
 
 def require_links(links: object, mesh: DeviceMatrix | None) -> Links:
-    """The links of a graph's mesh.
-
-    Raises:
-        LayoutError: they are none, or those of another mesh.
-    """
+    """The links of a graph's mesh."""
     if not isinstance(links, Links):
         raise LayoutError(f"links are given as Links.of(mesh, data=(1000, 8), model=(100, 1)); got {links!r:.60}")
     if links.mesh != mesh:

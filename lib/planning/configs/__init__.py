@@ -33,11 +33,7 @@ FORMATS: Mapping[str, Callable[[Job, Split], str]] = MappingProxyType(
 
 
 def export_config(job: Job, split: Split, name: str) -> str:
-    """The config of a split for a program: one of FORMATS.
-
-    Raises:
-        RuleError: there is no such format, the job cannot be split so, or the program cannot do it.
-    """
+    """The config of a split for a program: one of FORMATS."""
     if name not in FORMATS:
         raise RuleError(f"there is no format {name!r:.40}; there are {', '.join(FORMATS)}")
     require_fit(job, split)
@@ -45,10 +41,6 @@ def export_config(job: Job, split: Split, name: str) -> str:
 
 
 def read_config(text: str) -> Config:
-    """What Megatron's flags or torchtitan's TOML say. A text with flags (`--name value`) is Megatron's.
-
-    Raises:
-        RuleError: the text is neither, or has a value that cannot be read; the text says which.
-    """
+    """What Megatron's flags or torchtitan's TOML say. A text with flags (`--name value`) is Megatron's."""
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     return read_megatron(text) if any(line.startswith("--") for line in lines) else read_torchtitan(text)

@@ -13,9 +13,6 @@ VERSION = "DeepSpeed, docs/_pages/config-json.md at 00376da"
 def write(job: Job, split: Split) -> str:
     """The JSON. Keys that begin with an underscore are for people: DeepSpeed's JSON has no comments, and recomputation
     is a matter of the model's code.
-
-    Raises:
-        RuleError: DeepSpeed's JSON has no words for this: it knows data parallelism only.
     """
     require_16_bits(job, "DeepSpeed")
     require_usual(

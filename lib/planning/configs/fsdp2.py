@@ -8,11 +8,7 @@ VERSION = "torch 2.13"
 
 
 def write(job: Job, split: Split) -> str:
-    """A module with a function `shard(model)`.
-
-    Raises:
-        RuleError: `fully_shard` alone cannot do this.
-    """
+    """A module with a function `shard(model)`."""
     require_16_bits(job, "FSDP2")
     require_usual(
         split, "FSDP2", tp=1, pp=1, cp=1, ep=1, zero=(2, 3), recompute=("none", "full"), offload=("none", "states")

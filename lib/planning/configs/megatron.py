@@ -28,11 +28,7 @@ WITH_FSDP = ("--use-distributed-optimizer", "--no-gradient-accumulation-fusion",
 
 
 def write(job: Job, split: Split) -> str:
-    """The flags, one a line.
-
-    Raises:
-        RuleError: Megatron-LM cannot do this.
-    """
+    """The flags, one a line."""
     require_usual(
         split, "Megatron-LM", schedule=("1f1b", "interleaved"), recompute=("none", "selective", "full"), shards=0,
         offload=("none", "states"), warmup=0,
@@ -95,9 +91,6 @@ def _recomputation(job: Job, split: Split) -> list[str]:
 def read(text: str) -> Config:
     """What the flags say. With recomputation of some layers (`block`) the number of layers of a stage must be given by
     `--num-layers`.
-
-    Raises:
-        RuleError: a flag has a value that cannot be read, or says what the planner has no word for.
     """
     flags = _flags(text)
     split: dict[str, Any] = {field: whole(f"--{flag}", flags.get(flag, 1)) for field, flag in SIZES.items()}

@@ -22,11 +22,7 @@ class Config:
     kernels: str
 
     def split_on(self, gpus: int) -> Split:
-        """The split on so many GPUs.
-
-        Raises:
-            RuleError: they cannot be divided so.
-        """
+        """The split on so many GPUs."""
         given = dict(self.split)
         inner = 1
         for axis in ("tp", "pp", "cp"):
@@ -37,11 +33,7 @@ class Config:
 
 
 def whole(name: str, value: Any) -> int:
-    """A whole number of a config.
-
-    Raises:
-        RuleError: it is none.
-    """
+    """A whole number of a config."""
     try:
         if isinstance(value, (bool, float)):
             raise ValueError
@@ -51,11 +43,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def require_usual(split: Split, program: str, **usual: Any) -> None:
-    """Refuses what a program cannot do: fields that differ from what they must be.
-
-    Raises:
-        RuleError: naming the first of them.
-    """
+    """Refuses what a program cannot do: fields that differ from what they must be."""
     assert set(usual) <= {field.name for field in fields(Split)}
     for name, wanted in usual.items():
         allowed = wanted if isinstance(wanted, tuple) else (wanted,)
@@ -67,11 +55,7 @@ def require_usual(split: Split, program: str, **usual: Any) -> None:
 
 
 def require_16_bits(job: Job, program: str) -> None:
-    """Refuses matrix products in 8 bits.
-
-    Raises:
-        RuleError: the job has them.
-    """
+    """Refuses matrix products in 8 bits."""
     if job.fp8:
         raise RuleError(
             f"{program} has no setting here for matrix products in 8 bits; leave out fp8, or add them by hand"

@@ -27,9 +27,6 @@ SCHEDULES = {
 def write(job: Job, split: Split) -> str:
     """The sections that a split decides. FSDP keeps weights and reduces each gradient: beside a pipeline that is ZeRO 1
     here, without one ZeRO 2.
-
-    Raises:
-        RuleError: torchtitan cannot do this.
     """
     require_16_bits(job, "torchtitan")
     require_usual(
@@ -87,9 +84,6 @@ def _modules(stages: tuple[int, ...]) -> list[list[str]]:
 def read(text: str) -> Config:
     """What the TOML says. Chunks of a rank follow from the layers of a stage, and so need the model: they are found
     where `[model]` has `layers`, or where the schedule has two.
-
-    Raises:
-        RuleError: it is no TOML, or has a value that cannot be read.
     """
     try:
         tables = tomllib.loads(text)

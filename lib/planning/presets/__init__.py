@@ -39,11 +39,7 @@ def gpu(name: str, **changed: Unpack[GpuFields]) -> Gpu:
 
 
 def gpu_of_file(text: str, **changed: Unpack[GpuFields]) -> Gpu:
-    """The GPU of a preset file: one table of TOML, as `puzzles plan --calibrate` writes it.
-
-    Raises:
-        RuleError: it is not one table with the numbers of a GPU.
-    """
+    """The GPU of a preset file: one table of TOML, as `puzzles plan --calibrate` writes it."""
     return _of_file(Gpu, text, changed)
 
 
@@ -88,11 +84,7 @@ def _wanted(kind: Any) -> str:
 
 
 def nearest(name: str, known: Any, thing: str) -> str:
-    """`name`, if it is known.
-
-    Raises:
-        RuleError: it is not; the text has the nearest one, or all.
-    """
+    """`name`, if it is known."""
     if name in known:
         return name
     from difflib import get_close_matches  # here, because only a refusal needs it

@@ -13,14 +13,14 @@ def _chapter(name: str, title: str, idea: str, *slugs: str) -> ScheduleChapter:
 CLASSICS = _chapter(
     "classics",
     "The classics",
-    "how is one step shared out: by batches, by shards of the weights, by layers?",
+    "how do ranks divide one training step: by batches, by shards of the weights, by layers?",
     "basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp",
 )  # fmt: skip
 
 MEMORY = _chapter(
     "memory",
     "Memory",
-    "what does a rank keep that others keep too, that it could compute again, or put elsewhere?",
+    "what does a rank keep that others also keep, that it could recompute, or that it could store elsewhere?",
     "zero1", "zero2", "checkpoint", "offload",
 )  # fmt: skip
 
@@ -34,7 +34,7 @@ PIPELINES = _chapter(
 OVERLAP = _chapter(
     "overlap",
     "Overlap",
-    "communication runs beside computation; when should it start, and in which order?",
+    "communication overlaps with computation; when should it start, and in which order?",
     "ddp_overlap", "fsdp_prefetch", "stream_inference",
 )  # fmt: skip
 
@@ -47,7 +47,7 @@ SPLITTING = _chapter(
 
 CLUSTERS = _chapter(
     "clusters",
-    "Whole clusters",
+    "Clusters",
     "which kind of parallelism goes over which links?",
     "three_d", "hybrid_shard", "local_sgd",
 )  # fmt: skip

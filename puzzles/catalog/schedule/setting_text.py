@@ -1,4 +1,4 @@
-"""What is new in a puzzle's setting: in a line, and as a table beside the classic games."""
+"""What is new in a puzzle's setting: in a line, and as a table next to the classic games."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lib.game.setting import CLASSIC_SETTING, Setting
 
 LAYER_WORDS = {
     "dense": "one matrix",
-    "block": "two matrices that can be cut",
+    "block": "two matrices that can be split",
     "experts": "one expert for each shard",
     "attention": "causal attention: keys and values, then attending to them",
 }
@@ -70,7 +70,7 @@ def _prices(costs: Costs, calls: Iterable[str]) -> Iterator[Difference]:
     for name in calls:
         here, classic = price_text(costs, name), price_text(CLASSIC, name)
         if here and not {here, classic} <= {"0 us", "0 steps"}:
-            yield Difference(f"`{name}`", here, classic or "not there")
+            yield Difference(f"`{name}`", here, classic or "none")
         if name in costs.beta_between:
             yield Difference("- between machines", _by_size(costs, name, crosses=True), "one machine")
 
@@ -119,7 +119,7 @@ def _sizes(costs: Costs) -> Iterator[Difference]:
     yield Difference("an activation", f"{costs.activation:,} elements", f"{CLASSIC.activation:,} elements")
     grad, classic_grad = f"{costs.activation_grad:,} elements", f"{CLASSIC.activation_grad:,} elements"
     yield Difference("an activation gradient", grad, classic_grad)
-    yield Difference("communication", "beside computation" if costs.overlap else "in turn", "in turn")
+    yield Difference("communication", "overlaps with computation" if costs.overlap else "blocks", "blocks")
     yield Difference("machines", f"{costs.islands} ranks each" if costs.islands else "one", "one")
 
 

@@ -6,11 +6,7 @@ from puzzles.tracks.workbench import COLOURS
 
 
 def require_picture(colour: str | None, output: object, option: str = "-o") -> None:
-    """Refuses a colour where nothing is drawn.
-
-    Raises:
-        click.UsageError: the text names the `option` that asks for a picture.
-    """
+    """Refuses a colour where nothing is drawn."""
     if colour and not output:
         raise click.UsageError(f"--colour is for the picture; name its file with {option}")
 

@@ -154,11 +154,7 @@ def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any
 
 
 def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Submitted]:
-    """The submissions at paths, with their students; says on the error stream what is doubtful.
-
-    Raises:
-        click.UsageError: the roster cannot be used, or two options contradict each other.
-    """
+    """The submissions at paths, with their students; says on the error stream what is doubtful."""
     from puzzles.course.handed_in import as_one, handed_in, with_times
     from puzzles.course.roll import call
     from puzzles.course.roster import read_roster
@@ -183,11 +179,7 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
 
 
 def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> dict[str, list[Comment]]:
-    """The comments on each submission, by its path; says on the error stream which are nobody's.
-
-    Raises:
-        click.UsageError: they cannot be used.
-    """
+    """The comments on each submission, by its path; says on the error stream which are nobody's."""
     from puzzles.course.comments import read_comments
 
     if not options["comments"]:
@@ -200,11 +192,7 @@ def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) ->
 
 
 def scoring_from(options: Mapping[str, Any]) -> Scoring:
-    """What the options give for verdicts.
-
-    Raises:
-        click.UsageError: the points cannot be used.
-    """
+    """What the options give for verdicts."""
     from puzzles.course.points import Scoring, parse_points
 
     shares = (options["partial"], options["third_star"], options["shown_size"])

@@ -109,9 +109,6 @@ def fold_option(command: C) -> C:
 def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
     """What a name and the options of a free game mean: without options, and where they are the puzzle's own, that
     puzzle; else a game without targets.
-
-    Raises:
-        click.UsageError: there is no such game. It says why, and what to do.
     """
     given = {field: options[field] for field in FIELDS if options.get(field) is not None}
     if not given:
@@ -126,11 +123,7 @@ def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
 
 
 def puzzle_slugs(name: str) -> tuple[str, ...]:
-    """The slugs of a puzzle, or of all puzzles of a track or chapter.
-
-    Raises:
-        click.UsageError: there is none of that name.
-    """
+    """The slugs of a puzzle, or of all puzzles of a track or chapter."""
     with usage_errors():
         return find_several(name)
 

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 
 def judged_run(path: str, name: str, options: Mapping[str, Any], seconds: float) -> tuple[FreeGame, Trace]:
-    """The game, and the trace of a correct run.
-
-    Raises:
-        click.UsageError: there is no such game.
-        click.ClickException: the run is not correct.
-    """
+    """The game, and the trace of a correct run."""
     from puzzles.failure import Failure
     from puzzles.tracks.free_play import FreeGame, own_game
 

@@ -21,11 +21,7 @@ ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".xml": "junit", ".js
 
 
 def sort_outputs(options: dict[str, Any]) -> None:
-    """Files each path of -o under the option of its format.
-
-    Raises:
-        click.UsageError: its ending is that of no format, or the format has a path.
-    """
+    """Files each path of -o under the option of its format."""
     for path in options.pop("outputs"):
         suffix = Path(path).suffix.lower()
         is_pages = path and (os.path.isdir(path) or not suffix or not os.path.basename(path))

@@ -11,11 +11,7 @@ if TYPE_CHECKING:
 
 
 def text_of(path: str) -> str:
-    """The text of a file.
-
-    Raises:
-        click.UsageError: it cannot be read.
-    """
+    """The text of a file."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             return file.read()
@@ -37,12 +33,7 @@ def write_text(text: str, output: str | None) -> None:
 
 
 def gpu_named(name: str, changed: dict[str, Any]) -> Gpu:
-    """A known GPU, or the one of a preset file (.toml).
-
-    Raises:
-        PuzzleError: it is not known, or the file is no preset.
-        click.UsageError: the file cannot be read.
-    """
+    """A known GPU, or the one of a preset file (.toml)."""
     from lib.planning import gpu
     from lib.planning.presets import gpu_of_file
 
@@ -58,12 +49,7 @@ def model_named(name: str, changed: dict[str, Any]) -> Transformer:
 
 
 def calibrated(path: str) -> str:
-    """The preset file of the GPU with which a step of a measured run takes as long as it took.
-
-    Raises:
-        PuzzleError: it is no measured run, or no rate explains it.
-        click.UsageError: the file cannot be read.
-    """
+    """The preset file of the GPU with which a step of a measured run takes as long as it took."""
     from lib.planning.calibration import preset_text, read_run
 
     found = read_run(text_of(path))

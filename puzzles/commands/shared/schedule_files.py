@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def require_endings(paths: Sequence[str], more: Sequence[str] = ()) -> None:
-    """Refuses a file whose ending is not known.
-
-    Raises:
-        click.UsageError: the text has those that are.
-    """
+    """Refuses a file whose ending is not known."""
     from drawing import ENDINGS
 
     known = [*dict.fromkeys([*ENDINGS, ".json", ".csv", *more])]

@@ -36,11 +36,7 @@ class Book(NamedTuple):
 
 
 def books(solved: bool = False) -> list[Book]:
-    """All notebooks, with gaps to fill or solved.
-
-    Raises:
-        MissingPackageError: jupytext or nbformat is not installed.
-    """
+    """All notebooks, with gaps to fill or solved."""
     shipped = [Book(path.stem + ".ipynb", build(path, solved)) for path in sorted(SOURCES.glob("[0-9]*.py"))]
     return [*shipped, *(own_book(folder, solved) for folder in folders())]
 

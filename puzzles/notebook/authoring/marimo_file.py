@@ -12,11 +12,7 @@ from .build import Book, MissingPackageError
 
 
 def as_marimo(book: Book) -> Book:
-    """The same notebook as a Python file that `marimo edit` opens.
-
-    Raises:
-        MissingPackageError: marimo is not installed.
-    """
+    """The same notebook as a Python file that `marimo edit` opens."""
     if find_spec("marimo") is None:
         raise MissingPackageError(f"this needs marimo; install it with: {install_command('marimo')}")
     with TemporaryDirectory() as folder:

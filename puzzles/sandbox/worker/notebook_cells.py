@@ -54,12 +54,7 @@ def is_notebook(name: str, text: str) -> bool:
 
 
 def read_cells(name: str, text: str) -> list[NotebookCell]:
-    """Returns the cells of code in a file, whose lines end as Python counts them.
-
-    Raises:
-        UnreadableError: there is too much of it.
-        ValueError: it cannot be read as a notebook.
-    """
+    """Returns the cells of code in a file, whose lines end as Python counts them."""
     if name.endswith(".ipynb"):
         cells = list(_placed(_of_ipynb(text)))
     else:

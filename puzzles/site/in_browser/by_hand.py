@@ -99,12 +99,7 @@ def refusals(puzzle: SchedulePuzzle, rows: Rows, cell: str) -> list[list[str]]:
 
 
 def written(puzzle: SchedulePuzzle, rows: Rows) -> str:
-    """The coroutine that plays a complete timetable.
-
-    Raises:
-        RuleError: something is missing, or the game cannot play it.
-        DeadlockError: messages would wait for each other.
-    """
+    """The coroutine that plays a complete timetable."""
     draft = draft_of(puzzle, rows)
     if missing := draft.missing:
         few = ", ".join(map(str, missing[:4]))
@@ -115,11 +110,7 @@ def written(puzzle: SchedulePuzzle, rows: Rows) -> str:
 
 
 def read(puzzle: SchedulePuzzle, text: str) -> list[list[str]]:
-    """The rows of a timetable in text, complete or not, one rank to a line.
-
-    Raises:
-        RuleError: it has another number of ranks, or cells that the game has not.
-    """
+    """The rows of a timetable in text, complete or not, one rank to a line."""
     lines, ranks = text.split("\n"), puzzle.goal.size.ranks
     while len(lines) > ranks and not lines[-1].strip():
         lines.pop()
@@ -131,11 +122,7 @@ def read(puzzle: SchedulePuzzle, text: str) -> list[list[str]]:
 
 
 def of_run(puzzle: SchedulePuzzle, trace: Trace) -> list[list[str]]:
-    """The timetable of a run.
-
-    Raises:
-        RuleError: it has none; the text says why.
-    """
+    """The timetable of a run."""
     table = timetable_of(trace, stages_of(puzzle))
     rows = [[str(cell) for slot in row for cell in slot] for row in table.rows]
     draft_of(puzzle, rows)
@@ -148,10 +135,7 @@ def draft_of(puzzle: SchedulePuzzle, rows: Rows) -> Draft:
 
 
 def cell_of(word: str) -> Cell:
-    """
-    Raises:
-        RuleError: it is not the name of a cell.
-    """
+    """"""
     found = CELL.fullmatch(word)
     if found is None:
         raise RuleError(f"{word[:40]!r} is no cell; a cell is written as 2F5")

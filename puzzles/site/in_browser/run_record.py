@@ -64,10 +64,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, data: Any) -> RunRecord:
-        """
-        Raises:
-            ValueError: it is not such a record.
-        """
+        """"""
         match data:
             case {
                 "problem": problem,

@@ -10,11 +10,7 @@ from puzzles.sandbox.plain_data import Foreign
 
 
 def require_right(trial: Trial, performed: Performed) -> None:
-    """Checks that every result is right.
-
-    Raises:
-        WrongResultError: saying where the first one is wrong.
-    """
+    """Checks that every result is right."""
     for call, results in zip(trial.calls, performed.results):
         for device, (result, right) in enumerate(zip(results, call.wanted or ())):
             try:
@@ -37,11 +33,7 @@ def require_right(trial: Trial, performed: Performed) -> None:
 
 
 def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None:
-    """Checks that shapes, names and every number are equal, or as near as `tolerance` allows.
-
-    Raises:
-        WrongResultError: saying where they first differ.
-    """
+    """Checks that shapes, names and every number are equal, or as near as `tolerance` allows."""
     if right is None:
         if result is not None:
             raise WrongResultError(f"{where} should return None; it returned {_described(result)}")

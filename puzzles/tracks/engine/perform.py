@@ -22,11 +22,7 @@ def asked(trial: Trial) -> dict[str, Any]:
 
 
 def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
-    """Results and meters of the class.
-
-    Raises:
-        Exception: what the class raises, and what the engine says of it.
-    """
+    """Results and meters of the class."""
     given = asked(trial)
     return Performed(*run_trial(given, launched(given, cls, on))).priced(trial)
 

@@ -15,11 +15,7 @@ MAX_FIGURE = 1 << 62
 
 
 def performed_of(row: Row, trial: Trial) -> Performed:
-    """A run as the worker reports it, checked as far as possible.
-
-    Raises:
-        ValueError: results or meters are not those of this trial, or contradict themselves.
-    """
+    """A run as the worker reports it, checked as far as possible."""
     results, outputs, readings = (unpack(row.get(name)) for name in ("results", "outputs", "readings"))
     calls = len(trial.calls)
     if not isinstance(results, list) or len(results) != calls:

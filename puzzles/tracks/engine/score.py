@@ -57,9 +57,6 @@ def _scorer(puzzle: EnginePuzzle, trial: Trial) -> Callable[[Row], Score | Failu
 def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Score:
     """The figures of one trial, the targets that it misses, and its stars: three if no record is better in one figure
     and as good in all.
-
-    Raises:
-        WrongResultError: naming device, call and place of the first wrong number.
     """
     require_right(trial, performed)
     _require_allowed(puzzle, performed)

@@ -62,12 +62,7 @@ def text_of_plan(plan: GraphPlan, puzzle: LayoutPuzzle, width: int) -> Text:
 
 
 def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -> bool:
-    """`puzzles draw` of a layout: writes the picture, and returns whether there is a plan.
-
-    Raises:
-        OptionError: these options are not supported.
-        PuzzleError: the picture cannot be written.
-    """
+    """`puzzles draw` of a layout: writes the picture, and returns whether there is a plan."""
     if options.against or options.pareto or options.critical or options.colour != "layer":
         raise OptionError(f"{puzzle.slug} is a layout; only its plan can be drawn, without these options")
     target = options.output or f"{puzzle.slug}.svg"
@@ -121,11 +116,7 @@ def plan_page(plan: GraphPlan, puzzle: LayoutPuzzle, dark: bool = False) -> str:
 
 
 def write_file(target: str, text: str) -> None:
-    """Writes a text.
-
-    Raises:
-        PuzzleError: the file cannot be written.
-    """
+    """Writes a text."""
     try:
         Path(target).write_text(text, encoding="utf-8")
     except OSError as why:

@@ -50,12 +50,7 @@ def title_of(plan: Plan) -> str:
 
 
 def draw_plan_of(puzzle: PlanPuzzle, options: DrawOptions, bench: Workbench) -> bool:
-    """`puzzles draw` of a plan: writes the picture or the timeline, and returns whether there is a plan.
-
-    Raises:
-        OptionError: these options are not supported.
-        PuzzleError: the picture cannot be written.
-    """
+    """`puzzles draw` of a plan: writes the picture or the timeline, and returns whether there is a plan."""
     if options.against or options.pareto or options.critical:
         raise OptionError(f"{puzzle.slug} is a plan; it is drawn without --against, --pareto and --critical")
     target = options.output or f"{puzzle.slug}.svg"

@@ -138,11 +138,7 @@ def plan_of(puzzle: PlanPuzzle, text: str) -> Plan | None:
 
 
 def row_of(text: str) -> Row:
-    """The row of a saved split.
-
-    Raises:
-        ValueError: it is not one.
-    """
+    """The row of a saved split."""
     given: Any = json.loads(text)
     if not isinstance(given, dict) or isinstance(split_of(given), Failure):
         raise ValueError("this is not a split")

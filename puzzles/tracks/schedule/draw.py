@@ -20,12 +20,7 @@ from .score import request_at, trace_in
 
 
 def draw_runs(puzzle: SchedulePuzzle | FreeGame, options: DrawOptions, bench: Workbench) -> bool:
-    """Runs the schedules, draws them, and returns True if none failed.
-
-    Raises:
-        PuzzleError: it cannot be written, or not in that format.
-        click.ClickException: there is nothing to draw.
-    """
+    """Runs the schedules, draws them, and returns True if none failed."""
     return _Drawing(puzzle, options, bench).run()
 
 

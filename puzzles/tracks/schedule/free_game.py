@@ -97,11 +97,7 @@ class FreeGame:
 
 
 def judged_saved(name: str, saved: bytes) -> tuple[FreeGame, tuple[Trace, Report] | Failure]:
-    """The game that a saved trace is of, and its trace and report; or what is wrong.
-
-    Raises:
-        PuzzleError: it holds no trace, or one of an impossible size.
-    """
+    """The game that a saved trace is of, and its trace and report; or what is wrong."""
     try:
         trace = parse_trace(saved.decode("utf-8-sig"))
     except (RecursionError, MemoryError, ValueError, TypeError) as why:
@@ -169,11 +165,7 @@ def summary(trace: Trace, report: Report) -> Sequence[str]:
 
 
 def require_size(size: object, replicas: int = 1) -> Size:
-    """A size that a free game may have, of which one of `replicas` is played.
-
-    Raises:
-        PuzzleError: it is not three numbers in bounds.
-    """
+    """A size that a free game may have, of which one of `replicas` is played."""
     given = size if isinstance(size, Sequence) and not isinstance(size, str) else [size]
     folded = min(MAX_SIZE * replicas, MAX_COUNT)
     most = (MAX_SIZE, folded, folded)

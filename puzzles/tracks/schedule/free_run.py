@@ -18,11 +18,7 @@ from .run_on_tensors import replay_trace
 
 
 def run_freely(game: FreeGame, options: TensorOptions, bench: Workbench) -> bool:
-    """Runs and judges a free game, and returns whether it is correct, and on tensors as predicted.
-
-    Raises:
-        PuzzleError: the picture of the replay cannot be written.
-    """
+    """Runs and judges a free game, and returns whether it is correct, and on tensors as predicted."""
     outcome = bench.run(game.request())
     if outcome.is_absent:
         return bench.refuse(f"was not run: {bench.absent()}")
@@ -40,11 +36,7 @@ def run_freely(game: FreeGame, options: TensorOptions, bench: Workbench) -> bool
 
 
 def draw_run(output: str, title: str, trace: Trace, colour: str) -> None:
-    """Draws a run, to a file.
-
-    Raises:
-        PuzzleError: it cannot be written.
-    """
+    """Draws a run, to a file."""
     import drawing
 
     with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already

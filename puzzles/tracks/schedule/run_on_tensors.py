@@ -29,9 +29,6 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     """Replays the schedule of one puzzle as the referee saw it, and draws it if there is a file for that.
 
     Returns True if everything was as predicted.
-
-    Raises:
-        PuzzleError: the picture cannot be written.
     """
     size = puzzle.goal.size if options.devices is None else puzzle.goal.size._replace(ranks=options.devices)
     trace = _correct_trace(request_at(puzzle, size), bench)
@@ -102,11 +99,7 @@ def on_transport(trace: Trace, on: str, small: bool, device: str = "cpu", **more
 def draw_replay(
     output: str, title: str, trace: Trace, lines: Sequence[str], times: Any, colour: str, measured_first: bool
 ) -> None:
-    """Draws the predicted timeline and the measured one, to a file.
-
-    Raises:
-        PuzzleError: it cannot be written.
-    """
+    """Draws the predicted timeline and the measured one, to a file."""
     import drawing
 
     drawing.save(drawing.draw_replay(trace, times, title, lines, False, colour, measured_first), output)

@@ -57,11 +57,7 @@ def trace_in(row: Row) -> Trace | Failure:
 
 
 def parse_trace(text: str) -> Trace:
-    """A trace from its JSON.
-
-    Raises:
-        PuzzleError, RecursionError, MemoryError, ValueError, TypeError: the text is not a trace.
-    """
+    """A trace from its JSON."""
     with no_collection():
         return trace_from_json(text)
 

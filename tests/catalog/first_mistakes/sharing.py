@@ -139,8 +139,8 @@ SHARING = [
         "no gather",
         (
             (
-                'weights["whole"] = await model.allgather(weights[layer], layer)\n        act',
-                'weights["whole"] = weights[layer]\n        act',
+                'weights["full"] = await model.allgather(weights[layer], layer)\n        act',
+                'weights["full"] = weights[layer]\n        act',
             ),
         ),
         ("forward(layer=0)", "only shard 0 of 4", "allgather it first"),
@@ -156,9 +156,9 @@ SHARING = [
         "fsdp",
         "the gathered weights stay",
         (
-            ('weights["whole"]', 'weights[layer, "whole"]'),
-            ('        del weights[layer, "whole"]\n', ""),
-            (', weights[layer, "whole"]\n    del', "\n    del"),
+            ('weights["full"]', 'weights[layer, "full"]'),
+            ('        del weights[layer, "full"]\n', ""),
+            (', weights[layer, "full"]\n    del', "\n    del"),
         ),
         ("holds most at t=",),
     ),

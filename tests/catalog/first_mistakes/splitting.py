@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.mistakes import Mistake
 
 GATHER = "        if layer < top:\n            gather = model.allgather(weights[layer + 1], layer + 1)\n"
-FORWARD = '        activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])\n'
+FORWARD = '        activations[layer + 1] = model.forward(layer, activations[layer], weights["full"])\n'
 
 OVERLAP = [
     Mistake(
@@ -78,16 +78,16 @@ OVERLAP = [
     Mistake(
         "fsdp_prefetch",
         "a call is awaited twice",
-        (('(grad_weights["whole"], layer)', '(grad_weights["whole"], layer)\n        await scatter'),),
+        (('(grad_weights["full"], layer)', '(grad_weights["full"], layer)\n        await scatter'),),
         ("was already awaited on line", "keep what 'await' returned"),
     ),
     Mistake(
         "fsdp_prefetch",
         "the gathered weights stay",
         (
-            ('weights["whole"]', 'weights[layer, "whole"]'),
-            ('weights[layer, "whole"] = await gather\n    del', 'weights[layer - 1, "whole"] = await gather\n    del'),
-            (', weights[layer, "whole"]\n        if scatter', "\n        if scatter"),
+            ('weights["full"]', 'weights[layer, "full"]'),
+            ('weights[layer, "full"] = await gather\n    del', 'weights[layer - 1, "full"] = await gather\n    del'),
+            (', weights[layer, "full"]\n        if scatter', "\n        if scatter"),
         ),
         ("are not read again: 5 weights of layers 0-3, 5",),
     ),
@@ -129,7 +129,7 @@ SPLITTING = [
         "no gather before backward",
         (
             (
-                "        inp = await whole_input(layer)\n        activations.pop(layer, None)\n",
+                "        inp = await full_input(layer)\n        activations.pop(layer, None)\n",
                 "        inp = activations.pop(layer, None)\n",
             ),
         ),
@@ -157,11 +157,11 @@ SPLITTING = [
         "keeps what it gathered",
         (
             (
-                '        activations["part"] = model.forward(layer, await whole_input(layer), weights[layer])',
-                '        activations["in", layer] = await whole_input(layer)\n'
+                '        activations["part"] = model.forward(layer, await full_input(layer), weights[layer])',
+                '        activations["in", layer] = await full_input(layer)\n'
                 '        activations["part"] = model.forward(layer, activations["in", layer], weights[layer])',
             ),
-            ("        inp = await whole_input(layer)", '        inp = activations.pop(("in", layer))'),
+            ("        inp = await full_input(layer)", '        inp = activations.pop(("in", layer))'),
         ),
         ("needs 12,320,768 elements", "not read again: 7 activations of layers 1-7"),
     ),

@@ -35,7 +35,7 @@ AVERAGE = "                weights[layer] = await model.allreduce(weights[layer]
 
 Edits = list[tuple[str, str]]
 MISTAKES: list[tuple[str, str, Edits, tuple[str, ...]]] = [
-    ("zero1", "weights stay in shards", [(GATHER, "")], ("whole weights again", "cannot be repeated", "`allgather`")),
+    ("zero1", "weights stay in shards", [(GATHER, "")], ("full weights again", "cannot be repeated", "`allgather`")),
     ("zero1", "the weight is not cut", [(CUT, "")], ("update(layer=0)", "shard 0 of 4", "the weight is whole")),
     (
         "zero1",
@@ -51,7 +51,7 @@ MISTAKES: list[tuple[str, str, Edits, tuple[str, ...]]] = [
         [("grad_weights[layer] + shard if layer in grad_weights else shard", "shard")],
         ("update(layer=0)", "only batches 3, 7, 11, 15 of 16"),
     ),
-    ("zero2", "weights stay in shards", [(GATHER, "")], ("whole weights again", "cannot be repeated")),
+    ("zero2", "weights stay in shards", [(GATHER, "")], ("full weights again", "cannot be repeated")),
     ("checkpoint", "nothing is forgotten", [(FORGET, "        if False:\n")], ("15,204,352 elements", "< 10M")),
     (
         "checkpoint",
@@ -93,7 +93,7 @@ MISTAKES: list[tuple[str, str, Edits, tuple[str, ...]]] = [
         "fsdp_prefetch",
         "the handle is taken for the weight",
         [("= await gather\n        if layer < top", "= gather\n        if layer < top")],
-        ("weights['whole']", "allgather(layer=0)", "still pending; await it first"),
+        ("weights['full']", "allgather(layer=0)", "still pending; await it first"),
     ),
     ("fsdp_prefetch", "the last scatter is never awaited", [("            grad_weights[0] = await scatter\n",
      "            continue\n")], ("the end", "scatterreduce(layer=0)", "never awaited")),

@@ -7,7 +7,7 @@ import pytest
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.mistakes import Mistake, outcome_of
 
-ALL_GATHERED = '        weights["whole"] = await model.allgather(weights[layer], layer, group="dp")\n'
+ALL_GATHERED = '        weights["full"] = await model.allgather(weights[layer], layer, group="dp")\n'
 LOOP = "        for batch in my_batches:\n"
 OWN_SHARD = "model.load_weights(layer, model.rank, model.RANKS)"
 
@@ -79,7 +79,7 @@ MISTAKES = [
     ),
     Mistake(
         "breadth_first",
-        "whole weights are gathered",
+        "full weights are gathered",
         (("model.load_weights(layer, replica, replicas)", "model.load_weights(layer)"),),
         says=("allgather(layer=0)", "shard 0 is in both rank 0 and rank 2", "gather each shard once"),
     ),
@@ -197,9 +197,9 @@ MISTAKES = [
         (
             (
                 "        return await model.allgather(activations[layer], layer)",
-                "        if ('whole', layer) not in activations:\n"
-                "            activations['whole', layer] = await model.allgather(activations[layer], layer)\n"
-                "        return activations['whole', layer]",
+                "        if ('full', layer) not in activations:\n"
+                "            activations['full', layer] = await model.allgather(activations[layer], layer)\n"
+                "        return activations['full', layer]",
             ),
         ),
         figures=(12, 11_272_192),

@@ -220,8 +220,8 @@ def test_a_setting_is_shown_as_what_differs_from_the_classics():
     assert ("`allreduce`", by_size, "0.3 steps") in rows["ddp_overlap"]
     assert ("`scatterreduce`", "1 step for each 655,360 elements sent", "0.3 steps") in rows["zero1"]
     assert ("a weight", "1,048,576 elements", "262,144 elements") in rows["expert_parallel"]
-    assert ("communication", "beside computation", "in turn") in rows["ddp_overlap"]
-    assert ("`offload`", "1 step", "not there") in rows["offload"]
+    assert ("communication", "overlaps with computation", "blocks") in rows["ddp_overlap"]
+    assert ("`offload`", "1 step", "none") in rows["offload"]
     assert ("an activation", "1,048,576 elements", "131,072 elements") in rows["checkpoint"]
     machines = "1 step for each 163,840 elements sent"
     assert ("- between machines", machines, "one machine") in rows["hybrid_shard"]

@@ -62,13 +62,13 @@ class _Rank:
     async def weight(self, layer: int) -> Any:
         if self.plan.zero < 3:
             return self.model.weights[layer]
-        if ("whole", layer) not in self.model.weights:
-            self.model.weights["whole", layer] = await self.along_dp("allgather", self.model.weights[layer], layer)
-        return self.model.weights["whole", layer]
+        if ("full", layer) not in self.model.weights:
+            self.model.weights["full", layer] = await self.along_dp("allgather", self.model.weights[layer], layer)
+        return self.model.weights["full", layer]
 
     def drop(self, layer: int) -> None:
         if self.plan.zero == 3:
-            del self.model.weights["whole", layer]
+            del self.model.weights["full", layer]
 
     def along_dp(self, name: str, value: Any, layer: int) -> Any:
         return getattr(self.model, name)(value, layer, group="dp")

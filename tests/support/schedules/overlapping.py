@@ -66,9 +66,9 @@ def fsdp_prefetch(gather_first: bool = True, input_again: bool = False) -> Calla
         ahead: Any = gather(0)
         last = model.LAYERS - 1
         for layer in range(model.LAYERS):
-            weights["whole"] = await ahead
+            weights["full"] = await ahead
             ahead = gather(layer + 1) if layer < last else None
-            inputs[layer + 1] = model.forward(layer, inputs[layer], weights["whole"])
+            inputs[layer + 1] = model.forward(layer, inputs[layer], weights["full"])
             if input_again and layer == 0:
                 del inputs[0]
         grads[0] = model.loss(inputs.pop(model.LAYERS))
@@ -78,13 +78,13 @@ def fsdp_prefetch(gather_first: bool = True, input_again: bool = False) -> Calla
                 inputs[0] = model.get_activation([model.rank])
             if layer and gather_first:
                 ahead = gather(layer - 1)
-            weight_grads[layer], grads[0] = model.backward(layer, inputs[layer], grads[0], weights.pop("whole"))
+            weight_grads[layer], grads[0] = model.backward(layer, inputs[layer], grads[0], weights.pop("full"))
             del inputs[layer]
             if layer + 1 in scattered:
                 weight_grads[layer + 1] = await scattered[layer + 1]
             scattered[layer] = model.scatterreduce(weight_grads.pop(layer), layer)
             if layer:
-                weights["whole"] = await (ahead if gather_first else gather(layer - 1))
+                weights["full"] = await (ahead if gather_first else gather(layer - 1))
         del grads[0]
         for layer in reversed(range(model.LAYERS)):
             if layer == 0:

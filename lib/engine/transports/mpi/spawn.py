@@ -32,11 +32,7 @@ it may be the player's folder."""
 
 
 def mpiexec() -> list[str]:
-    """The mpiexec command: of the MPI installed next to this Python, else the first on the path.
-
-    Raises:
-        RuleError: there is none.
-    """
+    """The mpiexec command: of the MPI installed next to this Python, else the first on the path."""
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
@@ -46,11 +42,7 @@ def mpiexec() -> list[str]:
 
 
 def by_mpiexec(processes: int, module: str, request: str) -> str:
-    """Calls `module.answer(request)` in several processes, and returns the answer of the first.
-
-    Raises:
-        PuzzleError: they could not be started, or the error that they ended with.
-    """
+    """Calls `module.answer(request)` in several processes, and returns the answer of the first."""
     with TemporaryDirectory() as folder:
         asked, answered = Path(folder, "request"), Path(folder, "answer")
         asked.write_text(request, encoding="utf-8")

@@ -63,12 +63,7 @@ class ControlChannel:
         self._sending: list[Any] = []
 
     def wait(self, test: Callable[[], Any], what: object) -> None:
-        """Polls until `test` is true.
-
-        Raises:
-            PeerFailedError: another device has failed.
-            DeadlockError: no device can continue.
-        """
+        """Polls until `test` is true."""
         polls = 0
         since = 0.0
         while not test():
@@ -83,11 +78,7 @@ class ControlChannel:
         self._asked_at, self._previous_answers = 0.0, None
 
     def poll_control(self, what: object) -> None:
-        """Reads all control messages that have arrived, and answers questions with `what` this device waits in.
-
-        Raises:
-            PeerFailedError: another device has failed.
-        """
+        """Reads all control messages that have arrived, and answers questions with `what` this device waits in."""
         while (come := self.world.improbe(tag=self.tag)) is not None:
             source, kind, *content = come.recv()
             if kind == "ended":

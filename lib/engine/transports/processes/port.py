@@ -38,10 +38,6 @@ class Rendezvous:
     def meet(self, call: CollectiveCall, clock: int, content: Any) -> tuple[list[Any], int]:
         """Synchronizes the group of a call. Returns the contents of all members, in the group's order, and the latest
         clock.
-
-        Raises:
-            MismatchError: another member makes a different call.
-            PeerFailedError, DeadlockError: as in `ControlChannel.wait`.
         """
         device, mine = self.comm.rank, tuple(call)
         row = dumps((mine, clock, content))

@@ -21,9 +21,9 @@ PUZZLE = SchedulePuzzle(
 Train the model for one step on a single rank, with all batches together. Go forward through every
 layer, compute the loss, go backward through every layer, and update each weight with its gradient.
 
-Each of the four parts takes a few lines. The trick is deleting: a value takes memory until you delete it; if you
-keep it only in a variable, until its last use. So delete whatever will not be used again. You can't reduce the
-time here: every batch has to pass through every layer twice.
+Each of the four parts takes a few lines. What matters is memory: a value takes memory until you delete it; if you keep
+it only in a variable, until its last use. So delete whatever will not be used again. You can't reduce the time here:
+every batch has to pass through every layer twice.
 """,
     starter='''\
 def basic(model: Model) -> Model:

@@ -29,7 +29,7 @@ gradient accumulation, the same work takes about a quarter of the time.
 """,
     starter='''\
 async def ddp(model: Model) -> Model:
-    """Distributed data parallel: the whole model on every rank, one batch for each."""
+    """Distributed data parallel: the full model and one batch on every rank."""
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     activations[0] = model.get_activation([model.rank])
@@ -62,9 +62,9 @@ all-reduce can pass pieces around a ring. Each device then sends about twice the
 matter how many devices there are (Patarasuk and Yuan 2009): 2 (n-1)/n of it, here 786,432 elements for two layers.
 """,
     in_practice="""\
-PyTorch's DistributedDataParallel does this. It does not wait for the end of backward, as our clock makes you
-do. It collects gradients in buckets and starts the all-reduce of a bucket as soon as the bucket is full,
-while backward continues (Li et al. 2020).
+PyTorch's DistributedDataParallel does this. There, communication overlaps with computation, which this clock does not
+allow: DDP collects gradients in buckets, and starts the all-reduce of a bucket as soon as the bucket is full, while
+backward continues (Li et al. 2020).
 """,
     sources=(PYTORCH_DDP, RING_ALL_REDUCE),
     praise="The work is divided by four, and all ranks have the same weights.",

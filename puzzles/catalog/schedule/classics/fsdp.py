@@ -59,11 +59,10 @@ async def fsdp(model: Model) -> Model:
         "backward loop, delete the full weight, `activations[layer]` and `grad_activations[layer + 1]`.",
     ),
     concept="""\
-With weights, optimizer states and gradients all sharded, each rank's share of the model shrinks by the
-number of ranks. Only one layer at a time is whole. An all-reduce is a reduce-scatter followed by an
-all-gather. Sharding uses the two halves separately, and puts the all-gather where the weight is needed. An
-all-reduce instead of each reduce-scatter takes no longer on this clock, but each rank then sends 4,718,592 elements
-instead of 3,538,944: a third more.
+With weights, optimizer states and gradients all sharded, each of N ranks stores 1/N of the model. Only one layer's
+weight at a time is unsharded. An all-reduce is a reduce-scatter followed by an all-gather. Sharding uses the two
+halves separately, and puts the all-gather where the weight is needed. An all-reduce instead of each reduce-scatter
+takes no longer on this clock, but each rank then sends 4,718,592 elements instead of 3,538,944: a third more.
 """,
     in_practice="""\
 This is stage 3 of ZeRO (Rajbhandari et al. 2020), and PyTorch's Fully Sharded Data Parallel (Zhao et al.

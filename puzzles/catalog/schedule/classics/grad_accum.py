@@ -1,4 +1,4 @@
-"""grad_accum: the training step of puzzle 0, one microbatch at a time."""
+"""grad_accum: the training step of `basic`, one microbatch at a time."""
 
 from lib import Goal, Size
 from lib.judging.family import ONE_RANK

@@ -49,12 +49,12 @@ async def wsdp(model: Model) -> Model:
     calls=("allgather", "forward", "loss", "backward", "allreduce", "update"),
     hints=(
         "Start from `ddp`. Only two lines change: the weight that forward uses, and the weight that backward uses.",
-        'Keep the gathered weight under a separate key, such as `weights["whole"]`, so that the shard stays in '
+        'Keep the gathered weight under a separate key, such as `weights["full"]`, so that the shard stays in '
         "`weights[layer]`. You update the shard.",
         "One full weight at a time is enough. Forward no longer needs it once the next activation exists; "
         "backward gathers it again.",
-        'For each layer forward: `weights["whole"] = await model.allgather(weights[layer], layer)`, then '
-        'forward with it, then `del weights["whole"]`. Do the same around backward, in reverse order. At the '
+        'For each layer forward: `weights["full"] = await model.allgather(weights[layer], layer)`, then '
+        'forward with it, then `del weights["full"]`. Do the same around backward, in reverse order. At the '
         "end, all-reduce each gradient and update the shards, `weights[layer]` and `opt_states[layer]`.",
     ),
     concept="""\

@@ -1,1 +1,1 @@
-"""The chapter on whole clusters: several kinds of parallelism at once, each over the links that can carry it."""
+"""The chapter on clusters: several kinds of parallelism at once, each over the links that can carry it."""

@@ -61,16 +61,17 @@ async def hybrid_shard(model: Model) -> Model:
         'Start from `fsdp`, and give every collective `group="shard"`. What is then missing before the update?',
         "After the scatter, a rank has its shard of the gradient of four batches. The same shard of the other four "
         'batches is on one rank of the other machine: the group "replica".',
-        "Make that sum with `allreduce`, and make it of the shards, after the scatter: a quarter of the bytes goes "
-        "between the machines.",
+        "Sum the shards with `allreduce`, after the scatter: then only a quarter of each gradient is summed between "
+        "the machines.",
         "In the update loop: `grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, "
-        'group="replica")`, then the update. In the loops above it, delete whole weights, activations and gradients as '
-        "in `fsdp`.",
+        'group="replica")`, then the update. In the loops above it, delete full weights, activations and gradients '
+        "as in `fsdp`.",
     ),
     concept="""\
-How far to shard is a choice of its own. Sharding over more ranks saves memory, but every gather crosses the slowest
-link between them. Sharding inside a machine keeps the frequent calls on fast links, and leaves one sum of small
-shards for the slow ones. A reduce-scatter inside and an all-reduce between is an all-reduce over all, in two levels.
+You can choose over how many ranks to shard. Sharding over more ranks saves memory, but every gather crosses the
+slowest link between them. Sharding inside a machine keeps the frequent calls on fast links, and leaves one sum of
+small shards for the slow links. A reduce-scatter inside the machines and an all-reduce between them sum the gradients
+over all ranks, in two levels.
 """,
     in_practice="""\
 PyTorch FSDP calls this hybrid sharding, HYBRID_SHARD (Zhao et al. 2023): the sharding factor lies between one, which

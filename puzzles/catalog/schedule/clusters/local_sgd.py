@@ -30,8 +30,9 @@ Here a rank may update with the gradient of its own batch alone. Its weights the
 ranks. All-reducing weights replaces them with their average. The final weights have to be an average over all ranks
 that covers every step.
 
-Averaging rarely is cheap. But replicas drift apart, and weights that are far apart have a useless average: here a rank
-may make at most 4 updates between two averages. The network has time for two averages. `ddp` would take 103.5 steps.
+Few averages cost little time. But replicas drift apart, and the average of weights that are far apart is useless: here
+a rank may make at most 4 updates between two averages. The target leaves time for two averages. `ddp` would take 103.5
+steps.
 """,
     starter='''\
 async def local_sgd(model: Model) -> Model:
@@ -55,9 +56,9 @@ async def local_sgd(model: Model) -> Model:
     parameters=("step",),
     hints=(
         "Write the training step of `basic` for one batch, and put it into a loop over the steps.",
-        "Update right after each backward. The weight's gradient is gone before the next one is made.",
-        "After eight updates without an average, weights are too far apart. After which steps do you average, if there "
-        "is time for two averages of each layer, and none may be later than four updates?",
+        "Update right after each backward. Then only one weight gradient exists at a time.",
+        "After eight updates without an average, weights are too far apart. There is time for two averages of each "
+        "layer, and at most four updates may come before each. After which steps do you average?",
         "In each step: forward through all layers; loss; for each layer from the last: backward, delete its input and "
         "the gradient it used (after layer 0 also `grad_activations[0]`), update. If `(step + 1) % 4 == 0` or the step "
         "is the last one, then for each layer: `weights[layer] = await model.allreduce(weights[layer], layer)`.",

@@ -72,8 +72,8 @@ async def three_d(model: Model) -> Model:
     concept="""\
 Each axis has its own traffic. Tensor parallelism sums activations in every layer, all the time, so it needs the
 fastest links. Data parallelism sums gradients once a step. Pipelines send the least: an activation and its gradient
-at the border of two stages. That is why tp goes inside a machine, and pp and dp go between machines. Here each axis
-pays: a mesh that leaves one of them out is slower, keeps more or sends more.
+between two stages. That is why tp goes inside a machine, and pp and dp go between machines. Here you need all three: a
+mesh without one of them is slower, keeps more or sends more.
 """,
     in_practice="""\
 Megatron-LM combines the three for models of up to a trillion parameters, with tensor parallelism inside a server and

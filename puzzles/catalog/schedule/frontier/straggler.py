@@ -1,4 +1,4 @@
-"""straggler: equal numbers of microbatches are not equal times."""
+"""straggler: equal numbers of microbatches do not take equal time."""
 
 from fractions import Fraction
 
@@ -31,13 +31,13 @@ Four ranks train on twelve microbatches. Four of them have full length, two have
 two 1/4. With full length, a forward takes 2 steps in each layer and a backward 4; the time is proportional to the
 length. Rank 3 computes at half the speed of the others. The only collective is `allreduce`, at 0.5 steps a call.
 
-If each rank takes three microbatches in turn, the step takes 86 steps. Distribute them so that it takes 62, with one
+If each rank takes three microbatches in turn, training takes 86 steps. Distribute them so that it takes 62, with one
 microbatch at a time on each rank. `model.dist.setting.lengths` has the length of each microbatch, and
 `model.dist.setting.costs.slow` is `{3: 2}`.
 """,
     starter='''\
 async def straggler(model: Model) -> Model:
-    """Data parallelism in which every rank has as much to do as it can do in the same time."""
+    """Data parallelism that gives every rank work for the same time."""
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     lengths, slow = model.dist.setting.lengths, model.dist.setting.costs.slow
@@ -58,19 +58,20 @@ async def straggler(model: Model) -> Model:
     hints=(
         "Start from your `ddp`, with a loop over the microbatches of this rank that adds up the gradients as in "
         "`grad_accum`. Every rank makes the same all-reduces, whatever it has computed.",
-        "Count in whole microbatches: there are 8 of them in all, and the four ranks together do 3.5 in the time of "
-        "one. So 16/7 is the least. Which loads can rank 3 have that are near it?",
+        "Count in microbatches of full length: all twelve add up to 8, and the four ranks together compute 3.5 in "
+        "the time of one. So the busiest rank works as long as 16/7 of them or longer. Which loads of rank 3 come "
+        "close?",
         "Deal the microbatches out one by one. A long one that comes last leaves one rank behind; a short one fills a "
         "gap. Which order follows?",
         "Take the microbatches from the longest to the shortest. Give each to the rank that would end first with it: "
-        "that has the least `ends[rank] + lengths[batch] * slow.get(rank, 1)`. All ranks compute this alike, and "
-        "each takes its own share.",
+        "the rank with the smallest `ends[rank] + lengths[batch] * slow.get(rank, 1)`. Every rank computes the same "
+        "distribution, and takes its own microbatches.",
     ),
     concept="""\
 A step ends with its slowest rank. Shares should be equal in time, not in number: on rank 3 a microbatch counts twice.
-Longest first, to the rank that ends first, is the classic rule for it (Graham 1969), which is never more than a third
-above the best on equal machines. Here it is the best, although not the only way: the busiest rank works as long as 2.5
-whole microbatches, and of all ways to deal them out none is shorter.
+The classic rule (Graham 1969) deals out the longest first, each to the rank that ends first. On equal machines its
+result is never more than a third above the optimum. Here it is optimal: the busiest rank works as long as 2.5
+microbatches of full length, and no other distribution is shorter.
 """,
     in_practice="""\
 Sequences are packed into microbatches of nearly equal length, and sorted by length before they are dealt out.
@@ -78,5 +79,5 @@ Attention grows with the square of the length, so equal tokens are not equal tim
 and replaced, since a synchronous step gives its slowness to thousands of others.
 """,
     sources=(LPT,),
-    praise="The slow rank has less work, and all ranks are ready at the same time.",
+    praise="The slow rank has less work, and no distribution of these microbatches is faster.",
 )

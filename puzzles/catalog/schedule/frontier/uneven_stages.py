@@ -1,4 +1,4 @@
-"""uneven_stages: a head is more work than a block, so stages of equal length are not equal."""
+"""uneven_stages: a head is more work than a block, so stages with as many layers take unequal times."""
 
 from lib import Goal, Record, Setting, Size
 from lib.judging.family import PIPELINE
@@ -61,20 +61,20 @@ async def uneven_stages(model: Model) -> Model:
 ''',
     calls=("get_activation", "forward", "loss", "backward", "pass_to", "receive", "update"),
     hints=(
-        "Start from your `one_f_one_b`, and let `forward` and `backward` loop over the layers in `mine`. An activation "
-        "is of a layer and a batch now, so both belong into its key.",
+        "Start from your `one_f_one_b`, and let `forward` and `backward` loop over the layers in `mine`. Several "
+        "layers and batches now have activations at the same time, so use both as the key.",
         "How many steps does each rank work for one microbatch? With (3, 2, 2, 3), rank 0 has two blocks, which is 6 "
         "steps, and rank 3 has two blocks and the head, which is 12. The slowest rank sets the pace.",
         "The blocks and the head are 30 steps for each microbatch, so some rank has at least 9. Several cuts reach "
-        "that; they differ in the time at the ends of the pipeline and in what rank 0 keeps.",
+        "9. They differ in the time to fill and drain the pipeline, and in what rank 0 keeps.",
         "Three layers on each of the first three ranks, and the head alone. You need not keep token numbers: "
         "`get_activation` takes no time, so it can be called again before the backward of layer 0.",
     ),
     concept="""\
-A pipeline is as fast as its slowest stage, so stages are cut by time and not by number of layers. Two forces pull on
-the cut. A head wants few blocks beside it. In 1F1B rank r of K keeps K - r microbatches, so memory wants few layers on
-the first ranks. Of all 84 cuts of these layers, (4, 3, 2, 1) is the fastest, 87 steps, and needs 30% more memory than
-(3, 3, 3, 1); (2, 3, 3, 2) needs 15% less and takes 93.
+A pipeline is as fast as its slowest stage, so stages are cut by time and not by number of layers. Two things decide
+the cut. The rank with the head should have few blocks. In 1F1B rank r of K keeps the activations of K - r
+microbatches, so to save memory the first ranks should have few layers. Of all 84 cuts of these layers, (4, 3, 2, 1) is
+the fastest, 87 steps, and needs 30% more memory than (3, 3, 3, 1); (2, 3, 3, 2) needs 15% less and takes 93.
 """,
     in_practice="""\
 Llama 3 405B has one layer fewer on the first stage and on the last, since these have the embedding and the head

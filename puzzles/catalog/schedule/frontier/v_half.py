@@ -24,11 +24,11 @@ In `zb_v` a V of layers had no bubble, with as many activations as 1F1B. Here ei
 rank r has the layers r and 15 - r. 1F1B with two layers on a rank takes 90 steps, and rank 0 keeps sixteen activations.
 A forward, `backward_input` and `backward_weight` take 1 step each, so ranks work 48 steps.
 
-How few activations are enough? A batch returns early to a rank at the turn of the V. On rank 0 its first layer waits
-long and its last layer hardly at all: the two together keep as many activations as on any other rank. A lower cap
-costs time.
+How few activations are enough? A batch returns early to a rank at the turn of the V. On rank 0, an activation of the
+first layer waits long, and one of the last layer hardly at all: together the two layers keep as many activations as on
+any other rank. A lower cap costs time.
 
-Keep no more than ten activations on each rank, and take 65 steps.
+Keep no more than ten activations on each rank, and finish in 65 steps.
 """,
     starter='''\
 async def v_half(model: Model) -> Model:
@@ -45,7 +45,7 @@ async def v_half(model: Model) -> Model:
         return min(layer, model.LAYERS - 1 - layer)
 
     def tag(layer, batch):
-        """Tells messages apart: those that bring something to a layer have tag(layer, batch)."""
+        """The tag of the messages to a layer about a batch."""
         return layer * model.BATCHES + batch
 
     # ----- your code -----
@@ -74,8 +74,8 @@ async def v_half(model: Model) -> Model:
     concept="""\
 What a rank of a V keeps is the same on all ranks, so one number, the cap, sets the memory of the pipeline. With times
 of F = I = W and K ranks, 2K activations of one layer leave no bubble (ZB-V); about half of them, 2 floor((K + 2) / 2),
-are V-Half, and 2 floor((K + 4) / 3) are V-Min. So memory and time are a dial. 1F1B is not on it: it is slower than
-V-Half, and keeps more.
+are V-Half, and 2 floor((K + 4) / 3) are V-Min. So the cap trades memory for time. 1F1B is worse in both: it is slower
+than V-Half, and keeps more.
 """,
     in_practice="""\
 Qi et al. (2024) build such schedules from repeating blocks. Memory that is saved allows larger microbatches, or less

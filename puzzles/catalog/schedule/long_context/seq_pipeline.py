@@ -20,9 +20,9 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(4, 4, 4), Size(2, 2, 2)),
     statement="""\
-Two long sequences are too few for four stages: 1F1B with one sequence at a time takes 144 steps, of which each rank
-works 57.6. But causal attention can go through a sequence piece by piece. Here a sequence is eight shares of tokens
-(`model.SHARES`), and share s attends only to the keys and values of the shares 0 to s.
+Two long sequences are too few for four stages: 1F1B with one sequence at a time takes 144 steps, and each rank works
+for 57.6 of them. But causal attention can go through a sequence piece by piece. Here a sequence is eight shares of
+tokens (`model.SHARES`), and share s attends only to the keys and values of the shares 0 to s.
 
 A layer of attention has two calls. `model.block_forward(layer, inp, weight, past)` takes the tokens of some shares,
 and a list of the key-value blocks of all earlier ones. It returns the next layer's input and the key-value block of
@@ -57,23 +57,23 @@ async def seq_pipeline(model: Model) -> Model:
         "Forward goes through the shares in order, sequence by sequence. Backward goes through the sequences in "
         "the same order, but through the shares of each from the last to the first.",
         "Let `there` and `back` list the (sequence, share) pairs in these two orders. Then it is 1F1B: first some "
-        "forwards, then in turns one forward and one backward. How many come first? The last rank can begin "
-        "backward when a whole sequence is through, and each rank before it is one further ahead.",
+        "forwards, then in turns one forward and one backward. How many come first? The last rank can begin backward "
+        "when it has all shares of a sequence, and each rank before it makes one more forward.",
         "Rank r begins with 3 - r + 7 forwards. `activations['keys', batch, share]` and `grad_activations['keys', "
         "batch, share]` are good places for key-value blocks and their gradients. Delete the block of a share when "
         "its backward is done.",
     ),
     concept="""\
-With k shares a sequence, a pipeline has k times as many microbatches, each with a k-th of the tokens. Bubble and
-activations shrink together. Keys and values do not: those of a sequence stay until its shares have come back. Later
-shares attend to more keys, so equal shares are not equal work. With shares of two for the first tokens, (2, 2, 1, 1,
-1, 1), the same order takes 79.8 steps and 7,602,176 elements.
+With k shares a sequence, a pipeline has k times as many microbatches, each with a k-th of the tokens. The bubble and
+the memory of activations shrink. The memory of keys and values does not: the blocks of a sequence stay until its
+shares have come back. Later shares attend to more keys, so equal shares are not equal work. With shares of two for the
+first tokens, (2, 2, 1, 1, 1, 1), the same order takes 79.8 steps and 7,602,176 elements.
 """,
     in_practice="""\
 TeraPipe (Li et al. 2021) cut sequences into pieces of equal time for GPipe's order. Seq1F1B (Sun et al. 2024) does so
-for 1F1B, and for zero bubble pipelines. Backward in reverse order of the tokens is what causal attention asks of all
-of them.
+for 1F1B, and for zero bubble pipelines. With causal attention, all of them need backward in reverse order of the
+tokens.
 """,
     sources=(TERAPIPE, SEQ_1F1B),
-    praise="Two sequences, and no rank has to wait for a whole one.",
+    praise="Shares of the tokens fill the pipeline as microbatches do.",
 )

@@ -23,12 +23,12 @@ PUZZLE = SchedulePuzzle(
 The same game as `ring_context`, but without grouped heads: keys and values are now as large as two activations, eight
 times as large as there. A ring sends 10,223,616 elements from each rank.
 
-Attention has another direction in which it can be cut. Its heads do not need each other: a rank with all tokens but a
-quarter of the heads can attend alone. `model.heads(value, layer)` is an all-to-all that exchanges tokens for heads.
-The i-th of n ranks brings share i of n of the tokens, contiguous and with all heads, and gets all tokens with part i
-of n of the heads. `model.tokens(value, layer)` is the way back. Both take activations, key-value blocks and their
-gradients, and return a handle. On a quarter of the heads, `attend` takes a quarter of the time. `keys` and
-`keys_backward` need all heads, and so do `loss` and the weights.
+Attention can also be split by heads, because the heads are independent: a rank with all tokens and a quarter of the
+heads can attend alone. `model.heads(value, layer)` is an all-to-all that exchanges tokens for heads. The i-th of n
+ranks contributes share i of n of the tokens, contiguous and with all heads, and gets all tokens with part i of n of
+the heads. `model.tokens(value, layer)` does the reverse. Both take activations, key-value blocks and their gradients,
+and return a handle. On a quarter of the heads, `attend` takes a quarter of the time. `keys` and `keys_backward` need
+all heads, and so do `loss` and the weights.
 
 Finish within 17 timesteps.
 """,
@@ -67,15 +67,15 @@ async def ulysses(model: Model) -> Model:
         "the all-reduce of each weight gradient at once, and await all of them at the end.",
     ),
     concept="""\
-A ring sends keys and values n - 1 times, forward and backward, and their gradients too: for n ranks about 3 (n - 1) /
-n of them a layer. An exchange sends each value once: 2 (2A + kv) (n - 1) / n^2 for forward and backward, which
-shrinks as n grows. With grouped heads, where kv is an eighth, the ring sends less again. And there are only as many
-parts as heads.
+A ring sends keys and values n-1 times, in forward and in backward, and their gradients too: on each of n ranks about 3
+(n-1)/n of their size per layer. An exchange sends each value once: 2 (2A + kv) (n-1)/n^2 for forward and backward,
+which shrinks as n grows; A is the size of an activation, kv of its keys and values. With grouped heads, where kv is an
+eighth as large, the ring sends less. And there can be no more parts than heads.
 """,
     in_practice="""\
 DeepSpeed-Ulysses (Jacobs et al. 2023) trains with a million tokens in this way. With few key-value heads it has to
 copy them, so libraries combine both: Ulysses within a machine, a ring between machines.
 """,
     sources=(ULYSSES,),
-    praise="Each value has travelled once.",
+    praise="Each exchange sends a value only once.",
 )

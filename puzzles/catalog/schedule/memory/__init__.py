@@ -1,1 +1,1 @@
-"""The chapter on memory: what a rank keeps that others keep too, could compute again, or could put elsewhere."""
+"""The chapter on memory: what a rank keeps that others also keep, could recompute, or could store elsewhere."""

@@ -1,4 +1,4 @@
-"""checkpoint: activations are forgotten in forward, and computed again in backward."""
+"""checkpoint: activations are deleted in forward, and computed again in backward."""
 
 from lib import Goal, Record, Setting, Size
 from lib.judging.family import ONE_RANK
@@ -51,7 +51,7 @@ def checkpoint(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     # ----- your code -----
-    # Forward, and forget most activations; loss; backward, computing again what is missing; update.
+    # Forward, and delete most activations; loss; backward, recomputing the missing activations; update.
 
     # ----- end of your code -----
 
@@ -62,8 +62,8 @@ def checkpoint(model: Model) -> Model:
     calls=("get_activation", "forward", "loss", "backward", "update"),
     hints=(
         "Keep every third activation, and compute the two between them again.",
-        "Backward begins at the end, right after forward. Is there a reason to forget the last three activations?",
-        "When backward comes to a layer whose input is missing, compute a whole segment again: from the last input "
+        "Backward begins at the end, right after forward. Is there a reason to delete the last three activations?",
+        "When backward comes to a layer whose input is missing, compute the full segment again: from the last input "
         "that you kept up to this layer. Those inputs stay until their backward, so each is computed only once more.",
         "Delete `activations[0]` after the first forward, and all others whose layer is below 6 and not a multiple of "
         "3. In the backward loop, if `layer not in activations`: `start = layer // 3 * 3`, get the input again if "
@@ -72,15 +72,16 @@ def checkpoint(model: Model) -> Model:
     ),
     concept="""\
 Checkpointing trades time for memory. With L layers and a checkpoint every k layers, memory holds L/k checkpoints and
-one segment of k activations. That is least if k is about the square root of L, and it costs one more forward. Keeping
-the last segment saves a part of that forward. If you recompute more than once, you can keep even fewer. For every
-number of slots there is a best plan, whose checkpoints follow binomial coefficients.
+one segment of k activations. The sum is smallest if k is about the square root of L, and the price is one more
+forward. Keeping the last segment saves a part of that forward. If you recompute an activation more than once, you can
+keep even fewer. For every number of kept activations there is an optimal plan, whose checkpoints follow binomial
+coefficients.
 """,
     in_practice="""\
-The square root is due to Chen et al. (2016). The best plans were known before, for adjoint computations in physics
+The square root is due to Chen et al. (2016). The optimal plans were known before, for adjoint computations in physics
 (Griewank and Walther 2000); they are the records here. Deep learning systems mostly recompute each transformer layer
-from its input: one more forward, and memory for one layer's activations. They keep
-what is small and takes long to compute.
+from its input: one more forward, and memory for one layer's activations. They keep values that are small and take long
+to compute.
 """,
     sources=(CHECKPOINTING, REVOLVE),
     praise="Four steps of recomputation save more than a third of the memory.",

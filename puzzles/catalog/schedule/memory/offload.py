@@ -28,9 +28,9 @@ So a call does not return its result. It starts the copy and returns a handle; `
 has ended, and returns the copied value. Until then the activation stays on the device. Keep offloaded values in
 `model.parked`, and delete each once you have fetched it.
 
-Without offloading, the step takes 19.5 steps and 12,582,912 elements. Take no more time, and 42% less memory. The host
-has room for five activations. The model's input need not go there: `get_activation` returns it again at any time, and
-takes no time.
+Without offloading, training takes 19.5 timesteps and 12,582,912 elements. Take no more time, and 42% less memory. The
+host has room for five activations. The model's input need not go there: `get_activation` returns it again at any time,
+and takes no time.
 """,
     starter='''\
 async def offload(model: Model) -> Model:
@@ -55,22 +55,22 @@ async def offload(model: Model) -> Model:
         "A copy takes as long as a forward. Start the copy of a layer's input just before the layer's forward, and "
         "await it just after; then the copy has taken no time, and you can delete the input.",
         "On the way back, start to fetch the input of the layer before, then call `backward`, then await the fetch. "
-        "Which inputs are not worth a trip? Those that backward needs first.",
+        "Do not offload the inputs that backward needs first.",
         "Park the inputs of layers 1 to 5. Forward: `leaving = model.offload(activations[layer])`, forward, "
         "`model.parked[layer] = await leaving`, delete the input. Backward: `coming = model.fetch(model.parked[layer "
         "- 1])`, backward and update, `activations[layer - 1] = await coming`, `del model.parked[layer - 1]`. Delete "
         "activations and gradients as in `basic`.",
     ),
     concept="""\
-An activation is used twice, in forward and in backward, and in the meantime it only takes room. A slower memory can
-hold it, if the copies fit beside the computation. The deeper the layer, the shorter the meantime: the last
-inputs stay. Recomputing costs time and no bandwidth; offloading costs bandwidth and no time, as long as a copy is
+An activation is used in forward and in backward, and in between it only takes memory. A slower memory can hold it, if
+the copies overlap with computation. The later the layer, the sooner backward needs its input: so the last inputs stay
+on the device. Recomputing costs time and no bandwidth; offloading costs bandwidth and no time, as long as a copy is
 not slower than a layer.
 """,
     in_practice="""\
-vDNN (Rhu et al. 2016) offloads the inputs of layers during forward, and prefetches them during backward.
-ZeRO-Offload (Ren et al. 2021) puts the gradients and the optimizer states on the host, and makes the update there.
-Both keep copies and computation in separate streams, as the two lanes do here.
+vDNN (Rhu et al. 2016) offloads the inputs of layers during forward, and prefetches them during backward. ZeRO-Offload
+(Ren et al. 2021) keeps the gradients and the optimizer states on the host, and updates there. Both keep copies and
+computation in separate streams, as the two lanes do here.
 """,
     sources=(VDNN, ZERO_OFFLOAD),
     praise="42% less memory, and no more time.",

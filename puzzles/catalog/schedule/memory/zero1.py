@@ -31,7 +31,7 @@ PUZZLE = SchedulePuzzle(
         family=SHARDED,
         steady=True,
     ),
-    reload_reason="the next step begins with whole weights again",
+    reload_reason="the next step begins with full weights again",
     reload_advice="Gather every weight with `allgather` after its update.",
     other_sizes=(Size(3, 2, 2), Size(2, 8, 8)),
     statement="""\
@@ -67,25 +67,26 @@ async def zero1(model: Model) -> Model:
     calls=("forward", "loss", "backward", "scatterreduce", "update", "allgather"),
     hints=(
         "Forward and backward are as in `ddp`. Only what happens to a gradient after its backward is new.",
-        "Right after each backward, `scatterreduce` the gradient. You keep a quarter of the sum, and the whole "
-        "gradient is gone before the next one is made.",
-        "`update` wants a gradient, a weight and a state of the same shard. You have the first and the third. For "
-        "the second cut the weight: `weights[layer].shard(model.rank, model.RANKS)`.",
+        "Right after each backward, `scatterreduce` the gradient. You keep a quarter of the sum, and delete the full "
+        "gradient before backward returns the next one.",
+        "`update` wants a gradient, a weight and a state of the same shard. You have the gradient and the state. For "
+        "the weight, take a shard: `weights[layer].shard(model.rank, model.RANKS)`.",
         "After the backward loop, for each layer: `weights[layer] = weights[layer].shard(model.rank, model.RANKS)`, "
         "then the update of `weights[layer]` and `opt_states[layer]`, then `weights[layer] = await "
         "model.allgather(weights[layer], layer)`. As in `ddp`, delete activations and their gradients as soon as "
         "backward has used them.",
     ),
     concept="""\
-An all-reduce is a reduce-scatter followed by an all-gather. The update fits between the two, and works on each
-number separately. So a rank that makes a share of the update needs only that share of the state. Together the ranks
-keep one copy of the states. Compare `ddp` of this size, with each gradient summed right after its backward: both end
-at 12.4 steps and send 1,572,864 elements on each rank, and `zero1` needs 27% less memory (2,097,152 elements, not
-2,883,584). The clock shows the start of the last operation: a gather here, an update there.
+An all-reduce is a reduce-scatter followed by an all-gather. The update fits between the two, and updates each element
+separately. So a rank that updates one shard needs only that shard of the state. Together the ranks keep one copy of
+the states. Compare `ddp` of this size, with each gradient summed right after its backward: both end at 12.4 steps and
+send 1,572,864 elements on each rank, and `zero1` needs 27% less memory (2,097,152 elements, not 2,883,584). The
+timesteps are the start of the last operation: a gather in `zero1`, an update in `ddp`.
 """,
     in_practice="""\
 This is stage 1 of ZeRO (Rajbhandari et al. 2020). With Adam in mixed precision, the state is 12 of the 16 bytes of a
-parameter, so it is the first thing to shard. Compilers can do it to any data parallel program (Xu et al. 2020).
+parameter, so it is the first thing to shard. A compiler can shard the update of any data parallel program (Xu et al.
+2020).
 """,
     sources=(ZERO, WEIGHT_UPDATE_SHARDING),
     praise="A quarter of the optimizer states, and no more traffic than `ddp`.",

@@ -23,16 +23,16 @@ PUZZLE = SchedulePuzzle(
         family=SHARDED,
         steady=True,
     ),
-    reload_reason="the next step begins with whole weights again",
+    reload_reason="the next step begins with full weights again",
     reload_advice="Gather every weight with `allgather` after its update.",
     other_sizes=(Size(3, 4, 2), Size(2, 16, 8)),
     statement="""\
 Now every rank has four microbatches, and takes them one after the other: rank `r` has batches `4 r` to `4 r + 3`.
 Between the first and the last of them, it has to keep a gradient of every layer.
 
-In `zero1` you could add up full gradients and scatter each sum once. That takes a quarter of the calls, but every
-rank then keeps a full gradient of every layer. Here memory is short: `scatterreduce` the gradient of every
-microbatch right after its backward, and add up the shards. This saves memory and takes more time.
+As in `zero1`, you could add up full gradients and scatter each sum once. That takes a quarter of the calls, but every
+rank then keeps a full gradient of every layer. Here memory is short: `scatterreduce` the gradient of every microbatch
+right after its backward, and add up the shards. This saves memory and takes more time.
 """,
     starter='''\
 async def zero2(model: Model) -> Model:
@@ -58,22 +58,22 @@ async def zero2(model: Model) -> Model:
     hints=(
         "Put the forward and backward of `zero1` into a loop over `batches`, and leave the update after the loop.",
         "What does a rank keep from one microbatch to the next? Only its shards of the gradients, one for each "
-        "layer. The whole gradient of one layer exists for a moment.",
+        "layer. The full gradient of a layer exists only for a moment.",
         "Shards add up like gradients: `grad_weights[layer] = grad_weights[layer] + shard`, if there is one already.",
-        'In the backward loop: store the new gradient as `grad_weights["whole"]`, then `shard = await '
-        'model.scatterreduce(grad_weights["whole"], layer)`, then `del grad_weights["whole"]` and add the shard. The '
+        'In the backward loop: store the new gradient as `grad_weights["full"]`, then `shard = await '
+        'model.scatterreduce(grad_weights["full"], layer)`, then `del grad_weights["full"]` and add the shard. The '
         "update of each layer is as in `zero1`.",
     ),
     concept="""\
 Stage 2 keeps a share of the gradients, as stage 1 keeps a share of the states. If a step has one microbatch, that
 costs nothing: the gradient is scattered once anyway. If it has several, each of them is scattered, so the calls and
-the bytes grow with the number of microbatches. Stage 1 sends once a step, and keeps full sums until then: 1,572,864
-elements sent on each rank and a peak of 2,883,584, where stage 2 sends 3,932,160 for a peak of 2,228,224.
+the bytes grow with the number of microbatches. Stage 1 scatters once a step, and keeps full sums until then: each rank
+sends 1,572,864 elements, with a peak of 2,883,584. With stage 2 each rank sends 3,932,160, with a peak of 2,228,224.
 """,
     in_practice="""\
 In ZeRO (Rajbhandari et al. 2020), stage 2 scatters gradients in buckets during backward and frees them at once.
-PyTorch FSDP lets you choose when you accumulate: reduce every microbatch's gradients, or keep whole gradients on
-each rank and reduce once, which takes more memory (Zhao et al. 2023).
+PyTorch FSDP lets you choose when you accumulate: reduce every microbatch's gradients, or keep full gradients on each
+rank and reduce once, which takes more memory (Zhao et al. 2023).
 """,
     sources=(ZERO, PYTORCH_FSDP),
     praise="Sixteen microbatches, and never more than one full gradient on a rank.",

@@ -33,15 +33,14 @@ machine, and `group="machine"` is the two ranks with the same place in both. A g
 as `[0, 1, 4, 5]`. Which groups share a microbatch?
 
 To meet the memory target, delete the model's input after its forward: `get_activation` returns it again at any time.
-Leave
-out the sum of the gradient of the model's input, which nobody reads.
+Leave out the sum of the gradient of the model's input, which nobody reads.
 
 Predict first: how many times as long does a step take if the groups of tensor parallelism are in both machines?
 """,
     answer="""\
-3.2 times: 8,383 us against 2,612 us. The traffic is the same, 192,937,984 elements from each rank. Only the place
-differs: 176,160,768 of them go between machines in the slow placement, 16,777,216 in the fast one. All eight GPUs on
-each microbatch take 17,965 us.
+3.2 times: 8,383 us against 2,612 us. The traffic is the same, 192,937,984 elements from each rank. Only the links
+differ: 176,160,768 of them go between machines in the slow placement, 16,777,216 in the fast placement. All eight GPUs
+on each microbatch take 17,965 us.
 """,
     starter='''\
 async def axis_inside(model: Model) -> Model:
@@ -81,7 +80,7 @@ as much as data parallelism, and nothing overlaps with it.
     in_practice="""\
 Megatron-LM keeps tensor parallelism inside a server of eight GPUs, and measures that it is slow across servers
 (Narayanan et al. 2021, section 3.2). The parallel block with one sum forward and one sum backward is from Shoeybi et
-al. (2019). The bandwidths are those of NVLink in an H100 (NVIDIA 2022) and of one InfiniBand port of 400 Gbit/s.
+al. (2019). The bandwidths are of NVLink in an H100 (NVIDIA 2022) and of one InfiniBand port of 400 Gbit/s.
 """,
     sources=(H100, MEGATRON, MEGATRON_CLUSTERS),
     praise="The axis that sends most uses the fastest links.",

@@ -1,4 +1,4 @@
-"""bucket_size: large buckets pay for few calls, small ones hide behind backward."""
+"""bucket_size: large buckets need few calls, small buckets overlap with backward."""
 
 from lib import Goal, Setting, Size
 from lib.judging.family import DATA_PARALLEL
@@ -28,17 +28,17 @@ An all-reduce over eight ranks takes 14 hops. A hop takes 5 us, however small th
 one layer's gradient take 73 us more. A backward of one layer takes 86 us. A call with a list of gradients is a bucket:
 it pays for its hops once.
 
-Each layer by itself takes 144 us in the lane, and the lane is always behind. One bucket waits for the end of backward.
-What is between?
+A call for each layer takes 144 us, longer than its backward, so the lane falls behind. One bucket for all layers
+starts only when backward has ended. Which size between the two is best?
 
 Predict first: how many layers go into a bucket, if all buckets have the same number?
 """,
     answer="""\
 Four: 2,488 us. Buckets of three take 2,545 us, pairs 2,596, one layer 3,078, eight 2,722 and all sixteen 3,309. With k
 layers in a bucket the lane starts 86 k us after backward, then makes 16 / k calls of 70 us, besides 1,175 us for the
-elements. 86 k + 1,120 / k is least at k = 3.6, the square root of 1,120 / 86.
+elements. 86 k + 1,120 / k is smallest at k = 3.6, the square root of 1,120 / 86.
 
-Buckets need not be equal. Small ones first, so that the lane starts early, and larger ones later: 1, 2, 3, 3, 3 and 4
+Buckets need not be equal. Begin with small buckets, so that the lane starts early: buckets of 1, 2, 3, 3, 3 and 4
 layers take 2,441 us.
 """,
     starter='''\
@@ -82,5 +82,5 @@ Ring all-reduces pay 2(n-1) hops (Patarasuk and Yuan 2009). The prices are of In
 (NVIDIA 2022).
 """,
     sources=(H100, RING_ALL_REDUCE, PYTORCH_DDP),
-    praise="Few enough calls, and early enough.",
+    praise="Few calls, and the first of them starts early.",
 )

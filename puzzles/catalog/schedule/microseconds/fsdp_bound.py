@@ -23,8 +23,8 @@ PUZZLE = SchedulePuzzle(
 From here on the clock counts microseconds (us) on hardware like an H100. A layer has a width of 4,096, a microbatch has
 2,048 tokens, and an element has two bytes.
 
-There are eight machines with one GPU each, connected by InfiniBand. Each rank trains four microbatches: rank r takes 4r
-to 4r + 3. Weights are in shards and communication overlaps computation, as in `fsdp_prefetch`.
+There are eight machines with one GPU each, connected by InfiniBand. Each rank trains four microbatches: rank r takes
+4r to 4r + 3. Weights are in shards and communication overlaps with computation, as in `fsdp_prefetch`.
 
 A gather sends 14,680,064 elements, which takes 587 us, and each of its 7 hops takes 5 us. A forward of one microbatch
 takes 172 us. One pass over the layers can take several microbatches: `get_activation([0, 1])` is the input of two, and
@@ -37,9 +37,9 @@ Predict first: how many microbatches must one pass take so that the gathers hide
 """,
     answer="""\
 Four. A gather takes 587 + 35 = 622 us, and a forward takes 172 us for each microbatch: 622 / 172 = 3.6. A backward
-takes twice as long as a forward, and has to hide a gather and a scatter, so it asks for the same number. With four
-microbatches in a pass a step takes 9,498 us, of which 8,252 us are computation. One after the other they take 28,100
-us.
+takes twice as long as a forward, and has to hide a gather and a scatter, so it needs the same number. With four
+microbatches in a pass a step takes 9,498 us, of which 8,252 us are computation. With one microbatch in a pass, a step
+takes 28,100 us.
 
 The number of tokens for each gather does not depend on the width. A gather sends (n-1)/n h^2 elements at B elements per
 us; a forward of T tokens takes 2 T h^2 / F us at F operations per us. So T has to be at least (n-1)/n F / (2 B),
@@ -75,9 +75,9 @@ async def fsdp_bound(model: Model) -> Model:
         "activations[0]`; before its backward, `activations[0] = model.get_activation(mine)`.",
     ),
     concept="""\
-A gather moves a weight once, whatever is computed with it. The computation grows with the tokens, so there is a number
-of tokens above which the network is hidden, and below which it decides. The width is not in that number: a wider layer
-has more to send and as much more to compute. Faster GPUs raise it and faster networks lower it.
+A gather moves a weight once, whatever is computed with it. The computation grows with the tokens. Above some number of
+tokens the gathers are hidden; below it, they set the time. This number does not depend on the width: a wider layer has
+more to send and as much more to compute. Faster GPUs raise the number, and faster networks lower it.
 
 A rank that accumulates gradients over passes of one microbatch gathers all weights again in each pass. If memory allows
 it, take more microbatches together; otherwise keep the weights between passes.

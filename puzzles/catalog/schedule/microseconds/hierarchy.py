@@ -81,5 +81,5 @@ BlueConnect decomposes an all-reduce into reduce-scatters and all-gathers along 
 ring's cost is from Patarasuk and Yuan (2009), the bandwidth of NVLink from NVIDIA (2022).
 """,
     sources=(H100, RING_ALL_REDUCE, BLUECONNECT),
-    praise="Only a quarter of each gradient crosses the network from a GPU.",
+    praise="Each GPU sums only a quarter of each gradient between machines.",
 )

@@ -27,16 +27,16 @@ A layer's input can be kept, parked on the host (`offload`, then `fetch`), or co
 copy takes 1,831 us, a forward 774 us and a backward 1,547 us. Copies overlap with computation, one at a time in each
 direction: they are free only while the lane is. Recomputing is never free. Mix them.
 
-The model's input needs no place: `get_activation` returns it again at any time.
+The model's input takes no memory while you do not hold it: `get_activation` returns it again at any time.
 
 Predict first: with every input kept, a step takes 18,568 us. How much longer does it take within the memory target?
 """,
     answer="""\
 2,966 us longer: 21,534 us. Inputs 1, 3 and 5 are parked, 2 and 4 are computed again (2 x 774 us), 6 and 7 stay. The
 other 1,418 us are waiting, because a copy takes 284 us longer than the two forwards or the backward that it overlaps
-with. Only parking takes 24,216 us: five copies to the host take 9,155 us, and all forwards 6,192 us. Only recomputing
-takes 25,534 us: within the memory it makes nine forwards again. To park input 6 is wrong too: it is needed as soon as
-it has left. The best known schedule waits for one of the three copies only, and takes 21,251 us.
+with. Parking alone takes 24,216 us: five copies to the host take 9,155 us, and all forwards 6,192 us. Recomputing
+alone takes 25,534 us: within the memory it repeats nine forwards. Parking input 6 does not help: backward needs it as
+soon as it has left. The best known schedule waits for one of the three copies only, and takes 21,251 us.
 """,
     starter='''\
 async def park_or_recompute(model: Model) -> Model:
@@ -72,8 +72,8 @@ The link to the host and the GPU work at the same time. A plan that only parks w
 recomputes leaves the link idle. The best plan uses both, and keeps the inputs that backward needs first.
 
 Which of the two is cheaper depends on the width. A copy of T tokens moves T h elements, and a forward makes 2 T h^2
-operations: so the wider the layer, the more parking pays. At a width of 4,096 parking alone takes 37,256 us and a
-mixture 35,742. At 2,048 recomputing alone takes 11,352 us and a mixture 10,509.
+operations: so for wider layers parking is the better choice. At a width of 4,096 parking alone takes 37,256 us and a
+mixture takes 35,742 us. At a width of 2,048 recomputing alone takes 11,352 us and a mixture takes 10,509 us.
 """,
     in_practice="""\
 vDNN parks inputs (Rhu et al. 2016), checkpointing computes them again (Chen et al. 2016). Capuchin chooses for each

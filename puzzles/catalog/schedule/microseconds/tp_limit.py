@@ -31,7 +31,8 @@ well.
 
 The gradient of the model's input is not read by anybody, so leave out its sum.
 
-Predict first: how many GPUs does the smallest group have that uses every GPU, and how much of a step is computation?
+Predict first: what is the smallest size of a group with which every GPU has work, and how much of a step is
+computation?
 """,
     answer="""\
 Two GPUs. Four groups of two train one microbatch each. Computation takes 4 x (86 + 172) = 1,032 us of 1,598 us. Groups

@@ -1,1 +1,1 @@
-"""The chapter on overlap: communication that runs beside computation, and when to start it."""
+"""The chapter on overlap: communication that overlaps with computation, and when to start it."""

@@ -61,8 +61,8 @@ async def ddp_overlap(model: Model) -> Model:
     calls=("forward", "loss", "backward", "allreduce", "update"),
     hints=(
         "Only two things change in `ddp`: the call of `allreduce` moves into the backward loop, and `await` does not.",
-        "A call for each layer takes 6 x 1.4 steps, longer than backward. One call for all starts when backward has "
-        "ended. Try buckets of two layers.",
+        "A call for each layer takes 6 x 1.4 steps, longer than backward. One call for all layers starts when "
+        "backward has ended. Try buckets of two layers.",
         "Collect layers in a list, and make the call when it has two. The gradients belong to the call until it is "
         "awaited, so take them out of `grad_weights`: `model.allreduce([grad_weights.pop(i) for i in bucket], "
         "bucket)`. "
@@ -75,15 +75,15 @@ async def ddp_overlap(model: Model) -> Model:
     ),
     concept="""\
 Backward makes the gradients one by one, and nothing needs them before the update. So all sums but the last can hide
-behind the rest of backward. What is left to wait for is the last bucket. It should be small, and not late because the
-lane is still busy with those before it. Six gradients can be cut into buckets in 32 ways. Pairs are the fastest: 14.5
-steps. A call for each layer takes 15.4, two buckets of three as long, and one bucket 18.4. An update does not have to
-wait for the end of backward either: made as soon as the sum is there, it frees the gradient.
+behind the rest of backward. Ranks wait only for the last bucket. It should be small, and the earlier buckets should be
+through the lane in time. Six gradients can be cut into buckets in 32 ways. Pairs are the fastest: 14.5 steps. A call
+for each layer takes 15.4, two buckets of three take 15.4 as well, and one bucket takes 18.4. An update does not have
+to wait for the end of backward either. If you update as soon as the sum has arrived, you can free the gradient.
 """,
     in_practice="""\
 PyTorch's DistributedDataParallel does this (Li et al. 2020). It fills buckets of 25 MB by default in the reverse order
-of the layers, and starts a bucket's all-reduce as soon as its last gradient is there. The best size depends on the
-model and on the network, and the paper measures it.
+of the layers, and starts a bucket's all-reduce as soon as its last gradient exists. The best size depends on the model
+and on the network, and the paper measures it.
 """,
     sources=(PYTORCH_DDP,),
     praise="Most gradients are summed before backward ends.",

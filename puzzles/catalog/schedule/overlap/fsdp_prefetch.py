@@ -37,7 +37,7 @@ longer.
 """,
     starter='''\
 async def fsdp_prefetch(model: Model) -> Model:
-    """Fully sharded data parallelism whose communication runs beside computation."""
+    """Fully sharded data parallelism whose communication overlaps with computation."""
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
     activations[0] = model.get_activation([model.rank])
@@ -60,19 +60,19 @@ async def fsdp_prefetch(model: Model) -> Model:
         "Before each backward, call the gather of the layer below; after it, call the scatter. So each gather is "
         "in the lane ahead of the scatter of the layer above, and has ended when backward needs it.",
         "Backward, for each layer from the last: `gather = model.allgather(weights[layer - 1], layer - 1)` unless it "
-        'is layer 0; backward with `weights["whole"]`; delete the weight, the input and the gradient that was used; '
+        'is layer 0; backward with `weights["full"]`; delete the weight, the input and the gradient that was used; '
         "await the scatter of the layer above, if there is one; `scatter = model.scatterreduce(...)` and delete the "
-        'whole gradient; `weights["whole"] = await gather`. Then update, from the last layer to the first.',
+        'full gradient; `weights["full"] = await gather`. Then update, from the last layer to the first.',
     ),
     concept="""\
-Sharding pays for its memory with communication, and prefetching hides it: the weights of the next layer travel
-while this layer computes. It takes room for one more whole weight. In forward a gather is on its way. In backward
-gathers and scatters share the lane, and the gather goes first, because computation waits for it.
+Sharding saves memory but needs communication, and prefetching hides the communication: the next weight is gathered
+while this layer computes. Prefetching needs memory for one more full weight. In forward the lane carries gathers only.
+In backward gathers and scatters share the lane, and the gather goes first, because computation waits for it.
 """,
     in_practice="""\
 PyTorch FSDP issues the all-gather of the next layer before the current layer's reduce-scatter, which it calls backward
-prefetching, and limits how many gathered weights exist at a time (Zhao et al. 2023). Both collectives go through one
-stream there too, so the order in which they are issued decides.
+prefetching, and limits how many gathered weights exist at a time (Zhao et al. 2023). There, too, both collectives go
+through one stream, so their order matters.
 """,
     sources=(PYTORCH_FSDP, ZERO),
     praise="Every gather but the first overlaps with computation.",

@@ -1,4 +1,4 @@
-"""stream_inference: a model that does not fit, whose weights come from the host just in time."""
+"""stream_inference: a model that does not fit on the device, whose weights come from the host just in time."""
 
 from lib import Goal, Record, Setting, Size
 from lib.judging.family import ONE_RANK
@@ -74,5 +74,5 @@ on a drive and fetches layer by layer, ahead of time. FlexGen (Sheng et al. 2023
 lets many batches use a layer before it goes on to the next.
 """,
     sources=(DEEPSPEED_INFERENCE, FLEXGEN),
-    praise="Eight layers ran in the memory of two, and only the first weight was waited for.",
+    praise="Eight layers ran in the memory of two, and the device waited only for the first weight.",
 )

@@ -1,4 +1,4 @@
-"""breadth_first: pipelines with sharded weights, in which every switch of chunk costs a gather."""
+"""breadth_first: pipelines with sharded weights, in which every switch between chunks costs a gather."""
 
 from lib import Goal, Setting, Size
 from lib.judging.family import SHARDED_PIPELINE
@@ -80,14 +80,15 @@ async def breadth_first(model: Model) -> Model:
         "group='dp')`.",
     ),
     concept="""\
-Depth-first sends a batch on as early as possible; breadth-first takes all batches through what a rank has at hand.
-With whole weights on each rank, the first needs less memory and both are equally fast. With sharded weights each
-switch costs a gather: with v chunks breadth-first needs 2v - 1 gathers, for any number of batches. The price is
-GPipe's: activations of all batches are kept. The best schedule known mixes the two.
+A depth-first order sends a batch on as early as possible. A breadth-first order takes all batches through one chunk
+before the next. With full weights on each rank, depth-first needs less memory, and both are equally fast. With sharded
+weights each switch between chunks costs a gather: with v chunks, breadth-first needs 2v - 1 gathers, for any number of
+batches. The price is the same as in GPipe: the activations of all batches are kept. The best schedule known mixes the
+two orders.
 """,
     in_practice="""\
 Lamy-Poirier (2022) introduced breadth-first pipelines for exactly this combination with fully sharded data
-parallelism, where the gathers can also overlap computation. PyTorch has the order as `ScheduleLoopedBFS`.
+parallelism, where the gathers can also overlap with computation. PyTorch has the order as `ScheduleLoopedBFS`.
 """,
     sources=(BREADTH_FIRST_PIPELINE,),
     praise="Three gathers where the order of `interleaved` needs eleven.",

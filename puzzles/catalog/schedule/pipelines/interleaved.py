@@ -1,4 +1,4 @@
-"""interleaved: two small chunks of the model on each rank, so that a batch comes round sooner."""
+"""interleaved: two small chunks of the model on each rank, so that each hop waits for less work."""
 
 from lib import Goal, Setting, Size
 from lib.judging.family import PIPELINE
@@ -22,8 +22,8 @@ PUZZLE = SchedulePuzzle(
     other_sizes=(Size(4, 8, 2), Size(8, 12, 4)),
     statement="""\
 In 1F1B, ranks wait while the first batch travels to the last rank, and while the last gradient travels back. With 8
-layers on 4 ranks a stage has two layers, so each hop waits for the work of two layers: 1F1B takes 66 steps, of which
-each rank works 48.
+layers on 4 ranks a stage has two layers, so each hop waits for the work of two layers: 1F1B takes 66 steps, and each
+rank works for 48 of them.
 
 Make the stages smaller. Rank r gets the layers r and r + 4, two *chunks* of the model. A batch goes through the ranks
 twice: after layer 3, rank 3 passes it to rank 0 for layer 4. Now a hop waits for the work of one layer, and the bubble
@@ -69,16 +69,16 @@ async def interleaved(model: Model) -> Model:
         "= 2 * (ranks - 1 - me) + model.LAYERS - ranks`. That meets the targets. What if you take fewer?",
     ),
     concept="""\
-With v chunks on each rank, a hop costs 1/v as much, and so does the bubble. The price is more messages, v times as
-many, and more chunks in flight. How many depends on the order. Megatron-LM's warm-up counts two forwards for each
-rank that follows, and rank 0 keeps 11 chunks here. Where messages take no time one forward is enough: 8 chunks on
-rank 0 and 7 on rank 1, and not a step is lost.
+With v chunks on each rank, a hop takes 1/v of the time, and the bubble is 1/v as long. The price is v times as many
+messages, and more activations. How many more depends on the order. Megatron-LM's warm-up counts two forwards for each
+rank that follows, so here rank 0 keeps 11 activations. Where messages take no time, one forward is enough: rank 0 then
+keeps 8 and rank 1 keeps 7, in the same time.
 """,
     in_practice="""\
-Megatron-LM introduced the interleaved schedule and measured at least 10 % more throughput (Narayanan et al. 2021). Its
-setting is `virtual_pipeline_model_parallel_size`, the number of chunks on a rank. It wants the number of batches to
-be a multiple of the number of ranks, as this order does. PyTorch has it as `ScheduleInterleaved1F1B`.
+Megatron-LM introduced the interleaved schedule and measured at least 10% more throughput (Narayanan et al. 2021). Its
+setting is `virtual_pipeline_model_parallel_size`, the number of chunks on a rank. It wants the number of batches to be
+a multiple of the number of ranks, as this order does. PyTorch has it as `ScheduleInterleaved1F1B`.
 """,
     sources=(MEGATRON_CLUSTERS,),
-    praise="Twice as many hops, half the bubble.",
+    praise="Half of 1F1B's bubble, for twice as many messages.",
 )

@@ -48,8 +48,8 @@ async def one_f_one_b(model: Model) -> Model:
     calls=("get_activation", "forward", "loss", "backward", "pass_to", "receive", "update"),
     hints=(
         "Begin with the last rank. It has nothing to wait for: a batch that has come forward can go back at once.",
-        "Rank 2 sends a batch to rank 3 and gets its gradient 3 steps later. In that time it can take one more "
-        "batch forward. How many can rank 1 take forward until its first gradient comes, and rank 0?",
+        "Rank 2 sends a batch to rank 3 and gets its gradient 3 steps later. In that time it can take one more batch "
+        "forward. How many can rank 1 take forward before its first gradient comes? How many can rank 0?",
         "So a rank first takes as many batches forward as there are ranks after it. From then on it alternates: "
         "one forward, one backward. At the end only backwards are left.",
         "With `ahead = min(last - me, model.BATCHES)`, call `forward` for the batches below `ahead`. Then, for "
@@ -62,9 +62,9 @@ backward. What differs is the number of batches in flight. In 1F1B, rank r has a
 batches there are. So with more batches the bubble shrinks, and the memory stays the same.
 """,
     in_practice="""\
-PipeDream introduced the order, without waiting for all batches before an update (Narayanan et al. 2019).
-Megatron-LM uses it with one update at the end, as here, and calls it the default schedule (Narayanan et al. 2021).
-PyTorch has it as `Schedule1F1B`. Now the bubble is what is left to shrink.
+PipeDream introduced the order, without waiting for all batches before an update (Narayanan et al. 2019). Megatron-LM
+uses it with one update at the end, as here, and calls it the default schedule (Narayanan et al. 2021). PyTorch has it
+as `Schedule1F1B`. The next puzzles shrink the bubble.
 """,
     sources=(PIPEDREAM, MEGATRON_CLUSTERS),
     praise="GPipe's time, and never more than four activations on a rank.",

@@ -20,11 +20,11 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(2, 8, 2), Size(4, 12, 4)),
     statement="""\
-Smaller chunks shrink the bubble, at the price of more messages. Is there anything useful to do while a rank waits?
+In 1F1B, ranks wait at the beginning and at the end. Is there anything useful that they could compute meanwhile?
 
 Backward computes two gradients. The input gradient is urgent: the previous rank is waiting for it. The weight gradient
 is used only by this rank's own update, so it can wait. Here each has its own call: `backward_input` and
-`backward_weight` take 1 step each, as a forward does. 1F1B takes 33 steps, of which each rank works 24.
+`backward_weight` take 1 step each, as a forward does. 1F1B takes 33 steps, and each rank works for 24 of them.
 
 Compute the weight gradients while ranks would wait, and finish in 27 steps. But a batch's activation is needed until
 its `backward_weight`, and a rank may keep no more than four activations: as many as rank 0 keeps in 1F1B.
@@ -50,19 +50,19 @@ async def zb_h1(model: Model) -> Model:
         "Start from your `one_f_one_b` with backward in two halves, one right after the other, and pass the "
         "gradient on between the two. How many steps is that, and where do ranks still wait?",
         "The bubble at the end is longest on rank 0, which waits for the last gradient. It comes sooner if ranks 1 "
-        "to 3 do not stop for weight gradients on the way. They can make up for it when rank 0 is the one who has "
-        "work.",
-        "Rank 0 keeps four activations because it is four forwards ahead. Rank 3 is only one ahead, so it has room "
-        "for three that wait for their `backward_weight`. How many may wait on rank r?",
+        "to 3 do not stop for weight gradients on the way. They can catch up while rank 0 has work.",
+        "Rank 0 keeps four activations because it makes four forwards before its first backward. Rank 3 makes only "
+        "one, so it has room for three activations that wait for their `backward_weight`. How many may wait on rank "
+        "r?",
         "Let the weight gradients of rank `me` be `me` batches late: in the loop of 1F1B, after "
         "`backward_input(batch)`, call `backward_weight(batch - me)` if there is such a batch. After the loop come "
         "the last `me` of them. Pop the activation and its gradient in `backward_weight`, not before.",
     ),
     concept="""\
-With times F, I and W for a forward and the two halves, 1F1B's bubble is (K - 1)(F + I + W), and this one's is (K -
-1)(F + I - W): a third of it here. Every rank keeps the same number of activations: those that are ahead of their
-backward, and those that wait for their weight gradient. For these sizes a solver has shown that no schedule of 27
-steps needs less, if each rank has one layer, keeps the activations of that layer itself, and computes nothing twice.
+With times F, I and W for a forward and the two halves, 1F1B's bubble is (K-1)(F+I+W). The bubble of this schedule is
+(K-1)(F+I-W), here a third as long. Every rank keeps the same number of activations: some wait for their input
+gradient, the others for their weight gradient. For these sizes a solver has shown that no schedule of 27 steps needs
+less, if each rank has one layer, keeps the activations of that layer itself, and computes nothing twice.
 """,
     in_practice="""\
 Zero-bubble pipelines split backward this way (Qi et al. 2024). In a matrix product the two halves cost the same,

@@ -60,10 +60,10 @@ async def zb_h2(model: Model) -> Model:
         "next step.",
     ),
     concept="""\
-The bubble of this schedule is (K - 1)(F + I - 2W): nothing, if the three take the same time. The work of a
-training step is a parallelogram, each rank a step behind the one before, and those of several steps fit together
-without a gap. The price is memory: 2K - 1 activations on each rank instead of K. A single step gains nothing from
-it, which is why the puzzle has two.
+The bubble of this schedule is (K-1)(F+I-2W), which is zero if the three take the same time. In a picture, the work of
+a training step is a parallelogram, because each rank begins one step after the rank before it. The parallelograms of
+several training steps fit together without a gap. The price is memory: 2K - 1 activations on each rank instead of K. A
+single step gains nothing from it, so the puzzle has two.
 """,
     in_practice="""\
 Qi et al. (2024) call this ZB-H2. Its parallelogram has a catch: optimizers often begin with something that all

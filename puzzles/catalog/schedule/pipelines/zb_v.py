@@ -21,8 +21,8 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(4, 8, 2), Size(8, 12, 4)),
     statement="""\
-ZB-H2 has no bubble between steps, but keeps twice the activations. Each batch is away from rank 0 for a long time:
-every other rank processes it twice before it returns.
+ZB-H2 has no bubble between steps, but keeps nearly twice the activations of 1F1B. Each batch is away from rank 0 for a
+long time: every other rank processes it twice before it returns.
 
 Lay the layers in a V. Rank r has layer r on the way down and layer 7 - r on the way up. Rank 3 has layers 3 and 4,
 at the turn; rank 0 has the first layer and the last, so it computes the loss and begins the backward itself.
@@ -45,11 +45,11 @@ async def zb_v(model: Model) -> Model:
         return min(layer, model.LAYERS - 1 - layer)
 
     def tag(layer, batch):
-        """Tells messages apart: those that bring something to a layer have tag(layer, batch)."""
+        """The tag of the messages to a layer about a batch."""
         return layer * model.BATCHES + batch
 
     # ----- your code -----
-    # Three actions for each of the two layers. At the turn of the V a rank hands on to itself.
+    # Three actions for each of the two layers. At the turn of the V a rank keeps what it would send.
 
     # ----- end of your code -----
 
@@ -75,16 +75,16 @@ async def zb_v(model: Model) -> Model:
     ),
     concept="""\
 Where layers lie decides what waits for what. In a V, activations of the early layers live long and activations of the
-late layers live briefly. Each rank has one layer of each kind, so all ranks keep 2K chunks of half the size, which is
-the memory of 1F1B. Backward begins on rank 0, just where 1F1B's bubble was largest. A single step takes K
-- 1 steps more than its work, and several steps follow each other without a gap, as in ZB-H2.
+late layers live briefly. Each rank has one layer of each kind, so all ranks keep 2K chunks of half the size, as much
+memory as in 1F1B. Backward begins on rank 0, where 1F1B's bubble was largest. A single training step takes K-1 steps
+more than the work of a rank, and several training steps follow each other without a gap, as in ZB-H2.
 """,
     in_practice="""\
-ZB-V is the last schedule of the zero-bubble paper (Qi et al. 2024). In the same year, most of its authors built a
-family of such V's, "Pipeline Parallelism with Controllable Memory", which trade memory for time, down to a third of
-1F1B's activations. PyTorch has this order as `ScheduleZBVZeroBubble`, and remarks that the bubble is zero only if F, I
-and W take the same time.
+ZB-V is the last schedule of the zero-bubble paper (Qi et al. 2024). In the same year, most of its authors published a
+family of such V schedules ("Pipeline Parallelism with Controllable Memory"). They trade memory for time, down to a
+third of 1F1B's activations. PyTorch has this order as `ScheduleZBVZeroBubble`, and remarks that the bubble is zero
+only if F, I and W take the same time.
 """,
     sources=(ZERO_BUBBLE, CONTROLLABLE_MEMORY),
-    praise="No bubble but the start, in the memory of 1F1B.",
+    praise="No bubble after the start, with the memory of 1F1B.",
 )

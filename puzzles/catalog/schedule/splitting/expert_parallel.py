@@ -1,4 +1,4 @@
-"""expert_parallel: tokens travel to experts and back while those of another microbatch are computed."""
+"""expert_parallel: tokens travel to experts and back while the tokens of another microbatch are computed."""
 
 from lib import Goal, Setting, Size
 from lib.judging.family import EXPERT_PARALLEL
@@ -65,16 +65,16 @@ async def expert_parallel(model: Model) -> Model:
         "After a forward, its tokens have to come back and go out again to the next layer's experts. If you await "
         "the `collect` before you make the `dispatch`, the dispatch starts a whole computation late. Chain them "
         "instead: `model.dispatch(handle, layer)`.",
-        "After each forward but the last: `back[batch] = model.collect(out, layer + 1, [batch])` and `there[batch] "
-        "= model.dispatch(back[batch], layer + 1)`. Before each computation `await back.pop(batch)`, if there is "
-        "one, and then `await there.pop(batch)`. Only at the loss does the value itself have to be there. Backward "
-        "is the same with `layer - 1`; after layer 0 nothing has to travel.",
+        "After each forward but the last: `back[batch] = model.collect(out, layer + 1, [batch])` and `there[batch] = "
+        "model.dispatch(back[batch], layer + 1)`. Before each computation `await back.pop(batch)`, if there is one, "
+        "and then `await there.pop(batch)`. Only the loss needs the value itself. Backward is the same with `layer "
+        "- 1`; after layer 0 nothing has to travel.",
     ),
     concept="""\
-Tokens travel twice for each layer, forward and backward, and nothing can be computed with them meanwhile. With two
-batches in turn, one's computation hides the other's travel. Let all ranks work in the same order. If each call had to
-wait for the value that it brings, 11.5 steps would be the least; chained, each trip begins when the last one has
-ended, and 10 is the least. What is left is the wait at the loss, until the last outputs are back. The best schedule
+Tokens travel twice for each layer, forward and backward, and cannot be computed meanwhile. With two batches in turn,
+the computation of one hides the communication of the other. All ranks work in the same order. If every call had to
+wait for its value, the minimum would be 11.5 steps. With chained calls, each call begins when the one before has
+ended, and the minimum is 10. What remains is the wait at the loss, until the last outputs are back. The best schedule
 known avoids it.
 """,
     in_practice="""\

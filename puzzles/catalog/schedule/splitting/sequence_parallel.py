@@ -1,4 +1,4 @@
-"""sequence_parallel: tensor parallelism whose activations are cut by tokens between the layers."""
+"""sequence_parallel: tensor parallelism whose activations are split by tokens between the layers."""
 
 from lib import Goal, Setting, Size
 from lib.judging.family import TENSOR_PARALLEL
@@ -29,10 +29,10 @@ Tensor parallelism splits weights and work, but not activations: after each all-
 activation for backward. Here sequences are long, and an activation is four times as large as a full weight. The
 schedule of `tensor_parallel` keeps eight of them.
 
-An all-reduce is a reduce-scatter and an all-gather. Stop between the two: after `scatterreduce`, a rank has the
-sum for a quarter of the *tokens*, and keeps only that. `allgather` restores the full activation before each forward,
-and again before each backward. Each of the two collectives takes half the time of an all-reduce. No rank has to keep
-the model's input: `get_activation` returns it again at any time, and takes no time. Halve the memory, for little more
+An all-reduce is a reduce-scatter and an all-gather. Stop between the two: after `scatterreduce`, a rank has the sum
+for a quarter of the *tokens*, and keeps only that. `allgather` restores the full activation before each forward, and
+again before each backward. Each of the two collectives takes half the time of an all-reduce. No rank has to keep the
+model's input: `get_activation` returns it again at any time, and takes no time. Halve the memory, and take little more
 time.
 """,
     starter='''\
@@ -55,29 +55,27 @@ async def sequence_parallel(model: Model) -> Model:
     calls=("get_activation", "allgather", "forward", "scatterreduce", "loss", "backward", "update"),
     hints=(
         "Start from your `tensor_parallel`. Replace each all-reduce by a `scatterreduce`, and gather right before "
-        "the next forward or backward that needs the whole value.",
+        "the next forward or backward that needs the full value.",
         "The output of the last layer need not be gathered: the loss of a token needs that token only, so `loss` "
         "works on a share of the tokens, and yields the gradient for that share.",
-        "`backward` needs two whole values: the layer's input and the gradient of its output. Gather both right "
+        "`backward` needs two full values: the layer's input and the gradient of its output. Gather both right "
         "before it, and keep neither after it.",
-        "Write `async def whole_input(layer)`: for layer 0 it returns "
-        "`model.get_activation(range(model.BATCHES))`, for the others `await model.allgather(activations[layer], "
-        "layer)`. Forward: `part = model.forward(layer, await whole_input(layer), weights[layer])`, then "
-        "`activations[layer + 1] = await model.scatterreduce(part, layer + 1)`. Backward: gather input and "
-        "gradient, delete their shares, `backward`, and, unless `layer` is 0, `scatterreduce` the part for `layer "
-        "- 1`.",
+        "Write `async def full_input(layer)`: for layer 0 it returns `model.get_activation(range(model.BATCHES))`, "
+        "for the others `await model.allgather(activations[layer], layer)`. Forward: `part = model.forward(layer, "
+        "await full_input(layer), weights[layer])`, then `activations[layer + 1] = await model.scatterreduce(part, "
+        "layer + 1)`. Backward: gather input and gradient, delete their shares, `backward`, and, unless `layer` is "
+        "0, `scatterreduce` the part for `layer - 1`.",
     ),
     concept="""\
-What a tensor-parallel rank keeps falls to a share of the tokens, and bytes stay nearly the same, since an
-all-reduce moves as much as a reduce-scatter and an all-gather together. Only the inputs that are gathered again in
-backward are extra: 1.05 steps here. The activations, which decide the memory of long sequences, are cut by the
-number of ranks.
+Each rank keeps only its share of the tokens. The traffic stays nearly the same, because an all-reduce moves as much as
+a reduce-scatter and an all-gather together. Only the second gather of each input, in backward, is extra: 1.05 steps
+here. Activations take most of the memory of long sequences, and they are divided by the number of ranks.
 """,
     in_practice="""\
-Korthikanti et al. (2022) introduced this for the layer norms and dropouts between the blocks, which tensor
-parallelism computes on every rank again, and keep only a share of each block's input, as here. In Megatron Core it
-is the option `sequence_parallel`. Ring attention goes on to cut the sequence inside of attention as well.
+Korthikanti et al. (2022) introduced this for the layer norms and dropouts between the blocks, which tensor parallelism
+computes on every rank again, and keep only a share of each block's input, as here. In Megatron Core it is the option
+`sequence_parallel`. Ring attention also splits the sequence inside attention.
 """,
     sources=(SEQUENCE_PARALLELISM,),
-    praise="Every rank keeps a quarter of each activation, and communication takes as long as before.",
+    praise="Every rank keeps a quarter of each activation, and the step takes little longer.",
 )

@@ -26,8 +26,8 @@ the ranks must work on the same layer at the same time.
 Here a layer is a *block* of two matrices. Each shard of it takes the full input and produces a partial result; the sum
 of the partial results is the output. A forward with shard `model.rank` of `model.RANKS` takes a quarter of the time
 and returns a *part* of the activation. The next layer needs the sum: `allreduce` sums parts of activations, too.
-Backward is alike: the weight gradient of a shard is complete, and stays on its rank; the input gradient is a part of a
-sum. Traffic has a target too: leave out a sum that nobody reads.
+Backward is similar: the weight gradient of a shard is complete, and stays on its rank; the input gradient is a part of
+a sum. Traffic has a target too: leave out a sum that nobody reads.
 """,
     starter='''\
 async def tensor_parallel(model: Model) -> Model:
@@ -39,7 +39,7 @@ async def tensor_parallel(model: Model) -> Model:
     activations[0] = model.get_activation(range(model.BATCHES))
 
     # ----- your code -----
-    # Forward and backward as on one rank, with a sum wherever a part must become whole.
+    # Forward and backward as on one rank, with a sum wherever the full value is needed.
 
     # ----- end of your code -----
 
@@ -50,7 +50,7 @@ async def tensor_parallel(model: Model) -> Model:
     calls=("forward", "allreduce", "loss", "backward", "update"),
     hints=(
         "Write the training step of a single rank first: forward through all layers, loss, backward, update. Then "
-        "see at which values the rules refuse a part.",
+        "see where an operation refuses a part.",
         "After each forward: `await model.allreduce(part, layer + 1)`, since the output of a layer is the "
         "activation of the next one. The same for the activation gradient after a backward, whose label is `layer "
         "- 1`.",
@@ -58,13 +58,13 @@ async def tensor_parallel(model: Model) -> Model:
         "is complete; so it can update its shard right after the backward.",
         "`grad_weights[layer], part = model.backward(layer, activations.pop(layer), grad_activations.pop(layer), "
         "weights[layer])`, then the sum of `part`, unless `layer` is 0, then the update with "
-        "`grad_weights.pop(layer)`. One of eight sums is needed by nobody.",
+        "`grad_weights.pop(layer)`. Nobody reads one of the eight sums: leave it out.",
     ),
     concept="""\
-Tensor parallelism cuts the work of a layer, not the batches. It makes a single batch faster, and it cuts weights,
-gradients and states without gathering any of them. The price: an all-reduce of activations after every layer in
-both directions, which computation has to wait for. A step of one rank would take 9.5 here; four ranks need 5.6,
-not a quarter.
+Tensor parallelism splits the work of a layer, not the batches. It makes a single batch faster, and it splits weights,
+gradients and states without gathering any of them. The price is an all-reduce of activations after every layer in both
+directions, and computation has to wait for it. One rank alone would take 9.5 steps here. Four ranks take 5.6, more
+than a quarter.
 """,
     in_practice="""\
 Megatron-LM cuts the first matrix of a block by columns and the second one by rows, so that a block needs one

@@ -51,11 +51,7 @@ class DeviceMeter(Meter):
 
 
 def repeat(steps: object, meter: Meter) -> None:
-    """Repeats a device's steps on the judge's meter.
-
-    Raises:
-        ValueError: a device's meter writes no such steps.
-    """
+    """Repeats a device's steps on the judge's meter."""
     for step in steps if isinstance(steps, list) else [steps]:
         match step:
             case ("compute", int(flops)) if flops >= 0:

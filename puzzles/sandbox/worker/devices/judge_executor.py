@@ -8,13 +8,13 @@ from typing import Any
 from lib.engine import ShardedEngine
 from lib.engine.executors.inprocess import InProcessExecutor
 from lib.engine.transports.deadlock_text import RETURNED, waiting_text
-from lib.engine.transports.inprocess import GreenletScheduler, InProcessPort
+from lib.engine.transports.inprocess import InProcessPort, Scheduler
 
 from .forking import DeviceEnd
 from .judged_transport import RemoteDevice
 
 
-class JudgeScheduler(GreenletScheduler):
+class JudgeScheduler(Scheduler):
     """That of the in-process transport; devices that wait are asked for their lines."""
 
     devices: Sequence[RemoteDevice] = ()

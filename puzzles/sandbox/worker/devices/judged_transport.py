@@ -62,11 +62,7 @@ class RemoteDevice:
     # --- Commands ---
 
     def command(self, name: str, *given: Any) -> Any:
-        """Lets the device run a command, and answers its calls until it returns.
-
-        Raises:
-            DeviceFailedError: the device reports a failure, or has ended.
-        """
+        """Lets the device run a command, and answers its calls until it returns."""
         self.begin(name, *given)
         return self.answer()
 

@@ -29,22 +29,14 @@ def is_loading() -> bool:
 
 
 def launch(*args: Any, **kwargs: Any) -> Any:
-    """`lib.engine.launch`, but refused to devices, because their meters do not count what happens in it.
-
-    Raises:
-        RuleError: a device called it.
-    """
+    """`lib.engine.launch`, but refused to devices, because their meters do not count what happens in it."""
     if meter.current.meter is not None and not is_loading():
         raise RuleError("a device cannot launch devices of its own; it has to compute everything itself")
     return _launch(*args, **kwargs)
 
 
 def unmetered() -> AbstractContextManager[None]:
-    """`lib.engine.unmetered`, for the engine's own code only.
-
-    Raises:
-        RuleError: other code called it.
-    """
+    """`lib.engine.unmetered`, for the engine's own code only."""
     if not sys._getframe(1).f_globals.get("__name__", "").startswith("lib."):
         raise RuleError("unmetered() is for observers; everything that a device does is counted")
     return _unmetered()

@@ -23,9 +23,6 @@ Sizes = dict[str, int]
 def require_few_numbers(player: Any, number: int, before: Sizes) -> None:
     """Requires that a device keeps all but a few of its numbers in arrays: in self, its class, the class's module, and
     under names that modules did not have `before`.
-
-    Raises:
-        RuleError: naming the device and where.
     """
     for name, value in (*kept(player), *added(before)):
         found = numbers_in(value)

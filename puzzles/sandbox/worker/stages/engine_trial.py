@@ -16,12 +16,7 @@ np.random.default_rng(0)  # its first use leaves 16 bytes behind, which no devic
 
 
 def run_class(slug: str, cls: Any, trial: Mapping[str, Any], on: str = "inprocess") -> dict[str, Any]:
-    """The results of a trial as plain data, with all devices in this process, or on MPI.
-
-    Raises:
-        UnplayableError: it is not an engine class.
-        Exception: any error of the class or of the engine.
-    """
+    """The results of a trial as plain data, with all devices in this process, or on MPI."""
     require_engine(slug, cls)
     return packed(*run_trial(trial, launched(trial, cls, on)))
 
@@ -31,9 +26,6 @@ def run_trial(trial: Mapping[str, Any], start: Callable[[], Run]) -> tuple[list[
 
     Returns the results of each call on each device, the outputs of the stream, and the readings of the meters after
     loading, after each call, and at the end.
-
-    Raises:
-        Exception: any error of the class or of the engine.
     """
     results: list[Any] = []
     outputs: list[Any] = []
@@ -56,11 +48,7 @@ def launched(trial: Mapping[str, Any], cls: type, on: str = "inprocess") -> Call
 
 
 def require_engine(slug: str, cls: Any) -> None:
-    """Refuses an object that is not an engine class.
-
-    Raises:
-        UnplayableError: saying how a class begins.
-    """
+    """Refuses an object that is not an engine class."""
     if not isinstance(cls, type):
         raise UnplayableError(f"{slug} is not a class; write 'class {slug}(ShardedEngine):'")
     if not issubclass(cls, ShardedEngine):

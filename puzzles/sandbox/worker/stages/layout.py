@@ -17,12 +17,7 @@ def prepare(request: Mapping[str, Any]) -> Graph:
 
 
 def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite) -> StageResult:
-    """The strategies that the function has set.
-
-    Raises:
-        UnplayableError: it is not a function of a graph, or returns something instead of configuring the graph.
-        Exception: any error of the function.
-    """
+    """The strategies that the function has set."""
     _require_playable(slug, function)
     returned = function(graph)
     if returned is not None and returned is not graph:

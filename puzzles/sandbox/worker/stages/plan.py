@@ -26,12 +26,7 @@ def prepare(request: Mapping[str, Any]) -> Job:
 
 
 def run_definition(slug: str, function: Any, job: Job, site: DefinitionSite) -> StageResult:
-    """The fields of the split that the function returns, and of the prediction if there is one.
-
-    Raises:
-        UnplayableError: it is not a function of a job, or returns no split.
-        Exception: any error of the function.
-    """
+    """The fields of the split that the function returns, and of the prediction if there is one."""
     require_function(slug, function, "job")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise UnplayableError(f"{slug} has to be a plain function, which returns a Split; write 'def {slug}(job):'")
@@ -66,11 +61,7 @@ def _named(given: Any) -> str:
 
 
 def _plain(name: str, given: Any) -> Any:
-    """A field as JSON can write it.
-
-    Raises:
-        UnplayableError: it is of another type.
-    """
+    """A field as JSON can write it."""
     if type(given) is tuple and all(type(one) is int for one in given):
         return list(given)
     if type(given) not in (int, str, bool):

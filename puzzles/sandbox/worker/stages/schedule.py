@@ -19,11 +19,7 @@ def prepare(request: Mapping[str, Any]) -> tuple[Size, Setting]:
 
 
 def run_definition(slug: str, function: Any, game: tuple[Size, Setting], site: DefinitionSite) -> StageResult:
-    """The trace as far as the run went, and the failure that ended it, if any.
-
-    Raises:
-        UnplayableError: it is not a function of a model.
-    """
+    """The trace as far as the run went, and the failure that ended it, if any."""
     require_schedule(slug, function)
     size, setting = game
     outcome = lib.run(function, *size, setting=setting)

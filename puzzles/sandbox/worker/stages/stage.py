@@ -27,11 +27,7 @@ class StageResult:
 
 
 def require_function(slug: str, definition: Any, argument: str) -> None:
-    """Refuses anything but a function.
-
-    Raises:
-        UnplayableError: it is not; the text says what to write.
-    """
+    """Refuses anything but a function."""
     advice = f"not a function; write 'def {slug}({argument}):'"
     if isinstance(definition, type):
         raise UnplayableError(f"{slug} is a class, {advice}")

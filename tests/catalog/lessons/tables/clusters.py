@@ -1,4 +1,4 @@
-"""Solutions that skip the lessons of the chapter Whole clusters."""
+"""Solutions that skip the lessons of the chapter Clusters."""
 
 from __future__ import annotations
 

@@ -1,0 +1,10 @@
+"""Tasks that share one thread and switch where one waits: greenlets, or in a browser those that Pyodide suspends."""
+
+import sys
+
+if sys.platform == "emscripten":
+    from .suspended import GreenletExit, getcurrent, greenlet
+else:
+    from greenlet import GreenletExit, getcurrent, greenlet
+
+__all__ = ["GreenletExit", "getcurrent", "greenlet"]
