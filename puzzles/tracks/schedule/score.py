@@ -87,7 +87,7 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
         return refused
     figures = figures_of(report, puzzle, size)
     shown = size == puzzle.goal.size
-    told = sorted((note for note in report.notes if note not in report.unrepeatable), key=lambda note: note.costs_a_star)
+    told = sorted((n for n in report.notes if n not in report.unrepeatable), key=lambda note: note.costs_a_star)
     notes = (*(sanitized(note.text) for note in told), *_star_notes(report))
     missed = tuple(_missed(report, puzzle)) if shown else ()
     advised = advice(trace, report, puzzle) if missed and isinstance(trace, Trace) else ""
