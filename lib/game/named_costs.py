@@ -30,7 +30,7 @@ def _each(price: Any, *more: str) -> Mapping[str, Any]:
 
 _INFINIBAND: dict[str, Any] = {"alpha": _each(INFINIBAND_HOP), "beta": _each(Fraction(1, INFINIBAND))}
 _NVLINK: dict[str, Any] = {"alpha": _each(NVLINK_HOP), "beta": _each(Fraction(1, NVLINK))}
-_NODE = {name: _each(price["allgather"], "dispatch", "collect") for name, price in _NVLINK.items()}
+_NODE: dict[str, Any] = {name: _each(price["allgather"], "dispatch", "collect") for name, price in _NVLINK.items()}
 _MACHINES: dict[str, Any] = {
     **_NVLINK,
     "islands": 4,

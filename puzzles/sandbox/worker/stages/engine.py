@@ -52,5 +52,5 @@ def run_on_devices(ends: Sequence[DeviceEnd], trial: Mapping[str, Any]) -> tuple
 
 
 def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], site: DefinitionSite) -> StageResult:
-    """The same with all devices in this process, as `play` runs them: they share the class, its module and the engine."""
+    """The same with all devices in this process, as `play` runs them: they share the class, module and engine."""
     return StageResult(run_class(slug, cls, trial))
