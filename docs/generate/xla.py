@@ -14,7 +14,7 @@ from typing import Any
 FILE = Path(__file__).parents[1] / "xla.md"
 
 HEAD = """\
-# From JAX, and beside XLA
+# From JAX, and compared with XLA
 
 `from_jax` makes a graph of a function that is written in JAX. It needs `pip install -e '.[jax]'` in the clone.
 

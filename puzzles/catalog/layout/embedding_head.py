@@ -35,8 +35,9 @@ def embedding_head(graph: Graph) -> None:
         "can for `head`, because its output is the largest tensor of all.",
         "`embed` can split its columns over 8 devices without an all-reduce. What does `head` then pay for the table?",
         "Move small tensors: split the tokens in 8 for `hidden` and the words in 4 for `head`, and let `embed` keep "
-        'the table where it is smallest. `graph.shard("embed", ((8, 1), (1, 1)))` sums up; try `((1, 8), (1, 1))`, then '
-        '`graph.shard("hidden", ((1, 8, 1), (1, 1)))` and `graph.shard("head", ((1, 2, 1), (4, 1)))`.',
+        'the table where it is smallest. `graph.shard("embed", ((8, 1), (1, 1)))` needs a sum; try '
+        '`((1, 8), (1, 1))`, then `graph.shard("hidden", ((1, 8, 1), (1, 1)))` and '
+        '`graph.shard("head", ((1, 2, 1), (4, 1)))`.',
     ),
     concept="""\
 Two operators read a tied table, each in a layout of its own. The stored layout decides which of them pays. The scores

@@ -36,7 +36,7 @@ class FSDP(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy your rows out of params: a view would keep the full array in memory."""
+        """Copy your rows out of params: a view would keep the full array."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----

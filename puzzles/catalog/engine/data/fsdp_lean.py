@@ -19,7 +19,7 @@ The model is `relu(x @ w0) @ w1`. `params` holds w0 as 'layer_0/weights', (16, 6
 """,
     starter='''\
 class FSDPLean(ShardedEngine):
-    """The same, when nobody asks for dx."""
+    """FSDP without the gradient of the input."""
 
     def __init__(self, model_dim, hidden_dim):
         """Make room for your part of the weights."""
@@ -28,7 +28,7 @@ class FSDPLean(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy your part out of params; they are only lent."""
+        """Copy your part out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----

@@ -13,8 +13,8 @@ rows of 64 B, 1,024 B; all-to-all sends 3/4 of it, 768 B, and both ways 1,536 B.
 flops, 65,536, and the router takes 1,024: 66,560. One expert and the router: 8,448 B.
 """,
     statement="""\
-Experts and router are those of SwitchDispatch. A device's tokens are a group, and an expert has `capacity` places for
-each group. The gate is Algorithm 1 of GShard, step by step:
+Experts and router are the same as in SwitchDispatch. A device's tokens are a group, and an expert has `capacity` places
+for each group. The gate is Algorithm 1 of GShard, step by step:
 
 1. g = softmax(x @ router). For each token, e1 and e2 are the experts with the largest and second largest gate.
 Divide both gates by their sum: g1 + g2 = 1.
@@ -46,7 +46,7 @@ class GShardTop2(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy the router and your expert out of params; they are only lent."""
+        """Copy the router and your expert out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
