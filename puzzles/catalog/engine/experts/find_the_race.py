@@ -5,7 +5,7 @@ from puzzles.catalog.papers import OPENSHMEM
 
 PUZZLE = EnginePuzzle(
     slug="FindTheRace",
-    title="It works, as long as the network is quick",
+    title="Find the read that comes before the put",
     targets={
         "sent": 1_080,
         "messages": 4,
