@@ -14,7 +14,7 @@ def memory_bound(size: Size, setting: Setting) -> Bound:
     """The least peak memory of any legal schedule of a puzzle of this size and setting, in elements."""
     prices = Prices(size, setting)
     ways = list(_inference(prices) if setting.task == "infer" else _training(prices))
-    return max(ways, key=lambda bound: bound.least, default=Bound(0, "nothing has to be held"))
+    return max(ways, key=lambda bound: bound.least, default=Bound(0, "no value has to be kept"))
 
 
 def _inference(prices: Prices) -> Iterator[Bound]:
@@ -42,7 +42,7 @@ def _training(prices: Prices) -> Iterator[Bound]:
     if ranks == 1 and not costs.tiers and dense:
         yield Bound(
             sum(weights) + min(_at_last(prices, layer) - weights[layer] for layer in layers),
-            "at the last backward one rank has what that uses, and of each layer the gradient or the new weight",
+            "at the last backward, one rank holds its inputs, and the gradient or the new weight of each layer",
         )
 
 

@@ -104,7 +104,7 @@ def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
         # Rounded up once: one operation may take all microbatches.
         alone = prices.microbatches * prices.urgent()
         reason = f"one rank has {prices.steps(alone)} of computing, and an exchange with another takes longer"
-        meeting = "a microbatch goes forward and back, and its gradient meets those of the others"
+        meeting = "a microbatch goes forward and back, and its gradient is summed with the others"
         # Of two ranks that share the update, one has to send half of its gradient at least.
         half = prices.exchange(Fraction(1, 2))
         found.append(min(_Ticks(ceil(chain + half), meeting), _Ticks(ceil(alone / prices.speeds[0]), reason)))

@@ -88,11 +88,11 @@ class Unequal:
         for batch_length in self.lengths:
             if (batch_length * costs.length).denominator > 1:
                 raise RuleError(
-                    f"Setting: a microbatch of {batch_length} of {costs.length} tokens is no whole number of them"
+                    f"Setting: a microbatch of {batch_length} of {costs.length} tokens is not a whole number of tokens"
                 )
             for size in self._sizes():
                 if (batch_length * size).denominator > 1:
-                    raise RuleError(f"Setting: {batch_length} of {size:,} elements is no whole number of them")
+                    raise RuleError(f"Setting: {batch_length} of {size:,} elements is not a whole number of elements")
 
     def _sizes(self) -> set[int]:
         """The elements of activations and their gradients."""

@@ -62,13 +62,14 @@ ring: in several machines it runs at the speed of the network."""
 
 HOPPER_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "hopper_infiniband": "microseconds on H100-like GPUs, one in each machine; communication overlaps computation",
+        "hopper_infiniband": "microseconds on H100-like GPUs, one in each machine; communication overlaps with "
+        "computation",
         "hopper_nvlink": "microseconds on H100-like GPUs in one machine",
-        "hopper_node": "hopper_nvlink, where communication overlaps computation and tokens go to experts",
+        "hopper_node": "hopper_nvlink, where communication overlaps with computation and tokens go to experts",
         "hopper_machines": "microseconds on H100-like GPUs, four in each machine",
         "hopper_long_machines": "hopper_machines, with 4,096 tokens in a microbatch",
         "hopper_narrow": "hopper_infiniband, with a width of 1,024 and 8,192 tokens in a microbatch",
-        "hopper_host": "microseconds on one H100-like GPU and its host; copies overlap computation",
+        "hopper_host": "microseconds on one H100-like GPU and its host; copies overlap with computation",
     }
 )
 """What is particular to each."""
@@ -177,21 +178,21 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "classic": "the puzzles' own: forward and backward 1 step each, an update 0.5, a collective 0.3, a message 0.2 "
-        "to send and 0.2 to receive",
+        "classic": "for the classic puzzles: forward and backward 1 step each, an update 0.5, a collective 0.3, a "
+        "message 0.2 to send and 0.2 to receive",
         "ring": "classic, with communication priced by size: 1 step for each 655,360 elements that a rank sends in "
         "collectives, and for half as many in messages",
         "parts": "forward and each half of backward 1 step, communication and updates free: for zero-bubble pipelines",
-        "stages": "parts without the halves: forward 1 step, backward 2",
+        "stages": "parts, with backward in one call: forward 1 step, backward 2",
         "gathers": "stages, where an all-gather or a reduce-scatter takes 1 step and a layer has four times as many "
         "weights",
         "long": "classic, for long sequences: an activation is as large as four weights",
         "overlap": "communication overlaps with computation: 1 step for each 393,216 elements sent",
         "buckets": "overlap, with 0.15 steps for each hop of a ring and 1 for each 786,432 elements sent: an "
         "all-reduce over 4 ranks takes 0.9 steps a call and 0.5 a gradient",
-        "quarters": "ring, in fortieths of a step, for layers that are cut in four",
+        "quarters": "ring, in fortieths of a step, for layers that are split in four",
         "long_quarters": "long, in fortieths of a step; an all-gather or a reduce-scatter takes 0.15 steps",
-        "twentieths": "ring, in twentieths of a step, for layers that are cut in two and have four times as many "
+        "twentieths": "ring, in twentieths of a step, for layers that are split in two and have four times as many "
         "weights",
         "slow": "ring, over a slow network: 1 step for each 98,304 elements sent",
         "islands": "ring, on machines of 4 ranks: between machines 1 step for each 163,840 elements sent",

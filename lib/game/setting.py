@@ -112,7 +112,7 @@ class Setting:
         if unequal and self.layer != "dense":
             raise RuleError(f"Setting: {' and '.join(unequal)} are for dense layers; these are {self.layer!r}")
         if PAIR in self.costs.ticks and (unequal or self.layer != "dense"):
-            raise RuleError("Setting: pairs are of dense layers and microbatches that are all alike")
+            raise RuleError("Setting: pairs need dense layers and equal microbatches")
         if self.fold and (self.lengths or self.costs.slow):
             raise RuleError("Setting: a folded run plays one replica for all, so it has no lengths and no slow ranks")
 
@@ -123,7 +123,7 @@ class Setting:
             raise RuleError("Setting: layers of attention have neither local replicas nor lag, and are not folded")
         for what, size in (("tokens", self.costs.length), ("keys and values", self.costs.keys_and_values)):
             if size % self.shares:
-                raise RuleError(f"Setting: shares are equal, and {size:,} {what} cannot be cut into {self.shares}")
+                raise RuleError(f"Setting: shares are equal, and {size:,} {what} cannot be divided into {self.shares}")
 
     @property
     def replicas(self) -> int:

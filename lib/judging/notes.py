@@ -43,7 +43,10 @@ def notes_on(
     if recomputation.made_up:
         more = f", and {len(recomputation.made_up) - 1} more like it" if len(recomputation.made_up) > 1 else ""
         notes.append(
-            Note(f"this run uses {recomputation.made_up[0]}{more}: fine for exploring, refused in a puzzle", True)
+            Note(
+                f"this run uses {recomputation.made_up[0]}{more}: you may explore with it, but a puzzle refuses it",
+                True,
+            )
         )
     if outside := unstored_text(peak):
         at = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
@@ -80,14 +83,15 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Gam
         yield Note(text, costs_a_star=True)
     if fewer := missing_at_end(state, prof, 0 if game.task == "infer" else game.steps):
         layers, what = named("layer", fewer), "request" if game.task == "infer" else "step"
-        text = f"started with more of the weight of {layers} than it holds at the end, so the {what} cannot be repeated"
+        text = f"ended with less of the weight of {layers} than at the start, so the {what} cannot be repeated"
         yield Note(text, costs_a_star=True, about="missing")
     if lasting > peak:
         what, loaded = ("request", "weights") if game.task == "infer" else ("step", "weights and states")
-        text = (
-            f"would need {lasting:,} elements in a second {what}, because that begins with all {loaded} that are "
-            "loaded later here, and because messages take memory until they are read"
-        )
+        sizes = [value.memory(state.costs) for value in state.values.values()]
+        no_messages = lasting_peak(state.done, sizes, prof.lifetimes, {}, state.costs)
+        reasons = [f"it begins with the {loaded} that are loaded later here"] * (no_messages > max(prof.memory))
+        reasons += ["messages take memory until they are read"] * (lasting > no_messages)
+        text = f"would need {lasting:,} elements in a second {what}, because {' and '.join(reasons)}"
         yield Note(text, costs_a_star=True, about="steady")
 
 
@@ -96,7 +100,7 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     value = state.values[hidden[0]]  # without its batches, so that ranks which do the same share one note
     kept = f"the {noun(value)} {layers_text([value])}{more} (line {line})"
-    return Note(f"kept outside the dictionaries, charged until last used: {kept}")
+    return Note(f"kept outside the dictionaries, where it takes memory until its last use: {kept}")
 
 
 def _labelled(state: RankState) -> list[Op]:

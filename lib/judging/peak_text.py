@@ -27,7 +27,7 @@ class Row(NamedTuple):
 def peak_lines(peak: PeakContents) -> list[str]:
     """The explanation as lines of at most about 100 characters: a heading, the rows, and what could be deleted."""
     if not peak.items:
-        return ["There is no peak: nothing was kept while an operation took place."]
+        return ["There is no peak: no rank kept a value during an operation."]
     rows = peak_rows(peak)
     lines = [f"The peak, {peak.memory:,} elements, is on rank {peak.rank} {_moment(peak)}:"]
     width = max(len(f"{row.elements:,}") for row in rows)
@@ -39,7 +39,7 @@ def peak_lines(peak: PeakContents) -> list[str]:
         calls = any(item.fate == "awaited" for item in peak.items)
         await_them = "await calls earlier, " if calls else ""
         lines.append(
-            f"All of it is still needed. To lower the peak, {await_them}change the order of the work, or what is kept."
+            f"All of it is still needed. To lower the peak, {await_them}change the order of the work, or keep less."
         )
     return lines
 

@@ -113,7 +113,7 @@ def _gathered(line: _Line) -> Iterator[Cause]:
         uses[value.layer, value.step, reader] += 1  # type: ignore[attr-defined]  # weights have a step
     if not held and (times := min(uses.values())) > 1:
         yield Cause(
-            f"{line.name} gathers each weight {times} times; take more microbatches together, or keep it.",
+            f"{line.name} gathers each weight {times} times; take more microbatches together, or keep the weight.",
             line.sent(weights),
         )
 
@@ -166,6 +166,6 @@ def loading_cause(ranks: Sequence[RankState]) -> str:
             for op in rank.all({"load_weights"}):
                 if op.layer in again and op.layer in seen:
                     layers = named("layer", again)
-                    return f"line {op.line} loads {layers} again for each use; a rank keeps what it loads"
+                    return f"line {op.line} loads {layers} again"
                 seen.add(op.layer)
     return ""

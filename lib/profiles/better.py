@@ -88,7 +88,7 @@ def prospect(found: Accounting, effort: float = EFFORT) -> Prospect:
     pipeline = Pipeline.of_table(table)
     kind, p, v, _ = pipeline.placement
     if kind == "other":
-        return Prospect(refusal="Stages are dealt out as in no known placement, so there is no bound.")
+        return Prospect(refusal="The stages have no known placement on ranks, so there is no bound.")
     times = median_times(found)
     split = any(op == "W" for _, op in times)
     own: Rows = [[cell for slot in row for cell in slot] for row in table.rows]
@@ -108,7 +108,7 @@ def prospect(found: Accounting, effort: float = EFFORT) -> Prospect:
     even = replace(capped, **typical)
     shown = OrderBound(capped.time(least.ticks), least.reason, replay, _makespan(even, rows), split)
     if table.stages * table.batches > MOST_SOLVED:
-        return Prospect(shown, refusal="No better order was looked for: the pipeline is too large.")
+        return Prospect(shown, refusal="No better order was searched for: the pipeline is too large.")
     return Prospect(shown, _better(capped, own, times, effort))
 
 

@@ -24,7 +24,7 @@ def read_dump(data: Any, file: str, config: Mapping[str, Any]) -> RankProfile:
     """What a dump says about its rank."""
     named = NAME.fullmatch(file)
     if named is None:
-        raise RuleError(f"{file} is no event dump: beside config.json they are called pp_rank_0.json")
+        raise RuleError(f"{file} is no event dump: next to config.json they are called pp_rank_0.json")
     ranks = whole_number(config.get("pp_size")) or 0
     chunks = whole_number(config.get("vp_size") or 1) or 0
     if not 0 < ranks <= 10_000 or not 0 < chunks <= 1000:

@@ -68,7 +68,7 @@ def read_profiles(
         elif config is not None:
             profiles.append(read_dump(data, source.name, config))
         else:
-            more = ", and there is no config.json beside it" if DUMP_NAME.fullmatch(source.name) else ""
+            more = ", and there is no config.json next to it" if DUMP_NAME.fullmatch(source.name) else ""
             raise RuleError(f"{source.name} is no profiler trace: it has no traceEvents{more}")
         del data
     profiles = sorted(
@@ -80,7 +80,7 @@ def read_profiles(
 
 def _require_one_run(profiles: Sequence[RankProfile], only: Collection[int] | None) -> None:
     if not profiles:
-        raise RuleError("no file of these ranks is there" if only else "config.json has no pp_rank_0.json beside it")
+        raise RuleError("no file of these ranks is there" if only else "config.json has no pp_rank_0.json next to it")
     by_rank: dict[int, RankProfile] = {}
     for one in profiles:
         if one.rank in by_rank:

@@ -160,11 +160,11 @@ def data_parallel(ranks: Sequence[RankWork]) -> tuple[str, str]:
 
 HELD: Mapping[str, str] = {
     OTHER: "exchanged in another way",
-    names.DATA: "kept whole",
-    names.ZERO_1: "kept whole, and only its state in shards",
-    names.ZERO_1_OR_2: "kept whole, and only its state in shards",
-    names.ZERO_2: "kept whole, and only its state and gradient in shards",
-    names.WEIGHT_SHARDED: "kept in shards, but its gradient is summed whole",
+    names.DATA: "kept unsharded",
+    names.ZERO_1: "kept unsharded, and only its state in shards",
+    names.ZERO_1_OR_2: "kept unsharded, and only its state in shards",
+    names.ZERO_2: "kept unsharded, and only its state and gradient in shards",
+    names.WEIGHT_SHARDED: "kept in shards, but its full gradient is summed",
     names.ZERO_3: "kept in shards, and each rank gets its shard of the gradient",
     names.HYBRID: "kept in shards in each of several groups of ranks",
 }

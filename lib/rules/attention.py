@@ -93,14 +93,14 @@ def keys_backward(
         start, users = min(held), range(min(held), game.shares)
         missing = {q for q in users if q - start not in grad.parts}
         raise RuleError(
-            f"the keys of {set_text(held)} are used by the queries of {set_text(users)}; those of {set_text(missing)} "
-            "are missing: backward goes from the last tokens to the first"
+            f"the keys of {set_text(held)} are used by the queries of {set_text(users)}; the queries of "
+            f"{set_text(missing)} are missing: backward goes from the last tokens to the first"
         )
     if len(through.parts) < through.of - 1:
         missing = set(range(through.of - 1)) - through.parts
         raise RuleError(
-            f"this gradient has come through the keys of {set_text(through.parts)} only; those of {set_text(missing)} "
-            "are missing"
+            f"this gradient has come through the keys of {set_text(through.parts)} only; the keys of "
+            f"{set_text(missing)} are missing"
         )
     if through.of == 1:
         raise RuleError(f"this is the {through}; pass the gradient that attend_backward({layer}, ...) returned")
@@ -138,7 +138,9 @@ def to_heads(values: Sequence[Value], who: Who) -> list[Value]:
     for i, value in enumerate(values):
         assert isinstance(value, Batched)
         if value.heads is not None or (frozenset((i,)), n) != algebra.coarsest(value.shards, value.total):
-            raise RuleError(f"{who(i)} brings the {value}; its part is share {i} of {n} of the tokens, with all heads")
+            raise RuleError(
+                f"{who(i)} contributes the {value}; its part is share {i} of {n} of the tokens, with all heads"
+            )
     return [with_fields(first, shards=frozenset(range(first.total)), heads=(i, n)) for i in range(n)]
 
 
@@ -148,7 +150,7 @@ def to_tokens(values: Sequence[Value], who: Who) -> list[Value]:
     for i, value in enumerate(values):
         assert isinstance(value, Batched)
         if value.heads != (i, n) or len(value.shards) < value.total or first.total % n:
-            raise RuleError(f"{who(i)} brings the {value}; its part is heads {i} of {n}, with all tokens")
+            raise RuleError(f"{who(i)} contributes the {value}; its part is heads {i} of {n}, with all tokens")
     each = first.total // n
     made: list[Value] = []
     for i in range(n):
@@ -171,7 +173,9 @@ def scatter_keys(values: Sequence[Value], who: Who) -> list[Value]:
     parts = [value.parts for value in values]  # type: ignore[attr-defined]  # all are of one kind by now
     union = algebra.disjoint_union(parts, "the gradient from the queries of share", who, "bring each once")
     if len(union) < first.of or len(first.shards) < first.total:
-        raise RuleError(f"{who(0)} brings the {first}; bring the gradients of all keys, together from all queries")
+        raise RuleError(
+            f"{who(0)} contributes the {first}; contribute the gradients of all keys, summed over all queries"
+        )
     return [with_fields(first, shards=own, parts=algebra.WHOLE, of=1) for own in parts]
 
 
@@ -210,7 +214,7 @@ def _require_all_keys(value: Activation | ActivationGrad) -> None:
     """Nothing is missing of a sum over keys."""
     if len(value.parts) < value.of:
         if isinstance(value, ActivationGrad):
-            raise RuleError(f"this is the {value}, only through the keys of others; keys_backward makes it whole")
+            raise RuleError(f"this is the {value}, only through the keys of others; keys_backward completes it")
         raise RuleError(
             f"these tokens {set_text(value.shards)} have seen the keys of {set_text(value.parts)} only; attend to the "
             "others first"
@@ -220,7 +224,7 @@ def _require_all_keys(value: Activation | ActivationGrad) -> None:
 def _together(value: Batched, call: str) -> None:
     if value.heads is not None:
         i, n = value.heads
-        raise RuleError(f"these are heads {{{i}}} of {n}; bring the tokens together first, then call {call}")
+        raise RuleError(f"these are heads {{{i}}} of {n}; exchange heads for tokens first, then call {call}")
 
 
 def _require_same(game: Game, inp: Activation, value: Batched, tokens: Shares | None = None) -> None:
@@ -251,9 +255,9 @@ def _sees(game: Game, layer: int, inp: Value, blocks: Sequence[Value]) -> tuple[
         _require_same(game, inp, block)
         held = shares_of(game, block)
         if twice := held & there:
-            raise RuleError(f"the keys of {set_text(twice)} are there twice; pass each block once")
+            raise RuleError(f"the keys of {set_text(twice)} were passed twice; pass each block once")
         if min(held) > max(queries):
-            raise RuleError(f"the tokens {set_text(queries)} see none of {set_text(held)}: they come later")
+            raise RuleError(f"the tokens {set_text(queries)} attend to none of {set_text(held)}, which come later")
         there |= held
     same_model(game, inp, *blocks)
     return queries, frozenset(k for k in there if k <= max(queries))
@@ -261,9 +265,9 @@ def _sees(game: Game, layer: int, inp: Value, blocks: Sequence[Value]) -> tuple[
 
 def _require_into(game: Game, layer: int, inp: Activation, into: Activation, queries: Shares) -> None:
     if into.layer != layer + 1:
-        raise RuleError(f"into is the {into}; pass what attend({layer}, ...) has made of the same tokens")
+        raise RuleError(f"into is the {into}; pass what attend({layer}, ...) returned for the same tokens")
     if into.of == 1:
-        raise RuleError("this activation is whole already; it has seen all keys")
+        raise RuleError("this activation is complete; it includes all keys")
     _require_same(game, inp, into, queries)
 
 
@@ -289,10 +293,10 @@ def _exchanged(values: Sequence[Value], who: Who, name: str) -> Batched:
     assert isinstance(first, Batched)
     alike = [one for one in ONE_LABEL if one != "heads"]
     for i, value in enumerate(values):
-        require_kind(value, type(first), f"what all ranks bring to {name}")
+        require_kind(value, type(first), f"what all ranks contribute to {name}")
         require_alike(first, value, (*alike, "batches", "total"), who, i, "exchange")
         assert isinstance(value, Batched)
         halfway = isinstance(value, ActivationGrad) and len(value.parts) == value.of - 1 == value.total
         if value.of > 1 and not (halfway and name == "tokens"):
-            raise RuleError(f"{who(i)} brings the {value}; only what is summed over all keys can be exchanged")
+            raise RuleError(f"{who(i)} contributes the {value}; only what is summed over all keys can be exchanged")
     return first

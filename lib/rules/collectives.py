@@ -72,7 +72,7 @@ def scatterreduce(values: Sequence[Value], group: Group | None = None, wanted: W
         total = in_coarsest_shards(total)
     shards, count = total.shards, total.total
     if group is None and count > 1:
-        raise RuleError(f"it splits a whole gradient, and this one is {shards_text(total)}; use allreduce for shards")
+        raise RuleError(f"it splits a full gradient, and this one is {shards_text(total)}; use allreduce for shards")
     if len(shards) > 1:
         raise RuleError(f"it splits one shard, and these are {shards_text(total)}; scatter each by itself")
     (first,) = shards

@@ -57,7 +57,7 @@ def _require_of_replica(game: Game, name: str, value: Value, who: str) -> None:
         else:
             return
     elif value.own is not None:
-        why = "every replica contributes another shard; add up what is alike"
+        why = "every replica contributes another shard; sum equal shards"
     elif isinstance(value, WeightGrad) and value.batches and value.total_batches != game.batches:
         why = "every replica contributes it: it is reduced over them already; reduce it once"
     else:

@@ -253,7 +253,7 @@ def _shares(game: Game, inp: Activation, weight: Weight) -> tuple[Share, Share]:
 
 def _require_sum(value: Activation | ActivationGrad) -> None:
     if value.heads is not None:
-        raise RuleError(f"these are heads {{{value.heads[0]}}} of {value.heads[1]}; bring the tokens together first")
+        raise RuleError(f"these are heads {{{value.heads[0]}}} of {value.heads[1]}; exchange heads for tokens first")
     if len(value.parts) < value.of:
         raise RuleError(f"this is {parts_text(value)}; add the parts first: allreduce or scatterreduce")
 

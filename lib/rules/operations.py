@@ -105,7 +105,7 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
     grad = weight_grad
     for value in (grad, weight, opt_state):
         if value.layer != layer:
-            raise RuleError(f"this is the {value}; update({layer}, ...) needs the one of layer {layer}")
+            raise RuleError(f"this is the {value}; update({layer}, ...) needs a value of layer {layer}")
     if not opt_state.step == grad.step == weight.step < game.steps:
         _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
@@ -132,7 +132,7 @@ def set_output(game: Game, output: Value) -> tuple[()]:
     if output.layer != output.layers:
         raise RuleError(f"this is the {output}; an output comes from the last layer, so go forward first")
     if len(output.parts) < output.of or len(output.shards) < output.total or output.heads:
-        raise RuleError(f"this is the {output}; an output is a whole sum and has all tokens")
+        raise RuleError(f"this is the {output}; an output is a full sum, with all tokens")
     same_model(game, output)
     return ()
 
@@ -215,7 +215,7 @@ def require_cuttable(game: Game, value: Value) -> None:
     if isinstance(value, Batched) and game.layer == "attention":
         raise RuleError(f"this is the {value}; name the tokens in get_activation(batches, shares=[...])")
     if isinstance(value, Batched) and game.layer == "dense":
-        raise RuleError(f"this is the {value}; activations are cut only where a layer can use a part of one")
+        raise RuleError(f"this is the {value}; activations are split only where a layer can use a part")
 
 
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------

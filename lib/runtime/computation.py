@@ -19,44 +19,45 @@ from .waits import CopyWait
 
 
 class Computation(AttentionCalls):
-    """The operations of one rank that need no other. Durations are those of the classic costs."""
+    """The operations of one rank that need no other rank. Durations are for the classic costs."""
 
     @overload
     def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]: ...
     @overload
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str) -> tuple[Parked, Parked]: ...
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str | None = None) -> Any:
-        """Shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time.
+        """Returns shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time.
 
-        With a `tier`, such as "host", they are parked there.
+        With a `tier`, such as "host", both are parked there.
         """
         return self._source("load_weights", operations.load_weights, layer, shard, total, tier)
 
     def get_activation(self, batches: Any, step: int = 0, shares: Any = None) -> Activation:
-        """The model's input for some microbatches, such as [0] or range(4). Takes no time.
+        """Returns the model's input for some microbatches, such as [0] or range(4). Takes no time.
 
-        Each `step` has batches of its own. Of attention it may be some `shares` of the tokens, such as [0, 7].
+        Each `step` has its own batches. For attention, `shares` names some shares of the tokens, such as [0, 7].
         """
         made: tuple[Activation] = self._source("get_activation", _activation, None, batches, step, shares)
         return made[0]
 
     def fake_grad(self, layer: int, batches: Any, step: int = 0) -> WeightGrad:
-        """A made-up gradient: a zero for no batches; for some batches a lie that puzzles refuse. Takes no time."""
+        """Returns a made-up gradient: zero for no batches; a gradient of some batches is refused in puzzles. Takes no
+        time."""
         made: tuple[WeightGrad] = self._source("fake_grad", _gradient, layer, batches, step)
         return made[0]
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
         """Returns the input of the next layer; 1 step for each batch.
 
-        A shard of a block's weight returns a part of a sum, in as much less time. Each of the experts takes its
-        own tokens.
+        With a shard of a block's weight, it takes this share of the time and returns a part of a sum. Each of the
+        experts takes its own tokens.
         """
         made: tuple[Activation] = self._compute("forward", layers.forward, layer, inp, weight)
         return made[0]
 
     def loss(self, inp: Activation) -> ActivationGrad:
-        """The gradient of the loss with respect to the last layer's output. Store it in `grad_activations[LAYERS]`.
-        Takes no time.
+        """Returns the gradient of the loss with respect to the last layer's output. Store it in
+        `grad_activations[LAYERS]`. Takes no time.
         """
         made: tuple[ActivationGrad] = self._compute("loss", layers.loss, None, inp)
         return made[0]
@@ -67,8 +68,8 @@ class Computation(AttentionCalls):
         """Returns two gradients: the layer's weight gradient, and the one to pass to `backward(layer - 1)`; 1 step for
         each batch.
 
-        With a shard of a block, it takes as much less time, and the second gradient is a part of a sum. For an
-        embedding the second is None: token numbers have no gradient.
+        With a shard of a block, it takes this share of the time, and the second gradient is a part of a sum. For an
+        embedding the second gradient is None, because token numbers have no gradient.
         """
         made: Any = self._compute("backward", layers.backward, layer, inp, grad, weight)
         return made if len(made) == 2 else (*made, None)
@@ -76,8 +77,8 @@ class Computation(AttentionCalls):
     def forward_backward(
         self, ahead: tuple[int, Activation, Weight], behind: tuple[int, Activation, ActivationGrad, Weight]
     ) -> tuple[Activation, tuple[WeightGrad, ActivationGrad]]:
-        """The forward of one microbatch and the backward of another at once: what `forward(*ahead)` returns, and what
-        `backward(*behind)` returns.
+        """Computes the forward of one microbatch and the backward of another at once: returns the results of
+        `forward(*ahead)` and of `backward(*behind)`.
 
         Only where the costs price a pair.
         """
@@ -99,7 +100,7 @@ class Computation(AttentionCalls):
     def backward_weight(
         self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight | None = None
     ) -> WeightGrad:
-        """Returns the other half of backward, at any later time: the weight gradient.
+        """Returns the other half of backward, the weight gradient. It may be called at any later time.
 
         For a block it needs the weight too.
         """
@@ -110,7 +111,7 @@ class Computation(AttentionCalls):
     def update(
         self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: object = 0
     ) -> tuple[Weight, OptState]:
-        """The weight and optimizer state after the step, of the shards that `weight` holds; 0.5 steps.
+        """Returns the weight and optimizer state after the step, for the shards that `weight` holds; 0.5 steps.
 
         `shard` is accepted for schedules of the original game, and ignored: the values have their own shards.
         """
@@ -145,16 +146,17 @@ def _gradient(game: Game, layer: int, batches: object, step: object) -> WeightGr
 
 
 class TierOperations(Computation):
-    """Copies from and to memory tiers. Where communication overlaps computation, each way has a lane of its own."""
+    """Copies from and to memory tiers. Where communication overlaps with computation, each direction has its own
+    lane."""
 
     def offload(self, v: Any, to: str = "host") -> Awaitable[Any]:
-        """A copy of a value on a memory tier, to be kept in `parked`; the device is free of the value once nothing else
-        holds it."""
+        """Copies a value to a memory tier. Keep the copy in `parked`; the value takes device memory until you delete
+        it."""
         copied: Awaitable[Any] = self._copy("offload", v, (to,))
         return copied
 
     def fetch(self, parked: Any) -> Awaitable[Any]:
-        """A copy of a parked value on the device. The parked one stays until it is dropped."""
+        """Copies a parked value to the device. The parked value stays until you delete it."""
         copied: Awaitable[Any] = self._copy("fetch", parked, ())
         return copied
 

@@ -71,7 +71,7 @@ class Model(TierOperations):
             raise why.at(self._recorder.place("index()"), player_line()) from None
 
     def axis(self, axis: str) -> tuple[int, ...]:
-        """The ranks that are like this one on all other axes of the mesh, this one among them, ascending."""
+        """The ranks with the same position on all other axes of the mesh, this rank included, ascending."""
         try:
             return self.run.mesh.axis(self._rank, axis)
         except PuzzleError as why:
@@ -152,44 +152,45 @@ class Model(TierOperations):
     # --- What ranks do together ---
 
     def allreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """The sum of every rank's `v`, for everyone; 0.3 steps after the last rank has joined.
+        """Returns the sum of every rank's `v`, on every rank. Takes 0.3 steps, from when the last rank joins.
 
-        Of a block it also sums parts of activations and of their gradients. It averages the weights of local replicas.
-        Of a `group` only its ranks take part: an axis of the mesh, several axes as a tuple, or ranks such as [0, 2].
-        `layer` is a label: what counts is the layer of the value. Where communication overlaps computation, calling
-        starts it and returns a handle to await. There a list of values with a list of layers is one call, a bucket.
+        Between blocks it also sums parts of activations and of their gradients. For local replicas it averages weights.
+        With a `group`, only these ranks take part: an axis of the mesh, several axes as a tuple, or ranks such as
+        [0, 2]. `layer` is the layer of the value. Where communication overlaps with computation, a call starts it and
+        returns a handle to await. There, a list of values with a list of layers is one call, a bucket.
         """
         return self._collective("allreduce", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
     def allgather(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """Every rank's shards joined, for everyone; 0.3 steps after the last rank has joined.
+        """Returns the shards of all ranks joined, on every rank. Takes 0.3 steps, from when the last rank joins.
 
-        Between layers that are a block it also joins shares of the tokens. Arguments as in `allreduce`.
+        Between blocks it also joins shares of the tokens. Arguments as in `allreduce`.
         """
         return self._collective("allgather", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
     def scatterreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """The sum of every rank's whole `v`, of which this rank gets shard `rank` of RANKS (reduce-scatter); 0.3 steps
-        after the last rank has joined.
+        """Returns shard `rank` of RANKS of the sum of every rank's full `v` (reduce-scatter). Takes 0.3 steps, from
+        when the last rank joins.
 
-        Of parts that a block made it gets its share of the tokens. In a group it gets the shard of its place there.
-        Arguments as in `allreduce`.
+        Of parts from a block, it returns the sum for this rank's share of the tokens. In a group, the shard is the
+        rank's place in the group. Arguments as in `allreduce`.
         """
         return self._collective("scatterreduce", v, layer, group)  # type: ignore[no-any-return]  # as above
 
     def dispatch(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """Every rank's whole batches for this rank's share of the tokens of all of them (all-to-all): those that go to
-        its expert. Arguments as in `allreduce`."""
+        """Sends the tokens of full batches to their experts (all-to-all): returns the tokens of all ranks that go to
+        this rank's expert. Arguments as in `allreduce`."""
         return self._collective("dispatch", v, layer, group)  # type: ignore[no-any-return]  # as above
 
     def collect(self, v: T, layer: Any, batches: Any, group: Any = None) -> Awaitable[T]:
-        """The way back from `dispatch`: some of the batches with all of their tokens. Every batch goes to one rank."""
+        """The reverse of `dispatch`: returns some of the batches with all of their tokens. Each batch goes to one
+        rank."""
         return self._collective("collect", v, layer, group, batches)  # type: ignore[no-any-return]  # as above
 
     def pass_to(self, rank: int, v: Any, tag: int = 0) -> Awaitable[None]:
-        """Sends any object; 0.2 steps for each value in it. Waits while its last message to `rank` is unread.
+        """Sends any object; 0.2 steps for each value in it. Waits while the last message to `rank` is unread.
 
-        Messages of different tags do not wait for each other.
+        Messages with different tags do not wait for each other.
         """
         recorder, line = self._recorder, player_line()
         numbers: list[int] = []
@@ -225,10 +226,10 @@ class Model(TierOperations):
         return self._promise(wait, self.run.post, self._posted)
 
     def receive(self, source: int | None = None, tag: int = 0) -> Coroutine[Any, Any, Any]:
-        """A message from rank `source`, or the one sent first of all; 0.2 steps for each value in it,
-        from when it has been sent.
+        """Returns a message from rank `source`; without it, the message that was sent first. Takes 0.2 steps for each
+        value in it, from when it has been sent.
 
-        The k-th that was sent with a `tag` is the k-th received with it.
+        Messages with the same `tag` are received in the order in which they were sent.
         """
         recorder, line = self._recorder, player_line()
         try:

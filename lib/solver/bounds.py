@@ -103,9 +103,7 @@ def _spans(problem: Problem, rank: int) -> Iterator[LowerBound]:
     area = m * sum(
         m_b[stage] * (f[stage] + least_turnaround(problem, stage) + i[stage]) + m_w[stage] * w[stage] for stage in mine
     )
-    yield LowerBound(
-        -(-area // cap) if cap else 0, f"each microbatch is held on rank {rank} while it goes on and comes back"
-    )
+    yield LowerBound(-(-area // cap) if cap else 0, f"each microbatch is held on rank {rank} until it comes back")
 
 
 def _density(ticks: int, size: int) -> Fraction:

@@ -98,7 +98,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.least not in MEASURES:
-            raise RuleError(f"what is to be least is one of {', '.join(MEASURES)}; got {self.least!r:.40}")
+            raise RuleError(f"the measure to minimize is one of {', '.join(MEASURES)}; got {self.least!r:.40}")
         if type(self.whole) is not bool:
             raise RuleError(f"whole is True or False; got {self.whole!r:.40}")
         if self.placement not in PLACEMENTS:
@@ -110,7 +110,7 @@ class Problem:
                 raise RuleError(f"{name} must be a whole number from 1 on; got {getattr(self, name)!r:.40}")
         fixed = {"contiguous": 1, "V": 2}.get(self.placement, self.chunks)
         if self.chunks != fixed:
-            advice = "; take the placement looped for more" if self.placement == "contiguous" else ""
+            advice = "; for more, take the placement looped" if self.placement == "contiguous" else ""
             raise RuleError(f"the placement {self.placement} has {fixed} chunks a rank, got {self.chunks}{advice}")
         if self.stages * self.microbatches > MAX_CELLS:
             raise RuleError(

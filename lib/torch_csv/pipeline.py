@@ -141,7 +141,7 @@ def _require_cells(work: RankWork) -> None:
             )
     if work.shards:
         raise RuleError(
-            f"rank {work.rank} computes with a part of a weight; in a pipeline of PyTorch a stage has whole weights, "
+            f"rank {work.rank} computes with a part of a weight; in a pipeline of PyTorch a stage has full weights, "
             "and tensor parallelism is inside it"
         )
 
@@ -169,7 +169,7 @@ def _grid(works: Sequence[RankWork]) -> Grid:
         )
     layers = [sorted(stage) for stage in grid.stages]
     if len({layer for stage in layers for layer in stage}) < sum(map(len, layers)):
-        raise RuleError("a layer is on several ranks beside different layers; a stage of PyTorch is on one rank")
+        raise RuleError("a layer is on several ranks, next to different layers; a stage of PyTorch is on one rank")
     return grid
 
 

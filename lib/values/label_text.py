@@ -10,9 +10,9 @@ Labelled = Any
 
 
 def shards_text(value: Labelled) -> str:
-    """'whole', 'shard 2 of 4', 'shards 0-2 of 4'."""
+    """'unsharded', 'shard 2 of 4', 'shards 0-2 of 4'."""
     if len(value.shards) == value.total:
-        return "whole" if value.total == 1 else f"whole (all {value.total} shards)"
+        return "unsharded" if value.total == 1 else f"unsharded (all {value.total} shards)"
     own = getattr(value, "own", None)
     text = f"{named('shard', sorted(value.shards))} of {value.total}"
     return text if own is None else f"{text} ({own})"
@@ -105,6 +105,6 @@ DIFFERENCES = {
 
 ALIKE_FIRST = {
     ("gather", "parts"): "; add the parts first: scatterreduce leaves a share of their sum on each rank",
-    ("sum", "shards"): "; sum what is alike, and leave a shard that only one rank has as it is",
+    ("sum", "shards"): "; sum equal shards: a shard that only one rank has needs no sum",
 }
 """What to do first, by what is done with values and how they differ."""

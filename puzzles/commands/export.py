@@ -17,10 +17,10 @@ from .shared.params import Seconds, SlugText
 @click.argument("name", metavar="SLUG", type=SlugText())
 @game_options
 @click.option(
-    "--format", "form", type=click.Choice(["torch-csv"]), default="torch-csv", show_default=True, help="For whom."
+    "--format", "form", type=click.Choice(["torch-csv"]), default="torch-csv", show_default=True, help="The format."
 )
 @click.option(
-    "--communication", is_flag=True, help="With its messages, gathers and scatters; else PyTorch adds its own."
+    "--communication", is_flag=True, help="Write messages, gathers and scatters too; else PyTorch adds its own."
 )
 @click.option("-o", "output", metavar="FILE.csv", help="Where to write  [default: the terminal]")
 @click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time of the run.")

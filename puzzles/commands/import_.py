@@ -70,7 +70,7 @@ def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace
         with Path(path).open("rb") as file:
             data = file.read(MAX_FILE + 1)
         if len(data) > MAX_FILE:
-            raise click.UsageError(f"{path} has more than {MAX_FILE:,} bytes, and a schedule has less")
+            raise click.UsageError(f"{path} has more than {MAX_FILE:,} bytes; a schedule is smaller")
         table = read_csv(data.decode())
         if layers == 1 and any(len(slot) > 1 for row in table.rows for slot in row):
             setting = replace(setting, costs=_with_pairs(setting.costs))

@@ -16,7 +16,7 @@ from puzzles.reports.next_command import next_command
 @click.option("--title", default="Leaderboard", show_default=True, help="The board's title.")
 @click.option("--dates", metavar="git|FILE",
               help="When each entry was found: by git's history, or by a CSV file (file, date).")  # fmt: skip
-@click.option("--check", is_flag=True, help="Write nothing; fail if the board is not what it should be.")
+@click.option("--check", is_flag=True, help="Write nothing; fail if the board is out of date.")
 @click.option("--workflow", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
               help="Also write a workflow with which GitHub checks entries and publishes the board.")  # fmt: skip
 @click.pass_context
@@ -41,7 +41,7 @@ def leaderboard(
         click.echo(f"Left out {one.path}: {one.why}", err=True)
     different = differences(made, output) if check else []
     for name in different:
-        click.echo(f"{output / name} is not what these entries make; run this without --check", err=True)
+        click.echo(f"{output / name} is out of date; run this without --check", err=True)
     if not entries and not refused:
         click.echo(
             f"There are no entries in {folder}, files .json; 'puzzles submit' and 'puzzles grade --traces' write them.",

@@ -31,7 +31,7 @@ def path() -> None:
             return f"{slug} {stars_text(console, entries[slug].stars)}"
         return f"{slug} (known)" if slug in done else slug
 
-    print_wrapped(console, f": {len(done & set(CORE))} of {len(CORE)} puzzles are behind you.", lead="The core path")
+    print_wrapped(console, f": {len(done & set(CORE))} of {len(CORE)} puzzles are done.", lead="The core path")
     for number, step in enumerate(PATH, 1):
         lead, *rest = (f"{number:>2}  {step.title:<{TITLE}}", *[" " * (TITLE + 4)] * len(step.slugs))
         stops = f"{GLUE} ".join(stop(slug).replace(" ", GLUE) for slug in step.slugs)

@@ -68,8 +68,8 @@ class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
 @click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b, or a preset file.")
 @click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU, or a preset file.")
 @click.option("--gpus", type=Amount(), help="How many GPUs.")
-@click.option("--batch", type=Amount(), help="Sequences of a step  [default: about 4 million tokens]")
-@click.option("--tokens", type=Amount(), help="Tokens of a step, instead of --batch.")
+@click.option("--batch", type=Amount(), help="Sequences in a step  [default: about 4 million tokens]")
+@click.option("--tokens", type=Amount(), help="Tokens in a step, instead of --batch.")
 @click.option("--sequence", type=Amount(), help="Tokens of a sequence  [default: the model's]")
 @click.option("--tp", type=int, help="Tensor parallel ranks, which share each layer.")
 @click.option("--pp", type=int, help="Stages of the pipeline.")
@@ -85,26 +85,37 @@ class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
 @click.option("--microbatch", type=int, help="Sequences of a microbatch.")
 @click.option("--recompute", help="What backward computes again: none, selective (attention's core), ops or full.")
 @click.option("--every", type=int, help="Recompute only every so many layers; with --recompute full.")
-@click.option("--offload", help="What is in the host's memory: none, states or activations.")
-@click.option("--sp/--no-sp", default=None, help="Cut tokens along tp between the layers  [default: yes]")
+@click.option("--offload", help="What to keep in host memory: none, states or activations.")
+@click.option("--sp/--no-sp", default=None, help="Split tokens along tp between the layers  [default: yes]")
 @click.option("--kernels", help="Whose kernels run: megatron or pytorch  [default: megatron, or as in --config]")
 @click.option("--fp8", is_flag=True, help="Matrix products of the layers in 8 bits.")
 @click.option("--flash/--no-flash", default=True, show_default=True, help="Attention without its matrix in memory.")
-@click.option("--overlap/--no-overlap", default=True, show_default=True, help="Reduce gradients beside computation.")
+@click.option(
+    "--overlap/--no-overlap",
+    default=True,
+    show_default=True,
+    help="Overlap the reduction of gradients with computation.",
+)
 @click.option(
     "--set", "numbers", metavar="model.layers=40", multiple=True, help="Replace a number of the model or GPU."
 )
-@click.option("--best", type=click.IntRange(1, 20), default=3, show_default=True, help="How many of the fastest.")
-@click.option("--ranks", is_flag=True, help="Memory of each rank of the fastest, and what lives at its peak.")
 @click.option(
-    "--largest", type=click.Choice(("batch", "sequence", "model")), help="The largest that fits with the fastest split."
+    "--best", type=click.IntRange(1, 20), default=3, show_default=True, help="How many of the fastest plans to show."
+)
+@click.option(
+    "--ranks", is_flag=True, help="Show the memory of each rank in the fastest plan, and what its peak consists of."
+)
+@click.option(
+    "--largest",
+    type=click.Choice(("batch", "sequence", "model")),
+    help="Show the largest sizes that fit with the fastest split.",
 )
 @click.option("--config", metavar="FILE", help="Plan what torchtitan's TOML or Megatron's flags say.")
 @click.option(
     "--export",
     "target",
     type=click.Choice(("megatron", "torchtitan", "deepspeed", "fsdp2")),
-    help="Write the fastest that this program can do.",
+    help="Write the fastest plan that this program can run.",
 )
 @click.option("--calibrate", metavar="RUN.json", help="Rates of a GPU from a measured step, as a preset for --gpu.")
 @click.option("--mtbf", type=Amount(), help="Hours between failures of one GPU: the share of time that trains.")
@@ -228,7 +239,7 @@ def job_of(
         raise click.UsageError("--batch and --tokens both say how much a step trains; give one")
     if tokens is not None and (not isinstance(tokens, int) or tokens % length):
         near = max(1, round(tokens / length)) * length
-        raise click.UsageError(f"{tokens:,} tokens are no whole sequences of {length:,}; take {near:,}")
+        raise click.UsageError(f"{tokens:,} tokens are not a whole number of sequences of {length:,}; take {near:,}")
     if batch is None and tokens is None:
         each = gpus if isinstance(gpus, int) and gpus > 0 else 1
         batch = each * max(1, round(USUAL_TOKENS / length / each))

@@ -34,8 +34,10 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     "all figures, .txt this text.",
 )  # fmt: skip
 @click.option("--step", type=int, help="The step to show in full  [default: the one of median length]")
-@click.option("--names", "names_file", metavar="FILE.toml", help="What other annotations name which cells.")
-@click.option("--ranks", "only", type=Ranks(), help="The ranks that are there, as 0-3, if some are missing.")
+@click.option(
+    "--names", "names_file", metavar="FILE.toml", help="Patterns for annotations that name cells in another way."
+)
+@click.option("--ranks", "only", type=Ranks(), help="The ranks to read, as 0-3, if some are missing.")
 @click.option(
     "--order",
     type=click.Choice(["better", "measured"]),
@@ -43,7 +45,11 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     show_default=True,
     help="What a .csv holds: the better order, or the order of the run.",
 )
-@click.option("--hooks", type=click.Choice(["torch", "megatron"]), help="Print lines that name cells, to import there.")
+@click.option(
+    "--hooks",
+    type=click.Choice(["torch", "megatron"]),
+    help="Print Python code that names cells, for a training program to import.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def profile(
     paths: tuple[Path, ...], outputs: tuple[str, ...], step: int | None, names_file: str | None,

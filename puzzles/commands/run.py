@@ -33,10 +33,12 @@ PATIENCE = 300.0
 @click.option(
     "--through", type=click.Choice(["pipelining"]), help="Hand a pipeline to torch.distributed.pipelining, as CSV."
 )
-@click.option("--communication", is_flag=True, help="There with the schedule's own messages; else PyTorch adds them.")
+@click.option(
+    "--communication", is_flag=True, help="With --through: use the schedule's own messages; else PyTorch adds its own."
+)
 @click.option(
     "--profile", "folder", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path),
-    help="Record another run on PyTorch with torch.profiler there, for 'puzzles profile'.",
+    help="Also record a run on PyTorch with torch.profiler in this folder, for 'puzzles profile'.",
 )  # fmt: skip
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="Number of devices  [default: as in the puzzle]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")

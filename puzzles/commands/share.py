@@ -40,7 +40,7 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
             err=True,
         )
     if len(made) > MAX_LINK:
-        click.echo(f"The link has {len(made):,} characters; some programs cut off such long ones.", err=True)
+        click.echo(f"The link has {len(made):,} characters; some programs cut off long links.", err=True)
 
 
 def _code(path: str, slug: str) -> str:

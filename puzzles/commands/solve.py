@@ -46,17 +46,23 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic only in new
 )
 @click.option("--backward-input", type=Numbers(), default=1.0, show_default=True, help="Time of its input half.")
 @click.option("--backward-weight", type=Numbers(), default=1.0, show_default=True, help="Time of its weight half.")
-@click.option("--send", type=float, default=0.0, show_default=True, help="Time of a message, beside computation.")
+@click.option(
+    "--send", type=float, default=0.0, show_default=True, help="Time of a message, which overlaps with computation."
+)
 @click.option(
     "--memory",
     type=Numbers(),
     help="What a rank may hold, in microbatches of a stage; or a list by rank  [default: all]",
 )
 @click.option(
-    "--m-b", type=Numbers(), default=1.0, show_default=True, help="What one counts until its input half ends."
+    "--m-b", type=Numbers(), default=1.0, show_default=True, help="What a microbatch counts until its input half ends."
 )
 @click.option(
-    "--m-w", type=Numbers(), default=1.0, show_default=True, help="What it counts then, until its weight half ends."
+    "--m-w",
+    type=Numbers(),
+    default=1.0,
+    show_default=True,
+    help="What it counts after that, until its weight half ends.",
 )
 @click.option(
     "--placement",

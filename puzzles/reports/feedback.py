@@ -90,7 +90,7 @@ def _finished(slug: str, solved: set[str]) -> str:
     chapter, track = chapter_of(slug), track_of(slug)
     units = (
         (track.slugs, f"every puzzle of the track '{track.title}'"),
-        (CORE if slug in CORE else (), "the whole core path; 'puzzles plan' searches all splits of a model"),
+        (CORE if slug in CORE else (), "every puzzle of the core path; 'puzzles plan' searches all splits of a model"),
         (chapter.slugs, f"every puzzle of the chapter '{chapter.title}'"),
     )
     return next((f"That is {words}. Well played! " for slugs, words in units if slugs and solved.issuperset(slugs)), "")

@@ -15,9 +15,7 @@ SHOWN = 0.0005
 MOST_ROWS = 12
 """Rows of a table; of more stages or ranks only the first are shown."""
 
-GPU_NOTE = (
-    "Cells on GPUs are read by the kernels that were launched in them, which was not yet tried on a real pipeline."
-)
+GPU_NOTE = "Cells on GPUs are read from the kernels that they launch; this has not been tried on a real pipeline yet."
 
 
 def text_of(found: Study | Shares, paths: str = "traces/") -> str:
@@ -146,11 +144,14 @@ def prospect_text(found: Study) -> Iterator[str]:
     spread = f" ({low:.0f} to {high:.0f} ms with 40 to 60% of a backward in its input half)" if better.assumed else ""
     yield (
         f"Better order: {with_papers(found.better_name)}. With each stage's own times it takes {better.ms:.1f} ms"
-        f"{spread}, {better.shorter:.1%} less than this order replayed alike. A rank holds at most {better.held:g} "
-        "microbatches."
+        f"{spread}, {better.shorter:.1%} less than this order, replayed in the same way. A rank holds at most "
+        f"{better.held:g} microbatches."
     )
     if better.assumed:
-        yield "Halves of backward are assumed, half and half; measure them with PyTorch's _PipelineScheduleRuntime."
+        yield (
+            "Both halves of backward are assumed to take equal time; measure them with PyTorch's "
+            "_PipelineScheduleRuntime."
+        )
 
 
 def _in_ms(reason: str) -> str:

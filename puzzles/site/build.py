@@ -10,14 +10,14 @@ from pathlib import Path
 from drawing.export.html import SCRIPTS, viewer_elements, web_file
 from puzzles import address
 
-from .archive import PACKAGES, write_archive
+from .archive import PACKAGES, write_archive, write_library
 from .first_screen import add_warm_up, first_run
 from .licences import licences
 from .listing import listing
 from .npm import PAGE, SiteError, bundle, install, require_node
 
-PYODIDE = ("pyodide.asm.wasm", "python_stdlib.zip")
-"""The core, whose scripts are in our worker. Its own packages, such as numpy, are not served."""
+PYODIDE, LIBRARY = "pyodide.asm.wasm", "python_stdlib.zip"
+"""The core, whose scripts are in our worker, and Python's library. Packages such as numpy are not served."""
 
 FRAME_DIGEST, FRAME_SCRIPT = "FRAME-DIGEST", "FRAME-SCRIPT"
 """Where the policies of the page and of its frame allow the frame's script, and where that script goes."""
@@ -101,11 +101,12 @@ def python_folder(site: Path, modules: Path, work: Path) -> str:
     folder = work / "served"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    for name in PYODIDE:
-        shutil.copy(modules / "pyodide" / name, folder)
+    shutil.copy(modules / "pyodide" / PYODIDE, folder)
     lock = json.loads((modules / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
     (folder / "pyodide-lock.json").write_text(json.dumps({**lock, "packages": {}}))
-    write_archive(folder / "game.zip", modules, work / "python")
+    game = folder / "game.zip"
+    write_archive(game, modules, work / "python")
+    write_library(folder / LIBRARY, modules, work / "library", game)
     # Chromium starts no module in a worker of an opaque origin, so it is a classic script.
     bundle(modules, PAGE / "worker.js", folder / "worker.js", form="iife")
     digest = sha256(b"".join(path.read_bytes() for path in sorted(folder.iterdir()))).hexdigest()

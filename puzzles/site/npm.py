@@ -49,7 +49,7 @@ def bundle(
     constants: Mapping[str, object] = MappingProxyType({}),
     form: str = "esm",
 ) -> set[str]:
-    """Bundles a script with what it imports, and returns the packages in it.
+    """Bundles a script with what it imports, and returns the packages in it. What it imports later is in other files.
 
     `made_here` are modules by name; `form` is esm for a module, iife for a classic script.
     """
@@ -58,7 +58,9 @@ def bundle(
         "node",
         str((modules / "esbuild" / "bin" / "esbuild").resolve()),
         str(entry),
-        f"--outfile={output.resolve()}",
+        *(
+            f"--outdir={output.parent.resolve()} --splitting" if form == "esm" else f"--outfile={output.resolve()}"
+        ).split(),
         f"--metafile={record}",
         *(f"--alias:{name}={path.resolve()}" for name, path in made_here.items()),
         f"--format={form}",
@@ -68,8 +70,10 @@ def bundle(
         cwd=entry.parent,
         NODE_PATH=str(modules.resolve()),
     )
-    (made,) = json.loads(record.read_text(encoding="utf-8"))["outputs"].values()
-    parts = [path.rpartition("node_modules/")[2].split("/") for path in made["inputs"] if "node_modules/" in path]
+    paths = [
+        path for made in json.loads(record.read_text(encoding="utf-8"))["outputs"].values() for path in made["inputs"]
+    ]
+    parts = [path.rpartition("node_modules/")[2].split("/") for path in paths if "node_modules/" in path]
     return {"/".join(part[: 2 if part[0].startswith("@") else 1]) for part in parts}
 
 

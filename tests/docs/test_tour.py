@@ -100,7 +100,7 @@ for i in range(model.LAYERS):
     model.set_final_weight(i, weights[i])
 Model.check([model])
 """,
-        ["Correct! 19 timesteps", "fake_grad", "fine for exploring, refused in a puzzle"],
+        ["Correct! 19 timesteps", "fake_grad", "you may explore with it, but a puzzle refuses it"],
     ),
     ("the picture of the run", "draw([model])", ["Timesteps: 19", "Maximum Memory:", "at GPU: 0", "text/html"]),
     ("the final weights", "draw_group(model.final_weights)", ["text/html"]),

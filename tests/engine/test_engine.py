@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from contextlib import suppress
+from copy import copy, deepcopy
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from lib import DeadlockError, RuleError
 from lib.engine import Reader, ShardedEngine, Writer, launch
 from lib.engine.executors import streams
+from lib.engine.metering.flops import MAX_SCALES
 from lib.engine.transports.inprocess import InProcessPort
 from tests.support.engine_bodies import BODIES
 from tests.support.engine_bodies.script import Script, on_each
@@ -179,7 +181,32 @@ PRODUCTS = {
     "plain": (lambda a, b: np.ones((2, 3)) @ np.ones((3, 4)), 2 * 2 * 3 * 4),
     "asarray": (lambda a, b: np.asarray(a) @ np.asarray(b), 2 * 2 * 3 * 4),
     "sum": (lambda a, b: a.sum(), 0),
-    "elementwise": (lambda a, b: a * a, 0),
+    "elementwise": (lambda a, b: a * a, 2 * 6),
+    "in place": (lambda a, b: a.__imul__(a), 2 * 6),
+    "row by row": (lambda a, b: sum(a[:, [j]] * b[j] for j in range(3)), 2 * 2 * 3 * 4),
+    "by broadcasting": (lambda a, b: (a[:, :, None] * b).sum(1), 2 * 2 * 3 * 4),
+    "by its elements": (lambda a, b: sum(b[j] * a[1, j] for j in range(3)), 2 * 3 * 4),
+    "quotients": (lambda a, b: b / b.max(), 2 * 12),
+    "squares": (lambda a, b: a**2, 2 * 6),
+    "a mask": (lambda a, b: a * (a > 1), 0),
+    "a rate": (lambda a, b: 0.5 * a / 3, 0),
+    "a mean": (lambda a, b: a.mean(axis=0), 0),
+    "numbers of Python": (lambda a, b: sum(a * float(number) for number in range(20)), 2 * 6 * (20 - MAX_SCALES)),
+    "outer": (lambda a, b: np.outer(a, b), 2 * 6 * 12),
+    "kron": (lambda a, b: np.kron(a, b), 2 * 6 * 12),
+    "outer of a ufunc": (lambda a, b: np.multiply.outer(a, b), 2 * 6 * 12),
+    "at": (lambda a, b: np.multiply.at(b, [0, 0], b[1:]), 2 * 2 * 4),
+    "reduce": (lambda a, b: np.multiply.reduce(a), 2 * 6),
+    "convolve": (lambda a, b: np.convolve(a[0], b[0]), 2 * 3 * 4),
+    "cross": (lambda a, b: np.cross(a, a), 4 * 6),
+    "covariance": (lambda a, b: np.cov(a), 2 * 6 * 2),
+    "multi_dot": (lambda a, b: np.linalg.multi_dot([a, b, b.T]), 2 * (2 * 3 * 4 + 2 * 4 * 3)),
+    "matrix_power": (lambda a, b: np.linalg.matrix_power(b[:, :3], 2), 2 * 3 * 3 * 3),
+    "inverse": (lambda a, b: np.linalg.inv(b[:, :3] + np.eye(3)), 2 * 3 * 3 * 3),
+    "fourier": (lambda a, b: np.fft.fft(b[0]), 5 * 4 * 2),
+    "a view as a plain array": (lambda a, b: a.view(np.ndarray) @ b.view(np.ndarray), 2 * 2 * 3 * 4),
+    "what a view is of": (lambda a, b: a.copy()[:].base @ b, 2 * 2 * 3 * 4),
+    "copies": (lambda a, b: copy(a) @ deepcopy(b), 2 * 2 * 3 * 4),
 }
 
 

@@ -61,7 +61,7 @@ def test_what_is_no_trace(text: bytes, words: str) -> None:
 
 
 def test_a_dump_without_its_config() -> None:
-    with pytest.raises(PuzzleError, match=r"has no traceEvents, and there is no config\.json beside it"):
+    with pytest.raises(PuzzleError, match=r"has no traceEvents, and there is no config\.json next to it"):
         study([source("pp_rank_0.json", b"{}")])
 
 

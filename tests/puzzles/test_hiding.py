@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
-from puzzles.tracks.engine.score import score_trial
+from puzzles.tracks.engine.score import better_record, comparison, score_trial
 from tests.support import hostile_hiding as hiding
 from tests.support.selection import TIERS, in_each_tier, in_every_tier
 from tests.support.tiers import require_tier
@@ -44,9 +45,17 @@ def require_refused(found: Verdict, *words: str) -> None:
 
 
 @pytest.mark.sampled(2)
-@in_every_tier(hiding.FLOPS)
+@in_every_tier(hiding.COUNTED)
+def test_products_count_however_they_are_written(name: str, here: IsolationTier) -> None:
+    product, flops = hiding.COUNTED[name]
+    found = verdict(hiding.without_flops(SOLUTION, product), here)
+    assert (found.status, found.figures["flops"]) == ("passed" if flops == 20_480 else "over_target", flops), found
+
+
+@pytest.mark.sampled(2)
+@in_every_tier(hiding.UNCOUNTED)
 def test_products_that_no_meter_counts(name: str, here: IsolationTier) -> None:
-    found = verdict(hiding.without_flops(SOLUTION, hiding.FLOPS[name]), here)
+    found = verdict(hiding.without_flops(SOLUTION, hiding.UNCOUNTED[name]), here)
     require_refused(found, "flops", "something was not counted", "12,416", "np.einsum")
 
 
@@ -115,9 +124,30 @@ def test_what_a_device_reports_of_its_bytes_is_not_believed(here: IsolationTier)
     require_refused(found, "device 0 of 4", "made a call that does not exist")
 
 
+@pytest.mark.sampled(1)
+@in_every_tier(hiding.CHILDREN)
+def test_a_device_starts_no_process(name: str, here: IsolationTier) -> None:
+    found = verdict(hiding.with_statement(SOLUTION, hiding.CHILDREN[name]), here)
+    require_refused(found, "PermissionError", "in backward")
+
+
 @in_each_tier()
-def test_a_device_may_start_a_few_processes_and_no_more(here: IsolationTier) -> None:
-    """The limit is that of any run, and one more for each device."""
-    assert verdict(hiding.with_statement(SOLUTION, hiding.ONE_CHILD), here).status == "passed"
-    found = verdict(hiding.with_statement(SOLUTION, hiding.NINE_CHILDREN), here)
-    require_refused(found, "BlockingIOError", "--limit processes=")
+def test_a_class_computes_with_numpy_only(here: IsolationTier) -> None:
+    found = verdict(f"import ctypes\nSIZE = ctypes.sizeof(ctypes.c_float)\n{SOLUTION}", here)
+    require_refused(found, "a graded class cannot use ctypes, whose products no meter counts; compute with numpy")
+
+
+@pytest.mark.parametrize(("claimed", "sent", "stars"), [(20_480, 12_288, 3), (20_000, 12_288, 3), (20_000, 12_292, 2)])
+def test_a_self_reported_figure_alone_makes_no_third_star(claimed: int, sent: int, stars: int) -> None:
+    """Fewer flops than any record count as the record's, so they do not make up for bytes."""
+    puzzle = replace(ENGINE_PUZZLES["DataParallel"], records=({"sent": 12_288, "flops": 20_480},))
+    assert (better_record(puzzle, {"sent": sent, "flops": claimed}) is None) == (stars == 3)
+
+
+def test_a_verdict_says_what_it_cannot_vouch_for() -> None:
+    flops, digits = comparison(ENGINE_PUZZLES["DataParallel"], {}, "")
+    assert flops.startswith("Flops are self-reported")
+    assert "digits of 1.7 numbers" in digits
+    assert not [*comparison(ENGINE_PUZZLES["BalanceLoss"], {}, "")][1:]
+    (only,) = comparison(ENGINE_PUZZLES["Rotate"], {}, "")
+    assert only.startswith("Peak bytes are self-reported")

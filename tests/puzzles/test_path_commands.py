@@ -71,10 +71,10 @@ def test_the_map_fits_a_screen_and_shows_what_is_done() -> None:
 
 
 def test_what_comes_before_a_solved_puzzle_counts_as_known() -> None:
-    assert "The core path: 0 of 25 puzzles are behind you." in words("path")
+    assert "The core path: 0 of 25 puzzles are done." in words("path")
     solve("gpipe")
     page = words("path")
-    assert "The core path: 5 of 25 puzzles are behind you." in page
+    assert "The core path: 5 of 25 puzzles are done." in page
     assert "basic (known) grad_accum (known)" in page
     assert "gpipe ★★☆" in page
     assert "Next: puzzle 12, One forward, one backward: 'puzzles show one_f_one_b'. 'puzzles next' opens it." in page

@@ -205,7 +205,7 @@ HABITS: dict[str, Habit] = {
         ("got the input activation of layer 0, batch 0",),
     ),
     "a_value_for_a_key": Habit(
-        (in_ddp("{}[weights[0]]"),), "ddp", "failed", ("KeyError: the weight of layer 0, whole",)
+        (in_ddp("{}[weights[0]]"),), "ddp", "failed", ("KeyError: the weight of layer 0, unsharded",)
     ),
     "a_shard_without_a_total": Habit(
         (in_ddp("model.load_weights(0, model.rank)"),), "ddp", "failed", ("rank 1", "total is 1", "total=")

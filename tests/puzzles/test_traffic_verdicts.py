@@ -119,7 +119,7 @@ def test_weights_in_messages() -> None:
 @pytest.mark.parametrize(
     ("keep", "text"),
     [
-        (False, "gathers each weight 2 times; take more microbatches together, or keep it."),
+        (False, "gathers each weight 2 times; take more microbatches together, or keep the weight."),
         (True, "gathers a weight that is still in `weights[('full', 0)]`."),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_weight_that_is_loaded_again() -> None:
     trace = run(again, *SIZE).trace
     report = referee(trace, Goal("own", SIZE, 99, 1_900_000, steady=True))
     line = line_of("loaded again")
-    assert report.loading == f"line {line} loads layer 0 again for each use; a rank keeps what it loads"
+    assert report.loading == f"line {line} loads layer 0 again"
 
 
 def test_a_classic_that_passes_is_told_what_the_third_star_needs() -> None:

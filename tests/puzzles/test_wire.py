@@ -160,15 +160,15 @@ def test_a_clock_has_an_end() -> None:
 @in_each_tier()
 def test_a_device_imports_what_its_functions_name(here: IsolationTier) -> None:
     """Files are gone by then, so it is imported before: a module, a module of a package, and what numpy loads late."""
-    statement = "import difflib, xml.dom.minidom\n        from concurrent import futures\n        np.fft.fft([1])"
-    found = verdict(f"{statement}\n        np.cov(np.eye(2)); futures.Future(), np.ma.array([1])", here)
+    statement = "import difflib, xml.dom.minidom\n        from concurrent import futures\n        np.fft.fftfreq(1)"
+    found = verdict(f"{statement}\n        futures.Future(), np.ma.array([1])", here)
     assert (found.status, found.stars) == ("passed", 3), found
 
 
 @in_each_tier()
 def test_a_device_cannot_keep_its_files(here: IsolationTier) -> None:
     """They are gone before the first line of the class's file is run."""
-    patched = "import puzzles.sandbox.worker.seccomp as s\ns.seal_files = s.restrict_device = lambda *_: None\n"
+    patched = "import puzzles.sandbox.worker.seccomp as s\ns.seal = s.restrict_device = lambda *_: None\n"
     source = patched + wire.with_words(SOLUTION, "tells(exists('/') or exists(os.__file__))")
     with Session(Submission(Path("theirs.py"), source.encode()), tier=here) as session:
         found = grade_puzzle(ENGINE_PUZZLES["DataParallel"], session)

@@ -17,14 +17,11 @@ PAGE = Path(__file__).parents[2] / "puzzles" / "site" / "page"
 PLAYED = [slug for slug in CORE if ALL[slug].in_browser]
 
 STUBS = {
-    "dom.js": "export const h = () => null;",
-    "picture.js": "export const Picture = null;",
-    "verdict.js": "export const starsText = () => '';",
     "store.js": "let solved = []; export const stars = (slug) => (solved.includes(slug) ? 2 : 0); "
     "export const solve = (slugs) => { solved = slugs; };",
 }
 ASK = """
-import { firstOpen } from "./map.js";
+import { firstOpen } from "./path.js";
 import { solve } from "./store.js";
 import { readFileSync } from "node:fs";
 const { catalog, cases } = JSON.parse(readFileSync(0, "utf8"));
@@ -50,7 +47,7 @@ def test_the_listing_has_the_path_and_each_puzzles_place() -> None:
 def test_the_page_names_the_next_puzzle(tmp_path: Path) -> None:
     for name, text in {**STUBS, "ask.mjs": ASK, "package.json": '{"type": "module"}'}.items():
         (tmp_path / name).write_text(text)
-    shutil.copy(PAGE / "map.js", tmp_path)
+    shutil.copy(PAGE / "path.js", tmp_path)
     given = json.dumps({"catalog": listing(), "cases": [case[:2] for case in CASES]})
     done = subprocess.run(["node", "ask.mjs"], cwd=tmp_path, input=given, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [case[2] for case in CASES]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 HEAD = """\
 import array, builtins, fcntl, gc, os, sys
+from concurrent import futures
 import numpy as np
 from lib.engine import ShardedEngine
 
@@ -26,22 +27,37 @@ def _readable(path):
 
 """
 
-FLOPS = {
-    "broadcast_sum": "(a[:, :, None] * b[None, :, :]).sum(1)",
-    "plain_views": "a.view(np.ndarray) @ b.view(np.ndarray)",
+UNCOUNTED = {
     "python_numbers": "np.array([[sum(u * v for u, v in zip(r, c)) for c in b.T.tolist()] for r in a.tolist()], np.float32)",
-    "convolve": "np.array([[np.convolve(r, c[::-1], 'valid')[0] for c in b.T] for r in a], np.float32)",
-    "correlate": "np.array([[np.correlate(r, c)[0] for c in b.T] for r in a], np.float32)",
-    "fft": "np.array([[np.fft.irfft(np.fft.rfft(r, 2 * len(r)) * np.fft.rfft(c[::-1], 2 * len(r)), 2 * len(r))[len(r) - 1] "
-    "for c in b.T] for r in a], np.float32)",
-    "cumsum": "np.cumsum(a[:, :, None] * b[None, :, :], axis=1)[:, -1]",
-    "add_reduce": "np.add.reduce(np.multiply(a[:, :, None], b[None, :, :]), axis=1)",
-    "memory": "np.frombuffer(np.asarray(a, np.float32).tobytes(), np.float32).reshape(a.shape).view(np.ndarray)"
-    ".__array__() @ np.asarray(b).view(np.ndarray)",
-    "averages": "np.average(a[:, :, None] * b[None, :, :], axis=1) * a.shape[1]",
-    "variance": "(np.mean(a[:, :, None] * b[None, :, :], axis=1) * len(b)).astype(np.float32)",
+    "matrices": "np.asarray(np.matrix(a) * np.matrix(b))",
+    "arrays_of_bytes": "np.ndarray(a.shape, a.dtype, a.tobytes()) @ np.ndarray(b.shape, b.dtype, b.tobytes())",
 }
 """By name: `product(a, b)` without a product that the meter counts."""
+
+COUNTED = {
+    "broadcast_sum": ("(a[:, :, None] * b[None, :, :]).sum(1)", 20_480),
+    "columns": ("sum(a[:, [k]] * b[k] for k in range(len(b)))", 20_480),
+    "elements": ("np.stack([sum(b[k] * a[i, k] for k in range(len(b))) for i in range(len(a))])", 20_480),
+    "outer": ("sum(np.outer(a[:, k], b[k]) for k in range(len(b)))", 20_480),
+    "plain_views": ("a.view(np.ndarray) @ b.view(np.ndarray)", 20_480),
+    "convolve": ("np.array([[np.convolve(r, c[::-1], 'valid')[0] for c in b.T] for r in a], np.float32)", 20_480),
+    "correlate": ("np.array([[np.correlate(r, c)[0] for c in b.T] for r in a], np.float32)", 20_480),
+    "fft": (
+        "np.array([[np.fft.irfft(np.fft.rfft(r, 2 * len(r)) * np.fft.rfft(c[::-1], 2 * len(r)), 2 * len(r))"
+        "[len(r) - 1] for c in b.T] for r in a], np.float32)",
+        941_312,
+    ),
+    "cumsum": ("np.cumsum(a[:, :, None] * b[None, :, :], axis=1)[:, -1]", 20_480),
+    "add_reduce": ("np.add.reduce(np.multiply(a[:, :, None], b[None, :, :]), axis=1)", 20_480),
+    "memory": (
+        "np.frombuffer(np.asarray(a, np.float32).tobytes(), np.float32).reshape(a.shape).view(np.ndarray)"
+        ".__array__() @ np.asarray(b).view(np.ndarray)",
+        20_480,
+    ),
+    "averages": ("np.average(a[:, :, None] * b[None, :, :], axis=1) * a.shape[1]", 20_480),
+    "a_thread": ("next(futures.ThreadPoolExecutor(1).map(np.matmul, [a], [b]))", 20_480),
+}
+"""By name: another way to write `product(a, b)`, and the flops of the class with it."""
 
 ROW = "[grad.tolist() for grad in (w0_grad, w1_grad)]"
 
@@ -98,17 +114,12 @@ TIERS = {
 
 LIE = "self._port.meter.sent = 1; self._port.meter.calls.clear()"
 FORGERY = "self._port.channel.send('collective', [], 'all_reduce', 'sum', 0, [1], '<f4', [0], 'nothing')"
-ONE_CHILD = """\
-if self.device_id == 0:
-            child = os.fork()
-            if not child:
-                os._exit(0)
-            os.waitpid(child, 0)"""
-NINE_CHILDREN = """\
-for _ in range(9 * (self.device_id == 0)):
-            if os.fork() == 0:
-                import time
-                time.sleep(60)"""
+CHILDREN = {
+    "fork": "os.fork() or os._exit(0)",
+    "a_program": "import subprocess\n        subprocess.run(['true'])",
+    "another_python": "import multiprocessing\n        multiprocessing.get_context('fork').Process(target=print).start()",
+}
+"""By name: starts a process, whose products no meter would count."""
 
 
 def without_flops(solution: str, product: str) -> str:

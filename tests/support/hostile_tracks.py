@@ -9,7 +9,8 @@ PARALLEL = (SOLUTIONS / "engine" / "data_parallel.py").read_text(encoding="utf-8
 FFN = (SOLUTIONS / "layout" / "ffn.py").read_text(encoding="utf-8")
 
 IMPORTS = """\
-import base64, ctypes, gc, json, os, signal, sys, threading, time
+from puzzles.sandbox.worker.seccomp import ctypes
+import base64, gc, json, os, signal, sys, threading, time
 import numpy as np
 import lib.engine
 from lib.engine import ShardedEngine, launch

@@ -8,7 +8,8 @@ from __future__ import annotations
 from tests.support.hostile_hiding import HEAD
 
 WORDS = f"""{HEAD}
-import ctypes, signal, time
+import signal, time
+from puzzles.sandbox.worker.seccomp import ctypes
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 

@@ -135,7 +135,7 @@ function moveTo(time) {
   redraw();
 }
 
-function play(on, again = false) {
+function play(on) {
   state.playing = on;
   $("play").textContent = on ? "\u23f8 Pause" : "\u25b6 Play";
   if (!on) return;
@@ -145,7 +145,7 @@ function play(on, again = false) {
     if (!state.playing) return;
     moveTo(state.cursor + Math.max(now - before, 0) / 1000 * whole / SECONDS);
     before = now;
-    if (state.cursor >= whole) play(again, again); else requestAnimationFrame(go);
+    if (state.cursor >= whole) play(false); else requestAnimationFrame(go);
   });
 }
 
@@ -224,4 +224,4 @@ function frames(count, copy) {
   return made;
 }
 
-return { theme, close, frames, choose, play };
+return { theme, close, frames, choose };

@@ -112,6 +112,13 @@ function write(text, px, py, size, colour, align = "center", bold = false) {
   pen.fillText(text, px, py);
 }
 
+// The longest of some wordings that fits, above the rows of a part.
+function heading(y, ...wordings) {
+  pen.font = "12px Helvetica, Arial, sans-serif";
+  const fits = wordings.find((words) => pen.measureText(words).width <= width - LEFT) ?? wordings.at(-1);
+  write(fits, LEFT, y, 12, paint("soft"), "left");
+}
+
 function drawAxis() {
   const wanted = (state.to - state.from) * 56 / (width - LEFT - RIGHT);
   let gap = 0.1;
@@ -132,7 +139,7 @@ function drawAxis() {
     if (strip) write(name, LEFT - 10, floorOf(rank) - strip / 2, fits, paint("soft"), "right");
   }
   const most = run.memory.most.toLocaleString("en");
-  if (strip) write(`memory in elements, all ranks on one scale up to ${most}`, LEFT, floorOf(-1) - 26, 12, paint("soft"), "left");
+  if (strip) heading(floorOf(-1) - 26, `memory in elements, all ranks on one scale up to ${most}`, `memory, up to ${most} elements`);
 }
 
 function line(points) {
@@ -398,8 +405,8 @@ function drawMemory() {
 function drawTraffic() {
   const { most, target, names, fills, inks, ranks } = run.traffic, unit = (width - LEFT - RIGHT) / most, high = barPitch * 0.7;
   if (!most) return;
-  const heading = `traffic: elements that each rank sends, all on one scale up to ${most.toLocaleString("en")}`;
-  write(heading, LEFT, barTop(0) - 14, 12, paint("soft"), "left");
+  const up = `up to ${most.toLocaleString("en")}`;
+  heading(barTop(0) - 14, `traffic: elements that each rank sends, all on one scale ${up}`, `traffic of each rank, ${up} elements`);
   const every = Math.max(1, Math.ceil(11 / barPitch));
   ranks.forEach((sent, rank) => {
     const y = barTop(rank), name = run.labels[rank];

@@ -51,6 +51,11 @@ class LentBlock(ChargedBlock):
             self._meter.hold(self._nbytes)
 
 
+_base_of: Any = ndarray.base.__get__
+_view: Any = ndarray.view
+"""Those of numpy; a device's arrays have others."""
+
+
 class MeteredArray(ndarray[Any, Any]):
     """An array of a device, whose memory and products are counted."""
 
@@ -58,7 +63,7 @@ class MeteredArray(ndarray[Any, Any]):
     _block: ChargedBlock | None
 
     def __array_finalize__(self, source: Any) -> None:
-        base = self.base
+        base = _base_of(self)
         # Indexing with a list gives a view of a new plain array, whose block is also new.
         if base is None or (type(base) is ndarray and base is not source and base is not source.base):
             meter = current.meter
@@ -72,11 +77,14 @@ class MeteredArray(ndarray[Any, Any]):
             kwargs["out"] = tuple([plain_view(array) for array in out])
         if type(kwargs.get("where")) is MeteredArray:
             kwargs["where"] = plain_view(kwargs["where"])
-        bare = [array.view(ndarray) if isinstance(array, MeteredArray) else array for array in inputs]
+        bare = [_view(array, ndarray) if isinstance(array, MeteredArray) else array for array in inputs]
         result = getattr(ufunc, method)(*bare, **kwargs)
         meter = current.meter
-        if meter is not None and method == "__call__" and ufunc in flops.FLOPS_OF_UFUNC:
-            meter.compute(flops.FLOPS_OF_UFUNC[ufunc](bare, kwargs, result))
+        if meter is not None:
+            if ufunc in flops.FLOPS_OF_MATMUL:
+                meter.compute(flops.FLOPS_OF_MATMUL[ufunc](bare, kwargs, result))
+            elif ufunc in flops.ELEMENTWISE:
+                meter.multiply(flops.elementwise(ufunc, method, bare, result, meter.scales))
         if out is not None:
             return out[0] if len(out) == 1 else out
         if type(result) is ndarray:
@@ -91,6 +99,17 @@ class MeteredArray(ndarray[Any, Any]):
 
     def dot(self, other: Any, out: Any = None) -> Any:
         return DOT(self, other, out)
+
+    @property
+    def base(self) -> Any:
+        """The array that this is a view of: metered, too."""
+        base = _base_of(self)
+        return restore_block(base, self) if type(base) is ndarray else base
+
+    def view(self, *given: Any, **named: Any) -> Any:
+        """A view stays metered, also if it is asked for as a plain array."""
+        plain = _view(self, *given, **named)
+        return restore_block(plain, self) if type(plain) is ndarray else plain
 
     def __repr__(self) -> str:
         return repr(plain_view(self))
@@ -116,7 +135,7 @@ def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
 
 def plain_view(array: Any) -> Any:
     """Views a metered array as an ordinary one; returns anything else unchanged."""
-    return array.view(ndarray) if isinstance(array, MeteredArray) else array
+    return _view(array, ndarray) if isinstance(array, MeteredArray) else array
 
 
 def as_metered_result(array: Array, meter: Meter) -> Array:
@@ -139,7 +158,7 @@ def is_stripped_view(result: Any, given: Any) -> bool:
     return (
         isinstance(given, MeteredArray)
         and type(result) is ndarray
-        and any(result.base is one for one in (given, given.base) if one is not None)
+        and any(result.base is one for one in (given, _base_of(given)) if one is not None)
     )
 
 
@@ -164,7 +183,7 @@ def block_of(array: Any) -> ChargedBlock | None:
     while array is not None:
         if isinstance(array, MeteredArray) and array._block is not None:
             return array._block
-        array = getattr(array, "base", None)
+        array = _base_of(array) if isinstance(array, ndarray) else getattr(array, "base", None)
     return None
 
 

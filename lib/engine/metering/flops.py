@@ -1,10 +1,12 @@
-"""Counts the floating point operations of matrix products from shapes alone: two for each multiply-add.
+"""Counts the floating point operations of products from shapes alone: two for each multiply-add.
 
-There is one rule for each numpy function that multiplies matrices, from its arguments and result to its flops.
+There is one rule for each numpy function that multiplies, from its arguments and result to its flops. A product of two
+arrays element by element counts as much as one in a matrix product, because a sum makes it one: `w * v[j]` for each j.
+Masks are no factors, and neither are the few Python numbers by which a device scales.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import isqrt, prod
+from math import ceil, isqrt, log2, prod
 from typing import Any
 
 import numpy as np
@@ -100,16 +102,92 @@ def _ellipsis_labels(count: int) -> list[str]:
     return [f"axis {i}" for i in range(-count, 0)]
 
 
-FLOPS_OF_FUNCTION: dict[Any, Rule] = {
+def outer(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """One product for each element of the result."""
+    return 2 * int(np.size(result))
+
+
+def cross(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """Two products for each element of the result."""
+    return 4 * int(np.size(result))
+
+
+def convolve(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """Each element of one operand with each of the other; or, where less is asked for, what the result's elements are
+    made of."""
+    a, b, out = (int(np.size(x)) for x in (args[0], args[1], result))
+    return 2 * min(a * b, out * min(a, b))
+
+
+def covariance(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """The product of the variables' rows with themselves."""
+    return 2 * int(np.size(args[0])) * isqrt(int(np.size(result)))
+
+
+def factorize(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """A factorization or inverse of (..., m, n): 2 m n min(m, n), up to a constant factor."""
+    shape: Shape = np.shape(args[0])
+    return 2 * prod(shape) * min(shape[-2:])
+
+
+def fourier(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """5 n log2(n) for n numbers."""
+    n = int(np.size(result))
+    return 5 * n * ceil(log2(max(n, 2)))
+
+
+FLOPS_OF_NAMED: dict[Any, Rule] = {
     np.einsum: einsum,
     np.dot: matmul,
     np.inner: matmul,
     np.vdot: vdot,
     np.tensordot: tensordot,
+    np.outer: outer,
+    np.kron: outer,
+    np.cross: cross,
+    np.convolve: convolve,
+    np.correlate: convolve,
+    np.cov: covariance,
+    np.corrcoef: covariance,
 }
-"""Functions of numpy that multiply matrices, with the rule for their flops."""
+"""Functions of numpy that multiply arrays, with the rule for their flops."""
 
-FLOPS_OF_UFUNC: dict[Any, Rule] = {np.matmul: matmul}
+FLOPS_OF_FUNCTION: dict[Any, Rule] = {
+    **FLOPS_OF_NAMED,
+    **{
+        getattr(np.linalg, name): factorize
+        for name in "inv solve det slogdet cholesky qr svd eig eigh eigvals eigvalsh lstsq pinv".split()
+    },
+    **{getattr(np.fft, name): fourier for name in np.fft.__all__ if "freq" not in name and "shift" not in name},
+}
+"""The same, and those of `numpy.linalg` and `numpy.fft`, which are counted where an argument is metered."""
+
+FLOPS_OF_MATMUL: dict[Any, Rule] = {np.matmul: matmul}
 for _name in ("vecdot", "matvec", "vecmat"):  # of numpy 2
     if hasattr(np, _name):
-        FLOPS_OF_UFUNC[getattr(np, _name)] = matmul
+        FLOPS_OF_MATMUL[getattr(np, _name)] = matmul
+
+SCALING = frozenset((np.multiply, np.divide, np.floor_divide))
+ELEMENTWISE = SCALING | {np.square, np.power, np.float_power}
+"""Ufuncs that make a product of each pair of elements."""
+
+MAX_SCALES = 16
+"""Different numbers of Python that scale arrays on a device for free: rates, roots of sizes."""
+
+
+def elementwise(ufunc: Any, method: str, operands: Sequence[Any], result: Any, scales: set[Any]) -> int:
+    """The flops of a ufunc of `ELEMENTWISE`, called directly or by one of its methods. `scales` collects the numbers of
+    Python among the factors of a device; beyond `MAX_SCALES`, each is a factor like others."""
+    if method == "at":
+        return 2 * int(np.size(operands[0][operands[1]]))
+    if method not in ("__call__", "outer"):  # reduce, accumulate, reduceat
+        return 2 * int(np.size(operands[0]))
+    for operand in operands if ufunc in SCALING else ():
+        kind = operand.dtype.kind if isinstance(operand, np.ndarray | np.generic) else "number"
+        if kind == "b":
+            return 0
+        if kind in ("number", "i", "u") and not np.ndim(operand):
+            scales.add(operand if kind == "number" else operand.item())
+            if len(scales) <= MAX_SCALES:
+                return 0
+    return 2 * int(np.size(result))

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from lib.engine.collectives import COLLECTIVES
 from lib.engine.player_code import running_line
@@ -24,7 +25,7 @@ class Reading:
     """A meter's figures at one moment.
 
     `sent`: bytes, ring-optimal; `unpacked`: the same, if numbers cost what `lib.engine.call.unpacked_bytes` says.
-    `calls`: their number, by kind. `flops`: of matrix products, two for each multiply-add.
+    `calls`: their number, by kind. `flops`: of products, two for each, as of a multiply-add.
     `live` and `peak`: bytes of arrays. `stored`: the most bytes that were live while this device waited in a receive,
     without what arrived. `clock`, in flops: when this device would finish if only flops and the links to slower
     memories took time, and a message could not be received before it is sent. `host` and `disk`: bytes "read" from this
@@ -69,6 +70,7 @@ class Meter:
         "live",
         "peak",
         "peak_line",
+        "scales",
         "sent",
         "stored",
         "unpacked",
@@ -78,6 +80,8 @@ class Meter:
         self.sent = self.unpacked = 0
         self.calls: dict[str, int] = defaultdict(int)
         self.flops = 0
+        self.scales: set[Any] = set()
+        """Numbers of Python by which this device has scaled arrays."""
         self.live = 0
         self.peak = 0
         self.peak_line = 0
@@ -98,6 +102,11 @@ class Meter:
     def compute(self, flops: int) -> None:
         self.flops += flops
         self.clock += flops
+
+    def multiply(self, flops: int) -> None:
+        """Counts products element by element."""
+        if flops:
+            self.compute(flops)
 
     def transfer(self, memory: str, nbytes: int) -> int:
         """Queues a transfer on the link to a slower memory; returns its number, for `wait_for`."""

@@ -82,8 +82,8 @@ RANDOM_STAND_INS = {
 
 STAND_INS = {
     **{name: (getattr(np, name), _charging(getattr(np, name))) for name in CONSTRUCTORS},
-    **{f.__name__: (f, _counting(f, count)) for f, count in flops.FLOPS_OF_FUNCTION.items()},
-    **{f.__name__: (f, _counting(f, count)) for f, count in flops.FLOPS_OF_UFUNC.items()},
+    **{f.__name__: (f, _counting(f, count)) for f, count in flops.FLOPS_OF_NAMED.items()},
+    **{f.__name__: (f, _counting(f, count)) for f, count in flops.FLOPS_OF_MATMUL.items()},
 }
 """By name in numpy: the function, and its wrapper."""
 

@@ -14,6 +14,8 @@ class Figure(NamedTuple):
 
     words: str
     of: Callable[[Performed], int]
+    is_self_reported: bool = True
+    """True if the process of the device itself counts it; False if the judge does, which carries what devices send."""
 
 
 def _most(name: str, reading: int = -1) -> Callable[[Performed], int]:
@@ -45,13 +47,13 @@ def _elapsed(performed: Performed) -> int:
 
 
 FIGURES: Mapping[str, Figure] = {
-    "sent": Figure("bytes sent", _most("sent")),
-    "uplink": Figure("bytes sent by all clients together", _uplink),
+    "sent": Figure("bytes sent", _most("sent"), False),
+    "uplink": Figure("bytes sent by all clients together", _uplink, False),
     "flops": Figure("flops", _most("flops")),
-    "collectives": Figure("collective calls", _most("collectives")),
-    "messages": Figure("messages sent", _most("messages")),
-    "receives": Figure("messages received", _calls("receive")),
-    "barriers": Figure("barriers", _calls("barrier")),
+    "collectives": Figure("collective calls", _most("collectives"), False),
+    "messages": Figure("messages sent", _most("messages"), False),
+    "receives": Figure("messages received", _calls("receive"), False),
+    "barriers": Figure("barriers", _calls("barrier"), False),
     "peak": Figure("peak bytes", _most("peak")),
     "weights": Figure("bytes after loading", _most("live", 0)),
     "kept": Figure("bytes kept at the end", _most("live")),

@@ -14,7 +14,7 @@ CREDIT = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush
 """Credit for the original puzzles."""
 
 GATHER_IT = "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
-LOAD_IT_ONCE = "Load each weight once, on the rank that keeps it, and keep its updated form to the end."
+LOAD_IT_ONCE = "Load each weight once, on the rank that keeps it, and keep the updated weight to the end."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class SchedulePuzzle(Puzzle):
     """Those of their parameters that the classic games do not have, and this one does: "group", "step"."""
     answer: str = ""
     """What a player is asked to predict before playing, and why it is so; the statement's last paragraph asks it."""
-    reload_reason: str = "a rank keeps what it loads, because the next step begins with it"
+    reload_reason: str = "a rank begins again with all that it has loaded"
     reload_advice: str = ""
     """What a schedule is told that misses the goal because it loads more than it keeps (`Goal.steady`); without advice
     of its own, the advice follows from its calls."""

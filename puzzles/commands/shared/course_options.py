@@ -172,7 +172,7 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
     if options["late"]:
         submitted = with_times(submitted)
         unknown = options["late"].unknown(one.student for one in submitted)
-        warnings += [f"the extension of '{word}' is nobody's here" for word in unknown]
+        warnings += [f"the extension of '{word}' is for no student here" for word in unknown]
     for warning in warnings:
         click.echo(f"Warning: {warning}.", err=True)
     return submitted
@@ -187,7 +187,7 @@ def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) ->
     with usage_errors():
         comments = read_comments(Path(options["comments"]))
     for word in comments.unknown(submitted):
-        click.echo(f"Warning: the comment on '{word}' is for nobody here, or for several.", err=True)
+        click.echo(f"Warning: the comment on '{word}' is for no student here, or for several.", err=True)
     return {one.path: comments.on(one) for one in submitted}
 
 

@@ -92,16 +92,18 @@ OPTIONS = (
         type=CostsText(),
         help="Play with these costs ('puzzles costs'), or with a .json.",
     ),
-    click.option("--mesh", metavar="AXIS=N,...", type=MeshText(), help="Put the ranks on axes, as dp=2,pp=4."),
-    click.option("--steps", metavar="N", type=click.IntRange(1, 10_000), help="Train for so many steps."),
-    click.option("--layer", type=click.Choice(["dense", "block", "experts"]), help="What a layer is."),
-    click.option("--task", type=click.Choice(["train", "local", "infer"]), help="What the ranks make."),
+    click.option(
+        "--mesh", metavar="AXIS=N,...", type=MeshText(), help="Put the ranks on the axes of a mesh, as dp=2,pp=4."
+    ),
+    click.option("--steps", metavar="N", type=click.IntRange(1, 10_000), help="Train for this number of steps."),
+    click.option("--layer", type=click.Choice(["dense", "block", "experts"]), help="The kind of layer."),
+    click.option("--task", type=click.Choice(["train", "local", "infer"]), help="Training, local SGD or inference."),
 )
 
 
 def fold_option(command: C) -> C:
     """Adds `--fold` to a command that shows a run without judging it against targets."""
-    words = "Play one of equal replicas along this axis for all, for planning: the first of --mesh."
+    words = "Play one replica for all equal replicas along this axis, the first of --mesh; for planning."
     folded: C = click.option("--fold", metavar="AXIS", help=words)(command)
     return folded
 

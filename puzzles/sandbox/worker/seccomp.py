@@ -89,15 +89,14 @@ the devices of a class."""
 CLONE, FORKS = "clone:56:220", "fork:57: vfork:58:"
 """These start processes and threads."""
 
-NEW_NAMESPACES = 0x7E020000
-"""All of CLONE_NEW*."""
+NEW_NAMESPACES, THREAD = 0x7E020000, 0x10000
+"""All of CLONE_NEW*; CLONE_THREAD."""
 
 IF_IN_MEMORY = 8
 """RWF_NOWAIT: to read only what the kernel keeps in memory, as `cachestat` shows it."""
 
 TRUNCATE, ACCESS = 0o1000, 0o3
 """From asm-generic/fcntl.h: O_TRUNC, and O_ACCMODE, of which 0 is reading."""
-
 
 DESCRIPTOR = (0, 1, 2, 3, 4, 1030)
 """What fcntl may do: copy a descriptor, read and set its flags. Locks, leases, watches, owners and sizes of pipes would
@@ -199,15 +198,19 @@ def restrict_device() -> None:
         _install(program(machine(), os.getpid(), True, is_device=True), ALL_THREADS)
 
 
-def seal_files() -> None:
-    """Denies this process every call that names a file, for good: the kernel tells about other processes by the files
-    of /proc, also where Landlock lets nobody open them."""
+def seal() -> None:
+    """Denies this process every call that names a file, and processes of its own, for good. The kernel tells about
+    other processes by the files of /proc, also where Landlock lets nobody open them; a child's products are not
+    counted, and its number tells how many others there are. Threads are allowed."""
     if is_available():
         here = machine()
         by_name = (ALLOWED[NAMED_FILES], CHANGES, "open:2: openat:257:56 execve:59:221")
         code = _load(NUMBER)
-        for name in " ".join(by_name).split():
+        for name in " ".join((*by_name, FORKS)).split():
             code += _on_call(name, _column(here), _refuse(EPERM))
+        code += _on_call(
+            CLONE, _column(here), _test(ArgumentCheck(CLONE, 0, only=(THREAD,), mask=THREAD)) + _step(RETURN, ALLOW)
+        )
         _install(code + _step(RETURN, ALLOW), ALL_THREADS)
 
 
@@ -228,7 +231,6 @@ ALLOW, ASK, ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
 
 SET_FILTER, ASK_ACTION = 1, 2
 ALL_THREADS, LISTENER = 1, 8
-
 
 ANYBODY = b"\xff\xee\xdd\xcc"
 """Stands for the id of a process in a template. No instruction, system call or other value has these bytes."""

@@ -1,7 +1,9 @@
-"""Modules that a graded definition has to do without: what has the schedules or finds the splits of puzzles."""
+"""Modules that a graded definition has to do without: what has the schedules or finds the splits of puzzles, and what
+computes where no meter of a class counts."""
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import lib
@@ -26,16 +28,33 @@ REFUSAL_OF_PLANNERS = (
 )
 
 
+UNCOUNTED = frozenset(("ctypes", "_ctypes", "cffi", "_cffi_backend", "numba", "scipy", "torch", "jax"))
+"""Modules whose products no meter of numpy counts."""
+
+
 class WithheldError(PuzzleError):
     """A graded definition uses what it has to do without."""
 
 
-def withhold() -> None:
-    """Makes Python refuse to import or read the module for the rest of this process, by an audit hook."""
+def refusal_in_class(module: str | None) -> str:
+    """Why the class of an engine puzzle cannot use a module; empty if it can."""
+    name = f"{module}".partition(".")[0]
+    if name not in UNCOUNTED:
+        return ""
+    return f"a graded class cannot use {name}, whose products no meter counts; compute with numpy"
+
+
+def withhold(refusal: Callable[[str | None], str] | None = None) -> None:
+    """Makes Python refuse to import modules for the rest of this process, by an audit hook: those for which `refusal`
+    says why. Without it, what a graded schedule has to do without, which cannot be read either."""
+    if refusal is not None:
+        for name in filter(refusal, list(sys.modules)):
+            del sys.modules[name]
+        sys.addaudithook(lambda event, given: _refuse_import(event, given, refusal))
+        return
 
     def refuse(event: str, given: tuple[Any, ...]) -> None:
-        if event == "import" and (why := refusal_of(given[0])):
-            raise WithheldError(why)
+        _refuse_import(event, given, refusal_of)
         if event == "open" and given and isinstance(given[0], str | bytes):
             path = os.path.realpath(os.fsdecode(given[0]))
             if path.startswith(FOLDER + os.sep):
@@ -45,6 +64,11 @@ def withhold() -> None:
         for name in [name for name in sys.modules if is_withheld(name)]:
             del sys.modules[name]
     sys.addaudithook(refuse)
+
+
+def _refuse_import(event: str, given: tuple[Any, ...], refusal: Callable[[str | None], str]) -> None:
+    if event == "import" and (why := refusal(given[0])):
+        raise WithheldError(why)
 
 
 def refusal_of(module: str | None) -> str:

@@ -10,12 +10,12 @@ from drawing.export.html import run_data, view_words
 from drawing.runs.scene import scene_of
 from lib import Goal, Trace
 from lib.profiles import Shares, Source
-from puzzles.tracks.schedule.pictures import is_plausible
+from puzzles.tracks.schedule.pictures import can_be_drawn
 
 
 def viewed(trace: Trace, title: str, goal: Goal, colour: str) -> dict[str, Any] | None:
     """The interactive picture as data: its words and the run; None if there is nothing to draw."""
-    if not any(trace.events(rank) for rank in range(len(trace.ranks))) or not is_plausible(trace):
+    if not can_be_drawn(trace):
         return None
     scene = scene_of(trace, goal, colour)
     return {**view_words(scene, title), "run": run_data(scene)}
@@ -38,6 +38,8 @@ def profiled(files: list[list[str]]) -> dict[str, Any]:
 
 
 def picture(trace: Trace, title: str, goal: Goal, colour: str, dark: bool) -> str:
-    """The picture as papers have it, as SVG."""
+    """The picture as papers have it, as SVG; empty if there is nothing to draw."""
+    if not can_be_drawn(trace):
+        return ""
     with redirect_stdout(StringIO()):  # `draw` prints the figures as well
         return drawing.svg(drawing.draw(trace, title, goal=goal, colour=colour, dark=dark))

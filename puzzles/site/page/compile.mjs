@@ -1,12 +1,24 @@
-// Compiles the Python files of a folder with Pyodide's own Python, so that a browser need not.
-// node compile.mjs PYODIDE FOLDER
+// Compiles the Python files of a folder with Pyodide's own Python, so that a browser need not. Given the game's archive, it
+// compiles only those of Python's library that the game imports when it starts.
+// node compile.mjs PYODIDE FOLDER [GAME]
 
-const [, , pyodide, folder] = process.argv;
+import { readFileSync } from "node:fs";
+
+const [, , pyodide, folder, game] = process.argv;
 try {
   const { loadPyodide } = await import(pyodide);
   const python = await loadPyodide();
   python.mountNodeFS("/work", folder);
-  const done = python.runPython(`
+  if (game) python.FS.writeFile("/game.zip", readFileSync(game));
+  const done = python.runPython(game ? `
+import py_compile, sys
+sys.path.insert(0, "/game.zip")
+import puzzles.site.in_browser.api, puzzles.site.in_browser.pictures
+files = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
+for name in {file.partition(".zip/")[2] for file in files if "/python3" in file} - {""}:
+    py_compile.compile(f"/work/{name}", f"/work/{name}c", name, True, 2, py_compile.PycInvalidationMode.UNCHECKED_HASH)
+True
+` : `
 import compileall, py_compile
 never = py_compile.PycInvalidationMode.UNCHECKED_HASH
 compileall.compile_dir("/work", quiet=1, legacy=True, stripdir="/work", invalidation_mode=never)

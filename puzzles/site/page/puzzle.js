@@ -2,9 +2,8 @@
 // shows one of the three.
 
 import { button, h, tell } from "./dom.js";
-import { openEditor } from "./editor.js";
 import { Keeping } from "./keeping.js";
-import { firstOpen } from "./map.js";
+import { firstOpen } from "./path.js";
 import { Picture } from "./picture.js";
 import { Crashed, Stopped } from "./python.js";
 import { sheet } from "./sheet.js";
@@ -51,16 +50,25 @@ export class PuzzlePage {
     this.picture = new Picture(this.picturePlace);
     this.showStars();
     if (this.trace) return;
-    this.editor = openEditor(this.editorPlace, {
-      text: this.code, readOnly: this.shared, label: `Your code for ${puzzle.title}`,
-      help: { members: this.catalog.model, calls: puzzle.sections.flatMap((section) => section.lines) },
-      onchange: (text) => this.keeping.keep(text), onpause: () => this.run(), onrun: () => this.run(),
-    });
+    const replace = (text) => { this.code = text; this.keeping.keep(text); };
+    this.editor = { text: () => this.code, replace, mark() {}, focus() {}, close() {} }; // until the editor is there
+    this.opened = this.edit().catch(() => tell("The editor could not be loaded. Check the connection, then reload the page."));
     if (this.shared) return;
     this.tools.append(button("Start over", () => this.startOver()));
     this.keeping = new Keeping(puzzle, { place: this.newer, tools: this.tools, editor: () => this.editor });
     if (puzzle.no_timetable) this.tools.after(h("p", { class: "aside" }, puzzle.no_timetable));
     if (puzzle.timetable) this.tools.append(button("By hand", () => this.byHand(), { id: "byhand", "aria-pressed": "false" }));
+  }
+
+  // The editor is a large script, for which the statement does not wait.
+  async edit() {
+    const { puzzle } = this, { openEditor } = await import("./editor.js");
+    if (this.closed) return;
+    this.editor = openEditor(this.editorPlace, {
+      text: this.code, readOnly: this.shared, label: `Your code for ${puzzle.title}`,
+      help: { members: this.catalog.model, calls: puzzle.sections.flatMap((section) => section.lines) },
+      onchange: (text) => this.keeping.keep(text), onpause: () => this.run(), onrun: () => this.run(),
+    });
   }
 
   // Of statement, code and picture what a phone shows.
@@ -159,7 +167,7 @@ export class PuzzlePage {
     try {
       const verdict = this.trace
         ? await python.call("verify", [puzzle.slug, this.trace])
-        : await python.call("judge", [puzzle.slug, await python.run(puzzle.slug, this.editor.text())]);
+        : await python.call("judge", [puzzle.slug, await python.run(puzzle.slug, (await this.opened, this.text()))]);
       if (this.closed || !this.handPlace.hidden) return;
       this.show(verdict);
       this.main.dataset.verdicts = Number(this.main.dataset.verdicts || 0) + 1;

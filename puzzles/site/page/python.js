@@ -97,7 +97,7 @@ async function loaded(onprogress) {
   let come = 0;
   const all = Object.keys(NAMES).reduce((sum, name) => sum + SIZES[NAMES[name]], 0);
   const files = await Promise.all(Object.entries(NAMES).map(async ([name, file]) => {
-    const answer = await fetch(`${PYTHON}/${file}`);
+    const answer = await fetch(`${PYTHON}/${file}`, { priority: "low" }); // the page comes first
     if (!answer.ok) throw new Error(`${file}: ${answer.status}`);
     const bytes = new Uint8Array(SIZES[file]);
     let at = 0;

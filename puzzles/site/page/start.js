@@ -3,6 +3,7 @@
 
 (function () {
   var main = document.getElementById("main");
+  if (location.hash.length > 1) document.getElementById("welcome").hidden = true; // the address names another part of the page
   function say(words) {
     if (main.getAttribute("data-page")) return; // the page itself is there
     main.textContent = "";

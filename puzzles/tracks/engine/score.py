@@ -10,7 +10,7 @@ from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import pack
-from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, listed
+from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, capitalized, listed
 
 from .compare import require_right
 from .perform import asked, size_of
@@ -96,8 +96,27 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 
 
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
-    """A known solution that is better in one figure and no worse in the others, if there is one."""
-    return next((record for record in known_figures(puzzle) if _is_better(record, figures)), None)
+    """A known solution that is better in one figure and no worse in the others, if there is one. A self-reported figure
+    counts as the best that is known if it is lower: it alone makes no third star."""
+    known = known_figures(puzzle)
+    lowest = {name: min((record[name] for record in known), default=0) for name in puzzle.targets}
+    believed = {n: max(value, lowest[n]) if FIGURES[n].is_self_reported else value for n, value in figures.items()}
+    return next((record for record in known if _is_better(record, believed)), None)
+
+
+def comparison(puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
+    """What a verdict cannot vouch for."""
+    told = [FIGURES[name].words for name in puzzle.targets if FIGURES[name].is_self_reported]
+    if told:
+        yield (
+            f"{capitalized(listed(told))} are self-reported: the class's own processes count them, and the judge "
+            "refuses only what is below what any class needs."
+        )
+    if {"sent", "uplink"} & puzzle.targets.keys() and not trials_of(puzzle)[0]().packing:
+        yield (
+            "The judge counts what is sent, 4 B for a float. A float has room for the digits of 1.7 numbers at the "
+            "precision of the results, and digits that are packed into it are not noticed."
+        )
 
 
 def known_as_good(puzzle: EnginePuzzle, figures: Mapping[str, float], family: str) -> str:

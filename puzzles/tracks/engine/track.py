@@ -48,7 +48,17 @@ JUDGED = (
         "A float costs 4, an integer 8, a number of 64 bits 16, so packing numbers gains nothing. In puzzles about "
         "compression, arrays cost their own bytes. A message costs at least 8, and 8 more for each further dimension.",
     ),
-    ("Figures", "Each device is a process. A figure below what any class needs is refused: something was not counted."),
+    (
+        "Flops",
+        "Two for each product: of matrices by their shapes, and of arrays element by element. Products with masks "
+        "do not count, and neither do products with the first 16 numbers of Python.",
+    ),
+    (
+        "Figures",
+        "Each device is a process. The judge counts what it sends; the process itself counts flops and memory. A "
+        "figure below what any class needs is refused. For the third star, a figure below every record counts as the "
+        "record.",
+    ),
     ("self.host, self.disk", "Slower memories. You may use them only where a target names them or they take time."),
 )
 
@@ -110,6 +120,7 @@ class Engine(Track[EnginePuzzle]):
         return f"class {slug}(ShardedEngine)"
 
     record = later("engine.score", "record")
+    comparison = later("engine.score", "comparison")
 
     def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
         judged = Section("How it is judged", JUDGED)

@@ -19,6 +19,13 @@ MEANINGLESS = ("self", ("update", "shard"))
 SHARD = ("value.shard(i, n)", "Shard i of n of a weight, optimizer state or weight gradient. Takes no time.")
 """A call of a value, which players need where a puzzle cuts one."""
 
+SECOND_STEP = (
+    "The memory target also holds in a second step: what a rank loads counts from the start, and a message until it is "
+    "read. Each rank ends with the updated form of what it loads."
+)
+SECOND_REQUEST = "The memory target also holds in a second request: what a rank loads counts from the start."
+"""What the memory target counts besides the peak of the run (`Goal.steady`)."""
+
 STEPS = re.compile(r"\b[0-9.]+ steps?\b")
 """A price of the classic games in a docstring."""
 
@@ -36,11 +43,15 @@ def value_calls(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
 
 
 def sections(puzzle: SchedulePuzzle) -> list[Section]:
-    """The calls, and what the third star takes."""
-    others = "; ".join(map(size_text, puzzle.other_sizes))
+    """The calls, what counts as memory if a second step counts, and what the third star takes."""
+    goal, others = puzzle.goal, "; ".join(map(size_text, puzzle.other_sizes))
     third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
+    again = SECOND_REQUEST if goal.setting.task == "infer" else SECOND_STEP
+    if goal.steady and goal.decides == "star":
+        third = f"{third} {again}"
     return [
         Section("Calls", [*reminder(puzzle), *value_calls(puzzle)]),
+        *[Section("The memory target", [("peak", again)])] * (goal.steady and goal.decides == "pass"),
         Section("The third star", [("***", third)]),
     ]
 

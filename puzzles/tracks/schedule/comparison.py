@@ -18,7 +18,7 @@ from puzzles.catalog.schedule_papers import with_papers
 from puzzles.tracks.later import as_svg
 from puzzles.tracks.outcomes import SEE_NOTE, amount, number_text
 
-from .pictures import is_plausible
+from .pictures import can_be_drawn
 
 Figures = tuple[float, int, int | None]
 
@@ -186,7 +186,7 @@ def recognized(puzzle: SchedulePuzzle, kept: str) -> str:
 def beside_reference(puzzle: SchedulePuzzle, kept: str, colour: str = "layer") -> str:
     """A kept run above the reference's as SVG; empty where the reference or drawing is not installed."""
     known = _reference(puzzle.slug) if kept else None
-    if known is None or not is_plausible(trace := trace_from_json(kept)):
+    if known is None or not can_be_drawn(trace := trace_from_json(kept)):
         return ""
     return as_svg("drawing:draw_compare", trace, known.trace, puzzle.title, goal=puzzle.goal, colour=colour)
 

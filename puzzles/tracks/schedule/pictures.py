@@ -14,7 +14,7 @@ MAX_SIZE, MAX_TICKS = 256, 100_000
 
 def timeline(trace: Trace, title: str, judged: bool = True, colour: str = "layer") -> str:
     """The run as SVG; empty where drawing is not installed, or nothing happened."""
-    if not any(trace.events(rank) for rank in range(len(trace.ranks))) or not is_plausible(trace):
+    if not can_be_drawn(trace):
         return ""
     return as_svg("drawing:draw", trace, title, judged=judged, colour=colour)
 
@@ -47,13 +47,19 @@ def run_page(puzzle: SchedulePuzzle, kept: str) -> str:
     return web_page(scene_of(parse_trace(kept), puzzle.goal), puzzle.title)
 
 
-def is_plausible(trace: Trace) -> bool:
-    """True if a trace, which may be forged, has no numbers that a picture could choke on."""
+def can_be_drawn(trace: Trace) -> bool:
+    """True if something happened in a trace and it has no numbers that a picture could choke on; it may be forged."""
     shape = (trace.size.layers, trace.size.batches // trace.setting.replicas, len(trace.ranks))
-    return max(shape) <= MAX_SIZE and all(
-        len(ops) <= MAX_OPERATIONS
+    has_events = any(trace.events(rank) for rank in range(len(trace.ranks)))
+    return (
+        has_events
+        and max(shape) <= MAX_SIZE
         and all(
-            op.end <= MAX_TICKS and (op.layer or 0) < MAX_SIZE and max(op.batches, default=0) < MAX_SIZE for op in ops
+            len(ops) <= MAX_OPERATIONS
+            and all(
+                op.end <= MAX_TICKS and (op.layer or 0) < MAX_SIZE and max(op.batches, default=0) < MAX_SIZE
+                for op in ops
+            )
+            for ops in trace.ranks
         )
-        for ops in trace.ranks
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, trace_from_json
@@ -87,14 +88,14 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
         return refused
     figures = figures_of(report, puzzle, size)
     shown = size == puzzle.goal.size
-    told = sorted((n for n in report.notes if n not in report.unrepeatable), key=lambda note: note.costs_a_star)
-    notes = (*(sanitized(note.text) for note in told), *_star_notes(report))
+    ordered = sorted(report.notes, key=attrgetter("costs_a_star"))  # feedback names the last one as the reason
+    notes = (*(sanitized(note.text) for note in ordered if note not in report.unrepeatable), *_star_notes(report))
     missed = tuple(_missed(report, puzzle)) if shown else ()
-    advised = advice(trace, report, puzzle) if missed and isinstance(trace, Trace) else ""
+    told = advice(trace, report, puzzle) if missed and isinstance(trace, Trace) else ""
     why = (*peak_lines(report.contents), *traffic_lines(report.sent))
     why_matters = shown and report.status == "over_target" and (not report.meets_memory or sends_too_much(report))
     remark = "" if shown else _remark(report, puzzle, size)
-    return Score(figures, missed, report.stars, notes, advised, why, why_matters, report.family, remark)
+    return Score(figures, missed, report.stars, notes, told, why, why_matters, report.family, remark)
 
 
 def figures_of(report: Report, puzzle: SchedulePuzzle, size: Size) -> dict[str, float]:
@@ -169,9 +170,9 @@ def _star_notes(report: Report) -> Iterator[str]:
 
 
 def _lasting(report: Report) -> str:
-    loading = f": {report.loading}" if report.loading else ""
-    needed, lasting = report.peak.memory, report.lasting_peak
-    return f"it needs {needed:,} elements at a time, but {lasting:,} in a second step{loading},"
+    again = "request" if report.goal is not None and report.goal.setting.task == "infer" else "step"
+    loading = f", because {report.loading}," if report.loading else ""
+    return f"a second {again} needs {report.lasting_peak:,} elements of memory{loading}"
 
 
 def sends_too_much(report: Report) -> bool:

@@ -1,4 +1,4 @@
-"""ZeRO-2 a row of hidden units at a time: no full gradient ever exists."""
+"""ZeRO-2 in which activations end where they are last read, and states and weights are updated in place."""
 
 import numpy as np
 
@@ -24,25 +24,29 @@ class ZeRO2(ShardedEngine):
             weight[...] = params[name]
 
     def forward(self, x):
-        h = np.maximum(x @ self.weights[W0], 0)
+        h = x @ self.weights[W0]
+        np.maximum(h, 0, out=h)
         self.tape.append((x, h))
         return h @ self.weights[W1]
 
     def backward(self, grads):
         x, h = self.tape.pop()
-        self.shards = {name: np.zeros_like(state) for name, state in self.states.items()}
-        for row in range(len(self.states[W1])):
-            units = slice(row, None, len(self.states[W1]))
-            self.shards[W1][row] = self.reduce_scatter(h[:, units].T @ grads)[0]
-            h[:, units] = (grads @ self.weights[W1][units].T) * (h[:, units] > 0)
-            self.shards[W0][:, units] = self.reduce_scatter(x.T @ h[:, units])
+        self.shards[W1] = self.reduce_scatter(h.T @ grads)
+        dz = grads @ self.weights[W1].T
+        del grads
+        dz *= h > 0
+        del h
+        w0_grad = x.T @ dz
+        del x, dz
+        self.shards[W0] = self.reduce_scatter(w0_grad)
         return self.shards
 
     def step(self, rate):
         for name, weight in self.weights.items():
             state, shard = self.states[name], self.shards.pop(name)
-            for row in range(len(state)):
-                state[row] = self.momentum * state[row] + shard[row]
-                mine = weight[self.device_id * len(state) + row]
-                weight[row :: len(state)] = self.all_gather((mine - rate * state[row])[None])
+            state *= self.momentum
+            state += shard
+            np.multiply(state, -rate, out=shard)
+            shard += np.split(weight, self.num_devices)[self.device_id]
+            weight[...] = self.all_gather(shard)
         return self.weights

@@ -41,7 +41,7 @@ def test_the_first_trial_has_the_targets_shown() -> None:
 
 
 class Gathered(ShardedEngine):
-    """All keys and values at once: the same bytes, flops and results."""
+    """All keys and values at once: the same bytes, products of matrices and results."""
 
     def load_checkpoint(self, params: Any) -> None: ...
     def backward(self, grads: Any) -> Any: ...
@@ -60,8 +60,8 @@ def test_gathering_sends_as_many_numbers_but_its_peak_grows(devices: int, peak: 
     performed = perform(trial, Gathered)
     require_right(trial, performed)
     found = {name: FIGURES[name].of(performed) for name in trial.targets}
-    sent = (devices - 1) * 1_024
-    assert found == {**trial.targets, "sent": sent, "messages": 0, "collectives": 1, "peak": peak}
+    sent, flops = (devices - 1) * 1_024, devices * (8 * PAIR // 2 + 2 * 8 * 8)  # the softmax divides the scores
+    assert found == {**trial.targets, "flops": flops, "sent": sent, "messages": 0, "collectives": 1, "peak": peak}
     assert (peak > trial.targets["peak"]) == (devices > 2)
 
 
@@ -84,15 +84,18 @@ class InOrder(CausalRingAttention):
 
 
 PAIR = 1_024
-"""Flops for a chunk of queries and one of keys and values."""
+"""Flops of the products for a chunk of queries and one of keys and values."""
+
+CORRECTION, DIVISION = 2 * 4 * 17, 2 * 8 * 16
+"""Flops of a chunk's correction, and of the division by the sums at the end."""
 
 
 @pytest.mark.parametrize("devices", [2, 4, 8])
 def test_early_and_late_chunks_make_all_equally_busy(devices: int) -> None:
     trial = causal_ring_attention(1, devices)
     zigzag, in_order = (perform(trial, cls).readings[-1] for cls in (CausalRingAttention, InOrder))
-    assert {meter.flops for meter in zigzag} == {PAIR * (2 * devices + 1)}
-    assert [meter.flops for meter in in_order] == [PAIR * (4 * i + 3) for i in range(devices)]
+    assert {meter.flops for meter in zigzag} == {(PAIR + CORRECTION) * (2 * devices + 1) + DIVISION}
+    assert [meter.flops for meter in in_order] == [(PAIR + CORRECTION) * (4 * i + 3) + DIVISION for i in range(devices)]
     # Nobody waits: when the last device is done, each has worked all the time.
     assert all(meter.clock == meter.flops for meter in zigzag)
 

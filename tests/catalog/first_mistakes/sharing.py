@@ -110,7 +110,7 @@ SHARING = [
         "zero1",
         "a full weight is updated",
         (("        weights[layer] = weights[layer].shard(model.rank, model.RANKS)\n", ""),),
-        ("the weight is whole", "update shard 0 of the weight: `weights[layer].shard(0, 4)`"),
+        ("the weight is unsharded", "update shard 0 of the weight: `weights[layer].shard(0, 4)`"),
     ),
     Mistake(
         "zero1",
@@ -132,7 +132,7 @@ SHARING = [
             ("        opt_states[layer] = opt_states[layer].shard(model.rank, model.RANKS)\n", ""),
             ("        weights[layer] = weights[layer].shard(model.rank, model.RANKS)\n", ""),
         ),
-        ("the gradient is shard 0 of 4, but the weight is whole", "a gradient that covers all of its shards"),
+        ("the gradient is shard 0 of 4, but the weight is unsharded", "a gradient that covers all of its shards"),
     ),
     Mistake(
         "fsdp",

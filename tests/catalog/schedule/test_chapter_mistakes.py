@@ -36,7 +36,7 @@ AVERAGE = "                weights[layer] = await model.allreduce(weights[layer]
 Edits = list[tuple[str, str]]
 MISTAKES: list[tuple[str, str, Edits, tuple[str, ...]]] = [
     ("zero1", "weights stay in shards", [(GATHER, "")], ("full weights again", "cannot be repeated", "`allgather`")),
-    ("zero1", "the weight is not cut", [(CUT, "")], ("update(layer=0)", "shard 0 of 4", "the weight is whole")),
+    ("zero1", "the weight is not cut", [(CUT, "")], ("update(layer=0)", "shard 0 of 4", "the weight is unsharded")),
     (
         "zero1",
         "the gradient is cut but not summed",

@@ -193,7 +193,7 @@ async def a_scatter_of_two_shards(model: Model) -> None:
     await model.scatterreduce(both, 0, group="tp")
 
 
-@refused("splits a whole gradient", "shard 0 of 2", "use allreduce")
+@refused("splits a full gradient", "shard 0 of 2", "use allreduce")
 async def a_scatter_of_a_shard_over_the_world(model: Model) -> None:
     await model.scatterreduce(zero(model).shard(0, 2), 0, group=("dp", "tp"))
 

@@ -120,7 +120,7 @@ FORGED: list[tuple[dict[str, Any], str]] = [
     ({"kinds": ["embedding", "head"]}, "kinds is of 2 layers, and this game has 3"),
     ({"kinds": "head"}, "kinds must be a list"),
     ({"lengths": ["1", "1"]}, "lengths is of 2 batches, and this game has 3"),
-    ({"lengths": ["1", "1/3", "1"]}, "a microbatch of 1/3 of 256 tokens is no whole number of them"),
+    ({"lengths": ["1", "1/3", "1"]}, "a microbatch of 1/3 of 256 tokens is not a whole number of tokens"),
     ({"lengths": ["1", 0.5, "1"]}, 'lengths must be a fraction such as "1/4096"; got 0.5'),
     ({"lengths": ["1", "0", "1"]}, "the length of a microbatch is more than 0 and at most 1; got 0"),
 ]
@@ -173,7 +173,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: Setting(lengths=(0.5,)), "the length of a microbatch must be a fraction from 0 on"),
     (lambda: Setting(lengths="1"), "lengths has the length of each microbatch; got '1'"),
     (lambda: Setting(lengths=(2,)), "the length of a microbatch is more than 0 and at most 1; got 2"),
-    (lambda: Setting(replace(STAGES, gradient=3), lengths=(Fraction(1, 2),)), "1/2 of 3 elements is no whole number"),
+    (lambda: Setting(replace(STAGES, gradient=3), lengths=(Fraction(1, 2),)), "1/2 of 3 elements is not a whole"),
     (lambda: Setting(layer="block", lengths=(1,)), "lengths are for dense layers; these are 'block'"),
     (
         lambda: Setting(mesh={"dp": 2}, fold="dp", lengths=(1, 1)),

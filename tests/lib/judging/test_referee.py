@@ -147,7 +147,8 @@ def test_values_in_a_private_dictionary_are_charged_until_their_last_use_and_nam
     assert hiding.ranks[0].memory == honest.ranks[0].memory
     assert not any("kept outside" in note.text for note in honest.notes)
     assert next(note.text for note in hiding.notes).startswith(
-        "rank 0 kept outside the dictionaries, charged until last used: the activation of layer 0 and 2 more (line "
+        "rank 0 kept outside the dictionaries, where it takes memory until its last use: the activation of "
+        "layer 0 and 2 more (line "
     )
 
 
@@ -233,7 +234,7 @@ def test_loading_the_same_weights_to_a_tier_twice_is_a_reload() -> None:
     reload, missing = [note for note in report.notes if note.costs_a_star]
     assert (reload.about, missing.about) == ("reload", "missing")
     assert "layer 0 twice" in reload.text
-    assert "than it holds at the end, so the request cannot be repeated" in missing.text
+    assert "than at the start, so the request cannot be repeated" in missing.text
 
 
 def test_what_inference_loads_later_is_needed_for_the_next_batches() -> None:
@@ -309,7 +310,7 @@ def test_ending_with_less_than_one_began_with_costs_a_star() -> None:
 
     partial, whole = (judge(schedule, layers=1, ranks=2) for schedule in (owner_of_a_part, zero_1))
     assert (partial.stars, whole.stars, whole.notes) == (2, 3, ())
-    assert partial.notes[0].text.startswith("ranks 0, 1 started with more of the weight of layer 0 than")
+    assert partial.notes[0].text.startswith("ranks 0, 1 ended with less of the weight of layer 0 than")
 
 
 def test_a_message_is_no_place_to_keep_things() -> None:

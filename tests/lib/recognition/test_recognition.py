@@ -62,7 +62,7 @@ def by_layer(layers: str, plan: dict[str, Any]) -> str:
     once = gathered_once == {"two": 2, "four": 4, "six": 6, "eight": 8}[layers]
     also = ["activations recomputed"] * bool(plan["TWICE"]) + ["every weight gathered once"] * once
     text = f"{ZERO_3}{', with ' if also else ''}{' and '.join(also)}"
-    return f"like {text}, but layer 0 is kept whole" if plan["REPLICATED"] else text
+    return f"like {text}, but layer 0 is kept unsharded" if plan["REPLICATED"] else text
 
 
 KNOWN = {
@@ -96,7 +96,7 @@ KNOWN = {
     "records.basic_batch_by_batch": IN_TURN,
     "records.ddp_sharded: every_layer": f"{ZERO_3}, with every weight gathered once",
     "records.ddp_sharded: above_the_first": f"like {ZERO_3}, with every weight gathered once, but "
-    "layer 0 is kept whole",
+    "layer 0 is kept unsharded",
     "records.ddp_update_before_next_backward": "data parallelism",
     "records.fsdp_one_activation_twice": ZERO_3 + RECOMPUTED,
     "records.fsdp_owners_send: six_layers_four_twice": OWNERS_SEND,
@@ -136,8 +136,8 @@ KNOWN = {
     "axis_inside": f"{TENSOR} x data parallelism",
     "tp_limit": f"{TENSOR} x data parallelism",
     "records.tp_limit_states_in_shards": f"{TENSOR} x {ZERO_1_OR_2}",
-    "records.axis_inside_states_in_shards": f"like {TENSOR} x ZeRO-1, but layer 0 is kept whole, and only its state in "
-    "shards",
+    "records.axis_inside_states_in_shards": f"like {TENSOR} x ZeRO-1, but layer 0 is kept unsharded, and only its "
+    "state in shards",
     "records.three_d_states_by_layer": "1F1B x tensor parallelism x data parallelism of another kind",
     "hierarchy": "data parallelism of another kind",
     "records.hierarchy_input_again": "data parallelism of another kind",

@@ -218,20 +218,20 @@ def in_weights(s: Start) -> None:
 REFUSED: dict[Callable[[Start], None], str] = {
     partly_to_loss: "add the parts first",
     partly_to_keys: "these tokens {2, 3} have seen the keys of {2, 3} only; attend to the others first",
-    later_keys: "the tokens {0, 1} see none of {2, 3}: they come later",
-    keys_twice: "the keys of {0, 1} are there twice",
+    later_keys: "the tokens {0, 1} attend to none of {2, 3}, which come later",
+    keys_twice: "the keys of {0, 1} were passed twice",
     keys_again: "the keys of {2, 3} are in both",
-    into_whole: "this activation is whole already",
+    into_whole: "this activation is complete",
     into_other_tokens: "the activation has the tokens {3}",
     other_batch: "these keys are of layer 1 and batch 0 of 2; the queries are of layer 1 and batch 1 of 2",
     added_twice: "the keys of {2, 3} are in both; add each once",
-    added_whole: "which is already whole; only parts of a sum are added",
+    added_whole: "which is complete already; only parts of a sum are added",
     added_keys: "keys and values are no parts of a sum",
-    first_before_last: "the keys of {0, 1} are used by the queries of {0-3}; those of {2, 3} are missing: backward "
-    "goes from the last tokens to the first",
-    through_some: "this gradient has come through the keys of {2, 3} only; those of {0, 1} are missing",
+    first_before_last: "the keys of {0, 1} are used by the queries of {0-3}; the queries of {2, 3} are missing: "
+    "backward goes from the last tokens to the first",
+    through_some: "this gradient has come through the keys of {2, 3} only; the keys of {0, 1} are missing",
     queries_twice: "the queries of {2, 3} are in both",
-    through_to_layer_below: "only through the keys of others; keys_backward makes it whole",
+    through_to_layer_below: "only through the keys of others; keys_backward completes it",
     tokens_twice: "the tokens {2, 3} of 4 of batch 0 are in both",
     update_with_some: "the gradient has only tokens {2, 3} of 4 of batch 0; add the others first",
     forward: "a layer of attention is computed in two parts; call keys and attend",
@@ -272,7 +272,7 @@ async def keys_of_heads(model: Model) -> None:
         (lambda model: exchange(model, "heads", tokens_of([model.rank])), "its part is share 0 of 2 of the tokens"),
         (lambda model: exchange(model, "tokens", tokens_of([0, 1])), "its part is heads 0 of 2, with all tokens"),
         (lambda model: exchange(model, "heads", lambda m: m.load_weights(0)[0]), "heads takes an activation"),
-        (keys_of_heads, "these are heads {0} of 2; bring the tokens together first, then call keys"),
+        (keys_of_heads, "these are heads {0} of 2; exchange heads for tokens first, then call keys"),
     ],
 )
 def test_an_exchange_of_the_wrong_tokens_is_refused(schedule: Any, words: str) -> None:
@@ -297,7 +297,7 @@ def test_other_layers_have_no_attention() -> None:
     [
         ({"shares": 4}, "shares are for layers of attention; these are 'dense'"),
         ({"shares": 0, "layer": "attention"}, "shares must be a whole number from 1 to"),
-        ({"shares": 3, "layer": "attention"}, "256 tokens cannot be cut into 3"),
+        ({"shares": 3, "layer": "attention"}, "256 tokens cannot be divided into 3"),
         ({"lag": 1, "layer": "attention"}, "neither local replicas nor lag"),
         ({"task": "local", "layer": "attention"}, "neither local replicas nor lag"),
     ],
@@ -319,7 +319,7 @@ def test_labels_made_by_hand_are_checked() -> None:
         "key-value block of layer 1, batch 0 of 2, share 1 of 4 of the tokens"
     )
     assert str(WeightGrad(0, 1, {1, 4, 5, 6, 7}, 8, shares=4)) == (  # type: ignore[arg-type]
-        "weight gradient of layer 0, batch 1, tokens {1} of 4 of batch 0, whole"
+        "weight gradient of layer 0, batch 1, tokens {1} of 4 of batch 0, unsharded"
     )
 
 

@@ -250,7 +250,7 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, tuple[str, ...]]] = [
     (lambda model: model.get_activation([0], 2), STEPS, ("step 2 does not exist", "0 to 1")),
     (lambda model: model.get_activation([0], 1), DENSE, ("step 1 does not exist", "only step 0")),
     (lambda model: model.loss(part_of_a_sum(model)), BLOCK, ("part 0 of 4 of a sum", "allreduce or scatterreduce")),
-    (lambda model: model.get_activation([0]).shard(0, 2), DENSE, ("activations are cut only where",)),
+    (lambda model: model.get_activation([0]).shard(0, 2), DENSE, ("activations are split only where",)),
     (part_of_a_sum, DENSE, ("shard 0 of 4", "allgather it first")),
     (
         lambda m: m.forward(0, m.get_activation([0]).shard(1, 4), m.load_weights(0)[0]),

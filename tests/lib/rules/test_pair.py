@@ -122,7 +122,7 @@ def test_a_pair_takes_as_long_as_its_longer_half_or_as_both(price: int) -> None:
 
 def test_pairs_are_of_layers_and_microbatches_that_are_alike() -> None:
     for unlike in ({"lengths": (1, 1)}, {"layer": "block"}, {"kinds": ("block",)}):
-        with pytest.raises(RuleError, match="pairs are of dense layers and microbatches that are all alike"):
+        with pytest.raises(RuleError, match="pairs need dense layers and equal microbatches"):
             Setting(PAIRS, **unlike)
 
 

@@ -78,7 +78,7 @@ def different_shards_summed(model: Model) -> None:
     gradients(model, [0])[0].shard(0, 2) + gradients(model, [1])[0].shard(1, 2)
 
 
-@refused("rule", "scatterreduce(layer=0)", "a whole gradient", "shard 0 of 2", "use allreduce", ranks=2)
+@refused("rule", "scatterreduce(layer=0)", "a full gradient", "shard 0 of 2", "use allreduce", ranks=2)
 async def shards_scattered(model: Model) -> None:
     await model.scatterreduce(gradients(model, [model.rank])[0].shard(0, 2), 0)
 
@@ -148,7 +148,7 @@ def small_gradient_shard_for_a_large_weight_shard(model: Model) -> None:
     model.update(0, grad, *model.load_weights(0, 0, 4))
 
 
-@refused("rule", "update(layer=0)", "state is shard 0 of 2", "weight is whole", "not the gathered weight", ranks=2)
+@refused("rule", "update(layer=0)", "state is shard 0 of 2", "weight is unsharded", "not the gathered weight", ranks=2)
 async def gathered_weight_updated_with_a_shard_of_state(model: Model) -> None:
     shard, opt_state = model.load_weights(0, model.rank, 2)
     whole = await model.allgather(shard, 0)
@@ -170,7 +170,7 @@ def old_weight_with_a_new_state(model: Model) -> None:
     model.update(0, grad, weight, newer)
 
 
-@refused("rule", "update(layer=0)", "weight gradient of layer 1", "the one of layer 0")
+@refused("rule", "update(layer=0)", "weight gradient of layer 1", "a value of layer 0")
 def gradient_of_another_layer(model: Model) -> None:
     model.update(0, gradients(model, [0, 1])[1], *model.load_weights(0))
 
@@ -415,12 +415,12 @@ def shard_without_a_total(model: Model) -> None:
     model.load_weights(0, 1)
 
 
-@refused("rule", "load_weights(layer=...)", "whole number", "got the weight of layer 0, whole")
+@refused("rule", "load_weights(layer=...)", "whole number", "got the weight of layer 0, unsharded")
 def value_for_a_number(model: Model) -> None:
     model.load_weights(model.load_weights(0)[0])  # type: ignore[arg-type]
 
 
-@refused("rule", "get_activation", "batch must be a whole number", "got the weight of layer 0, whole")
+@refused("rule", "get_activation", "batch must be a whole number", "got the weight of layer 0, unsharded")
 def value_for_a_batch(model: Model) -> None:
     model.get_activation([model.load_weights(0)[0]])
 

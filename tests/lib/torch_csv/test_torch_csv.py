@@ -225,7 +225,7 @@ REFUSED = {
         "forward(layer=0) a second time torch.utils.checkpoint",
     ),
     "steps": (pipeline(zb_h1), (2, 2, 2), Setting("parts", steps=2), "2 steps steps=1"),
-    "shards": (tensor_parallel, (2, 1, 2), Setting("quarters", layer="block"), "part of a weight whole weights"),
+    "shards": (tensor_parallel, (2, 1, 2), Setting("quarters", layer="block"), "part of a weight full weights"),
     "wrong": (unfinished, (1, 1, 1), Setting(), "correct run"),
 }
 

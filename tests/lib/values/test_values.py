@@ -121,14 +121,14 @@ def test_memory_in_elements(value: Any, elements: int) -> None:
 
 
 SHOWN = [
-    (Weight(0, 2, 0), "weight of layer 0, whole, step 0"),
-    (Weight(0, 2, 1, {0, 1, 2, 3}, 4), "weight of layer 0, whole (all 4 shards), step 1"),
+    (Weight(0, 2, 0), "weight of layer 0, unsharded, step 0"),
+    (Weight(0, 2, 1, {0, 1, 2, 3}, 4), "weight of layer 0, unsharded (all 4 shards), step 1"),
     (OptState(1, 2, 0, {2}, 4), "optimizer state of layer 1, shard 2 of 4, step 0"),
     (
         WeightGrad(0, 2, {0, 1, 2, 6}, 8, {0, 1, 2}, 4),
         "weight gradient of layer 0, batches 0-2, 6 of 8, shards 0-2 of 4",
     ),
-    (WeightGrad(0, 2, [], 8), "weight gradient of layer 0, no batches (zero), whole"),
+    (WeightGrad(0, 2, [], 8), "weight gradient of layer 0, no batches (zero), unsharded"),
     (Activation(1, 2, {3}, 4), "input activation of layer 1, batch 3 of 4"),
     (Activation(2, 2, {3}, 4), "activation after the last layer, batch 3 of 4"),
     (ActivationGrad(1, 2, {0, 1}, 4), "activation gradient for backward(1), batches 0, 1 of 4"),

@@ -6,10 +6,11 @@ from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
 PUZZLE = EnginePuzzle(
     slug="FSDP",
     title="Gather, compute, discard",
-    targets={"sent": 18_432, "flops": 24_576, "weights": 2_048, "peak": 9_088},
+    targets={"sent": 18_432, "flops": 24_576, "collectives": 6, "weights": 2_048, "peak": 9_088},
     arithmetic="""\
 A shard of a weight is 1,024 B. Gathering sends 3 x 1,024 B; both weights twice: 12,288 B. Reduce-scatter
-sends 3/4 x 4,096 B, twice: 6,144 B. The sum is 18,432 B. Memory peaks when the last gradient is reduced: shards
+sends 3/4 x 4,096 B, twice: 6,144 B. The sum is 18,432 B, in 6 collectives. Memory peaks when the last gradient is
+reduced: shards
 2,048, the full gradient 4,096, two shards of gradients 2,048, dz 512, and x, dx and the output 128 each:
 9,088 B. With everything replicated: 8,192 + 8,192, z, h and dz 1,536, x, grads and output 384: 18,304 B. (The
 DataParallel solution measures 25,984 B: the results of its all-reduces, 8,192 B, are held in addition to their

@@ -6,9 +6,9 @@ from puzzles.catalog.papers import PYTORCH_FSDP
 PUZZLE = EnginePuzzle(
     slug="FSDPLean",
     title="FSDP without the input's gradient",
-    targets={"sent": 15_360, "flops": 20_480, "weights": 2_048, "peak": 9_088},
+    targets={"sent": 15_360, "flops": 20_480, "collectives": 5, "weights": 2_048, "peak": 9_088},
     arithmetic="""\
-As FSDP, 18,432 B, but without the second gather of the first weight, 3 x 1,024 B: 15,360 B.
+As FSDP, 18,432 B, but without the second gather of the first weight, 3 x 1,024 B: 15,360 B in 5 collectives.
 """,
     statement="""\
 As in FSDP, but the model's input is data, so its gradient is not needed: `backward` returns your shards of

@@ -103,6 +103,7 @@ def zero2_targets(batch: int, model_dim: int, hidden_dim: int, n: int, steps: in
     return {
         "sent": steps * 2 * (n - 1) * weights // n,
         "flops": steps * 5 * 2 * batch // n * model_dim * hidden_dim,
+        "collectives": 4 * steps,
         "peak": weights + weights // n + weights // 2 + weights // n + activations,
         "kept": weights + weights // n,
     }

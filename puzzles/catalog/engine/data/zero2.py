@@ -6,7 +6,7 @@ from puzzles.catalog.papers import ZERO
 PUZZLE = EnginePuzzle(
     slug="ZeRO2",
     title="Shard gradients as soon as they exist",
-    targets={"sent": 12_288, "flops": 20_480, "peak": 17_792, "kept": 10_240},
+    targets={"sent": 12_288, "flops": 20_480, "collectives": 4, "peak": 17_792, "kept": 10_240},
     arithmetic="""\
 Each gradient is 4,096 B. Reduce-scatter sends 3/4 of both, 6,144 B, in backward. All-gather sends 3 x 1,024 B
 of each updated weight, 6,144 B, in the step. Together that is 12,288 B, the same as an all-reduce of the
@@ -16,6 +16,8 @@ Memory peaks when the second gradient is scattered: weights 8,192, a quarter of 
 gradient 4,096, the shards of both 2,048, z and dz 512 each, and x, grads and the output 128 each: 17,792 B.
 The step needs less: 8,192 + 2,048, shards 2,048, the gathered weight 4,096, its own new rows 1,024: 17,408 B.
 If both full gradients are kept until they are summed, as stage 1 allows, it is 4,096 more: 21,888 B.
+
+Two reduce-scatters and two gathers are 4 collectives, so weights are not cut into columns.
 """,
     statement="""\
 Data parallel training of `relu(x @ w0) @ w1` with momentum, as in ZeRO1. But backward and step are now two

@@ -12,7 +12,7 @@ PUZZLE = EnginePuzzle(
         "receives": 0,
         "collectives": 1,
         "barriers": 2,
-        "flops": 41_984,
+        "flops": 42_304,
         "weights": 11_008,
     },
     arithmetic="""\
@@ -27,8 +27,9 @@ which it has results. Each has 8 B for its place and 8 B for its second dimensio
 
 Buffers that drop no token would need capacity 5: 2 x 3/4 x 4 x 5 x 64 = 1,920 B.
 
-Experts 0 and 2 have the most work: 10 rows, 40,960 flops, and the router 1,024: 41,984. Weights as in
-SwitchDispatch, 8,448 B; an inbox for all 32 tokens, 2,048 B, and 8 rows for the results, 512 B: 11,008 B.
+Experts 0 and 2 have the most work: 10 rows, 40,960 flops, and the router 1,024; softmax and gates take 320, as in
+SwitchDispatch: 42,304. Weights as in SwitchDispatch, 8,448 B; an inbox for all 32 tokens, 2,048 B, and 8 rows for the
+results, 512 B: 11,008 B.
 """,
     statement="""\
 Experts and router are the same as in SwitchDispatch, but there is no capacity: every token is processed, and no padding

@@ -12,12 +12,12 @@ PUZZLE = EnginePuzzle(
         "receives": 0,
         "collectives": 2,
         "barriers": 2,
-        "flops": 41_984,
+        "flops": 42_312,
         "weights": 11_008,
     },
     arithmetic="""\
 As in ExactDispatch, 1,056 B, and the all-reduce of 4 probabilities, 2 x 3/4 x 16 = 24 B: 1,080 B. A barrier sends
-nothing; two are enough.
+nothing; two are enough. The mean of 4 probabilities takes 2 x 4 = 8 flops more: 42,312.
 """,
     statement="""\
 A colleague has written ExactDispatch, and added 'share', the mean probabilities of the experts, which a balance loss

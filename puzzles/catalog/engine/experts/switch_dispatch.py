@@ -6,7 +6,7 @@ from puzzles.catalog.papers import SPARSELY_GATED, SWITCH
 PUZZLE = EnginePuzzle(
     slug="SwitchDispatch",
     title="Send tokens to their expert and back",
-    targets={"sent": 768, "flops": 33_792, "weights": 8_448},
+    targets={"sent": 768, "flops": 34_112, "weights": 8_448},
     arithmetic="""\
 A device has 8 tokens for 4 experts. With factor 1.0 an expert takes 8 / 4 = 2 of them: the buffer is 4 x 2
 rows of 16 numbers, 512 B. All-to-all sends 3/4 of it, 384 B, and 768 B both ways. With factor 1.25 the
@@ -14,8 +14,9 @@ capacity is 2.5, rounded up to 3: 768 B of buffer, 1,152 B both ways. Gathering 
 3 x 512 = 1,536 B each.
 
 An expert gets 4 x 2 rows, 2 x 2 x 16 x 64 = 4,096 flops each, full or not: 32,768; the router takes 2 x 8 x
-16 x 4 = 1,024: 33,792. (With factor 1.25: 12 rows, 50,176.) One expert is 2 x 1,024 numbers, 8,192 B, the
-router 64, 256 B: 8,448 B; four experts would be 32,768 B.
+16 x 4 = 1,024. A product or quotient of two arrays, element by element, counts 2 flops for each: the softmax divides
+8 x 4 numbers, 64, and the probabilities multiply 8 x 16, 256: 34,112. (With factor 1.25: 12 rows, 50,496.) One expert
+is 2 x 1,024 numbers, 8,192 B, the router 64, 256 B: 8,448 B; four experts would be 32,768 B.
 """,
     statement="""\
 There are as many experts as devices: device i holds expert i, `relu(x @ w0) @ w1`, with weights

@@ -38,19 +38,21 @@ def sizes(model_dim: int, hidden_dim: int, **others: Any) -> dict[str, Any]:
     return {"model_dim": model_dim, "hidden_dim": hidden_dim, **others}
 
 
-def flops(rows: int, tokens: int, model_dim: int, hidden_dim: int) -> int:
-    """Flops of an expert for that many rows, and of the router for a device's tokens."""
-    return 4 * rows * model_dim * hidden_dim + 2 * tokens * model_dim * DEVICES
+def flops(rows: int, tokens: int, model_dim: int, hidden_dim: int, choices: int = 1) -> int:
+    """Flops of an expert for that many rows; of the router for a device's tokens; of its softmax, which divides; and of
+    each choice's gate times the expert's output."""
+    scaled = tokens * (DEVICES + choices * model_dim)
+    return 4 * rows * model_dim * hidden_dim + 2 * tokens * model_dim * DEVICES + 2 * scaled
 
 
 # --- SwitchDispatch, GShardTop2: equal buffers -----------------------------------------------------------
 
 
-def padded_targets(capacity: int, tokens: int, model_dim: int, hidden_dim: int) -> dict[str, int]:
+def padded_targets(capacity: int, tokens: int, model_dim: int, hidden_dim: int, choices: int = 1) -> dict[str, int]:
     """Targets if every device sends every expert `capacity` rows, twice, and keeps a quarter of them."""
     return {
         "sent": 2 * (DEVICES - 1) * capacity * model_dim * 4,
-        "flops": flops(DEVICES * capacity, tokens, model_dim, hidden_dim),
+        "flops": flops(DEVICES * capacity, tokens, model_dim, hidden_dim, choices),
         "weights": 4 * model_dim * (DEVICES + 2 * hidden_dim),
     }
 
@@ -100,7 +102,8 @@ def gshard_top2(
 
     given = [{"x": x, "rnd": rnd} for x, rnd in zip(xs, rnds)]
     call = MethodCall("forward", given, made(), {words: made(mistake) for mistake, words in TOP2_MISTAKES.items()})
-    targets = padded_targets(capacity, tokens, model, hidden)
+    targets = padded_targets(capacity, tokens, model, hidden, choices=2)
+    targets["flops"] += 2 * (2 * tokens + DEVICES)  # both gates by their sum; counts times means
     return Trial(sizes(model, hidden, capacity=capacity), params, (call,), tolerance=TOLERANCE, targets=targets)
 
 
@@ -265,6 +268,7 @@ def find_the_race(
     targets = exact_targets(params, xs)
     targets["sent"] += 2 * (DEVICES - 1) * 4
     targets["collectives"] += 1
+    targets["flops"] += 2 * DEVICES  # the mean
     shape = sizes(model, hidden, tokens=tokens)
     return Trial(shape, params, (call,), tolerance=TOLERANCE, targets=targets, **_landing(late))
 

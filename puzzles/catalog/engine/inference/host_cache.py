@@ -11,6 +11,7 @@ PUZZLE = EnginePuzzle(
         "host_peak": 1_024,
         "host_loaded": 0,
         "sent": 18_432,
+        "collectives": 24,
         "weights": 0,
         "peak": 1_664,
     },
@@ -19,8 +20,8 @@ A shard is 256 B, and the host has room for 4 of 8. The first pass reads all fro
 passes only the host can keep shards, 4 of them, because the device has no room: each later pass must read at least 4.
 2 x 4 x 256 = 2,048 B, together 4,096 B. Keeping the latest four reads all 8 in each pass: 3 x 2,048 = 6,144 B.
 
-The bytes sent are 3 passes of 8 x 3 x 256 B, 18,432 B. On the device: a layer, a shard and three activations as in
-Stream, 1,024 + 256 + 3 x 128 = 1,664 B.
+The bytes sent are 3 passes of 8 x 3 x 256 B, 18,432 B in 24 collectives. On the device: a layer, a shard and
+three activations as in Stream, 1,024 + 256 + 3 x 128 = 1,664 B.
 """,
     statement="""\
 The eight layers of Stream are now on disks: `load_checkpoint` puts your shards on `self.disk`, which has the same

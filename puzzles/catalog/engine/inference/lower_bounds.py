@@ -19,6 +19,7 @@ def forward_passes(trial: Trial) -> dict[str, FigureBound]:
     work = lower_bounds.flops(count, trial.devices)
     elsewhere = "weights may be kept on devices, hosts or disks"
     return {
+        **lower_bounds.calls(),
         "sent": _sent(trial),
         "elapsed": work._replace(reason=f"the time is at least a device's flops: {work.reason}"),
         "peak": lower_bounds.peak(trial),

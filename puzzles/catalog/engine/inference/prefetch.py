@@ -6,7 +6,7 @@ from puzzles.catalog.papers import ZERO_INFERENCE
 PUZZLE = EnginePuzzle(
     slug="Prefetch",
     title="Fetch the next layer while this one computes",
-    targets={"elapsed": 18_432, "sent": 6_144, "weights": 0, "peak": 2_816},
+    targets={"elapsed": 18_432, "sent": 6_144, "collectives": 8, "weights": 0, "peak": 2_816},
     arithmetic="""\
 A shard of 256 B takes f = 256 x 8 = 2,048 flops of time, a layer c = 2 x 4 x 16 x 16 = 2,048 flops. One after the
 other, 8 layers take 8 (f + c) = 32,768. With one fetch ahead, only the first fetch and the last product overlap with
@@ -15,6 +15,8 @@ c is 1, 2, 4 and 8, and the time is 33, 34, 36 and 68 units instead of 40, 48, 6
 
 Memory: two layers, 2 x 1,024 B, and three activations of 4 x 16 numbers, 3 x 256 B: 2,816 B. A layer and two shards,
 1,536 B, are enough for the weights. All shards together, 2,048 B, and a full layer are too much.
+
+A gather for each layer makes 8 collectives.
 """,
     statement="""\
 As in Stream, with four rows on each device, but now the time of `forward` counts. Time is measured in flops: a byte

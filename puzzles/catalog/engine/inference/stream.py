@@ -6,11 +6,11 @@ from puzzles.catalog.papers import ZERO_INFERENCE, ZERO_INFINITY
 PUZZLE = EnginePuzzle(
     slug="Stream",
     title="Weights on the hosts, one layer at a time",
-    targets={"host_read": 2_048, "disk_read": 0, "sent": 6_144, "weights": 0, "peak": 1_664},
+    targets={"host_read": 2_048, "disk_read": 0, "sent": 6_144, "collectives": 8, "weights": 0, "peak": 1_664},
     arithmetic="""\
 A layer has 16 x 16 numbers, 1,024 B, and a shard of it 256 B. From the host come 8 shards, 8 x 256 = 2,048 B.
-Gathering one sends 3 x 256 B, 8 x 768 = 6,144 B in all. A device holds at most a layer and a shard, 1,280 B, and three
-activations of 2 x 16 numbers, 3 x 128 B: 1,664 B. All eight layers would be 8,192 B.
+Gathering one sends 3 x 256 B, 8 x 768 = 6,144 B in 8 collectives. A device holds at most a layer and a
+shard, 1,280 B, and three activations of 2 x 16 numbers, 3 x 128 B: 1,664 B. All eight layers would be 8,192 B.
 """,
     statement="""\
 Eight layers `x = relu(x @ w)`, parameters 'layer_0/weights' to 'layer_7/weights', (16, 16) each, are too much for a

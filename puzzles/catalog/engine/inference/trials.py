@@ -55,6 +55,7 @@ def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
             "host_read": layers * shard,
             "disk_read": 0,
             "sent": layers * (DEVICES - 1) * shard,
+            "collectives": layers,
             "weights": 0,
             "peak": layer + shard + 3 * batch * row,
         }
@@ -82,6 +83,7 @@ def prefetch(
         targets = {
             "elapsed": f + (layers - 1) * max(f, c) + c,
             "sent": layers * (DEVICES - 1) * layer // DEVICES,
+            "collectives": layers,
             "weights": 0,
             "peak": 2 * layer + 3 * batch * row,
         }
@@ -111,6 +113,7 @@ def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3,
             "host_peak": fits * shard,
             "host_loaded": 0,
             "sent": passes * layers * (DEVICES - 1) * shard,
+            "collectives": passes * layers,
             "weights": 0,
             "peak": layer + shard + 6 * row,
         }

@@ -6,13 +6,14 @@ from puzzles.catalog.papers import LLAMA_3, RING_ATTENTION, STRIPED_ATTENTION
 PUZZLE = EnginePuzzle(
     slug="CausalRingAttention",
     title="A causal mask, with equal work for all",
-    targets={"sent": 3_120, "messages": 3, "collectives": 0, "flops": 9_216, "peak": 5_248},
+    targets={"sent": 3_120, "messages": 3, "collectives": 0, "flops": 10_696, "peak": 5_248},
     arithmetic="""\
 Bytes as in RingAttention: 3 x 1,040 = 3,120. The sequence has 2N = 8 chunks of 4 tokens. A chunk of queries and a
 chunk of keys and values cost two products of 2 x 4 x 4 x 16 = 512 flops, 1,024. Chunk c sees c + 1 chunks, so
-device i, with i and 2N - 1 - i, has (i + 1) + (2N - i) = 2N + 1 = 9 to compute, for every i: 9,216 flops. Computing
-everything and masking half of it takes 4N = 16. With the tokens in order, device i has chunks 2 i and 2 i + 1 and so
-4 i + 3 to compute: the first device 3, the last one 15.
+device i, with i and 2N - 1 - i, has (i + 1) + (2N - i) = 2N + 1 = 9 to compute, for every i: 9,216 flops. Each
+corrects 4 x 16 numbers and 4 sums, 2 flops each, 9 x 136 = 1,224, and the end divides 8 x 16 numbers, 256: 10,696.
+Computing everything and masking half of it takes 4N = 16. With the tokens in order, device i has chunks 2 i and
+2 i + 1 and so 4 i + 3 to compute: the first device 3, the last one 15.
 
 Memory peaks when the two chunks' results are joined: queries 512, the last keys and values 1,024, for each chunk its
 sum of values 256, two numbers per query 32 and its result 256, and the joined result 512: 3,136 B. The target is the

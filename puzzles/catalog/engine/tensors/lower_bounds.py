@@ -25,6 +25,7 @@ def sequence_parallel(trial: Trial) -> dict[str, FigureBound]:
     x, g = lower_bounds.whole(trial, "forward"), lower_bounds.whole(trial, "backward")
     own = lower_bounds.arguments(trial, "forward", "backward")
     return {
+        **lower_bounds.calls(),
         "sent": lower_bounds.leaves_device(own, "a device's rows and their gradient"),
         "flops": lower_bounds.flops(lower_bounds.mlp_products(trial.params, x, g, with_dx=True), trial.devices),
         "weights": lower_bounds.weights(trial),

@@ -6,7 +6,7 @@ from puzzles.catalog.papers import MEGATRON, TRANSFORMER
 PUZZLE = EnginePuzzle(
     slug="MegatronLayer",
     title="A transformer layer with four all-reduces",
-    targets={"sent": 3_072, "collectives": 4, "flops": 39_936, "weights": 3_072},
+    targets={"sent": 3_072, "collectives": 4, "flops": 40_320, "weights": 3_072},
     arithmetic="""\
 An activation is 8 x 16 x 4 = 512 B; an all-reduce of it sends 2 x 3/4 x 512 = 768 B. One after attention, one
 after the MLP, and one for the gradient of the input of each: 4 x 768 = 3,072 B.
@@ -14,7 +14,8 @@ after the MLP, and one for the gradient of the input of each: 4 x 768 = 3,072 B.
 Weights: four of 16 x 16 and two of 16 x 64 are 3,072 numbers, 12,288 B, a quarter of them 3,072 B. Their
 products take 2 x 8 x 3,072 = 49,152 flops forward. The two products of attention, in which each head multiplies
 (8, 4) by (4, 8) and (8, 8) by (8, 4), take 2 x 4 x 2 x 8 x 8 x 4 = 4,096. A quarter is 13,312. Backward computes two
-products for each: 3 x 13,312 = 39,936.
+products for each: 3 x 13,312 = 39,936. The softmax divides 8 x 8 numbers for each head, and its gradient multiplies
+twice as many, element by element, with 2 flops for each: 3 x 2 x 64 = 384. Together 40,320.
 """,
     statement="""\
 A transformer layer without norms and dropout: `y = x + attention(x)`, then `y + relu(y @ up) @ down`. Every

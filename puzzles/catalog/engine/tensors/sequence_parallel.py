@@ -6,10 +6,10 @@ from puzzles.catalog.papers import MEGATRON, SEQUENCE_PARALLELISM
 PUZZLE = EnginePuzzle(
     slug="SequenceParallel",
     title="Gather and scatter instead of all-reduce",
-    targets={"sent": 1_536, "flops": 24_576, "weights": 2_048, "peak": 7_552},
+    targets={"sent": 1_536, "flops": 24_576, "collectives": 4, "weights": 2_048, "peak": 7_552},
     arithmetic="""\
 Gathering 2 rows of 64 B sends 3 x 128 = 384 B, and the reduce-scatter of 512 B sends 3/4 x 512 = 384 B. Forward and
-backward each do one of both: 1,536 B, as in TensorParallel. Memory peaks at the last reduce-scatter: weights and
+backward each do one of both: 1,536 B in 4 collectives. Memory peaks at the last reduce-scatter: weights and
 gradients 4,096, x, z, dz, grads and the partial dx of the full batch 512 each, two results of 128: 6,912 B. The
 target, 7,552 B, leaves room for one more activation of 512 B and for the 128 B of input rows.
 """,

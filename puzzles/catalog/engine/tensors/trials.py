@@ -132,18 +132,19 @@ def megatron_layer(
         ),
         devices=devices,
         tolerance=ROUNDING,
-        targets=megatron_limits(devices, tokens, dim, hidden),
+        targets=megatron_limits(devices, tokens, dim, hidden, heads),
     )
 
 
-def megatron_limits(devices: int, tokens: int, dim: int, hidden: int) -> dict[str, int]:
-    """Limits for four all-reduces of an activation, 1/n of each weight, and 1/n of each product."""
+def megatron_limits(devices: int, tokens: int, dim: int, hidden: int, heads: int) -> dict[str, int]:
+    """Limits for four all-reduces of an activation, 1/n of each weight, and 1/n of each product. The softmax
+    and its gradient make three products element by element."""
     weights = 4 * dim * dim + 2 * dim * hidden
     forward = 2 * tokens * weights + 4 * tokens * tokens * dim
     return {
         "sent": 4 * bytes_sent("all_reduce", 4 * tokens * dim, devices),
         "collectives": 4,
-        "flops": 3 * forward // devices,
+        "flops": 3 * (forward + 2 * heads * tokens * tokens) // devices,
         "weights": 4 * weights // devices,
     }
 

@@ -29,6 +29,7 @@ from puzzles.sandbox.worker.meters.unmetered_calls import while_loading
 from puzzles.sandbox.worker.meters.unmetered_data import require_few_numbers, sizes_of_modules
 from puzzles.sandbox.worker.stages.engine_trial import require_engine
 from puzzles.sandbox.worker.stages.stage import UnplayableError
+from puzzles.sandbox.worker.withheld import refusal_in_class, withhold
 
 from .device_channel import DeviceChannel, WireError
 from .device_port import DeviceMeter, DevicePort
@@ -158,7 +159,8 @@ class DeviceProcess:
         for name in [*wanted, *late]:
             with suppress(Exception):  # which the line that imports it reports
                 import_module(name)
-        seccomp.seal_files()
+        seccomp.seal()
+        withhold(refusal_in_class)
 
     @contextmanager
     def _metered(self) -> Any:

@@ -1,13 +1,14 @@
 """Chapter `inference`: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
-    "Stream": {"host_read": 2_048, "disk_read": 0, "sent": 6_144, "weights": 0, "peak": 1_408},
-    "Prefetch": {"elapsed": 18_432, "sent": 6_144, "weights": 0, "peak": 2_048},
+    "Stream": {"host_read": 2_048, "disk_read": 0, "sent": 6_144, "collectives": 8, "weights": 0, "peak": 1_408},
+    "Prefetch": {"elapsed": 18_432, "sent": 6_144, "collectives": 8, "weights": 0, "peak": 2_048},
     "HostCache": {
         "disk_read": 4_096,
         "host_peak": 1_024,
         "host_loaded": 0,
         "sent": 18_432,
+        "collectives": 24,
         "weights": 0,
         "peak": 1_536,
     },
