@@ -1,13 +1,13 @@
 """Lower bounds on memory and traffic: the peak of any legal schedule of a size, and what its busiest rank sends."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from lib.game.costs import PAIR
 from lib.game.setting import Setting, Size
 
 from .prices import Prices
-from .timesteps import Bound
+from .timesteps import Bound, Stage, require_stages
 
 
 def memory_bound(size: Size, setting: Setting) -> Bound:
@@ -51,6 +51,66 @@ def _at_last(prices: Prices, layer: int) -> int:
     weight, shares = prices.weight(layer), prices.lengths
     each = [int(prices.data(layer) * share / max(shares)) for share in shares]
     return (0 if prices.has_halves else weight) + min(weight + min(each), sum(each))
+
+
+def pipeline_memory_bound(size: Size, setting: Setting, stages: Sequence[Stage], timesteps: float) -> Bound:
+    """The least peak memory of a pipeline in which the stages have these layers and ranks, if it takes at most so many
+    timesteps, computes one microbatch at a time, and keeps a stage's input from its forward to its backward, and
+    gradients until they are added.
+
+    0 where nothing is known: where layers can be cut or values offloaded, in folded games, and without training.
+
+    Raises:
+        RuleError: there is no such size, or the stages are not its layers, each once.
+    """
+    prices = Prices(size, setting)
+    require_stages(prices.size.layers, stages)
+    is_plain = setting.layer == "dense" and setting.task == "train" and not setting.fold
+    if not is_plain or setting.costs.tiers or not prices.can_train:
+        return Bound(0, "")
+    # A step ends before the next begins, or with a lag none does: then all microbatches are one step.
+    steps = 1 if setting.lag else setting.steps
+    ticks = Fraction(round(timesteps * prices.costs.unit, 6)) / steps
+    found = [Bound(0, "")]
+    for layers, ranks in stages:
+        if ranks == 1:
+            last = min(_at_last(prices, layer) - prices.weight(layer) for layer in layers)
+            reason = "at its last backward a rank has what that uses, and of each layer the gradient or the new weight"
+            found.append(Bound(sum(map(prices.weight, layers)) + last, reason))
+        for layer in sorted({*layers} - {0} - {layer + 1 for layer in layers}):
+            mine = -(-prices.size.batches * setting.steps // (steps * ranks))
+            if mine > 1:
+                held = _in_flight(prices, layer, mine, ticks)
+                used = prices.weight(layer) + prices.data(layer, True, min)
+                used += (held - 1) * prices.data(layer, False, min)
+                has_gradients = ranks == 1 and not setting.lag
+                made = sum(_after_first(prices, one) for one in layers if one >= layer) if has_gradients else 0
+                many = f"{held} microbatches" if held > 1 else "a microbatch"
+                found.append(Bound(used + made, f"in that time a rank keeps {many} for layer {layer} at some backward"))
+    return max(found, key=lambda bound: bound.least)
+
+
+def _in_flight(prices: Prices, layer: int, batches: int, ticks: Fraction) -> int:
+    """The fewest inputs of a layer that a rank has at some backward after its first, if a step takes so many ticks.
+    With c of them, microbatch k + c goes forward after the backward of k, and comes back `away` later."""
+    least = min(prices.lengths) / prices.speeds[0]
+    layers = range(prices.size.layers)
+    back = prices.at_once(layer) * least
+    ramp = least * sum(map(prices.forward, layers[:layer]))
+    home = least * sum(map(prices.at_once, layers[:layer]))
+    away = least * (sum(map(prices.forward, layers[layer:])) + sum(map(prices.at_once, layers[layer + 1 :])))
+
+    def until_end(held: int) -> Fraction:
+        rounds, rest = divmod(batches - 2, held)
+        return ramp + away + back + rounds * (back + away) + rest * back + back + home
+
+    return next((held for held in range(1, batches - 1) if until_end(held) <= ticks), max(1, batches - 1))
+
+
+def _after_first(prices: Prices, layer: int) -> int:
+    """What the first backward of a layer leaves: its gradient, or what the weight half needs."""
+    made, needed = prices.weight(layer), prices.data(layer, True, min)
+    return min(made, needed) if prices.has_halves else made
 
 
 def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:

@@ -1,5 +1,6 @@
 """The least that the indispensable operations of a game take: one layer of one microbatch, an update, an exchange."""
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
@@ -129,12 +130,12 @@ class Prices:
         sizes = [size for layer in between for size in (unequal.input(layer), unequal.gradient(layer - 1))]
         return int(min(sizes, default=0) * min(self.lengths))
 
-    def data(self, layer: int, gradient: bool = True) -> int:
-        """Elements of a layer's input, and of the gradient of its output, for the longest microbatch."""
+    def data(self, layer: int, gradient: bool = True, of: Callable[[Sequence[Fraction]], Fraction] = max) -> int:
+        """Elements of a layer's input, and of its output's gradient, for the longest microbatch or the shortest."""
         costs, unequal = self.costs, self.costs.unequal
         if unequal is None:
             return costs.activation + gradient * costs.activation_grad
-        return int((unequal.input(layer) + gradient * unequal.gradient(layer)) * max(self.lengths))
+        return int((unequal.input(layer) + gradient * unequal.gradient(layer)) * of(self.lengths))
 
     def weight(self, layer: int) -> int:
         """Elements of a layer's weight."""

@@ -138,16 +138,21 @@ Stage = tuple[Collection[int], int]
 def pipeline_time_bound(size: Size, setting: Setting, stages: Sequence[Stage]) -> Bound:
     """The least timesteps of a pipeline in which the stages have these layers and ranks."""
     prices = Prices(size, setting)
-    held = sorted(layer for layers, _ in stages for layer in layers)
-    if held != list(range(prices.size.layers)) or any(ranks < 1 for _, ranks in stages):
-        raise RuleError(
-            f"stages have each of the layers 0 to {prices.size.layers - 1} once, and at least one rank each; "
-            f"these have the layers {held}"
-        )
+    require_stages(prices.size.layers, stages)
     if not prices.can_train or setting.task == "infer":
         return Bound(0, "")
     ticks, stage = max(((_stage_ticks(prices, stages, stage), stage) for stage in stages), key=lambda found: found[0])
     return Bound(setting.costs.steps(ticks), _reason(prices, stage))
+
+
+def require_stages(layers: int, stages: Sequence[Stage]) -> None:
+    """Refuses stages that are not the layers, each once, on ranks."""
+    held = sorted(layer for some, _ in stages for layer in some)
+    if held != list(range(layers)) or any(ranks < 1 for _, ranks in stages):
+        raise RuleError(
+            f"stages have each of the layers 0 to {layers - 1} once, and at least one rank each; "
+            f"these have the layers {held}"
+        )
 
 
 def _reason(prices: Prices, stage: Stage) -> str:

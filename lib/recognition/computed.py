@@ -35,6 +35,8 @@ class RankWork:
         self.state, self.rank, self.ops = state, state.rank, state.ops
         steps = [getattr(state.values[op.outputs[0]], "step", 0) if op.outputs else 0 for op in state.ops]
         self.again = recomputed(state.ops, steps)
+        self.shares = 1
+        """The shares of tokens that a microbatch has."""
         self.parts = list(self._parts(steps))
         self.layers = frozenset(part.layer for part in self.parts)
         self.batches = frozenset((part.step, batch) for part in self.parts for batch in part.batches)
@@ -53,6 +55,7 @@ class RankWork:
         """The shares of tokens of an operation of attention, numbered through all microbatches."""
         inp = self.state.values[op.inputs[0]]
         assert isinstance(inp, Batched)
+        self.shares = inp.total
         return frozenset(batch * inp.total + share for batch in op.batches for share in inp.shards)
 
     def _shards(self) -> Iterator[tuple[int, int]]:

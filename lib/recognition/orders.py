@@ -1,9 +1,10 @@
 """Compares a pipeline with the textbook orders: it has one, or is near one, and differs there first."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import groupby, pairwise, zip_longest
+from itertools import accumulate, groupby, pairwise, zip_longest
 from typing import NamedTuple
 
 from lib.errors import PuzzleError, RuleError
@@ -20,6 +21,9 @@ IN_BLOCKS = (names.GPIPE, names.BREADTH_FIRST)
 MAX_CELLS = 4000
 """Of a larger pipeline no textbook's rows are made, and no nearest one is looked for."""
 
+NEVER = 10**9
+"""The length of an order that cannot be played."""
+
 LEAST_ALIKE = 0.8
 """From this share of equal cells on, a pipeline is said to be like a textbook's."""
 
@@ -29,15 +33,33 @@ ORDERS: Mapping[str, Mapping[str, str]] = {
         names.ONE_F_ONE_B: "one_f_one_b",
         names.ZB_H1: "zb_h1",
         names.ZB_H2: "zb_h2",
+        names.EAGER: "eager_1f1b",
     },
     "looped": {
         names.BREADTH_FIRST: "breadth_first",
         names.INTERLEAVED: "interleaved",
         names.INTERLEAVED_ZB: "interleaved_zb",
     },
-    "V": {names.ZB_V: "zb_v", names.DUALPIPE_V: "dualpipev", names.V_MIN: "v_min", names.V_HALF: "v_half"},
+    "V": {
+        names.ZB_V: "zb_v",
+        names.DUALPIPE_V: "dualpipev",
+        names.V_MIN: "v_min",
+        names.V_HALF: "v_half",
+        names.HANAYO: "hanayo",
+    },
+    "waves": {names.HANAYO: "hanayo"},
+    "two ways": {names.CHIMERA: "chimera", names.DUALPIPE: "dualpipe"},
+    "shares": {names.SEQ_1F1B: "seq1f1b"},
+    "unflushed": {names.TWO_BW: "one_f_one_b"},
 }
 """By kind of placement: the orders of `lib.schedules`. Of two that are the same at a size, the first gives the name."""
+
+SIZES: Mapping[str, Callable[[int, int], list[int]]] = {
+    "looped": lambda m, v: [m, v],
+    "waves": lambda m, v: [m, v // 2],
+    "shares": lambda m, v: [m // v, v],
+}
+"""By kind of placement, from the microbatches and the chunks of a rank: what its orders take after the ranks."""
 
 
 class Match(NamedTuple):
@@ -57,11 +79,94 @@ def match(pipelines: Sequence[Pipeline]) -> Match | None:
     for name, rows in known.items():
         if all(_has(one, name, rows) for one in pipelines):
             return Match(name)
+    if found := _of_controlled_memory(pipelines, known) or _longer_warm_up(pipelines, known):
+        return found
     near = max(known, key=lambda name: _alike(first, known[name]), default=None)
     if near is None or _alike(first, known[near]) < LEAST_ALIKE:
         return None
     differing = next(one for one in pipelines if not _has(one, near, known[near]))
     return Match(near, _difference(differing, near, known[near]))
+
+
+COUNTS = dict(enumerate(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"), 1))
+
+
+def _longer_warm_up(pipelines: Sequence[Pipeline], known: Mapping[str, Rows]) -> Match | None:
+    """1F1B in which each rank has equally many more forwards before the first backward; from half of all on, it is
+    nearer to GPipe."""
+    rows, m = known.get(names.ONE_F_ONE_B), pipelines[0].batches
+    more = _ahead(pipelines[0].rows[-1].cells) - 1
+    if rows is None or pipelines[0].placement.kind != "contiguous" or not 0 < 2 * more < m:
+        return None
+    longer = [_with_warm_up(row, min(_ahead(row) + more, m)) for row in rows]
+    if not all(_has(one, names.ONE_F_ONE_B, longer) for one in pipelines):
+        return None
+    return Match(names.ONE_F_ONE_B, f"with {COUNTS.get(more, str(more))} more warm-up forward{'s' * (more > 1)}")
+
+
+def _with_warm_up(row: Sequence[Cell], ahead: int) -> list[Cell]:
+    """A row of 1F1B with so many forwards before the first backward."""
+    forwards, backwards = ([cell for cell in row if (cell.half == "F") == forward] for forward in (True, False))
+    made = forwards[:ahead]
+    for batch, _ in enumerate(forwards):
+        made += [*backwards[2 * batch : 2 * batch + 2], *forwards[ahead + batch : ahead + batch + 1]]
+    return made
+
+
+CAPS: Mapping[str, Callable[[int], int]] = {names.V_MIN: lambda p: (p + 4) // 3, names.V_HALF: lambda p: (p + 2) // 2}
+"""By order in a V, from the ranks: the most microbatches that a rank may hold in its two chunks."""
+
+
+def _of_controlled_memory(pipelines: Sequence[Pipeline], known: Mapping[str, Rows]) -> Match | None:
+    """V-Min or V-Half in another order: it holds as little, and is as fast if all halves take equally long."""
+    p, rows = pipelines[0].placement.p, [row for one in pipelines for row in one.rows]
+    for name, cap in CAPS.items() if any(_is_split(row.cells) for row in rows) else ():
+        is_small = name in known and cap(p) < p and all(_most_held(row.cells) <= 2 * cap(p) for row in rows)
+        if is_small and all(_is_as_fast(one, known[name]) for one in pipelines):
+            return Match(name)
+    return None
+
+
+def _is_as_fast(pipeline: Pipeline, rows: Rows) -> bool:
+    """True if no step takes longer than a textbook's, with halves that take equally long."""
+    for step in {row.step for row in pipeline.rows}:
+        mine = {place: row for row, place in zip(pipeline.rows, pipeline.places) if row.step == step}
+        wanted = [_without_unused(rows[place], row) for place, row in mine.items()]
+        if _length([row.cells for row in mine.values()]) > _length(wanted):
+            return False
+    return True
+
+
+def _length(rows: Rows) -> int:
+    """The slots until the end, where each cell takes one and waits for the stage before it."""
+    ends: dict[Cell, int] = {}
+    left, clocks = [deque(row) for row in rows], [0] * len(rows)
+    last = max(cell.stage for row in rows for cell in row)
+    while any(left):
+        before = len(ends)
+        for place, row in enumerate(left):
+            while row and (needed := _before(row[0], last)) <= ends.keys():
+                cell = row.popleft()
+                ends[cell] = clocks[place] = 1 + max(clocks[place], *map(ends.__getitem__, needed), 0)
+        if len(ends) == before:
+            return NEVER
+    return max(clocks)
+
+
+def _before(cell: Cell, last: int) -> set[Cell]:
+    """What a cell waits for."""
+    stage, half, batch = cell
+    if half == "F":
+        return {Cell(stage - 1, "F", batch)} if stage else set()
+    if half == "W" and stage:
+        return {Cell(stage, "I", batch)}
+    return {Cell(stage, "F", batch)} | ({Cell(stage + 1, "I", batch)} if stage < last else set())
+
+
+def _most_held(cells: Sequence[Cell]) -> int:
+    """The most microbatches between their forward and their weight half, in all chunks."""
+    changes = [{"F": 1, "W": -1}.get(cell.half, 0) for cell in cells]
+    return max(accumulate(changes), default=0)
 
 
 @lru_cache(maxsize=64)
@@ -72,10 +177,10 @@ def textbook(kind: str, p: int, m: int, v: int) -> Mapping[str, Rows]:
         from lib import schedules
     except PuzzleError:
         return {}
-    found = {}
+    found, sizes = {}, SIZES[kind](m, v) if kind in SIZES else [m]
     for name, order in ORDERS.get(kind, {}).items() if m > 1 and p * m * v <= MAX_CELLS else ():
         try:
-            table = getattr(schedules, order)(p, m, *([v] if kind == "looped" else []))
+            table = getattr(schedules, order)(p, *sizes)
         except RuleError:  # some orders need a multiple of p microbatches, or 2p of them
             continue
         found[name] = [[*_in_halves(row)] for row in table.rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,6 +13,7 @@ from lib.game.costs import COMPUTING
 from lib.game.setting import Setting
 from lib.judging import family as families
 from lib.judging.recompute import Recomputation
+from lib.judging.traffic import staleness
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, REDUCING
 from lib.trace.gc_pause import no_collection
 from lib.trace.ops import Op, Trace
@@ -22,7 +24,7 @@ from . import names as known
 from .computed import Grid, RankWork, grid_of
 from .context import context_parallel
 from .orders import match
-from .rows import Pipeline, placement_of
+from .rows import Pipeline, placement_of, two_ways
 from .sharding import data_parallel, gathers
 
 if TYPE_CHECKING:
@@ -93,7 +95,8 @@ class Recognition:
         """A noun phrase: '1F1B, with activations recomputed', 'like 1F1B, but rank 2 runs ...'."""
         *some, last = self.extras or ("",)
         extras = f", with {', '.join(some)}{' and ' if some else ''}{last}" if last else ""
-        but = f", but {self.difference}" if self.difference else ""
+        joint = ", " if self.difference.startswith("with ") else ", but "
+        but = f"{joint}{self.difference}" if self.difference else ""
         return f"{'like ' if but else ''}{self.name}{extras}{but}"
 
 
@@ -116,8 +119,14 @@ def recognize(trace: Trace) -> Recognition | None:
 def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Recognition:
     alone = family in ALONE and not (family == families.ONE_RANK and setting.replicas > 1)
     grid = None if alone else grid_of(ranks)
-    axes = [_Axis(_of_family(ranks, family, setting.task))] if grid is None else list(_axes(grid, setting))
     stages = tuple(grid.shares(setting.replicas)) if grid is not None and len(grid.stages) > 1 else ()
+    if grid is not None:
+        axes = list(_axes(grid, setting))
+    elif family in (families.PIPELINE, families.MIXED) and (ways := two_ways(ranks)):
+        axes = [_ordered([Pipeline([*enumerate(ways.ranks)], ways.placement, ways.up)])]
+        stages = tuple(Counter(work.layers for work in ranks).items())
+    else:
+        axes = [_Axis(_of_family(ranks, family, setting.task))]
     names = tuple(axis.name for axis in axes)
     extras = tuple(extras_of(ranks, not GATHERING.isdisjoint(names)))
     difference = "; ".join(axis.difference for axis in axes if axis.difference)
@@ -154,19 +163,26 @@ def _of_family(ranks: Sequence[RankWork], family: str, task: str) -> str:
 
 def _axes(grid: Grid, setting: Setting) -> Iterator[_Axis]:
     if len(grid.stages) > 1:
-        yield _pipeline(grid, setting.task)
+        yield _pipeline(grid, setting)
     if grid.tensor > 1:
         yield _Axis(_tensor(grid))
     if len(grid.replicas) * setting.replicas > 1:
         yield _Axis(*data_parallel(grid.ranks))
 
 
-def _pipeline(grid: Grid, task: str) -> _Axis:
+def _pipeline(grid: Grid, setting: Setting) -> _Axis:
     """The order of a pipeline, the same in all replicas."""
-    if task == "infer":
+    if setting.task == "infer":
         return _Axis("a pipeline for inference")
-    placement = placement_of(grid)
-    return _ordered([Pipeline(grid, replica, placement) for replica in range(len(grid.replicas))])
+    placement, p, first = placement_of(grid), len(grid.stages), grid.ranks[0]
+    if placement.kind == "contiguous" and first.shares > 1:
+        pieces = {part.batches for part in first.parts if min(part.batches) < first.shares and part.step == 0}
+        placement = placement._replace(kind="shares" if len(pieces) > 1 else placement.kind, v=len(pieces))
+    if placement.kind == "contiguous" and setting.lag and staleness([work.state for work in grid.ranks]) == 1:
+        placement = placement._replace(kind="unflushed")
+    replicas = range(len(grid.replicas))
+    places = [[(place, work) for place in range(p) for work in grid.of(place, replica)] for replica in replicas]
+    return _ordered([Pipeline(ranks, placement) for ranks in places])
 
 
 def recognize_table(table: Timetable) -> Recognition:
@@ -189,6 +205,10 @@ SHAPES = {
     "contiguous": "a pipeline",
     "looped": "an interleaved pipeline",
     "V": "a pipeline in a V",
+    "waves": "a pipeline in waves",
+    "two ways": "a pipeline in two directions",
+    "shares": "a pipeline of token shares",
+    "unflushed": "a pipeline without flushes",
     "other": "a pipeline of uneven stages",
 }
 """A pipeline whose order is no textbook's, by how its stages are dealt out."""

@@ -3,7 +3,7 @@ numbered as textbooks do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -32,7 +32,9 @@ class Row(NamedTuple):
 
 class Placement(NamedTuple):
     """Which rank has which layers. `kind` is 'contiguous' (a stage on each of `p` ranks), 'looped' (`v` stages, dealt
-    out in turn), 'V' (two stages, dealt out there and back) or 'other'."""
+    out in turn), 'V' (two stages, dealt out there and back), 'waves' (that several times), 'two ways' (a stage on two
+    ranks, for microbatches in opposite directions), or 'other'. A contiguous pipeline in which sequences are cut into
+    `v` shares is 'shares', and one that starts a step while the last one goes on is 'unflushed'."""
 
     kind: str
     p: int
@@ -46,49 +48,110 @@ def placement_of(grid: Grid) -> Placement:
     p = len(grid.stages)
     where = {layer: place for place, layers in enumerate(grid.stages) for layer in layers}
     runs = [(place, len(list(layers))) for place, layers in groupby(where[layer] for layer in sorted(where))]
-    turn = [place for place, _ in runs]
-    kind, v = "other", 0
-    if turn == list(range(p)) * (len(turn) // p):
-        v = len(turn) // p
-        kind = "looped" if v > 1 else "contiguous"
-    elif turn == [*range(p), *reversed(range(p - 1))] and runs[p - 1][1] > 1:
-        kind, v = "V", 2
-        half = runs[p - 1][1] // 2
-        runs[p - 1 : p] = [(p - 1, runs[p - 1][1] - half), (p - 1, half)]
-    stages = [stage for stage, (_, layers) in enumerate(runs) for _ in range(layers)]
-    return Placement(kind, p, v, stages)
+    folded = [
+        run
+        for i, (place, n) in enumerate(runs)
+        for run in _turn(place, n, 0 < i < len(runs) - 1 and place in (0, p - 1))
+    ]
+    kind, v = _dealt([place for place, _ in folded], p)
+    if kind not in FOLDED:
+        folded = runs
+        kind, v = _dealt([place for place, _ in runs], p)
+    return Placement(kind, p, v, _stages([layers for _, layers in folded]))
+
+
+FOLDED = ("V", "waves")
+"""Placements in which the way turns on the first and on the last rank, where two stages follow each other."""
+
+
+def _turn(place: int, layers: int, turns: bool) -> list[tuple[int, int]]:
+    """The layers of a rank as two stages, if the way turns there and they are enough."""
+    half = layers // 2 if turns else 0
+    return [(place, layers - half), (place, half)] if half else [(place, layers)]
+
+
+def _dealt(turn: Sequence[int], p: int) -> tuple[str, int]:
+    """How stages are dealt out, from the places of their ranks; and how many a rank has."""
+    v = len(turn) // p
+    if turn == list(range(p)) * v:
+        return "looped" if v > 1 else "contiguous", v
+    if turn == [*range(p), *reversed(range(p))] * (v // 2):
+        return "V" if v == 2 else "waves", v
+    return "other", v
+
+
+def _stages(runs: Sequence[int]) -> list[int]:
+    """The stage of each layer, from the layers of each stage."""
+    return [stage for stage, layers in enumerate(runs) for _ in range(layers)]
+
+
+Microbatch = tuple[int, frozenset[int]]
+"""A step, and the microbatches that are computed together."""
+
+
+class Ways(NamedTuple):
+    """The ranks in two directions, each with its place and its layers' stages."""
+
+    placement: Placement
+    ranks: Sequence[RankWork]
+    """By place in the first direction."""
+    up: frozenset[Microbatch]
+    """What goes the other way."""
+
+
+def two_ways(ranks: Sequence[RankWork]) -> Ways | None:
+    """How microbatches go through in two opposite directions; None if they do not."""
+    routes: dict[Microbatch, dict[int, int]] = {}
+    for work in ranks:
+        for part in work.parts:
+            if part.half == "F":
+                routes.setdefault((part.step, part.batches), {})[part.layer] = work.rank
+    ways = sorted({tuple(route[layer] for layer in sorted(route)) for route in routes.values()})
+    if len(ways) != 2:
+        return None
+    down, up = ([(rank, len(list(layers))) for rank, layers in groupby(way)] for way in ways)
+    order = [rank for rank, _ in down]
+    depths = [layers for _, layers in down]
+    if [rank for rank, _ in up] != order[::-1] or [layers for _, layers in up] != depths:
+        return None
+    if len({*order}) != len(order) or {*order} != {work.rank for work in ranks}:
+        return None
+    back = frozenset(key for key, route in routes.items() if tuple(route[layer] for layer in sorted(route)) == ways[1])
+    by_rank = {work.rank: work for work in ranks}
+    placement = Placement("two ways", len(order), 2, _stages(depths))
+    return Ways(placement, [by_rank[rank] for rank in order], back)
 
 
 class Pipeline:
     """One replica of a pipeline, and its `rows`. It is not `regular` if it does what no textbook does: a rank begins a
     step within another, has microbatches of its own, or computes one of them amid a stage of another."""
 
-    def __init__(self, grid: Grid, replica: int, placement: Placement) -> None:
+    def __init__(self, ranks: Sequence[tuple[int, RankWork]], placement: Placement, up: Set[Microbatch] = frozenset()):
+        """The ranks with their places, first to last; `up` are the microbatches that begin on the last rank."""
+        first, last = ranks[0][1], ranks[-1][1]
         self.placement = placement
         self.regular = True
         self.rows: list[Row] = []
         """By step, and in it by the place of the rank's first stage; ranks that share a stage follow each other."""
         self.places: list[int] = []
         """For each row the place of its rank."""
-        ranks = [(place, work) for place in range(placement.p) for work in grid.of(place, replica)]
-        numbers = self._numbers(ranks[0][1])
-        self.batches = max((number for _, number in numbers.values()), default=-1) + 1
+        self._flushes = placement.kind != "unflushed"
+        numbers: dict[Microbatch, int] = {}
+        for work, mine in ((first, lambda key: key not in up), (last, lambda key: key in up)):
+            self._number(work, mine, numbers)
+        self.batches = max(numbers.values(), default=-1) + 1
         for place, work in ranks:
             self._read(place, work, numbers)
 
     @classmethod
     def of_table(cls, table: Timetable) -> Self:
         """The pipeline that a timetable is, with times that only count cells."""
-        p, stages = table.ranks, [table.stages_of(rank) for rank in range(table.ranks)]
-        v = len(stages[0])
-        kinds = {
-            "contiguous": [[r] for r in range(p)],
-            "V": [[r, 2 * p - 1 - r] for r in range(p)],
-            "looped": [[*range(r, p * v, p)] for r in range(p)],
-        }
-        fits = (kind for kind, dealt in kinds.items() if dealt == stages)
+        p, ranks_of = table.ranks, table.ranks_of
+        both = [tuple(sorted({stage, p - 1 - stage})) for stage in range(table.stages)]
+        turn = [ranks_of[stage][0] for stage in range(table.stages)]
+        kind, v = ("two ways", 2) if table.copies > 1 and [*ranks_of.values()] == both else _dealt(turn, p)
         made = cls.__new__(cls)
-        made.placement = Placement(next(fits, "other"), p, v, range(table.stages))
+        made.placement = Placement(kind, p, v, range(table.stages))
         made.regular, made.batches, made.places = True, table.batches, [*range(p)]
         made.rows = []
         for rank, row in enumerate(table.rows):
@@ -96,28 +159,24 @@ class Pipeline:
             made.rows.append(Row(rank, 0, cells, range(len(cells))))
         return made
 
-    def _numbers(self, first: RankWork) -> dict[tuple[int, frozenset[int]], tuple[int, int]]:
-        """By step and batches: the step, and the number of the microbatch, in the order of the first stage."""
-        numbers: dict[tuple[int, frozenset[int]], tuple[int, int]] = {}
+    def _number(self, first: RankWork, mine: Callable[[Microbatch], bool], numbers: dict[Microbatch, int]) -> None:
+        """Numbers some microbatches of each step in the order of a first stage; those of all steps if none ends."""
         for part in first.parts:
-            if part.half == "F" and part.layer == 0 and (part.step, part.batches) not in numbers:
-                count = sum(step == part.step for step, _ in numbers)
-                numbers[part.step, part.batches] = part.step, count
-        return numbers
+            key = part.step, part.batches
+            if part.half == "F" and part.layer == 0 and key not in numbers and mine(key):
+                numbers[key] = sum(step == part.step or not self._flushes for step, _ in numbers)
 
-    def _read(self, place: int, work: RankWork, numbers: dict[tuple[int, frozenset[int]], tuple[int, int]]) -> None:
-        steps = [part.step for part in work.parts]
+    def _read(self, place: int, work: RankWork, numbers: Mapping[Microbatch, int]) -> None:
+        steps = [part.step if self._flushes else 0 for part in work.parts]
         if steps != sorted(steps):
             self.regular = False
             return
-        for step, parts in groupby(work.parts, key=lambda part: part.step):
-            cells = list(self._cells(list(parts), work, numbers))
+        for step, parts in groupby(zip(steps, work.parts), key=lambda pair: pair[0]):
+            cells = list(self._cells([part for _, part in parts], numbers))
             self.rows.append(Row(work.rank, step, [cell for cell, _ in cells], [start for _, start in cells]))
             self.places.append(place)
 
-    def _cells(
-        self, parts: Sequence[Part], work: RankWork, numbers: dict[tuple[int, frozenset[int]], tuple[int, int]]
-    ) -> Iterator[tuple[Cell, int]]:
+    def _cells(self, parts: Sequence[Part], numbers: Mapping[Microbatch, int]) -> Iterator[tuple[Cell, int]]:
         """The cells of a rank: each is there when the last of its layers has been computed."""
         of_cell: dict[Cell, list[int]] = {}
         cells = []
@@ -125,7 +184,7 @@ class Pipeline:
             if (part.step, part.batches) not in numbers:
                 self.regular = False
                 return
-            cells.append(Cell(self.placement.stage_of[part.layer], part.half, numbers[part.step, part.batches][1]))
+            cells.append(Cell(self.placement.stage_of[part.layer], part.half, numbers[part.step, part.batches]))
         for i, cell in enumerate(cells):
             of_cell.setdefault(cell, []).append(i)
         for i, cell in enumerate(cells):

@@ -12,8 +12,8 @@ from lib.errors import RuleError
 from .cells import Dependencies
 from .draft import Draft
 from .feasibility import DryRun, by_message, by_stream, untagged
-from .player import TimetableRank
 from .timetable import Timetable
+from .timetable_rank import TimetableRank
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class BegunTable(Timetable):
     def of_draft(cls, draft: Draft, has_tags: bool) -> BegunTable:
         """All that can be computed."""
         rows = tuple(tuple((cell,) for cell in row) for row in draft.computable())
-        return cls(rows, draft.stages, has_tags)
+        return cls(rows, count=draft.stages, has_tags=has_tags)
 
     def __post_init__(self) -> None:
         needs = Dependencies(self.rows, self.count)

@@ -29,6 +29,19 @@ class CellWork:
         """Takes in the gradient of a layer by one microbatch."""
         raise NotImplementedError
 
+    def first_input(self, batch: int, step: int) -> Activation:
+        """The model's input for a microbatch."""
+        return self.model.get_activation([self.first_batch + batch], step)
+
+    async def layer_forward(self, layer: int, batch: int) -> Activation:
+        """Computes a layer from its stored input."""
+        return self.model.forward(layer, self.model.activations[layer, batch], await self.weight(layer))
+
+    async def layer_backward(self, layer: int, batch: int, grad: ActivationGrad) -> tuple[WeightGrad, ActivationGrad]:
+        """The gradients of a layer's weight and input; the stored input goes."""
+        inp = self.model.activations.pop((layer, batch))
+        return self.model.backward(layer, inp, grad, await self.weight(layer))
+
     def after_forward(self, cell: Cell, layer: int) -> None:
         """Follows the forward of a layer."""
 
@@ -60,9 +73,9 @@ class CellWork:
         model, b = self.model, cell.batch
         layers = self.layers(cell.stage)
         if layers.start == 0:
-            model.activations[0, b] = model.get_activation([self.first_batch + b], step)
+            model.activations[0, b] = self.first_input(b, step)
         for layer in layers:
-            out = model.forward(layer, model.activations[layer, b], await self.weight(layer))
+            out = await self.layer_forward(layer, b)
             self.after_forward(cell, layer)
             if layer + 1 < layers.stop:
                 model.activations[layer + 1, b] = out
@@ -77,7 +90,7 @@ class CellWork:
         await self.before_backward(cell)
         grad = model.grad_activations.pop((layers.stop - 1, b))
         for layer in reversed(layers):
-            new, grad = model.backward(layer, model.activations.pop((layer, b)), grad, await self.weight(layer))
+            new, grad = await self.layer_backward(layer, b, grad)
             await self.add(layer, new)
         return grad if layers.start else None
 
@@ -87,7 +100,7 @@ class CellWork:
         ahead, behind = sorted(slot, key=lambda cell: cell.op, reverse=True)
         layer, back = self.layers(ahead.stage).start, self.layers(behind.stage).start
         if layer == 0:
-            model.activations[0, ahead.batch] = model.get_activation([self.first_batch + ahead.batch], step)
+            model.activations[0, ahead.batch] = self.first_input(ahead.batch, step)
         inp, grad = model.activations.pop((back, behind.batch)), model.grad_activations.pop((back, behind.batch))
         out, (new, before) = model.forward_backward(
             (layer, model.activations[layer, ahead.batch], await self.weight(layer)),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from lib.errors import RuleError
+from lib.values.algebra import named
 
 from .cells import OPERATIONS, Cell, Dependencies, Message, Rows, Slot
 
@@ -27,22 +28,30 @@ def by_message(stages: int) -> Tagging:
     return lambda message: message.stream + 2 * stages * message.made.batch
 
 
-def require_complete(rows: Rows) -> None:
-    """Refuses rows that are not one training step."""
+def require_complete(rows: Rows, copies: int) -> None:
+    """Refuses rows that are not one training step, with each stage on at most so many ranks."""
     if not all(rows):
         raise RuleError(f"rank {list(map(bool, rows)).index(False)} has no cells; a timetable has work for every rank")
     placed = [(cell, rank) for rank, row in enumerate(rows) for slot in row for cell in slot]
     if not placed:
         raise RuleError("this timetable has no cells; each rank has a row of them, such as 0F0 0B0")
-    rank_of: dict[int, int] = {}
+    ranks_of: dict[int, list[int]] = {}
+    rank_of: dict[tuple[int, int], int] = {}
     done: dict[tuple[int, int], list[str]] = {}
     for (stage, op, batch), rank in placed:
         if op not in OPERATIONS or min(stage, batch) < 0:
             raise RuleError(f"there is no cell {stage}{op}{batch}; a cell is a stage, F, B, I or W, and a microbatch")
-        if rank_of.setdefault(stage, rank) != rank:
-            raise RuleError(f"stage {stage} has cells on rank {rank_of[stage]} and on rank {rank}; put all on one rank")
+        held = ranks_of.setdefault(stage, [])
+        if rank not in held:
+            held.append(rank)
+        if len(held) > copies:
+            others, where = named("rank", held[:-1]), "one rank" if copies == 1 else f"{copies} ranks"
+            raise RuleError(f"stage {stage} has cells on {others} and on rank {rank}; put all on {where}")
+        if rank_of.setdefault((stage, batch), rank) != rank:
+            first = rank_of[stage, batch]
+            raise RuleError(f"microbatch {batch} in stage {stage} is on rank {first} and on rank {rank}; put it on one")
         done.setdefault((stage, batch), []).append(op)
-    for stage in range(1 + max(rank_of)):
+    for stage in range(1 + max(ranks_of)):
         for batch in range(1 + max(batch for _, batch in done)):
             has = sorted(done.get((stage, batch), []))
             if has not in (["B", "F"], ["F", "I", "W"]):

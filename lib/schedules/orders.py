@@ -7,7 +7,7 @@ left out.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from lib.errors import RuleError
 
@@ -27,17 +27,41 @@ def gpipe(p: int, m: int) -> Timetable:
     return _looped(p, m, 1, lambda r: "F0" * m + "B0" * m)
 
 
-def one_f_one_b(p: int, m: int) -> Timetable:
-    """A backward after each forward, as soon as the first one can be (Narayanan et al. 2019, section 3.2)."""
-    return _looped(p, m, 1, lambda r: "F0" * (p - r - 1) + "F0B0" * m)
+def one_f_one_b(p: int, m: int, more: int = 0) -> Timetable:
+    """A backward after each forward, as soon as the first one can be (Narayanan et al. 2019, section 3.2).
+
+    With `more`, each rank has so many more forwards of warm-up.
+    """
+    _require(more >= 0, f"1F1B needs all of its warm-up; got {more} more")
+    return _looped(p, m, 1, lambda r: "F0" * (p - r - 1 + more) + "F0B0" * m)
+
+
+def eager_1f1b(p: int, m: int) -> Timetable:
+    """1F1B with twice its warm-up, so that messages travel while ranks compute (Zhuang et al. 2023)."""
+    return _looped(p, m, 1, lambda r: "F0" * (2 * (p - r - 1)) + "F0B0" * m)
+
+
+def seq1f1b(p: int, m: int, shares: int = 2) -> Timetable:
+    """1F1B on shares of the tokens, which come back from the last to the first (Sun et al. 2024).
+
+    Share s of microbatch b is the microbatch `shares` b + s of the timetable.
+    """
+    _require(shares >= 1, f"a sequence has at least one share; got {shares}")
+    units = m * shares
+    table = _looped(p, units, 1, lambda r: "F0" * (p - r - 2 + shares) + "F0B0" * units)
+    back = [unit - unit % shares + shares - 1 - unit % shares for unit in range(units)]
+    rows = (
+        (cell if cell.op == "F" else cell._replace(batch=back[cell.batch]) for (cell,) in row) for row in table.rows
+    )
+    return Timetable.of(rows)
 
 
 def interleaved(p: int, m: int, v: int = 2, group: int | None = None, warmup: int | None = None) -> Timetable:
     """1F1B on v chunks of a rank, `group` microbatches of a chunk at a time (Narayanan et al. 2021, section 2.2.2).
 
-    A group has p microbatches, or more, as in PyTorch's ScheduleInterleaved1F1B if p does not divide m. The first rank
-    has at most `warmup` forwards before the first pair of a forward and a backward, each further rank one less. With
-    p v - 1, fewer activations are held, and ranks wait longer for messages.
+    A group has p microbatches, or m // (m // p) if p does not divide m, as in PyTorch's ScheduleInterleaved1F1B. The
+    first rank has at most `warmup` forwards before the first pair of a forward and a backward, each further rank one
+    less. With p v - 1, fewer activations are held, and ranks wait longer for messages.
     """
     backwards = [f"B{v - 1 - chunk}" for chunk in _in_groups(p, m, v, group)]
     return _interleaved(p, m, v, group, 2, lambda r: backwards, warmup)
@@ -59,10 +83,16 @@ def interleaved_zb(p: int, m: int, v: int = 2, group: int | None = None) -> Time
 
 def _in_groups(p: int, m: int, v: int, group: int | None) -> list[int]:
     """The chunks of a rank's forwards, one after the other."""
-    size = max(p if group is None else group, 1)
-    each = "one for each rank" if group is None else "the microbatches of a group"
-    _require(m % size == 0, f"interleaved 1F1B needs a multiple of {size} microbatches, {each}; got {m}")
+    size = _group(p, m, group)
+    _require(
+        m % size == 0, f"interleaved 1F1B needs a multiple of {size} microbatches, the microbatches of a group; got {m}"
+    )
     return [k // size % v for k in range(m * v)]
+
+
+def _group(p: int, m: int, group: int | None) -> int:
+    """The microbatches of a group: as many as ranks, or m cut into as many groups as fit."""
+    return max(m // max(m // max(p, 1), 1) if group is None else group, 1)
 
 
 def _interleaved(
@@ -70,7 +100,7 @@ def _interleaved(
 ) -> Timetable:
     """So many forwards ahead of the next rank, then a forward and a backward in turn."""
     forwards = [f"F{chunk}" for chunk in _in_groups(p, m, v, group)]
-    first = (v - 1) * (p if group is None else group)
+    first = (v - 1) * _group(p, m, group)
     least = first + p - 1
     _require(most is None or most >= least, f"the first rank needs at least {least} forwards of warm-up; got {most}")
 
@@ -138,12 +168,32 @@ def _settled(step: Callable[[int, int], list[list[Cell]]], p: int, m: int) -> Ti
 
 
 def dualpipev(p: int, m: int) -> Timetable:
-    """A forward of one chunk beside a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
+    """A forward of one chunk overlaps a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
 
-    Here nobody computes two things at once: such a slot computes the forward, then the backward, then sends both. It
+    Where a pair of them has no price, such a slot computes the forward, then the backward, then sends both. It
     takes F + B. The order is that of PyTorch's ScheduleDualPipeV.
     """
     _require(m >= 2 * p, f"DualPipeV needs a microbatch for each of its {2 * p} stages; got {m}")
+    return _v(p, m, _dual(p, m))
+
+
+def dualpipe(p: int, m: int) -> Timetable:
+    """DualPipeV with twice the ranks, and the way back on the other half: one half of the microbatches goes from the
+    first rank to the last, the other half the other way. Each stage is on two ranks (DeepSeek-AI 2024, section 3.2.1).
+    """
+    _require(p % 2 == m % 2 == 0 < p, f"DualPipe needs even numbers of ranks and microbatches; got {p} and {m}")
+    _require(m >= 2 * p, f"DualPipe needs two microbatches for each of its {p} stages; got {m}")
+    script, half = _dual(p // 2, m // 2), m // 2
+
+    def row(r: int) -> tuple[Slot, ...]:
+        near, stages = (r, (r, p - 1 - r)) if r < p // 2 else (p - 1 - r, (p - 1 - r, r))
+        return _row(script(near), stages, half, (0, half) if r == near else (half, 0))
+
+    return Timetable(tuple(map(row, range(p))), copies=2)
+
+
+def _dual(p: int, m: int) -> Script:
+    """DualPipe on the p ranks of a half, each with chunk 0 on the way there and chunk 1 on the way back."""
 
     def script(r: int) -> str:
         lower = p - r - 1  # the ranks below this one in the V
@@ -157,7 +207,48 @@ def dualpipev(p: int, m: int) -> Timetable:
             "F0" * (2 * lower) + "F0F1" * (r + 1) + "I1W1F1" * lower + main + "B1(F1B0)" * lower + "".join(turn + end)
         )
 
-    return _v(p, m, script)
+    return script
+
+
+def chimera(p: int, m: int) -> Timetable:
+    """Two pipelines of 1F1B, one in each direction; each stage is on two ranks (Li and Hoefler 2021).
+
+    More than p microbatches are taken p at a time, one after the other ("direct concatenation").
+    """
+    _require(p % 2 == m % 2 == 0 < p, f"Chimera needs even numbers of ranks and microbatches; got {p} and {m}")
+    down = list(_in_waves(p, m // 2, p // 2))
+    up = [(start, cell._replace(batch=cell.batch + m // 2)) for start, cell in down]
+    timed = [(start, cell.stage, cell) for start, cell in down] + [
+        (start, p - 1 - cell.stage, cell) for start, cell in up
+    ]
+    return _by_start(p, timed, 2)
+
+
+def hanayo(p: int, m: int, waves: int = 1) -> Timetable:
+    """The model goes through the ranks there and back, in so many waves (Liu et al. 2023, Hanayo).
+
+    One wave is Chimera with the way back on the same ranks, which saves the second copy of the weights.
+    """
+    _require(min(p, m, waves) >= 1, f"ranks, microbatches and waves are at least 1; got {p}, {m} and {waves}")
+    folded = [*range(p), *reversed(range(p))] * waves
+    timed = [(start, folded[cell.stage], cell) for start, cell in _in_waves(len(folded), m, p)]
+    return _by_start(p, timed)
+
+
+def _in_waves(stages: int, m: int, group: int) -> Iterator[tuple[int, Cell]]:
+    """The slots of m microbatches that start every second slot, `group` of them, and go forward and back without a
+    pause: no two on one rank start at once."""
+    for batch in range(m):
+        first = batch // group * 2 * stages + batch % group * 2
+        for stage in range(stages):
+            yield first + stage, Cell(stage, "F", batch)
+            yield first + 2 * stages - 1 - stage, Cell(stage, "B", batch)
+
+
+def _by_start(p: int, timed: Sequence[tuple[int, int, Cell]], copies: int = 1) -> Timetable:
+    """Cells with their slots and ranks, in the order of the slots."""
+    rows = (((cell,) for _, rank, cell in sorted(timed) if rank == r) for r in range(p))
+    return Timetable(tuple(map(tuple, rows)), copies=copies)
 
 
 def _looped(p: int, m: int, v: int, script: Script) -> Timetable:
@@ -172,8 +263,8 @@ def _v(p: int, m: int, script: Script) -> Timetable:
     return Timetable(tuple(_row(script(r), (r, 2 * p - 1 - r), m) for r in range(p)))
 
 
-def _row(script: str, stages: Sequence[int], m: int) -> tuple[Slot, ...]:
-    """The slots of a script. A B counts as an I and as a W."""
+def _row(script: str, stages: Sequence[int], m: int, firsts: Sequence[int] = ()) -> tuple[Slot, ...]:
+    """The slots of a script, in which a chunk may begin with a later microbatch. A B counts as an I and as a W."""
     seen: Counter[str] = Counter()
 
     def cell(op: str, chunk: str) -> Cell:
@@ -183,7 +274,9 @@ def _row(script: str, stages: Sequence[int], m: int) -> tuple[Slot, ...]:
         return Cell(stages[int(chunk)], op, batch)
 
     slots = [[cell(*one) for one in CELL.findall(group)] for group in SLOT.findall(script)]
-    return tuple(tuple(slot) for slot in slots if all(one.batch < m for one in slot))
+    first = dict(zip(stages, firsts))
+    kept = (slot for slot in slots if all(one.batch < m for one in slot))
+    return tuple(tuple(one._replace(batch=one.batch + first.get(one.stage, 0)) for one in slot) for slot in kept)
 
 
 def _require(met: bool, problem: str) -> None:

@@ -1,7 +1,7 @@
 """A timetable: what each rank of a pipeline computes, in order. It is data, made by a formula, a solver or a person."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -18,24 +18,27 @@ CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
 
 @dataclass(frozen=True)
 class Timetable:
-    """For each rank its slots, in order. A stage lies on the rank that has its cells. Printed, a rank is a line:
+    """For each rank its slots, in order. A stage lies on the rank that has its cells, or with `copies` on so many, each
+    with microbatches of its own. Printed, a rank is a line:
 
         0F0 0F1 0B0 0B1
         1F0 1B0 1F1 1B1
 
     Raises:
-        RuleError: a cell is unknown, missing or occurs twice, or a stage has cells on two ranks.
+        RuleError: a cell is unknown, missing or occurs twice, or a stage has cells on more ranks.
         DeadlockError: cells wait for each other; the message names them.
     """
 
     rows: tuple[tuple[Slot, ...], ...]
+    copies: int = field(default=1, kw_only=True)
+    """The most ranks that a stage may lie on."""
     needs: Dependencies = field(init=False, repr=False, compare=False)
     """What each cell needs, and the messages that this takes."""
     tag: Tagging = field(init=False, repr=False, compare=False)
     """The tag of each message: 0 for all if that works, else one for each stream, else one for each message."""
 
     def __post_init__(self) -> None:
-        require_complete(self.rows)
+        require_complete(self.rows, self.copies)
         needs = Dependencies(self.rows)
         for tag in (untagged, by_stream, by_message(self.stages)):
             play = DryRun(self.rows, tag, needs)
@@ -93,6 +96,12 @@ class Timetable:
     def stages_of(self, rank: int) -> list[int]:
         """The stages that lie on a rank, ascending."""
         return sorted({cell.stage for slot in self.rows[rank] for cell in slot})
+
+    @cached_property
+    def ranks_of(self) -> Mapping[int, tuple[int, ...]]:
+        """By stage the ranks that it lies on, nearly always one."""
+        held = [set(self.stages_of(rank)) for rank in range(self.ranks)]
+        return {stage: tuple(r for r, some in enumerate(held) if stage in some) for stage in range(self.stages)}
 
 
 def _slot_text(slot: Slot) -> str:

@@ -9,6 +9,25 @@ from lib.recognition import Recognition, names
 from . import papers
 from .paper import Paper
 
+CHIMERA = Paper(
+    "Shigang Li, Torsten Hoefler",
+    2021,
+    "Chimera: Efficiently Training Large-Scale Neural Networks with Bidirectional Pipelines",
+    "SC 2021, arXiv 2107.06925",
+)
+HANAYO = Paper(
+    "Ziming Liu, Shenggan Cheng, Haotian Zhou, Yang You",
+    2023,
+    "Hanayo: Harnessing Wave-like Pipeline Parallelism for Enhanced Large Model Training Efficiency",
+    "SC 2023, arXiv 2308.15762",
+)
+EAGER_1F1B = Paper(
+    "Yonghao Zhuang, Lianmin Zheng, Zhuohan Li et al.",
+    2023,
+    "On Optimizing the Communication of Model Parallelism",
+    "MLSys 2023, arXiv 2211.05322",
+)
+
 PAPERS: Mapping[str, tuple[Paper, ...]] = {
     names.GPIPE: (papers.GPIPE,),
     names.ONE_F_ONE_B: (papers.PIPEDREAM,),
@@ -21,6 +40,12 @@ PAPERS: Mapping[str, tuple[Paper, ...]] = {
     names.V_MIN: (papers.CONTROLLABLE_MEMORY,),
     names.V_HALF: (papers.CONTROLLABLE_MEMORY,),
     names.DUALPIPE_V: (papers.DEEPSEEK_V3,),
+    names.DUALPIPE: (papers.DEEPSEEK_V3,),
+    names.CHIMERA: (CHIMERA,),
+    names.HANAYO: (HANAYO,),
+    names.EAGER: (EAGER_1F1B,),
+    names.SEQ_1F1B: (papers.SEQ_1F1B,),
+    names.TWO_BW: (papers.PIPEDREAM_2BW,),
     names.DATA: (papers.PYTORCH_DDP,),
     names.ZERO_1: (papers.ZERO,),
     names.ZERO_2: (papers.ZERO,),

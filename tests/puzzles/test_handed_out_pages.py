@@ -14,7 +14,6 @@ from puzzles.course.comments import read_comments
 from puzzles.course.roster import CourseError
 from puzzles.reports.class_pages import INDEX, PageNames
 from puzzles.reports.environment import environment
-from tests.support import course
 
 LONG = "Long " * 32 + "Name"
 
@@ -181,12 +180,3 @@ def test_the_board_survives_40_tied_players() -> None:
     assert page.count("<a href") == 40
     first, _, rest = page.partition("<summary>and 32 more</summary>")
     assert (first.count("<a href"), rest.count("<a href")) == (8, 32)
-
-
-@pytest.mark.slow
-def test_the_index_of_300_students_stays_small(tmp_path: Path) -> None:
-    known = course.with_groups(course.students(300), 10)
-    course.write(tmp_path, known)
-    words = ("--roster", tmp_path / "roster.csv", "--points", "basic=5", "--limit", "time=1s")
-    grade(tmp_path, *words)
-    assert (tmp_path / "out" / "index.html").stat().st_size < 100_000

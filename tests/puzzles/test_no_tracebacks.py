@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import click
@@ -45,6 +46,7 @@ FORMS = {
 WORDS = (type(click.STRING), click.Path, click.Choice)
 EDGES = ("nan", "1e400", "-1", "9" * 30)
 MORE_EDGES = (*EDGES, "inf", "-inf", "0", "0.5", "9" * 5000, "", "²")
+"""Eleven, so that every third call has another edge in each option."""
 
 GPIPE = "0F0,0F1,,0B0,0B1\n,1F0,1F1,1B0,1B1\n"
 
@@ -109,7 +111,7 @@ def test_numbers_at_the_edges(name: str, files: None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORKING)
 def test_edges_in_every_option_and_argument(name: str, files: None) -> None:
-    for words in values(main.commands[name], MORE_EDGES, numbers_only=False):
+    for words in islice(values(main.commands[name], MORE_EDGES, numbers_only=False), 0, None, 3):
         require_an_answer(*words)
 
 

@@ -92,19 +92,21 @@ def zb_h2(cells: Rank, r: int, p: int, m: int) -> bool:
 
 
 def interleaved(cells: Rank, r: int, p: int, m: int) -> bool:
-    """Megatron-LM's order: p microbatches of a chunk at a time, and a warm-up of 2 (p - r - 1) + (v - 1) p forwards."""
+    """Megatron-LM's order: g microbatches of a chunk at a time, and a warm-up of 2 (p - r - 1) + (v - 1) g forwards. g
+    is p, or in PyTorch the microbatches of each of m // p rounds."""
+    g = m // max(1, m // p)
     v = len({cell[1] for cell in cells})
     forwards = [cell for cell in cells if cell[0] == "F"]
     backwards = [cell for cell in cells if cell[0] == "I"]
-    turns = [k // p % v for k in range(m * v)]
+    turns = [k // g % v for k in range(m * v)]
     return (
-        m % p == 0
+        m % g == 0
         and all(stage % p == r for _, stage, _ in cells)
         and whole(cells)
         and in_order(cells)
         and [stage // p for _, stage, _ in forwards] == turns
         and [v - 1 - stage // p for _, stage, _ in backwards] == turns
-        and ahead(cells, 2 * (p - r - 1) + (v - 1) * p, m * v)
+        and ahead(cells, 2 * (p - r - 1) + (v - 1) * g, m * v)
     )
 
 
@@ -133,6 +135,34 @@ def zb_v(cells: Rank, r: int, p: int, m: int) -> bool:
     )
 
 
+def eager(cells: Rank, r: int, p: int, m: int) -> bool:
+    return one_stage(cells) and whole(cells) and in_order(cells) and ahead(cells, 2 * (p - r - 1), m)
+
+
+def hanayo(cells: Rank, r: int, p: int, m: int) -> bool:
+    """One wave: of each group of p microbatches one starts every second slot, and goes there and back in 4p slots."""
+    slots = [
+        4 * p * (batch // p) + 2 * (batch % p) + (stage if half == "F" else 4 * p - 1 - stage)
+        for half, stage, batch in cells
+        if half != "W"
+    ]
+    return {cell[1] for cell in cells} == {r, 2 * p - 1 - r} and whole(cells) and slots == sorted({*slots})
+
+
+def holding(share: int) -> Definition:
+    """A V in which no rank holds more than 2 floor((p + 2) / 2) chunks (V-Half), or 2 floor((p + 4) / 3) (V-Min)."""
+
+    def holds_little(cells: Rank, r: int, p: int, m: int) -> bool:
+        held: set[tuple[int, int]] = set()
+        most = 0
+        for half, stage, batch in cells:
+            (held.discard if half == "W" else held.add)((stage, batch))
+            most = max(most, len(held))
+        return {cell[1] for cell in cells} == {r, 2 * p - 1 - r} and most <= 2 * ((p + 2 * share - 2) // share)
+
+    return holds_little
+
+
 DEFINITIONS: Mapping[str, Definition] = {
     "GPipe": gpipe,
     "1F1B": one_f_one_b,
@@ -141,9 +171,13 @@ DEFINITIONS: Mapping[str, Definition] = {
     "interleaved 1F1B": interleaved,
     "the breadth-first pipeline": breadth_first,
     "ZB-V": zb_v,
+    "eager 1F1B": eager,
+    "Hanayo": hanayo,
+    "V-Half": holding(2),
+    "V-Min": holding(3),
 }
 
-NECESSARY = frozenset(("ZB-V",))
+NECESSARY = frozenset(("ZB-V", "V-Half", "V-Min"))
 """Definitions that others may meet as well."""
 
 

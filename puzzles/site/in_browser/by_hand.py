@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib import CLASSIC_SETTING, Trace, referee, run_async
-from lib.bounds import memory_bound, pipeline_time_bound, traffic_bound
+from lib.bounds import memory_bound, pipeline_memory_bound, pipeline_time_bound, traffic_bound
 from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
 from lib.schedules.begun import BegunTable, begun
@@ -75,7 +75,9 @@ async def _run(puzzle: SchedulePuzzle, draft: Draft, colour: str) -> dict[str, A
     stages = [(range(stage * depth, (stage + 1) * depth), 1) for stage in range(table.stages)]
     least = {
         "timesteps": pipeline_time_bound(size, setting, stages),
-        "peak_memory": memory_bound(size, setting),
+        "peak_memory": max(
+            memory_bound(size, setting), pipeline_memory_bound(size, setting, stages, puzzle.goal.time_limit)
+        ),
         "traffic": traffic_bound(size, setting, puzzle.goal.time_limit),
     }
     found = measures_data(puzzle, figures_of(report, puzzle, size))

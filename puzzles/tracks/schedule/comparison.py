@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from lib import Goal, Record, Report, Trace, referee, run, trace_from_json
-from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound, traffic_bound
+from lib.bounds import Bound, memory_bound, pipeline_memory_bound, pipeline_time_bound, time_bound, traffic_bound
 from lib.game.goal import figures_text
 from lib.judging.family import PIPELINES
 from lib.recognition import Recognition, recognize
@@ -128,8 +128,14 @@ def above_possible(
         yield f"Time: {'; '.join(_above(timesteps, bound, setting.costs.time_unit, where) for bound, where in bounds)}."
     if beaten:
         yield "The fastest pipeline known at this size has other stages: with these, no schedule is as fast."
-    if floor.least:
-        yield f"Memory: {_above(figures['peak_memory'], floor, 'elements', 'any schedule')}."
+    peak, until = figures["peak_memory"], max(time_limit, figures["timesteps"])
+    kept = pipeline_memory_bound(size, setting, found.stages, until) if found.stages else NO_BOUND
+    lower = any(record.peak_memory < kept.least for record in records if record.family in ("", *PIPELINES))
+    of_stages = f"a pipeline with these stages that takes at most {setting.costs.took(until)} and sends no input twice"
+    bounds = [(kept, of_stages)] if floor.least < kept.least <= peak and not lower else []
+    bounds += [(floor, "any schedule")] if floor.least else []
+    if bounds:
+        yield f"Memory: {'; '.join(_above(peak, bound, 'elements', where) for bound, where in bounds)}."
     sent = traffic_bound(size, setting, time_limit)
     if sent.least and "traffic" in figures and time_limit:
         fast = f"any schedule below {setting.costs.took(time_limit)}"

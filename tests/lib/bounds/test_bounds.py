@@ -12,10 +12,21 @@ from typing import Any
 import pytest
 
 from lib import COLLECTIVES, Costs, Goal, Model, Record, Report, RuleError, Setting, Size, Trace, referee, run
-from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound, traffic_bound
-from lib.game.costs import CLASSIC_TICKS
+from lib.bounds import Bound, memory_bound, pipeline_memory_bound, pipeline_time_bound, time_bound, traffic_bound
+from lib.game.costs import CLASSIC_TICKS, COMPUTING
 from lib.recognition import recognize
-from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, sequence_parallel, zb_h1, zb_h2, zb_v
+from lib.schedules import (
+    chimera,
+    dualpipe,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    pipeline,
+    sequence_parallel,
+    zb_h1,
+    zb_h2,
+    zb_v,
+)
 from puzzles.catalog.schedule import PUZZLES
 from solutions.checkpoint import checkpoint
 from solutions.zero1 import zero1
@@ -45,11 +56,14 @@ def require_within(trace: Trace) -> tuple[Report, Bound, Bound]:
     if found is not None and found.stages:
         own = pipeline_time_bound(size, setting, found.stages)
         assert report.timesteps >= own.least, (size, setting, own)
+        if all(len(op.batches) < 2 for rank in trace.ranks for op in rank if op.name in COMPUTING):
+            kept = pipeline_memory_bound(size, setting, found.stages, report.timesteps)
+            assert report.peak.memory >= kept.least, (size, setting, kept)
     return report, time, memory
 
 
 def within(schedule: Schedule, size: Iterable[int], setting: Setting | None = None) -> Report:
-    outcome = run(schedule, *size, setting=setting or Setting())
+    outcome = run(schedule, *Size(*size), setting=setting or Setting())
     assert outcome.error is None, outcome.error
     return require_within(outcome.trace)[0]
 
@@ -430,6 +444,77 @@ def test_an_impossible_size_is_refused(size: Any) -> None:
 def test_stages_that_are_not_the_layers_are_refused(stages: Any) -> None:
     with pytest.raises(RuleError, match="each of the layers 0 to 2 once"):
         pipeline_time_bound(Size(3, 2, 2), Setting(), stages)
+
+
+# --- Memory of pipelines ---
+
+
+@pytest.mark.parametrize(("timesteps", "held"), [(33, 3), (40, 3), (41, 2), (67, 2), (68, 1)])
+def test_the_microbatches_that_a_rank_keeps_follow_from_the_time(timesteps: float, held: int) -> None:
+    """1F1B of 4 ranks and 8 microbatches, F = 1 and B = 2, on rank 1: a microbatch is away for 7 and back after 2 more.
+    With c of them the eighth backward begins at 10 + 9 (6 // c) + 2 (6 % c), and the step ends 4 later."""
+    costs = Setting("stages").costs
+    bound = pipeline_memory_bound(Size(4, 8, 4), Setting("stages"), stages_of(4, 4), timesteps)
+    ends = {c: 10 + 9 * (6 // c) + 2 * (6 % c) + 4 for c in range(1, 7)}
+    assert held == min((c for c, end in ends.items() if end <= timesteps), default=7)
+    assert bound.least == 2 * costs.weight + held * costs.activation + costs.activation_grad
+
+
+def test_the_bound_on_memory_falls_with_time_and_is_below_the_textbook() -> None:
+    for order, v, name in ((one_f_one_b, 1, "stages"), (interleaved, 2, "stages"), (zb_h2, 1, "parts")):
+        size, setting, stages = Size(4 * v, 8, 4), Setting(name), stages_of(4 * v, 4, v)
+        report = within(pipeline(order), size, setting)
+        least = [pipeline_memory_bound(size, setting, stages, report.timesteps + n).least for n in range(0, 60, 6)]
+        assert least == sorted(least, reverse=True)
+        assert len({*least}) > 1
+        assert memory_bound(size, setting).least < least[0] <= report.peak.memory
+
+
+@pytest.mark.parametrize("setting", [
+    Setting("quarters", layer=BLOCK), Setting("streams", task="infer"), Setting(fold="dp", mesh={"dp": 4}),
+    Setting("copies"), Setting("slow", steps=4, task="local"),
+])  # fmt: skip
+def test_where_no_memory_of_pipelines_is_known_the_bound_is_zero(setting: Setting) -> None:
+    assert pipeline_memory_bound(Size(4, 8, 4), setting, stages_of(4, 4), 100).least == 0
+
+
+def test_memory_of_stages_that_are_not_the_layers_is_refused() -> None:
+    with pytest.raises(RuleError, match="each of the layers 0 to 2 once"):
+        pipeline_memory_bound(Size(3, 2, 2), Setting(), [([0, 1], 1)], 10)
+
+
+def require_pipeline_within(seed: int) -> float:
+    """A random order of a pipeline, and of one without flushes or in two directions: its peak over the bound."""
+    choice = random.Random(seed)
+    table, flush = random_pipeline(seed), True
+    if (kind := choice.randrange(4)) == 0:
+        p = choice.choice((2, 4))
+        table = choice.choice((chimera, dualpipe))(p, 2 * p)
+    elif kind == 1:
+        table, flush = one_f_one_b(choice.randint(2, 4), 2 * choice.randint(4, 6), choice.randint(0, 2)), False
+    ticks = {name: choice.randint(1, 9) for name in ("forward", "backward", "backward_input", "backward_weight")}
+    ticks |= {name: choice.choice((0, 0, 2)) for name in ("loss", "update", "pass_to", "receive")}
+    costs = Costs("any", ticks=ticks, gradient=choice.choice((None, 1024)))
+    if choice.random() < 0.3:
+        costs = replace(costs, slow={choice.randrange(table.ranks): Fraction(3, 2)})
+    size = Size(table.stages * choice.randint(1, 2), table.batches // (1 if flush else 2), table.ranks)
+    setting = Setting(costs, steps=choice.randint(1, 2) if flush else 2, lag=0 if flush else 1)
+    outcome = run(pipeline(table, flush=flush), *size, setting=setting)
+    assert outcome.error is None, outcome.error
+    report, found = referee(outcome.trace), recognize(outcome.trace)
+    assert report.error is None
+    assert found is not None
+    return report.peak.memory / max(1, pipeline_memory_bound(size, setting, found.stages, report.timesteps).least)
+
+
+def test_random_pipelines_are_within_the_bound_on_their_memory() -> None:
+    ratios = [require_pipeline_within(seed) for seed in range(10)]
+    assert 1 <= min(ratios) < 3
+
+
+@pytest.mark.slow
+def test_more_random_pipelines_are_within_the_bound_on_their_memory() -> None:
+    assert min(require_pipeline_within(seed) for seed in range(10, 25)) >= 1
 
 
 # --- Traffic ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable
 
 import pytest
@@ -11,7 +12,10 @@ from lib import run
 from lib.recognition import recognize
 from tests.lib.judging.test_numbers import Choices
 from tests.support.schedules.random_pipelines import played, random_pipeline
-from tests.support.textbook_definitions import DEFINITIONS, NECESSARY, holds, operations
+from tests.support.textbook_definitions import DEFINITIONS, NECESSARY, ahead, holds, operations
+
+MORE = re.compile("with (one|two|three|four) more warm-up forwards?")
+COUNTS = ("no", "one", "two", "three", "four")
 
 FEW, MANY = range(40), range(40, 1040)
 
@@ -28,7 +32,11 @@ def check_pipelines(seeds: Iterable[int]) -> set[str]:
         true = {name for name in DEFINITIONS if holds(name, ranks, p, m)}
         if found.difference:
             assert found.name not in true - NECESSARY, (seed, found.text)
-            assert f"rank {rank_named(found.difference)} " in found.difference
+            more = MORE.fullmatch(found.difference)
+            if more is not None:
+                assert all(ahead(cells, p - r - 1 + COUNTS.index(more[1]), m) for r, cells in enumerate(ranks)), seed
+            else:
+                assert f"rank {rank_named(found.difference)} " in found.difference
         elif found.name in DEFINITIONS:
             assert found.name in true, (seed, found.text)
             given.add(found.name)
@@ -47,8 +55,8 @@ def test_a_random_pipeline_has_a_name_only_if_its_definition_holds() -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_random_pipelines_have_names_only_if_their_definitions_hold() -> None:
-    assert check_pipelines(MANY) == DEFINITIONS.keys()
+def test_five_hundred_random_pipelines_have_names_only_if_their_definitions_hold() -> None:
+    assert check_pipelines(MANY[::2]) == DEFINITIONS.keys()
 
 
 def of_layer(choices: Choices, layer: int) -> str:

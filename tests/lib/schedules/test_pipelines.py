@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from lib import COSTS, Costs, Goal, Report, Setting, Size, Trace, inflight, referee, run
-from lib.schedules import breadth_first, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2, zb_v
+from lib import COSTS, Costs, Goal, Model, Report, RuleError, Setting, Size, Trace, inflight, referee, run
+from lib.recognition import recognize
+from lib.schedules import breadth_first, interleaved, one_f_one_b, pipeline, seq1f1b, zb_h1, zb_h2, zb_v
 from lib.schedules.player import Order
+
+Schedule = Callable[[Model], Any]
 
 
 def trained(order: Order, p: int, m: int, costs: Costs, steps: int = 1) -> tuple[Trace, Report]:
@@ -65,3 +71,62 @@ def test_in_flight_counts_a_chunk_of_several_layers_once() -> None:
 
 def test_the_span_of_an_empty_run_is_nothing() -> None:
     assert referee(Trace(Size(1, 1, 2), ((), ()))).span == 0
+
+
+LAGGING = Setting("stages", steps=4, lag=1)
+SEQUENCES = Setting("sequences", layer="attention", shares=8)
+
+
+def figures(schedule: Schedule, size: tuple[int, int, int], setting: Setting) -> tuple[float, int, str]:
+    """Time, memory and the name of a run that the referee finds correct."""
+    outcome = run(schedule, *size, setting=setting)
+    assert outcome.error is None
+    report = referee(outcome.trace, Goal("any", Size(*size), 10**6, 10**9, setting=setting))
+    found = recognize(outcome.trace)
+    assert report.error is None
+    assert found is not None
+    return report.timesteps, report.peak.memory, found.text
+
+
+@pytest.mark.parametrize(("p", "m"), [(4, 4), (4, 3), (3, 6), (2, 1)])
+def test_without_flushes_a_pipeline_has_one_ramp_for_all_steps(p: int, m: int) -> None:
+    """With a flush n (m + p - 1)(F + B), without it (m n + p - 1)(F + B); an older version of each weight is kept."""
+    plain = figures(pipeline(one_f_one_b), (p, m, p), LAGGING)
+    unflushed = figures(pipeline(one_f_one_b, flush=False), (p, m, p), LAGGING)
+    assert (plain[0], unflushed[0]) == (3 * 4 * (m + p - 1), 3 * (4 * m + p - 1))
+    assert unflushed[1] > plain[1]
+    assert unflushed[2] == "2BW"
+    assert plain[2] == ("1F1B" if m > 1 else "a pipeline without microbatches")
+
+
+def test_an_order_that_needs_weights_before_they_exist_is_refused() -> None:
+    error = run(pipeline(one_f_one_b, flush=False), 4, 2, 4, setting=LAGGING).error
+    assert isinstance(error, RuleError)
+    assert "step 2 needs version 1 of layer 0, which is not made yet" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("shares", "time", "memory"), [(2, 124.8, 8_388_608), (4, 104.4, 8_126_464), (8, 85.5, 7_077_888)]
+)
+def test_shares_of_tokens_reach_the_figures_of_an_independent_simulator(shares: int, time: float, memory: int) -> None:
+    assert figures(pipeline(seq1f1b, shares=shares), (4, 2, 4), SEQUENCES) == (time, memory, "Seq1F1B")
+
+
+def test_shares_of_tokens_may_be_unequal_and_stages_deep() -> None:
+    assert figures(pipeline(seq1f1b, shares=3), (8, 3, 4), SEQUENCES)[2] == "Seq1F1B"
+    assert figures(pipeline(one_f_one_b), (4, 2, 4), SEQUENCES)[::2] == (144, "1F1B")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "setting", "problem"),
+    [
+        (pipeline(seq1f1b, shares=9), SEQUENCES, "cuts a sequence into 9 shares; the game has 8"),
+        (pipeline(seq1f1b, shares=0), SEQUENCES, "at least one share; got 0"),
+        (pipeline(one_f_one_b, flush=False), SEQUENCES, "layers that are not attention"),
+        (pipeline(one_f_one_b, flush=False, sharded=True), LAGGING, "full weights"),
+    ],
+)
+def test_what_these_ranks_cannot_play_is_refused(schedule: Schedule, setting: Setting, problem: str) -> None:
+    error = run(schedule, 4, 4, 4, setting=setting).error
+    assert isinstance(error, RuleError)
+    assert problem in str(error)

@@ -219,7 +219,7 @@ def test_what_is_no_order_is_refused_at_once() -> None:
 MISFITS: list[tuple[Any, tuple[int, int, int], Setting, list[str]]] = [
     (pipeline(one_f_one_b(2, 4)), (2, 5, 2), FREE, ["2 ranks", "4 microbatches", "5"]),
     (pipeline(interleaved, v=2), (6, 4, 2), FREE, ["6 layers", "4 equal stages"]),
-    (pipeline(interleaved), (8, 6, 4), FREE, ["multiple of 4", "6"]),
+    (pipeline(interleaved), (8, 9, 4), FREE, ["multiple of 4", "9"]),
     (pipeline(breadth_first, v=0), (2, 2, 2), FREE, ["at least 1", "0"]),
     (pipeline(dualpipev), (8, 7, 4), FREE, ["8 stages", "7"]),
     (pipeline(zb_h1), (2, 4, 2), Setting("stages"), ["backward_input", "no price"]),

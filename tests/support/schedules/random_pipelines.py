@@ -7,7 +7,9 @@ import random
 from lib import PuzzleError, Setting, Trace, run, schedules
 from lib.schedules import Timetable, pipeline
 
-TEXTBOOKS = ("gpipe", "one_f_one_b", "zb_h1", "zb_h2", "interleaved", "breadth_first", "zb_v", "dualpipev")
+TEXTBOOKS = ("gpipe", "one_f_one_b", "zb_h1", "zb_h2", "interleaved", "breadth_first", "zb_v", "dualpipev") + (
+    ("eager_1f1b", "hanayo", "v_half", "v_min")
+)
 
 
 def textbook(name: str, p: int, m: int) -> Timetable | None:

@@ -5,6 +5,8 @@ from lib.judging.family import PIPELINE
 from puzzles.catalog.papers import SEQ_1F1B, TERAPIPE
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
 
+LONGER = "solutions/records/seq_pipeline_longer_first_shares.py"
+
 PUZZLE = SchedulePuzzle(
     title="Sequences in shares",
     goal=Goal(
@@ -12,7 +14,12 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=2, ranks=4),
         time=85.5,
         memory=7_000_000,
-        records=(Record(85.5, 6_815_744, "solutions/seq_pipeline.py", PIPELINE, 4_194_304),),
+        records=(
+            Record(85.5, 6_815_744, "solutions/seq_pipeline.py", PIPELINE, 4_194_304),
+            Record(82.4, 7_077_888, f"{LONGER}: long_second", PIPELINE, 4_194_304),
+            Record(82.2, 7_340_032, f"{LONGER}: seven_shares", PIPELINE, 4_194_304),
+            Record(79.8, 7_602_176, f"{LONGER}: six_shares", PIPELINE, 4_194_304),
+        ),
         setting=Setting("sequences", layer="attention", shares=8),
         family=PIPELINE,
         traffic=4_100_000,
