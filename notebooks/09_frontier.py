@@ -30,4 +30,10 @@ from puzzles import play
 # {puzzle: v_half}
 
 # %% [markdown]
+# {puzzle: two_ways}
+
+# %% [markdown]
 # {puzzle: weight_versions}
+
+# %% [markdown]
+# {puzzle: host_update}

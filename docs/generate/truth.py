@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate import published
-from tests.support.truth import CLAIMS, MODELS, REPLICAS, TABLE_1, Claim, Transformer, states_held
+from tests.support.truth import CLAIMS, MODELS, REPLICAS, TABLE_1, Transformer, states_held
+from tests.support.truth_runs import Claim
 
 FILE = Path(__file__).parents[1] / "truth.md"
 
@@ -63,6 +64,24 @@ and then M_W to the weight half, which frees it. `lib.inflight` counts this in t
 rows are shown with M_W = M_B/4; the two V schedules count M_W = M_B.
 
 Sources: as above; M_B and M_W are defined in Qi et al. 2024, 2.3.""",
+    ),
+    "frontier": (
+        "Two directions, controlled memory, older weights and shares of tokens",
+        """\
+A schedule in two directions has each stage on two ranks. In 2BW weights are one version older than the data, so that a
+step begins while the one before goes on. A share is one of k equal parts of a sequence, whose cost is equal because
+attending is free in these rows. A is an activation, kv the keys and values of a microbatch.
+
+Sources: DeepSeek-AI, github.com/deepseek-ai/DualPipe, README and code (DualPipe: bubble, activations, parameters and
+order). Qi et al. 2024, Controllable Memory: the table that its authors publish with their code (V-Half, V-Min). Li and
+Hoefler 2021 (Chimera): public texts quote from its table the bubble ratio (D - 2)/(2N + D - 2) and activations of
+D/2 + 1 to D, which give these rows; we have not compared the paper itself. Jacobs et al. 2023 (Ulysses): public texts
+quote 4Nh/P for the forward of a layer. Our row is twice that with kv = 2A, less the share (P - 1)/P that stays; the
+paper itself is not compared. Not compared either: Sun et al. 2024 (Seq1F1B), Narayanan et al. 2021 (2BW), Liu et al.
+2023 (ring attention) and Brandon et al. 2023 (zigzag). These formulas follow from their definitions.
+
+Hanayo has no row. A public text quotes its bubble ratio as (2P - 2)/(3PW + P - 1) for B = 2F. Our order is Chimera's
+with the way back on the same ranks, and its ratio is near that but not equal.""",
     ),
     "gathers": (
         "Pipelines with sharded weights",
@@ -121,25 +140,25 @@ def row(name: str, claim: Claim) -> str:
     sizes = claim.shown
     unit = GIB if name == "activations" else 1
     values = [shown(made(*sizes), unit) for made in (claim.published, claim.ours)]
-    return f"| {claim.what} | {claim.formula} | {at(name, sizes)} | {values[0]} | {values[1]} |"
+    return f"| {claim.what} | {claim.formula} | {at(name, sizes, claim.letters)} | {values[0]} | {values[1]} |"
 
 
 GIB = 2**30
 
 
-def at(name: str, sizes: tuple[Any, ...]) -> str:
+def at(name: str, sizes: tuple[Any, ...], letters: str = "pmv") -> str:
     """The sizes of a row: 'p = 4, m = 8, F, I, W = 1, 1, 1'."""
     first = sizes[0]
     if isinstance(first, Transformer):
         return first.name
     if len(sizes) == 1:
-        return f"{ {'gathers': 'm', 'states': 'N', 'sent': 'n'}[name] } = {first}"
+        return f"{ {'gathers': 'm', 'states': 'N', 'sent': 'n', 'frontier': 'p'}[name] } = {first}"
     texts = [f"p = {first}", f"m = {sizes[1]}"]
     for size in sizes[2:]:
         if isinstance(size, tuple):
             texts.append("F = I = W = 1")
         elif isinstance(size, int):
-            texts.append(f"v = {size}")
+            texts.append(f"{letters[2]} = {size}")
     return ", ".join(texts)
 
 

@@ -39,6 +39,7 @@ PAINTS: dict[str, Callable[[str], Paint]] = {
     "attend": tinted,
     "attend_backward": full,
     "keys_backward": lambda hue: (mix(hue, PAPER, 0.3), PAPER, 0.5),
+    "tier_update": lambda hue: (mix(hue, PAPER, 0.6), mix(hue, INK, 0.15), HOLLOW),
     "update": lambda hue: (PAPER, mix(hue, INK, 0.15), HOLLOW),
 }
 """From the hue of an operation to its paint; all others are WIRE."""

@@ -122,6 +122,7 @@ GLYPHS: dict[str, Glyph] = {
     "collect": Glyph("CO", "collect (all-to-all)", outline("lt rt Rm rb lb Lm")),
     "heads": Glyph("HD", "tokens to heads (all-to-all)", outline("Lt rt Rb lb")),
     "tokens": Glyph("TK", "heads to tokens (all-to-all)", outline("lt Rt rb Lb")),
+    "tier_update": Glyph("HU", "update on a tier", outline("lt rt rB Rb Lb lB")),
     "offload": Glyph("OF", "offload", outline("lt rt rd cb ld")),
     "fetch": Glyph("FE", "fetch", outline("lu ct ru rb lb")),
     "pass_to": Glyph("S", "send", outline("ln rn rf")),
@@ -191,7 +192,7 @@ def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str, colouring: Co
     return []
 
 
-LETTERED = COMPUTING | {"update"}
+LETTERED = COMPUTING | {"update", "tier_update"}
 """The operations whose layer is part of their text."""
 PADDING = {
     "forward": 8.0,

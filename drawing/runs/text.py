@@ -21,6 +21,7 @@ LETTERS = {
     "heads": "h",
     "tokens": "t",
     "offload": "v",
+    "tier_update": "u",
     "fetch": "^",
     "allgather": "<",
     "scatterreduce": ">",

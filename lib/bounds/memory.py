@@ -1,6 +1,6 @@
 """Lower bounds on memory and traffic: the peak of any legal schedule of a size, and what its busiest rank sends."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 
 from lib.game.costs import PAIR
@@ -40,10 +40,15 @@ def _training(prices: Prices) -> Iterator[Bound]:
         with_weight = "a weight, " if needs_weight[last] else ""
         yield Bound(used[last], f"a backward uses {with_weight}an activation and its gradient")
     if ranks == 1 and not costs.tiers and dense:
-        yield Bound(
-            sum(weights) + min(_at_last(prices, layer) - weights[layer] for layer in layers),
-            "at the last backward, one rank holds its inputs, and the gradient or the new weight of each layer",
-        )
+        yield _at_last_backward(prices, layers)
+
+
+def _at_last_backward(prices: Prices, layers: Collection[int]) -> Bound:
+    """Of one rank that computes these layers alone."""
+    return Bound(
+        sum(map(prices.weight, layers)) + min(_at_last(prices, layer) - prices.weight(layer) for layer in layers),
+        "at the last backward, one rank holds its inputs, and the gradient or the new weight of each layer",
+    )
 
 
 def _at_last(prices: Prices, layer: int) -> int:
@@ -74,9 +79,7 @@ def pipeline_memory_bound(size: Size, setting: Setting, stages: Sequence[Stage],
     found = [Bound(0, "")]
     for layers, ranks in stages:
         if ranks == 1:
-            last = min(_at_last(prices, layer) - prices.weight(layer) for layer in layers)
-            reason = "at its last backward a rank has what that uses, and of each layer the gradient or the new weight"
-            found.append(Bound(sum(map(prices.weight, layers)) + last, reason))
+            found.append(_at_last_backward(prices, layers))
         for layer in sorted({*layers} - {0} - {layer + 1 for layer in layers}):
             mine = -(-prices.size.batches * setting.steps // (steps * ranks))
             if mine > 1:

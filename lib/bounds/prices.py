@@ -35,7 +35,8 @@ class Prices:
         self._forward, self._whole = products["forward"], products["backward"]
         self._input, self._weight = products["backward_input"], products["backward_weight"]
         self.has_halves = any(min(pair) < NEVER for pair in zip(self._input, self._weight))
-        updates = [self._price("update", layer) if self.costs.priced("update") else Fraction(0) for layer in layers]
+        on_device = self.costs.priced("update") and not self.costs.priced("tier_update")
+        updates = [self._price("update", layer) if on_device else Fraction(0) for layer in layers]
         self.speeds = sorted((Fraction(1, slow.get(rank, 1)) for rank in range(self.size.ranks)), reverse=True)
         """How fast each rank computes, the fastest first; 1 where it is not slow."""
         self._sums = [*accumulate(self.speeds, initial=Fraction(0))]

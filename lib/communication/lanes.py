@@ -24,11 +24,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from lib.errors import PuzzleError
-from lib.game.costs import COPYING, Costs
+from lib.errors import PuzzleError, RuleError
+from lib.game.costs import Costs
 from lib.game.setting import Game
+from lib.game.tiers import ON_TIER
 from lib.rules import memory_tiers, operations
 from lib.rules.collectives import COLLECTIVES, Group, require_contribution
 from lib.trace.ops import Op
@@ -43,6 +44,7 @@ LANES: Mapping[str, str] = {
     "pass_to": "network",
     "offload": "down",
     "fetch": "up",
+    "tier_update": "processor",
 }
 """The kind of lane of each operation that runs beside computation, where costs have `overlap`."""
 
@@ -59,6 +61,17 @@ class PendingValue(NamedTuple):
     @property
     def number(self) -> int:
         return self.call.op.outputs[self.n]
+
+    @property
+    def unawaited(self) -> str:
+        """What a message says of it in place of a value."""
+        return f"result {self.n} of {self.call}, which is still pending; await its handle first"
+
+    def __await__(self) -> NoReturn:
+        raise RuleError(f"this is {self.unawaited}")
+
+    def __repr__(self) -> str:
+        return f"result {self.n} of {self.call}"
 
 
 def layer_of(part: Value | PendingValue) -> int:
@@ -269,11 +282,25 @@ class Lanes:
     def ticks(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> int:
         """How long calls take that belong together."""
         first = calls[0]
-        if first.name in COPYING:
+        if first.name in ON_TIER:
             return memory_tiers.ticks(self.costs, first.name, made[0], first.values)
         if first.name in COLLECTIVES:
             return collective_ticks(calls, self.game)
         return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))
+
+    def refusal_of(self, call: Call) -> PuzzleError | None:
+        """The refusal because of which a call will never start: of a call before it on its lane, or of what makes what
+        they use."""
+        waiting, seen = [call], set[Call]()
+        for one in waiting:  # which become more
+            head = one.lane.head if one.lane else None
+            if head is None or head in seen:
+                continue
+            if head.refusal is not None:
+                return head.refusal
+            seen.add(head)
+            waiting += [part.call for part in head.inputs if type(part) is PendingValue]
+        return None
 
     def why_blocked(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""

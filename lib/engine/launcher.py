@@ -6,7 +6,6 @@ from typing import Any, Self
 
 from lib.engine.executors.base import Executor, LaunchOptions
 from lib.engine.executors.copies import NO_ARGUMENT
-from lib.engine.executors.forked import ForkedExecutor
 from lib.engine.executors.inprocess import InProcessExecutor
 from lib.engine.executors.processes import ProcessExecutor
 from lib.engine.metering.meter import Reading
@@ -209,6 +208,8 @@ def _on_torch(asked: LaunchOptions, device: str) -> Executor:
         names = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": asked.size, "LOCAL_WORLD_SIZE": asked.size}
         os.environ.update({name: str(value) for name, value in names.items()})
         return ProcessExecutor(asked, TorchCarrier(asked.size, device, f"{folder}/store"), shares_results=False)
+
+    from lib.engine.executors.forked import ForkedExecutor  # only here, because a browser has no processes
 
     return ForkedExecutor(asked, make)
 

@@ -2,15 +2,26 @@
 
 import os
 import sys
+from functools import cache
 from types import FrameType
 
 MACHINERY = ("lib", "drawing", "puzzles", "numpy", "torch", "array_api_compat")
 """Packages whose lines are not a player's."""
 
 
+@cache
+def _is_machinery(module: str) -> bool:
+    return module.partition(".")[0] in MACHINERY
+
+
+@cache
+def _calls_devices(module: str) -> bool:
+    return module.startswith("lib.engine.executors.")
+
+
 def is_of_player(frame: FrameType) -> bool:
     """True if a frame is not of the engine or a library."""
-    return frame.f_globals.get("__name__", "").partition(".")[0] not in MACHINERY
+    return not _is_machinery(frame.f_globals.get("__name__", ""))
 
 
 def player_frame(frame: FrameType | None) -> FrameType | None:
@@ -21,9 +32,14 @@ def player_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def running_line() -> int:
-    """The line of the player's code that is running; 0 if there is none."""
-    frame = player_frame(sys._getframe(1))
-    return frame.f_lineno if frame is not None else 0
+    """The line of the device's code that is running; 0 if there is none: arguments are made before it is called."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not _is_machinery(module):
+            return frame.f_lineno
+        frame = None if _calls_devices(module) else frame.f_back
+    return 0
 
 
 def player_line(frame: FrameType | None) -> str:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from types import MappingProxyType
-from typing import NamedTuple
 
 from lib.errors import RuleError
 
 from . import cost_checks
 from .kinds import Kind, Unequal, checked_slow
 from .ring import elements_sent, hops
+from .tiers import ON_TIER, Tier
 
 TICKS_PER_STEP = 10
 """In the classic costs time is counted in integer tenths of a step, so that sums never drift."""
@@ -56,9 +56,6 @@ ATTENDING = frozenset(("keys", "attend", "keys_backward", "attend_backward"))
 COMPUTING = PRODUCTS | {PAIR} | ATTENDING
 """What layers compute."""
 
-COPYING = frozenset(("offload", "fetch"))
-"""Operations that move values between memories; each tier has prices of its own."""
-
 WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
     {
         "backward_input": "; backward is in one piece here",
@@ -67,15 +64,6 @@ WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
     }
 )
 """What else a refusal of an operation without a price says."""
-
-
-class Tier(NamedTuple):
-    """A memory beside the device's: the ticks to `offload` a value to it and to `fetch` one from it (None: that cannot
-    be done), and the elements of each rank that fit (None: any number). By size, a copy costs more: see Costs."""
-
-    offload: int | None = None
-    fetch: int | None = None
-    capacity: int | None = None
 
 
 def _none() -> Mapping[str, int]:
@@ -97,7 +85,8 @@ class Costs:
     `alpha_between` and `beta_between` the prices of the operations that they name. `flops_per_tick` prices matrix
     products by their size instead. `kinds` of layers have sizes and prices of their own, and a rank may be `slow`: it
     computes so many times slower. `keys_values` is the elements of the keys and values of a microbatch in a layer of
-    attention, by default of two activations. Texts give times in `time_unit`, "steps", "us" or "ms".
+    attention, by default of two activations. An optimizer state is `moments` times as large as its weight: 1 for
+    momentum, 2 for Adam. Texts give times in `time_unit`, "steps", "us" or "ms".
 
     Raises:
         RuleError: naming the field that cannot be.
@@ -125,8 +114,9 @@ class Costs:
     kinds: Mapping[str, Kind] = field(default_factory=lambda: MappingProxyType({}))
     slow: Mapping[int, Fraction] = field(default_factory=lambda: MappingProxyType({}))
     keys_values: int | None = None
+    moments: int = 1
     weight: int = field(init=False, repr=False, compare=False)
-    """Elements of one layer's weight; its optimizer state and its gradient are as large."""
+    """Elements of one layer's weight; its gradient is as large."""
     activation: int = field(init=False, repr=False, compare=False)
     """Elements of one microbatch's activation."""
     by_value: bool = field(init=False, repr=False, compare=False)
@@ -143,7 +133,7 @@ class Costs:
         priced |= {"forward", "backward"} if self.flops_per_tick else set()
         priced |= {name for name in ATTENDING if name.removesuffix("_backward") in self.ticks}
         priced |= {
-            name for tier in self.tiers.values() for name in ("offload", "fetch") if getattr(tier, name) is not None
+            name for tier in self.tiers.values() for name, of in ON_TIER.items() if getattr(tier, of) is not None
         }
         object.__setattr__(self, "_priced", frozenset(priced))
         weight = self.hidden * self.hidden if self.parameters is None else self.parameters
@@ -153,7 +143,7 @@ class Costs:
 
     def _check(self) -> None:
         cost_checks.checked_text(self.name, "Costs: name")
-        for name in ("hidden", "length", "unit"):
+        for name in ("hidden", "length", "unit", "moments"):
             cost_checks.checked_int(getattr(self, name), f"Costs: {name}", minimum=1)
         if self.parameters is not None:
             cost_checks.checked_int(self.parameters, "Costs: parameters", minimum=1, maximum=cost_checks.MAX_PARAMETERS)
@@ -171,7 +161,9 @@ class Costs:
             raise RuleError(f"Costs: overlap must be True or False; got {self.overlap!r:.60}")
         for place, tier in cost_checks.checked_mapping(self.tiers, "Costs: tiers").items():
             if not isinstance(tier, Tier):
-                raise RuleError(f"Costs: the tier {place} must be a Tier(offload, fetch, capacity); got {tier!r:.60}")
+                raise RuleError(
+                    f"Costs: the tier {place} must be a Tier(offload, fetch, capacity, update); got {tier!r:.60}"
+                )
             for name, price in tier._asdict().items():
                 if price is not None:
                     cost_checks.checked_int(price, f"Costs: {name} of the tier {place}")

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from lib.errors import RuleError
 
-from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs, Tier
+from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs
 from .kinds import EMBEDDING, HEAD, Kind
+from .tiers import Tier
 
 FLOPS = 400_000_000
 """Operations in a microsecond: 400 of an H100's 989 dense TFLOP/s in bf16, which large matrix products reach."""
@@ -129,6 +130,7 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
             CLASSIC,
             Costs("ring", ticks=_computing(), beta=MappingProxyType({**_sending(_RING), "pass_to": 2 * _RING})),
             Costs("parts", ticks=_PARTS, gradient=_BORDER),
+            Costs("pairs", ticks=_with(_PARTS, pair=20), gradient=_BORDER),
             Costs("stages", ticks=_STAGES, gradient=_BORDER),
             Costs("gathers", ticks=_with(_STAGES, allgather=10, scatterreduce=10), gradient=_BORDER, parameters=_LARGE),
             Costs("long", length=LONG),
@@ -152,6 +154,14 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
             Costs("slow", ticks=_computing(), beta=_sending(Fraction(5, 49152))),
             Costs("islands", ticks=_computing(), beta=_sending(_RING), islands=4, beta_between=_sending(4 * _RING)),
             Costs("copies", length=LONG, ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(10, 10)})),
+            Costs(
+                "host_updates",
+                ticks=_with({}, forward=10, backward=20, loss=0, update=5),
+                overlap=True,
+                tiers=MappingProxyType({"host": Tier(0, 0, None, 30)}),
+                beta=MappingProxyType(dict.fromkeys(("offload", "fetch"), Fraction(10, HIDDEN * HIDDEN))),
+                moments=2,
+            ),
             Costs("streams", ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(None, 10)})),
             Costs(
                 "experts",
@@ -183,6 +193,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "ring": "classic, with communication priced by size: 1 step for each 655,360 elements that a rank sends in "
         "collectives, and for half as many in messages",
         "parts": "forward and each half of backward 1 step, communication and updates free: for zero-bubble pipelines",
+        "pairs": "parts, where a forward of one microbatch and a backward of another at once take 2 steps together",
         "stages": "parts, with backward in one call: forward 1 step, backward 2",
         "gathers": "stages, where an all-gather or a reduce-scatter takes 1 step and a layer has four times as many "
         "weights",
@@ -197,6 +208,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "slow": "ring, over a slow network: 1 step for each 98,304 elements sent",
         "islands": "ring, on machines of 4 ranks: between machines 1 step for each 163,840 elements sent",
         "copies": "for long sequences; a value moves to the host or back in 1 step, which overlaps with computation",
+        "host_updates": "forward 1 step, backward 2, an optimizer state as large as two weights; the host updates in "
+        "3 steps, the device in half a step; copies overlap with computation, 1 step for each 262,144 elements",
         "streams": "a value comes from the host in 1 step, which overlaps with computation, and none goes there",
         "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch, and four times as many "
         "weights in an expert",

@@ -10,10 +10,11 @@ from typing import NamedTuple
 from lib.errors import RuleError
 
 from .cost_checks import fraction
-from .costs import ATTENDING, CLASSIC, COPYING, PAIR, PRODUCTS, Costs
+from .costs import ATTENDING, CLASSIC, PAIR, PRODUCTS, Costs
 from .folding import Fold, fold_of, require_first
 from .kinds import OWN_PRICES
 from .named_costs import costs_named
+from .tiers import ON_TIER
 
 LAYERS = ("dense", "block", "experts", "attention")
 """What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard; causal attention on
@@ -176,7 +177,7 @@ class Game:
 
     def __post_init__(self) -> None:
         costs = self.setting.costs
-        sized = COPYING | ATTENDING
+        sized = ATTENDING | ON_TIER.keys()
         if self.layer != "dense" or costs.flops_per_tick:
             sized |= PRODUCTS
         if costs.unequal is not None:

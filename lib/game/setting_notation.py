@@ -10,11 +10,12 @@ from typing import Any
 from lib.errors import RuleError, TraceError
 
 from .cost_checks import MAX_DIGITS, MAX_NAME, MAX_NUMBER, MAX_PARAMETERS
-from .costs import CLASSIC, Costs, Tier
+from .costs import CLASSIC, Costs
 from .former_costs import IN_TRACES
 from .kinds import Kind
 from .named_costs import COSTS
 from .setting import CLASSIC_SETTING, FIELDS, Setting
+from .tiers import Tier
 
 FRACTION = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}(/[0-9]{{1,{MAX_DIGITS}}})?")
 
@@ -80,6 +81,8 @@ def _plain(prices: Mapping[Any, Any]) -> dict[str, Any]:
 def _plain_price(price: Any) -> Any:
     if isinstance(price, Kind):
         return [*price[:3], _plain(price.ticks)]
+    if isinstance(price, Tier) and price.update is None:
+        return list(price[:3])  # as traces from before there were updates on tiers
     return str(price) if isinstance(price, Fraction) else list(price) if isinstance(price, tuple) else price
 
 
@@ -121,7 +124,7 @@ def _fraction(given: Any, name: str) -> Fraction:
 
 def _tiers(given: Any, name: str) -> Mapping[str, Tier]:
     def read(tier: Any) -> Tier:
-        if not isinstance(tier, list) or len(tier) != len(Tier._fields):
+        if not isinstance(tier, list) or len(tier) not in (3, len(Tier._fields)):
             raise TraceError(f"a tier is a list of {', '.join(Tier._fields)}; got {tier!r:.60}")
         return Tier(*[None if price is None else _number(price, name) for price in tier])
 
@@ -190,6 +193,7 @@ READ: Mapping[str, Callable[[Any, str], Any]] = {
     "unit": _positive,
     "gradient": _optional,
     "keys_values": _optional,
+    "moments": _positive,
     "overlap": _flag,
     "lanes": _text,
     "tiers": _tiers,

@@ -11,6 +11,7 @@ from collections.abc import Sequence, Set
 
 from lib.game.costs import COMPUTING
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS
+from lib.trace.ops import UPDATES
 from lib.values.base import Batched, Value
 from lib.values.kinds import KeyValue, Weight
 
@@ -104,7 +105,7 @@ def _sends_weights(ranks: Sequence[RankState]) -> bool:
 def _shards(ranks: Sequence[RankState]) -> bool:
     """True if a rank gathers weights, or updates a part of one."""
     return _bring(ranks, {"allgather"}, Weight) or not all(
-        weight.is_complete() for rank in ranks for op in rank.all({"update"}) for weight in rank.used(op)[1:2]
+        weight.is_complete() for rank in ranks for op in rank.all(UPDATES) for weight in rank.used(op)[1:2]
     )
 
 

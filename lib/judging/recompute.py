@@ -9,9 +9,9 @@ from lib.communication.meetings import PendingCall, complete, members_of, messag
 from lib.communication.meetings import ticks as collective_ticks
 from lib.communication.mesh import Mesh, mesh_of
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.game.costs import COPYING
 from lib.game.ring import elements_sent
 from lib.game.setting import Game
+from lib.game.tiers import ON_TIER
 from lib.rules import completeness, durations, memory_tiers, operations
 from lib.rules.collectives import COLLECTIVES, REQUESTING, Group, requested_batches, require_contribution
 from lib.rules.operations import LOCAL_RULES, PER_BATCH, batches_of
@@ -144,7 +144,7 @@ class Recomputation(OverlappedCalls):
             operations.partner(self.game, cursor.rank, op.args[0])
             operations.message(used)
             require_tag(self.game, op)
-        elif op.name in COPYING:
+        elif op.name in ON_TIER:
             if cursor.pending.keys().isdisjoint(op.inputs):
                 memory_tiers.require_room(self.costs, cursor.parked(), LOCAL_RULES[op.name](self.game, op, used))
         else:

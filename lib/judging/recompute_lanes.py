@@ -22,12 +22,13 @@ class OverlappedCalls(Walk[RankState]):
         """The call that a record holds; its times are looked at when they are known."""
         if op.name == "pass_to":
             refuse_pending(rank, op.inputs)
-        first, made = len(rank.values), 0 if op.name == "pass_to" else len(used)
+        alike = used[1:] if op.name == "tier_update" else used
+        first, made = len(rank.values), 0 if op.name == "pass_to" else len(alike)
         numbers = (first,) if made == 1 else tuple(range(first, first + made))
         if op.outputs != numbers or op.batches != requested_batches(self.game, op.name, op.batches):
             raise TraceError(f"it makes {made} values from number {first} on, of no batches; this record is {op}")
         call = self.call(rank, op, group, used)
-        for number, value in zip(numbers, used):
+        for number, value in zip(numbers, alike):
             rank.values[number] = value  # until it ends, what it uses stands in for what it makes
         return call
 

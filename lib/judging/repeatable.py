@@ -6,6 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TypeVar
 
+from lib.trace.ops import UPDATES
 from lib.values.base import Sharded, Value, with_fields
 from lib.values.kinds import OptState, Parked, Weight
 from lib.values.replica_shards import ReplicaShards
@@ -31,7 +32,7 @@ def _overlap(parts: list[tuple[int, int]]) -> bool:
 
 def discarded_states(state: RankState, prof: Profile) -> list[int]:
     """Layers whose updated optimizer state is neither stored at the end nor went into anything else."""
-    thrown = {op.outputs[1] for op in state.all({"update"})} - prof.lifetimes.stored_at_end
+    thrown = {op.outputs[1] for op in state.all(UPDATES)} - prof.lifetimes.stored_at_end
     if thrown:
         thrown.difference_update(*[op.inputs for op in state.done if op.name != "store"])
     return sorted({state.values[number].layer for number in thrown})
@@ -41,7 +42,7 @@ def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: 
     """Layers that were updated, but whose optimizer state all ranks together do not hold whole after all `steps`."""
     left = [state.values[number] for state, prof in zip(ranks, profiles) for number in prof.lifetimes.stored_at_end]
     held = _by_layer(OptState, left, steps)
-    updated = {op.layer or 0 for state in ranks for op in state.all({"update"})}
+    updated = {op.layer or 0 for state in ranks for op in state.all(UPDATES)}
     return [layer for layer in sorted(updated) if not _contain(_of_all_replicas(held.get(layer, [])), {1: {0}})]
 
 

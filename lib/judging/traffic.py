@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lib.communication.meetings import members_of
-from lib.game.costs import COPYING
 from lib.game.ring import elements_sent
+from lib.game.tiers import COPYING
 from lib.rules.collectives import COLLECTIVES
-from lib.trace.ops import Op, group_of
-from lib.values.kinds import Weight, WeightGrad
+from lib.trace.ops import UPDATES, Op, group_of
+from lib.values.kinds import Parked, Weight, WeightGrad
 
 from .rank_state import RankState
 from .recompute import Recomputation
@@ -115,8 +115,9 @@ def _by_call(sent: Sequence[Sent]) -> tuple[Calls, ...]:
 
 def drift(ranks: Sequence[RankState]) -> int:
     """The most updates that a replica has made alone since it was last equal to the others."""
-    made = (rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"update"}))
-    return max((_alone(weight) for weight in made if isinstance(weight, Weight)), default=0)
+    made = (rank.values[op.outputs[0]] for rank in ranks for op in rank.all(UPDATES))
+    weights = (weight.value if isinstance(weight, Parked) else weight for weight in made)
+    return max((_alone(weight) for weight in weights if isinstance(weight, Weight)), default=0)
 
 
 def staleness(ranks: Sequence[RankState]) -> int:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from lib.game.costs import ATTENDING, COPYING, PRODUCTS
+from lib.game.costs import ATTENDING, PRODUCTS
 from lib.game.setting import Game
+from lib.game.tiers import ON_TIER
 from lib.values.kinds import Weight
 
 from . import attention, memory_tiers
@@ -18,7 +19,7 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Seq
     if price is not None:
         return price * items
     costs = game.setting.costs
-    if operation in COPYING:
+    if operation in ON_TIER:
         return memory_tiers.ticks(costs, operation, made, used)
     if operation in ATTENDING:
         return attention.ticks(game, operation, used)

@@ -7,8 +7,9 @@ section 3; Ren et al. 2021, section 3).
 from collections.abc import Iterable, Sequence
 
 from lib.errors import RuleError
-from lib.game.costs import Costs, Tier
+from lib.game.costs import Costs
 from lib.game.setting import Game
+from lib.game.tiers import ON_TIER, Tier
 from lib.values.base import Value, copy_of, require_kind
 from lib.values.kinds import OptState, Parked, Weight
 
@@ -59,10 +60,10 @@ def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> 
 
 
 def ticks(costs: Costs, operation: str, made: Sequence[Value], used: Sequence[Value]) -> int:
-    """How long an `offload` or a `fetch` takes."""
-    (parked,) = made if operation == "offload" else used
+    """How long an operation on a tier takes."""
+    parked = made[0] if operation == "offload" else used[0]
     assert isinstance(parked, Parked)
-    price = getattr(tier(costs, parked.tier), operation)
+    price = getattr(tier(costs, parked.tier), ON_TIER[operation])
     if price is None:
         raise costs.unpriced(f"{operation} for the tier {parked.tier!r}")
     return int(price) + costs.by_size(operation, 1, parked.size(costs))

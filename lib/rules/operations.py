@@ -17,22 +17,19 @@ section 5), GPipe (Huang et al. 2019, section 2).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 from lib.errors import RuleError
 from lib.game.costs import COMPUTING
 from lib.game.setting import CLASSIC_SETTING, Game
 from lib.values import algebra
-from lib.values.algebra import missing_text, named
-from lib.values.arguments import refuse_kinds
 from lib.values.base import Batched, Value, join_shards, require_kind, shard
 from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad
-from lib.values.label_text import batches_text, shard_to_update, shards_text
-from lib.values.replica_shards import covers, replica_shards_of
-from lib.values.replicas import Copy, averages_of, shared
+from lib.values.replica_shards import replica_shards_of
+from lib.values.replicas import shared
 from lib.values.sums import added
 
-from . import attention, memory_tiers
+from . import attention, memory_tiers, updating
 from .folded_numbers import chosen_batches, part_in_record
 from .layers import WHOLE, backward, backward_input, backward_weight, forward, loss, pair, same_model
 
@@ -95,35 +92,6 @@ def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> Weig
     return WeightGrad.made(layer, game.layers, chosen, game.batches, *WHOLE, step)
 
 
-def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
-    """The weight and its optimizer state one step later, of the shards that the weight holds."""
-    if game.task == "infer":
-        raise RuleError("this game is inference only: no weight is updated")
-    if type(weight_grad) is not WeightGrad or type(weight) is not Weight or type(opt_state) is not OptState:
-        call = "update(layer, weight_grad, weight, opt_state)"
-        refuse_kinds(call, (weight_grad, WeightGrad), (weight, Weight), (opt_state, OptState))
-    grad = weight_grad
-    for value in (grad, weight, opt_state):
-        if value.layer != layer:
-            raise RuleError(f"this is the {value}; update({layer}, ...) needs a value of layer {layer}")
-    if not opt_state.step == grad.step == weight.step < game.steps:
-        _refuse_steps(game, grad, weight, opt_state)
-    copy = _updated_replica(game, grad, weight, opt_state)
-    if not covers(grad, weight.shards, weight.total, weight.own):
-        raise RuleError(
-            f"the gradient is {shards_text(grad)}, but the weight is {shards_text(weight)}; "
-            f"{shard_to_update(grad, weight, opt_state)}"
-        )
-    if not covers(opt_state, weight.shards, weight.total, weight.own):
-        raise RuleError(
-            f"the optimizer state is {shards_text(opt_state)}, but the weight is {shards_text(weight)}; "
-            "update the shard of the weight that this state belongs to, not the gathered weight"
-        )
-    same_model(game, grad, weight, opt_state)
-    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy, weight.own
-    return Weight.made(*label), OptState.made(*label)
-
-
 def set_output(game: Game, output: Value) -> tuple[()]:
     """Declares the last layer's activation to be a result."""
     output = require_kind(output, Activation, "the output")
@@ -135,56 +103,6 @@ def set_output(game: Game, output: Value) -> tuple[()]:
         raise RuleError(f"this is the {output}; an output is a full sum, with all tokens")
     same_model(game, output)
     return ()
-
-
-def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> NoReturn:
-    if weight.step >= game.steps and game.steps == 1:
-        raise RuleError("this weight was already updated (step 1); update each weight once")
-    if opt_state.step != weight.step:
-        raise RuleError(
-            f"the optimizer state is at step {opt_state.step}, but the weight is at step {weight.step}; "
-            "pass the optimizer state that belongs to this weight"
-        )
-    if game.lag:
-        raise RuleError(
-            f"this gradient is of step {grad.step}, the weight at step {weight.step}; updates are made in order"
-        )
-    raise RuleError(
-        f"the gradient is of step {grad.step}, but the weight is at step {weight.step} of {game.steps}; "
-        "update the weight that the gradient was computed with"
-    )
-
-
-def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
-    """Whose the updated weight is: everybody's after every batch; after some a replica's, if the task has any."""
-    if weight.copy is grad.copy is opt_state.copy is None:
-        if len(grad.batches) == grad.total_batches:
-            return None
-        if game.task == "local" and grad.batches:
-            return Copy(weight.step, grad.batches, grad.total_batches)
-        if grad.shares > 1:
-            raise RuleError(f"the gradient has only {batches_text(grad)}; add the others first")
-        raise RuleError(
-            f"this gradient covers only {batches_text(grad)}; "
-            f"sum in {missing_text('batch', grad.batches, grad.total_batches)} with '+' or an all-reduce first"
-        )
-    if grad.copy != weight.copy:
-        raise RuleError(f"this is the {grad}, and the {weight}; update a replica's weight with its own gradient")
-    own = weight.copy
-    if own is None or not own.batches:
-        own = Copy(weight.step, grad.batches, grad.total_batches, averages_of(own))
-        theirs = None if opt_state.copy is None else opt_state.copy.batches
-        fits = theirs == own.batches and averages_of(opt_state.copy) == own.averages[:-1]
-    else:
-        fits = opt_state.copy == own
-    if own.batches != grad.batches:
-        raise RuleError(
-            f"this replica has trained with {named('batch', sorted(own.batches))} since step {own.since}, but the "
-            f"gradient covers {batches_text(grad)}; a replica uses the same batches until the weights are averaged"
-        )
-    if not fits:
-        raise RuleError(f"this is the {opt_state}, and the {weight}; pass the state that was updated with this replica")
-    return own
 
 
 def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
@@ -285,7 +203,8 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "pair": lambda game, op, v: pair(game, op.layer, *op.args, *v),
     "backward_input": lambda game, op, v: (backward_input(game, op.layer, *v),),
     "backward_weight": lambda game, op, v: (backward_weight(game, op.layer, *v),),
-    "update": lambda game, op, v: update(game, op.layer, *v),
+    "update": lambda game, op, v: updating.update(game, op.layer, *v),
+    "tier_update": lambda game, op, v: updating.tier_update(game, op.layer, *op.args, *v),
     "keys": lambda game, op, v: (attention.keys(game, op.layer, *v),),
     "attend": lambda game, op, v: (attention.attend(game, op.layer, *v),),
     "attend_backward": lambda game, op, v: attention.attend_backward(game, op.layer, *v),

@@ -1,12 +1,12 @@
 """The player's calls that concern one rank alone: where values come from, and what is computed with them."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, overload
 
 from lib.communication.lanes import PendingValue
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Game
-from lib.rules import durations, layers, operations
+from lib.rules import durations, layers, operations, updating
 from lib.rules.folded_numbers import require_own_batches
 from lib.trace.ops import NO_BATCHES, Op, call_text
 from lib.values import algebra
@@ -108,17 +108,6 @@ class Computation(AttentionCalls):
         made: tuple[WeightGrad] = self._compute("backward_weight", layers.backward_weight, layer, *used)
         return made[0]
 
-    def update(
-        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: object = 0
-    ) -> tuple[Weight, OptState]:
-        """Returns the weight and optimizer state after the step, for the shards that `weight` holds; 0.5 steps.
-
-        `shard` is accepted for schedules of the original game, and ignored: the values have their own shards.
-        """
-        made: tuple[Weight, OptState]
-        made = self._compute("update", operations.update, layer, weight_grad, weight, opt_state)
-        return made
-
 
 def _sides(recorder: RankRecorder, ahead: Any, behind: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The arguments of both sides of a pair, with layers as plain numbers."""
@@ -146,48 +135,81 @@ def _gradient(game: Game, layer: int, batches: object, step: object) -> WeightGr
 
 
 class TierOperations(Computation):
-    """Copies from and to memory tiers. Where communication overlaps with computation, each direction has its own
-    lane."""
+    """What is done on memory tiers. Where communication overlaps with computation, each direction has its own lane, and
+    so has a tier's processor."""
 
     def offload(self, v: Any, to: str = "host") -> Awaitable[Any]:
         """Copies a value to a memory tier. Keep the copy in `parked`; the value takes device memory until you delete
         it."""
-        copied: Awaitable[Any] = self._copy("offload", v, (to,))
+        copied: Awaitable[Any] = self._on_tier("offload", [v], (to,))
         return copied
 
     def fetch(self, parked: Any) -> Awaitable[Any]:
         """Copies a parked value to the device. The parked value stays until you delete it."""
-        copied: Awaitable[Any] = self._copy("fetch", parked, ())
+        copied: Awaitable[Any] = self._on_tier("fetch", [parked], ())
         return copied
 
-    def _copy(self, name: str, given: Any, args: tuple[str, ...]) -> Any:
+    @overload
+    def update(
+        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: object = 0
+    ) -> tuple[Weight, OptState]: ...
+    @overload
+    def update(
+        self, layer: int, weight_grad: Any, weight: Any, opt_state: Any, shard: object = 0, *, on: str
+    ) -> Awaitable[tuple[Parked, Parked]]: ...
+    def update(
+        self, layer: int, weight_grad: Any, weight: Any, opt_state: Any, shard: object = 0, *, on: str | None = None
+    ) -> Any:
+        """Returns the weight and optimizer state after the step, for the shards that `weight` holds; 0.5 steps.
+
+        With a tier that has a processor, such as `on="host"`, all are parked there, and the call is awaited. Where
+        communication overlaps with computation, handles may stand for values: `handle[0]` for the new weight, and
+        `handle[1]` for the new state.
+
+        `shard` is accepted for schedules of the original game, and ignored: the values have their own shards.
+        """
+        if on is not None:
+            return self._on_tier("tier_update", [weight_grad, weight, opt_state], (on,), layer, 2)
+        return self._compute("update", updating.update, layer, weight_grad, weight, opt_state)
+
+    def _on_tier(
+        self, name: str, given: Sequence[Any], args: tuple[str, ...], layer: int | None = None, makes: int = 1
+    ) -> Any:
         recorder, line = self._recorder, player_line()
         try:
             self._ready()
             self.run.costs.require_priced(name)
-            parts = self._parts(given)
-            if len(parts) != 1 or isinstance(given, list):
-                raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
-            (part,) = parts
-            number = part.number if isinstance(part, PendingValue) else recorder.claim(part)
-            made, ticks = ((), 0) if isinstance(part, PendingValue) else self._copied(name, part, args)
+            layer = None if layer is None else algebra.number(layer, self._game.layers, "layer")
+            parts = [part for one in given for part in self._one(name, one)]
+            numbers = tuple([part.number if isinstance(part, PendingValue) else recorder.claim(part) for part in parts])
+            pending = any(isinstance(part, PendingValue) for part in parts)
+            made, ticks = ((), 0) if pending else self._performed(name, layer, parts, args)
             if self.run.lanes is not None:
-                call = self._write_call(name, parts, (number,), 1, None, args, None, line)
+                call = self._write_call(name, parts, numbers, makes, layer, args, None, line)
                 self._lanes.issue(call)
                 return self._handle(call)
         except PuzzleError as why:
-            raise why.at(recorder.place(call_text(name)), line) from None
+            raise why.at(recorder.place(call_text(name, layer)), line) from None
         wait = CopyWait(self._rank, recorder.clock, line, name)
 
-        def written(*_: object) -> Value:
-            own = copy_of(made[0])
-            recorder.write_event(name, (own,), line, (number,), None, NO_BATCHES, args, wait.clock, ticks)
-            return own
+        def written(*_: object) -> Any:
+            own = [copy_of(value) for value in made]
+            recorder.write_event(name, own, line, numbers, layer, NO_BATCHES, args, wait.clock, ticks)
+            return own[0] if makes == 1 else tuple(own)
 
         return self._promise(wait, lambda _: True, written)
 
-    def _copied(self, name: str, value: Value, args: tuple[str, ...]) -> tuple[tuple[Value, ...], int]:
-        """What a copy makes, and its ticks, if it is allowed and there is room."""
-        made = operations.LOCAL_RULES[name](self._game, Op(name, 0, 0, args=args), (value,))
+    def _one(self, name: str, given: Any) -> Sequence[Any]:
+        """The value that is given, or that a call will make."""
+        parts = self._parts(given)
+        if len(parts) != 1 or isinstance(given, list):
+            raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
+        return parts
+
+    def _performed(
+        self, name: str, layer: int | None, used: Sequence[Any], args: tuple[str, ...]
+    ) -> tuple[tuple[Value, ...], int]:
+        """What an operation on a tier makes, and its ticks, if it is allowed and there is room."""
+        made = operations.LOCAL_RULES[name](self._game, Op(name, 0, 0, layer, args=args), used)
         self._require_room(made)
-        return made, durations.ticks(self._game, name, 1, (value,), made, self._rank)
+        return made, durations.ticks(self._game, name, 1, used, made, self._rank)

@@ -53,8 +53,12 @@ class Handle:
 
     __radd__ = __add__
 
+    def __getitem__(self, n: int) -> PendingValue:
+        """The n-th of what the call makes, to be given to another call."""
+        return self.made[n]
+
     def __iter__(self) -> NoReturn:
-        raise RuleError(f"a bucket's values are there when it has been awaited; this is {self.unawaited}")
+        raise RuleError(f"the values of a call are there when it has been awaited; this is {self.unawaited}")
 
     @property
     def made(self) -> list[PendingValue]:
@@ -65,7 +69,7 @@ class Handle:
     def result(self) -> Any:
         """What `await` gives, once the call has ended."""
         made = self.call.outputs
-        return list(made) if self.listed else made[0] if made else None
+        return list(made) if self.listed else tuple(made) if len(made) > 1 else made[0] if made else None
 
     @property
     def unawaited(self) -> str:
@@ -77,7 +81,7 @@ def map_values(take: Callable[[Value], Value], payload: Any) -> Any:
     """A copy of `payload` with `take` applied to each value in it, in order. Anything else is passed as it is."""
     if isinstance(payload, Value):
         return take(payload)
-    if isinstance(payload, Handle):
+    if isinstance(payload, Handle | PendingValue):
         raise RuleError(f"cannot send {payload.unawaited}")
     if isinstance(payload, dict):
         return {map_values(take, key): map_values(take, part) for key, part in payload.items()}

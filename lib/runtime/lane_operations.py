@@ -118,13 +118,15 @@ class LaneOperations:
             if not given:
                 raise RuleError("this list is empty; give at least one value")
             return [part for one in given for part in self._parts(one)]
-        if not isinstance(given, Handle):
+        if not isinstance(given, Handle | PendingValue):
             return [given]
-        if given.owner is not self:
+        call, ops = given.call, self._recorder.ops
+        if call.at >= len(ops) or ops[call.at] is not call.op:
             raise RuleError(f"{given} belongs to another rank; only the rank that made a handle uses it")
-        if not given.made:
+        made = [given] if isinstance(given, PendingValue) else given.made
+        if not made:
             raise RuleError(f"{given} makes no value")
-        return [*given.made]
+        return [*made]
 
     def _write_call(
         self,

@@ -117,9 +117,9 @@ class LiveRun:
         """Answers whether a call has ended."""
         if wait.of.end >= 0:
             return True
-        head = wait.of.lane.head if wait.of.lane else None
-        if head is not None and head.refusal is not None:
-            raise copied(head.refusal)
+        refusal = wait.lanes.refusal_of(wait.of)
+        if refusal is not None:
+            raise copied(refusal)
         return None
 
     def settled(self, call: Call) -> None:
@@ -129,9 +129,9 @@ class LiveRun:
             self._wake(wait, True)
 
     def refused(self, call: Call, why: PuzzleError) -> None:
-        """A call will never start, nor what is behind it on its lane."""
+        """A call will never start, nor what is behind it on its lane or uses what it would make."""
         wait = self._waits[call.rank]
-        if isinstance(wait, HandleWait) and wait.of.lane is call.lane:
+        if isinstance(wait, HandleWait) and wait.lanes.refusal_of(wait.of) is why:
             self._fail(wait, copied(why))
 
     def deliver(self, source: int, to: int, message: Message) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from lib.errors import RuleError
 
 from .cells import Cell, Slot
-from .settling import v_half_step, v_min_step
+from .settling import Slots, own_step, v_half_slots, v_min_slots
 from .timetable import Timetable
 
 Script = Callable[[int], str]
@@ -154,17 +154,17 @@ def zb_v(p: int, m: int) -> Timetable:
 
 def v_min(p: int, m: int) -> Timetable:
     """The V of ZB-V with about a third of its memory (Qi et al. 2024, Controllable Memory, section 3)."""
-    return _settled(v_min_step, p, m)
+    return _settled(v_min_slots, p, m, 2 * ((p + 4) // 3))
 
 
 def v_half(p: int, m: int) -> Timetable:
     """The V of ZB-V with about half its memory (Qi et al. 2024, Controllable Memory, section 3)."""
-    return _settled(v_half_step, p, m)
+    return _settled(v_half_slots, p, m, 2 * ((p + 2) // 2))
 
 
-def _settled(step: Callable[[int, int], list[list[Cell]]], p: int, m: int) -> Timetable:
+def _settled(slots: Callable[[int], Sequence[Slots]], p: int, m: int, cap: int) -> Timetable:
     _require(min(p, m) >= 1, f"ranks and microbatches are at least 1; got {p} and {m}")
-    return Timetable.of(step(p, m))
+    return Timetable.of(own_step(slots(p), m, cap))
 
 
 def dualpipev(p: int, m: int) -> Timetable:

@@ -67,17 +67,8 @@ def settled(slots: Sequence[Slots], m: int, costs: StageCosts, in_turn: float = 
     return [rank.row for rank in ranks]
 
 
-def v_min_step(p: int, m: int) -> list[list[Cell]]:
-    """V-Min's rows with all times equal, under its own cap."""
-    return _own_step(v_min_slots(p), m, 2 * ((p + 4) // 3))
-
-
-def v_half_step(p: int, m: int) -> list[list[Cell]]:
-    """V-Half's rows with all times equal, under its own cap."""
-    return _own_step(v_half_slots(p), m, 2 * ((p + 2) // 2))
-
-
-def _own_step(slots: Sequence[Slots], m: int, cap: int) -> list[list[Cell]]:
+def own_step(slots: Sequence[Slots], m: int, cap: int) -> list[list[Cell]]:
+    """A pattern's rows with all times equal, under its own cap."""
     ones = [1] * (2 * len(slots))
     rows = settled(slots, m, StageCosts(ones, ones, ones, 0, ones, ones, [cap] * len(slots)))
     assert rows is not None, "a pattern fits under its own cap"

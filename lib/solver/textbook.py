@@ -16,11 +16,13 @@ from lib.schedules import (
     interleaved,
     interleaved_zb,
     one_f_one_b,
+    v_half,
+    v_min,
     zb_h1,
     zb_h2,
     zb_v,
 )
-from lib.schedules.settling import Slots, StageCosts, settled, v_half_slots, v_half_step, v_min_slots, v_min_step
+from lib.schedules.settling import Slots, StageCosts, settled, v_half_slots, v_min_slots
 
 from .greedy import MODES, greedy, greedy_v
 from .problem import Problem
@@ -37,12 +39,8 @@ IN_TURN = (0, 1, 2, inf)
 
 def _sized(order: Callable[..., Timetable], problem: Problem) -> Rows | None:
     m, p, v = problem.microbatches, problem.ranks, problem.v
-    more: list[int] = []
-    if problem.placement == "looped":
-        # PyTorch makes groups of p microbatches, or larger ones if p does not divide m.
-        more = [v] if order is breadth_first else [v, m // max(m // p, 1)]
     try:
-        table = order(p, m, *more)
+        table = order(p, m, *([v] if problem.placement == "looped" else []))
     except PuzzleError:  # some take a multiple of the ranks
         return None
     return [list(_halved(row, problem.whole)) for row in table.rows]
@@ -53,10 +51,6 @@ def _halved(row: tuple[tuple[Cell, ...], ...], whole: bool) -> Iterator[Cell]:
     names = {"F": "F", "B": "B", "I": "B", "W": ""} if whole else {"F": "F", "B": "IW", "I": "I", "W": "W"}
     for cell in (cell for slot in row for cell in slot):
         yield from (cell._replace(op=op) for op in names[cell.op])
-
-
-def _own_step(step: Callable[[int, int], Rows], problem: Problem) -> Rows:
-    return step(problem.ranks, problem.microbatches)
 
 
 def _pattern(slots: Callable[[int], list[Slots]], in_turn: float, unit: bool, problem: Problem) -> Rows | None:
@@ -88,8 +82,8 @@ def orders(placement: str, whole: bool) -> Mapping[str, Order]:
         found |= {f"greedy {mode}": partial(greedy, *mode) for mode in MODES}
     if placement == "V" and not whole:
         found |= {f"greedy {a} {b}": partial(greedy_v, a, b) for a, b in product((True, False), repeat=2)}
-        for step in (v_min_step, v_half_step):
-            found[step.__name__] = partial(_own_step, step)
+        for book in (v_min, v_half):
+            found[book.__name__] = partial(_sized, book)
         for in_turn in IN_TURN:
             for unit in (True, False):
                 for slots in (v_min_slots, v_half_slots):

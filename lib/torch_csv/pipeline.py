@@ -85,6 +85,9 @@ class Pipeline:
         for rank in (work.rank for work in works if not work.parts):
             raise RuleError(f"rank {rank} computes nothing; in a pipeline of PyTorch each rank has a stage")
         for work in works:
+            _require_one_by_one(work)
+        _require_one_step(trace.setting)
+        for work in works:
             _require_cells(work)
         grid = _grid(works)
         if len(grid.stages) == 1 and len(grid.replicas) > 1:
@@ -116,13 +119,25 @@ def slots_of(work: RankWork, cells: Cells) -> Iterator[Slot]:
 def _require_expressible(setting: Setting) -> None:
     if setting.task != "train":
         raise RuleError(f"PyTorch's cells are for training, and this run is for the task {setting.task!r}")
+    if setting.fold:
+        raise RuleError("a folded run stands for many replicas; export one that is not folded")
+
+
+def _require_one_by_one(work: RankWork) -> None:
+    for part in work.parts:
+        if len(part.batches) != 1:
+            raise RuleError(
+                f"rank {work.rank} computes {work.ops[part.at].call()} of {_named(part.batches)} at once; a cell has "
+                "one microbatch, so take them one by one"
+            )
+
+
+def _require_one_step(setting: Setting) -> None:
     if setting.steps > 1:
         raise RuleError(
             f"this run has {setting.steps} steps, and microbatches of different steps have no place in a file of one "
             "step; play one step, with --steps 1 or Setting(steps=1)"
         )
-    if setting.fold:
-        raise RuleError("a folded run stands for many replicas; export one that is not folded")
 
 
 def _require_cells(work: RankWork) -> None:
@@ -133,12 +148,6 @@ def _require_cells(work: RankWork) -> None:
             f"rank {work.rank} computes {op.call()} of {_named(op.batches)} a second time; a file has each cell once, "
             "and PyTorch recomputes inside a stage (torch.utils.checkpoint): leave that to the stage"
         )
-    for part in work.parts:
-        if len(part.batches) != 1:
-            raise RuleError(
-                f"rank {work.rank} computes {work.ops[part.at].call()} of {_named(part.batches)} at once; a cell has "
-                "one microbatch, so take them one by one"
-            )
     if work.shards:
         raise RuleError(
             f"rank {work.rank} computes with a part of a weight; in a pipeline of PyTorch a stage has full weights, "

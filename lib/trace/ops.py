@@ -10,13 +10,17 @@ from typing import Any, NamedTuple
 
 from lib.game.costs import CLASSIC, COMPUTING, PAIR, Costs
 from lib.game.setting import CLASSIC_SETTING, Setting, Size
+from lib.game.tiers import ON_TIER
 from lib.rules.collectives import COLLECTIVES
 
 NO_BATCHES: frozenset[int] = frozenset()
 
-TIMED = COMPUTING | COLLECTIVES | {"loss", "update", "pass_to", "receive", "offload", "fetch"}
+TIMED = COMPUTING | COLLECTIVES | {"loss", "update", "pass_to", "receive"} | ON_TIER.keys()
 """The operations that are events: they have a place on the clock, and memory is sampled when they start."""
 
+
+UPDATES = frozenset(("update", "tier_update"))
+"""The operations that make a weight and its optimizer state of the next step."""
 
 FREE = frozenset(
     ("load_weights", "get_activation", "fake_grad", "given", "add", "combine", "shard", "set_final_weight")
@@ -67,6 +71,7 @@ FORMS: Mapping[str, Form] = {
     "attend_backward": Form(True, None),
     "keys_backward": Form(True, 4),
     "update": Form(True, 3),
+    "tier_update": Form(True, 3, ("tier",)),
     "add": Form(False, 2),
     "combine": Form(False, 2),
     "shard": Form(False, 1, ("shard", "total"), ("stride",)),
@@ -131,7 +136,7 @@ def halves(op: Op) -> tuple[Op, ...]:
 
 
 def call_text(name: str, layer: object = None) -> str:
-    name = {"add": "'+'", PAIR: "forward_backward()"}.get(name, f"{name}()")
+    name = {"add": "'+'", PAIR: "forward_backward()", "tier_update": "update()"}.get(name, f"{name}()")
     return name if layer is None else f"{name[:-1]}layer={layer if hasattr(layer, '__index__') else '...'})"
 
 

@@ -50,9 +50,13 @@ class Weight(Stepped):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OptState(Stepped):
-    """The optimizer's state for one layer's weight (its momentum, say); it steps with the weight."""
+    """The optimizer's state for one layer's weight (its momentum, say), `Costs.moments` times as large; it steps with
+    the weight."""
 
     kind = "an optimizer state"
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return Sharded.memory(self, costs) * costs.moments
 
 
 @dataclass(frozen=True, slots=True, repr=False)

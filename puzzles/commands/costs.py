@@ -70,8 +70,8 @@ def facts(record: Costs) -> list[str]:
     tiers = [
         f"The {tier}: {', '.join(f'{name} {record.text(ticks)}' for name, ticks in pair if ticks is not None)} steps."
         for tier, memory in record.tiers.items()
-        for pair in [(("offload", memory.offload), ("fetch", memory.fetch))]
-        if any(memory[:2])
+        for pair in [(("offload", memory.offload), ("fetch", memory.fetch), ("update", memory.update))]
+        if any(price for _, price in pair)
     ]
     each = unit.lower()[:-1]
     return [
@@ -90,6 +90,7 @@ def facts(record: Costs) -> list[str]:
         ),
         *([f"Operations in a {each}: {record.flops_per_tick * record.unit:,}."] if record.flops_per_tick else []),
         *tiers,
+        *([f"An optimizer state: {record.moments} times its weight."] if record.moments > 1 else []),
         *(["Communication overlaps with computation."] if record.overlap else []),
         *([f"A machine has {record.islands} ranks."] if record.islands else []),
     ]

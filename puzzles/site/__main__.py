@@ -10,7 +10,7 @@ import click
 
 from puzzles.custom import add_installed
 
-from .build import MARK, build
+from .build import MARK, RELEASE, build
 from .npm import SiteError
 from .serve import serve
 
@@ -18,11 +18,16 @@ from .serve import serve
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default="site")
 @click.option("--serve", "only_serve", is_flag=True, help="Open a site that is already built, from this machine.")
-def main(folder: Path, only_serve: bool) -> None:
+@click.option(
+    "--numpy", metavar="FOLDER", envvar="NUMPY_WHEEL", default=RELEASE, show_envvar=True,
+    help="Folder with the wheel of numpy that Pyodide's release has; 'none' leaves numpy out. "
+    "Otherwise the wheel is loaded from the release, if that can be reached.",
+)  # fmt: skip
+def main(folder: Path, only_serve: bool, numpy: str) -> None:
     """Build the site to play in the browser, in FOLDER (otherwise in 'site').
 
     Any web server can serve the folder. Building needs Node.js and npm. TRAINING_PUZZLES_FOLDERS names folders of
-    puzzles to add.
+    puzzles to add. Layouts and engine classes are played there only with numpy.
     """
     if only_serve:
         if not (folder / MARK).is_file():
@@ -31,11 +36,16 @@ def main(folder: Path, only_serve: bool) -> None:
     for problem in add_installed():
         click.echo(f"Warning: {problem}", err=True)
     try:
-        size = build(folder, Path("build"))
+        made = build(folder, Path("build"), numpy or RELEASE)
     except SiteError as why:
         click.echo(why, err=True)
         raise SystemExit(1) from None
-    click.echo(f"Wrote {folder}: {size / 1e6:.1f} MB to load, compressed. Open it: make serve")
+    if not made.has_numpy:
+        click.echo(
+            "Without numpy: schedules and plans are played there; layouts and engine classes are shown only. To have "
+            f"them, put {made.wheel} of Pyodide's release into a folder, and name it: make site NUMPY_WHEEL=FOLDER"
+        )
+    click.echo(f"Wrote {folder}: {made.size / 1e6:.1f} MB to load, compressed. Open it: make serve")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The Python of the site as one archive that Pyodide imports from: the game and the packages that draw, compiled."""
+"""The Python of the site as archives that Pyodide imports from: the game and the packages that draw, compiled."""
 
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -12,10 +12,13 @@ from .npm import PAGE, run
 ROOT = Path(__file__).parents[2]
 OURS = ("lib", "drawing", "puzzles")
 LEFT_OUT = (
-    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands",
-    "puzzles/package", "puzzles/notebook/authoring", "puzzles/reports/templates",
+    "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands", "puzzles/package", "puzzles/notebook/authoring",
+    "puzzles/reports/templates",
 )  # fmt: skip
-"""What nothing in the browser imports; engine and layouts need numpy."""
+"""What nothing in the browser imports."""
+ARRAYS = "arrays.zip"
+WITH_NUMPY = ("lib/engine", "lib/layout", "drawing/layouts")
+"""What goes into a second archive, which is loaded with numpy."""
 PACKAGES = (
     "chalk-diagrams",
     "chalk-planar",
@@ -36,7 +39,8 @@ PILLOW = {
 NOT_IN_A_BROWSER = (
     "_pyrepl", "doctest", "ftplib", "imaplib", "mailbox", "multiprocessing", "pdb", "pickletools", "poplib", "pydoc",
     "smtplib", "socketserver", "unittest", "wsgiref", "xmlrpc", "encodings/big5", "encodings/cp1", "encodings/cp7",
-    "encodings/cp8", "encodings/euc", "encodings/gb", "encodings/iso", "encodings/koi8", "encodings/mac", "encodings/shift",
+    "encodings/cp8", "encodings/euc", "encodings/gb", "encodings/iso", "encodings/koi8", "encodings/mac",
+    "encodings/shift",
 )  # fmt: skip
 """Of Python's library what talks to terminals, other processes and servers, and alphabets that no source is in."""
 
@@ -44,9 +48,11 @@ DATE = (1980, 1, 1, 0, 0, 0)
 """Of every file in the archive, so that equal sources make equal archives."""
 
 
-def write_archive(target: Path, modules: Path, folder: Path) -> None:
-    """Writes the archive; `folder` is for the files on the way there."""
-    _pack(target, files(), modules, folder)
+def write_archives(game: Path, arrays: Path, modules: Path, folder: Path) -> None:
+    """Writes the game, and what goes with numpy; `folder` is for the files on the way there."""
+    _compile(files(), modules, folder)
+    _pack(game, folder, lambda name: not name.startswith(WITH_NUMPY))
+    _pack(arrays, folder, lambda name: name.startswith(WITH_NUMPY))
 
 
 def write_library(target: Path, modules: Path, folder: Path, game: Path) -> None:
@@ -54,10 +60,11 @@ def write_library(target: Path, modules: Path, folder: Path, game: Path) -> None
     the rest stays as it is, which is smaller."""
     with zipfile.ZipFile(modules / "pyodide" / target.name) as whole:
         kept = [name for name in whole.namelist() if not name.startswith(NOT_IN_A_BROWSER) and not name.endswith("/")]
-        _pack(target, ((name, whole.read(name)) for name in kept), modules, folder, game)
+        _compile(((name, whole.read(name)) for name in kept), modules, folder, game)
+    _pack(target, folder)
 
 
-def _pack(target: Path, contents: Iterable[tuple[str, bytes]], modules: Path, folder: Path, *game: Path) -> None:
+def _compile(contents: Iterable[tuple[str, bytes]], modules: Path, folder: Path, *game: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name, text in contents:
         path = folder / name
@@ -65,15 +72,19 @@ def _pack(target: Path, contents: Iterable[tuple[str, bytes]], modules: Path, fo
         path.write_bytes(text)
     given = (PAGE / "compile.mjs", modules / "pyodide" / "pyodide.mjs", folder, *game)
     run("node", *(str(path.resolve()) for path in given))
+
+
+def _pack(target: Path, folder: Path, is_wanted: Callable[[str], bool] = lambda name: True) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and not path.with_suffix(".pyc").is_file() or path.suffix == ".pyc":
-                archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix(), DATE), path.read_bytes(),
-                                 zipfile.ZIP_DEFLATED)  # fmt: skip
+            name = path.relative_to(folder).as_posix()
+            is_source = path.suffix == ".py" and path.with_suffix(".pyc").is_file()
+            if path.is_file() and not is_source and is_wanted(name):
+                archive.writestr(zipfile.ZipInfo(name, DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
 def files() -> Iterator[tuple[str, bytes]]:
-    """Every file by its name in the archive."""
+    """Every file by its name in its archive."""
     for package in OURS:
         for path in sorted((ROOT / package).rglob("*")):
             name = path.relative_to(ROOT).as_posix()

@@ -4,20 +4,23 @@ import gzip
 import json
 import shutil
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from drawing.export.html import SCRIPTS, viewer_elements, web_file
 from puzzles import address
 
-from .archive import PACKAGES, write_archive, write_library
+from .archive import ARRAYS, PACKAGES, write_archives, write_library
 from .first_screen import add_warm_up, first_run
 from .licences import licences
 from .listing import listing
 from .npm import PAGE, SiteError, bundle, install, require_node
+from .numpy_wheel import LockedWheel
 
 PYODIDE, LIBRARY = "pyodide.asm.wasm", "python_stdlib.zip"
-"""The core, whose scripts are in our worker, and Python's library. Packages such as numpy are not served."""
+"""The core, whose scripts are in our worker, and Python's library. Of packages only numpy may be served."""
 
 FRAME_DIGEST, FRAME_SCRIPT = "FRAME-DIGEST", "FRAME-SCRIPT"
 """Where the policies of the page and of its frame allow the frame's script, and where that script goes."""
@@ -30,16 +33,30 @@ BOARD, DOCS = KEPT = ("board", "docs")
 them."""
 
 MAX_SITE_BYTES = 10_000_000
-"""Bytes, compressed, of all that is loaded to play."""
+"""Bytes, compressed, of all that is loaded to play, without numpy."""
+
+RELEASE, NONE = "release", "none"
+"""Instead of a folder with numpy's wheel: the wheel from Pyodide's release, if that can be reached; no numpy."""
 
 
-def build(site: Path, work: Path) -> int:
-    """Writes the site to a folder, with `work` for what is kept between builds, and returns its size compressed."""
+class Site(NamedTuple):
+    """What was built: bytes to load, compressed; the name of numpy's wheel, and whether the site has it."""
+
+    size: int
+    wheel: str
+    has_numpy: bool
+
+
+def build(site: Path, work: Path, numpy: str = RELEASE) -> Site:
+    """Writes the site to a folder, with `work` for what is kept between builds. `numpy` is the folder of its wheel,
+    RELEASE or NONE."""
     require_node()
+    modules = install(work / "npm")
+    locked = LockedWheel.of(modules)
+    wheel = None if numpy == NONE else locked.released(work) if numpy == RELEASE else locked.given(Path(numpy))
     prepare(site)
     add_warm_up()
-    modules = install(work / "npm")
-    folder = python_folder(site, modules, work)
+    folder = python_folder(site, modules, work, locked)
     frame, policy_source = frame_document(modules, work)
     made_here = {"viewer": viewer_module(), "frame": f"export const frame = {json.dumps(frame)};\n"}
     for name, text in made_here.items():
@@ -56,16 +73,28 @@ def build(site: Path, work: Path) -> int:
     for name in ("icon.svg", "manifest.webmanifest", "start.js"):
         shutil.copy(PAGE / name, site)
     shown = {**listing(), "board": (site / BOARD).is_dir(), "first": first_run()}
+    shown["numpy"] = numpy_files(site, folder, wheel, work / ARRAYS)
     shown["docs"] = f"{DOCS}/" if (site / DOCS).is_dir() else address.documentation() or ""
     (site / "puzzles.json").write_text(json.dumps(shown, separators=(",", ":")))
-    (site / "licences.txt").write_text(licences(modules, packages, PACKAGES), encoding="utf-8")
+    (site / "licences.txt").write_text(licences(modules, packages, PACKAGES, wheel), encoding="utf-8")
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file())
     served = [name for name in names if name not in (MARK, "licences.txt") and name.partition("/")[0] not in KEPT]
-    (site / "offline.js").write_text(offline_worker(site, served))
-    size = sum(len(gzip.compress((site / name).read_bytes(), 6)) for name in (*served, "offline.js"))
+    later = [file["address"] for file in (shown["numpy"] or {}).values()]
+    (site / "offline.js").write_text(offline_worker(site, served, later))
+    first = (*(name for name in served if name not in later), "offline.js")
+    size = sum(len(gzip.compress((site / name).read_bytes(), 6)) for name in first)
     if size > MAX_SITE_BYTES:
         raise SiteError(f"the site has {size:,} bytes, compressed; at most {MAX_SITE_BYTES:,} are to be loaded")
-    return size
+    return Site(size, locked.name, wheel is not None)
+
+
+def numpy_files(site: Path, folder: str, wheel: Path | None, arrays: Path) -> dict[str, Any] | None:
+    """What the page loads when a puzzle needs numpy: address and bytes of the wheel, and of the archive of what
+    computes with it. Without a wheel there is neither."""
+    if wheel is None:
+        return None
+    files = {name: Path(shutil.copy(file, site / folder)) for name, file in {"wheel": wheel, "arrays": arrays}.items()}
+    return {name: {"address": f"{folder}/{file.name}", "size": file.stat().st_size} for name, file in files.items()}
 
 
 def prepare(site: Path) -> None:
@@ -95,28 +124,31 @@ def frame_document(modules: Path, work: Path) -> tuple[str, str]:
     return document.replace(FRAME_DIGEST, allowed).replace(FRAME_SCRIPT, script), allowed
 
 
-def python_folder(site: Path, modules: Path, work: Path) -> str:
+def python_folder(site: Path, modules: Path, work: Path, locked: LockedWheel) -> str:
     """Writes Pyodide and our archive to a folder that is named after what is in it, so that browsers can keep it for
-    good; returns its name."""
+    good; returns its name. The archive that goes with numpy is left in `work`."""
     folder = work / "served"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     shutil.copy(modules / "pyodide" / PYODIDE, folder)
     lock = json.loads((modules / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
-    (folder / "pyodide-lock.json").write_text(json.dumps({**lock, "packages": {}}))
+    (folder / "pyodide-lock.json").write_text(json.dumps({**lock, "packages": {"numpy": locked.entry}}))
     game = folder / "game.zip"
-    write_archive(game, modules, work / "python")
+    write_archives(game, work / ARRAYS, modules, work / "python")
     write_library(folder / LIBRARY, modules, work / "library", game)
     # Chromium starts no module in a worker of an opaque origin, so it is a classic script.
     bundle(modules, PAGE / "worker.js", folder / "worker.js", form="iife")
-    digest = sha256(b"".join(path.read_bytes() for path in sorted(folder.iterdir()))).hexdigest()
+    files = (*sorted(folder.iterdir()), work / ARRAYS)
+    digest = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
     name = f"python-{digest[:12]}"
     shutil.move(folder, site / name)
     return name
 
 
-def offline_worker(site: Path, served: list[str]) -> str:
-    """The service worker, with a digest of each file that it serves."""
+def offline_worker(site: Path, served: list[str], later: Sequence[str] = ()) -> str:
+    """The service worker, with a digest of each file that it serves; those for `later` it keeps when they are asked
+    for."""
     digests = {name: sha256((site / name).read_bytes()).hexdigest() for name in served}
-    text = f"const DIGESTS = {json.dumps(digests)};\n" + (PAGE / "offline.js").read_text(encoding="utf-8")
+    constants = f"const DIGESTS = {json.dumps(digests)};\nconst LATER = {json.dumps(later)};\n"
+    text = constants + (PAGE / "offline.js").read_text(encoding="utf-8")
     return f'const VERSION = "{sha256(text.encode()).hexdigest()[:16]}";\n{text}'

@@ -1,10 +1,21 @@
 """Puzzles of teachers in the browser: their TOML files go into the archive, without solutions, and are added there."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from puzzles.tracks import Track
 
 FILE = "puzzles/site/in_browser/own.json"
 """Their place in the archive."""
+
+
+def is_played(track: Track[Any], own: bool) -> bool:
+    """True if the page plays a track's puzzles; a teacher's `own` ones only without numpy, which comes later."""
+    return track.in_browser and not (own and "numpy" in track.page_needs)
 
 
 def packed() -> bytes:
@@ -16,7 +27,7 @@ def packed() -> bytes:
         folder.path.name: {
             own.file.name: own.file.read_text(encoding="utf-8-sig")
             for own in folder.puzzles.values()
-            if TRACKS[own.track].in_browser and own.file.suffix == ".toml"
+            if is_played(TRACKS[own.track], own=True) and own.file.suffix == ".toml"
         }
         for folder in folders()
     }

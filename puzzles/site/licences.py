@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
+from zipfile import ZipFile
 
 RULE = "=" * 80
 
@@ -15,9 +16,10 @@ https://docs.python.org/3/license.html
 PYODIDE = "Mozilla Public License 2.0: https://www.mozilla.org/MPL/2.0/ (source: https://github.com/pyodide/pyodide)"
 
 
-def licences(modules: Path, packages: Iterable[str], distributions: Iterable[str]) -> str:
-    """A section for each package: its name, version and licence, and the text of it where the package has one."""
+def licences(modules: Path, packages: Iterable[str], distributions: Iterable[str], wheel: Path | None = None) -> str:
+    """A section for each package and a wheel: its name, version and licence, and the text of it where it has one."""
     sections = [*(_npm(modules / name) for name in sorted(packages)), *map(_python, sorted(distributions))]
+    sections += [] if wheel is None else [_wheel(wheel)]
     head = "What this site is made of, besides Training Puzzles itself (MIT License).\n\n" + PYTHON
     return f"\n{RULE}\n".join([head, *sections])
 
@@ -37,6 +39,12 @@ def _python(name: str) -> str:
         file.read_text() for file in metadata.files(name) or () if ".dist-info" in str(file) and _is_licence(file.name)
     ]
     return "\n".join([f"{name} {about['Version']}: {licence}", "", *texts])
+
+
+def _wheel(path: Path) -> str:
+    with ZipFile(path) as archive:
+        texts = [archive.read(name).decode() for name in archive.namelist() if _is_licence(name.rpartition("/")[2])]
+    return "\n".join([f"{path.name}:", "", *texts])
 
 
 def _classified(classifiers: Iterable[str]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.registry import mark, place
 from puzzles.version import VERSION
 
+from .custom import is_played
 from .first_screen import WARM_UP
 
 COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "all-gather": "allgather"}
@@ -57,6 +58,7 @@ WITHOUT_TIMETABLE = {
     "pipeline": "all microbatches go through each stage at once, so there is one order only",
     "three_d": GATHERED,
     "pipeline_fsdp": GATHERED,
+    "two_ways": "each of its stages is on two ranks, and a timetable by hand has each on one",
     "weight_versions": "it is about several training steps, and a timetable is of one",
     "seq_pipeline": "its microbatches are shares of sequences, which come back in an order of their own",
     "uneven_stages": "its stages have different numbers of layers, and a cell is one layer of each rank there",
@@ -109,7 +111,9 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
     return {
         "slug": puzzle.slug,
         "track": track.name,
-        "played": track.in_browser,
+        "played": is_played(track, own=bool(home_of(puzzle.slug))),
+        "needs": list(track.page_needs),
+        "drawn": track.has_pictures,
         "title": puzzle.title,
         "called": capitalized(track.called(puzzle)),
         "heading": puzzle.title if home_of(puzzle.slug) else track.heading(puzzle),

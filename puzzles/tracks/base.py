@@ -4,6 +4,7 @@ All others know a track by this class only, so a package from outside can add on
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -43,7 +44,9 @@ class Track(OpenTrack[P], ABC):
     `lib.layout`."""
     why_title: str = "where memory and traffic go"
     in_browser: bool = False
-    """True if the page plays it, which has no numpy."""
+    """True if the page plays it."""
+    page_needs: Sequence[str] = ()
+    """What it needs besides Python: "numpy"; "suspending" of Python by the browser, where devices wait in calls."""
     columns: Sequence[tuple[str, str]] = ()
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
     `figures_text` fills one column."""
@@ -127,6 +130,17 @@ class Track(OpenTrack[P], ABC):
         return {name: {"at_most": target} for name, target in self.targets(puzzle).items()}
 
     # --- Kept runs ---
+
+    def sent(self, row: Row) -> str:
+        """A run in this process as JSON, from which the judge in another one has all that it needs."""
+        return json.dumps(row)
+
+    def row_of_sent(self, text: str) -> Row:
+        """The row of a run that another process has sent; a ValueError if the text is none."""
+        row = json.loads(text)
+        if not isinstance(row, dict):
+            raise ValueError("it is no run")
+        return row
 
     def kept(self, row: Row) -> str:
         """The part of a run from which it can be judged or drawn again, as JSON; empty if there is none."""

@@ -47,9 +47,8 @@ def require_refused(found: Verdict, *words: str) -> None:
 @pytest.mark.sampled(2)
 @in_every_tier(hiding.COUNTED)
 def test_products_count_however_they_are_written(name: str, here: IsolationTier) -> None:
-    product, flops = hiding.COUNTED[name]
-    found = verdict(hiding.without_flops(SOLUTION, product), here)
-    assert (found.status, found.figures["flops"]) == ("passed" if flops == 20_480 else "over_target", flops), found
+    found = verdict(hiding.without_flops(SOLUTION, hiding.COUNTED[name]), here)
+    assert (found.status, found.figures["flops"]) == ("passed", 20_480), found
 
 
 @pytest.mark.sampled(2)

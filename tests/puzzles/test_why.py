@@ -151,3 +151,26 @@ def test_play_explains_too_much_memory_at_once(capsys: pytest.CaptureFixture[str
     over = play("ddp", scope["ddp"])
     assert over.status == "over_target"
     assert peak(capsys.readouterr().out) == over.report.peak.memory > PUZZLES["ddp"].goal.memory
+
+
+# --- Classes ---
+
+
+FSDP = (ROOT / "solutions" / "engine" / "fsdp.py").read_text(encoding="utf-8")
+
+
+def test_the_peak_of_a_class_is_explained_by_lines() -> None:
+    """The rows add up to the peak, and the activation that ends too late is named."""
+    shown = grade(written("mine.py", FSDP), "--why")
+    assert "The peak, 9,088 B on device 0, is reached at line 35. It consists of:" in shown
+    assert sum(int(one.replace(",", "")) for one in re.findall(r"^ +([\d,]+)  (?:made|given)", shown, re.M)) == 9_088
+    assert re.search(r" 512  made at line 32; no operation reads it again", shown)
+    assert re.search(r" 128  given to the class; no operation reads it again", shown)
+    assert re.search(r" 128  made at line 34$", shown, re.M)  # 'x' is returned, so it is read
+
+
+def test_a_class_over_its_target_is_told_why_without_being_asked() -> None:
+    kept = FSDP.replace("        w1_grad = self", "        whole = self.all_gather(self.w0)\n        w1_grad = self")
+    shown = grade(written("mine.py", kept))
+    assert "and the target is 9,088" in shown
+    assert re.search(r"4,096  made at line 31; no operation reads it again", shown)

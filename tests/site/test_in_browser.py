@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lib.torch_csv import read_csv
+from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import of_crash
@@ -176,7 +177,11 @@ async def test_solutions_are_exported_and_split() -> None:
 def test_the_list_has_every_puzzle_and_says_which_are_played() -> None:
     shown = listing()
     assert {slug for chapter in shown["chapters"] for slug in chapter["slugs"]} == set(shown["puzzles"])
-    assert [slug for slug, one in shown["puzzles"].items() if one["played"]] == [*PUZZLES, *PLAN_PUZZLES]
+    puzzles = shown["puzzles"]
+    assert all(one["played"] for one in puzzles.values())
+    assert [slug for slug, one in puzzles.items() if not one["needs"]] == [*PUZZLES, *PLAN_PUZZLES]
+    assert {slug for slug, one in puzzles.items() if "suspending" in one["needs"]} == {*ENGINE_PUZZLES}
+    assert {slug for slug, one in puzzles.items() if not one["drawn"]} == {*ENGINE_PUZZLES}
     json.dumps(shown)
     for one in shown["puzzles"].values():
         assert one["statement"].startswith("<p>")

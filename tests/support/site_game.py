@@ -116,10 +116,10 @@ class Game:
 
 
 @contextmanager
-def opened_game(profile: Path) -> Iterator[Game]:
+def opened_game(profile: Path, site: Path = SITE) -> Iterator[Game]:
     """The site in a browser of its own."""
-    assert SITE.is_dir(), "there is no site to test; run 'make site'"
-    with SiteServer(SITE) as server:
+    assert site.is_dir(), "there is no site to test; run 'make site'"
+    with SiteServer(site) as server:
         browser = open_browser(profile)
         try:
             yield Game(browser, server)

@@ -14,7 +14,8 @@ from typing import Self
 
 TYPES = {".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css",
          ".json": "application/json", ".wasm": "application/wasm", ".svg": "image/svg+xml", ".zip": "application/zip",
-         ".txt": "text/plain", ".webmanifest": "application/manifest+json"}  # fmt: skip
+         ".whl": "application/octet-stream", ".txt": "text/plain",
+         ".webmanifest": "application/manifest+json"}  # fmt: skip
 
 
 @cache

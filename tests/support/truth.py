@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, partial
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from lib import Costs, Model, Report, Setting, Trace, inflight, memory_by_kind, referee, run
+from lib import Model, Report, Setting, Trace, inflight, memory_by_kind, referee, run
 from lib.schedules import (
     breadth_first,
     ddp,
@@ -26,6 +24,8 @@ from lib.schedules import (
     zero3,
 )
 from lib.schedules.player import Order
+from tests.support.frontier_truth import FRONTIER
+from tests.support.truth_runs import Claim, costs_of, judged
 
 Times = tuple[int, int, int]
 """F, I and W: times of a forward, and of both halves of backward. B = I + W."""
@@ -33,36 +33,7 @@ Times = tuple[int, int, int]
 UNIT = (1, 1, 1)
 
 
-class Claim(NamedTuple):
-    """A published figure. `published` and `ours` take the same sizes; `shown` are those on the page, `quick` those of
-    the fast tests, `sets` all that are tried."""
-
-    what: str
-    formula: str
-    published: Callable[..., Any]
-    ours: Callable[..., Any]
-    shown: tuple[Any, ...]
-    quick: list[tuple[Any, ...]]
-    sets: list[tuple[Any, ...]]
-
-
 # --- Runs ---
-
-
-def costs_of(f: int, i: int, w: int) -> Costs:
-    """F, I and W in whole ticks, all else for nothing."""
-    ticks = {"forward": f, "backward": i + w, "backward_input": i, "backward_weight": w}
-    free = dict.fromkeys(("loss", "update", "pass_to", "receive"), 0)
-    return Costs("formula", ticks=MappingProxyType({**ticks, **free}), unit=1, gradient=1)
-
-
-def judged(schedule: Any, size: tuple[int, int, int], setting: Setting) -> tuple[Trace, Report]:
-    """A run that the referee finds correct."""
-    outcome = run(schedule, *size, setting=setting)
-    assert outcome.error is None, outcome.error
-    report = referee(outcome.trace)
-    assert report.error is None, report.error
-    return outcome.trace, report
 
 
 @cache
@@ -458,4 +429,5 @@ CLAIMS = {
     "states": STATES,
     "activations": ACTIVATIONS,
     "sent": SENT,
+    "frontier": FRONTIER,
 }

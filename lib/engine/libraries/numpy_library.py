@@ -27,7 +27,7 @@ class ArrayLibrary:
     """Of the arrays in arguments and results."""
     plain_type: type | None = ndarray
     """Arrays of this type can be sent as they are."""
-    plain: Callable[[Any], Array] = staticmethod(plain_array)
+    plain: Callable[[Any], Array] = staticmethod(lambda given: plain_array(plain_view(given)))
     """What a player gives, as an array that can be sent; may raise RuleError."""
     charged: Callable[[Array, Meter], Array] = staticmethod(as_metered)
     """An array, with its memory charged to a meter."""

@@ -12,27 +12,31 @@ from typing import Any
 from numpy import ndarray
 
 from lib.engine.collectives import Array
-from lib.engine.player_code import running_line
 
 from . import flops
+from .lives import Life
 from .meter import Meter, current
 
 
 class ChargedBlock:
     """A block of memory, charged to a meter for as long as this object lives."""
 
-    __slots__ = ("__weakref__", "_held", "_meter")
+    __slots__ = ("__weakref__", "_life", "_meter")
+    _life: Life | None
 
     def __init__(self, meter: Meter, nbytes: int) -> None:
         self._meter = meter
-        self._held = nbytes
-        meter.live = live = meter.live + nbytes  # as `hold` does; inlined, because every array passes through here
-        if live > meter.peak:
-            meter.peak = live
-            meter.peak_line = running_line()
+        self._life = meter.hold(nbytes)
+
+    def touch(self) -> None:
+        """Called when an operation reads the block."""
+        life = self._life
+        if life is not None:
+            life.read = self._meter.lives.time
 
     def __del__(self) -> None:
-        self._meter.live -= self._held
+        if self._life is not None:
+            self._meter.release(self._life)
 
 
 class LentBlock(ChargedBlock):
@@ -42,13 +46,12 @@ class LentBlock(ChargedBlock):
 
     def __init__(self, meter: Meter, nbytes: int) -> None:
         self._meter = meter
-        self._held = 0
+        self._life = None
         self._nbytes = nbytes
 
     def charge(self) -> None:
-        if not self._held:
-            self._held = self._nbytes
-            self._meter.hold(self._nbytes)
+        if self._life is None:
+            self._life = self._meter.hold(self._nbytes)
 
 
 _base_of: Any = ndarray.base.__get__
@@ -70,6 +73,8 @@ class MeteredArray(ndarray[Any, Any]):
             self._block = None if meter is None else ChargedBlock(meter, self.nbytes)
         else:
             self._block = source._block if type(source) is MeteredArray else None
+        if base is None and type(source) is MeteredArray and source._block is not None:
+            source._block.touch()  # this is a copy
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out")
@@ -77,7 +82,7 @@ class MeteredArray(ndarray[Any, Any]):
             kwargs["out"] = tuple([plain_view(array) for array in out])
         if type(kwargs.get("where")) is MeteredArray:
             kwargs["where"] = plain_view(kwargs["where"])
-        bare = [_view(array, ndarray) if isinstance(array, MeteredArray) else array for array in inputs]
+        bare = [plain_view(array) for array in inputs]
         result = getattr(ufunc, method)(*bare, **kwargs)
         meter = current.meter
         if meter is not None:
@@ -94,6 +99,7 @@ class MeteredArray(ndarray[Any, Any]):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         count = flops.FLOPS_OF_FUNCTION.get(function)
         if count is None:
+            touch_all(args)
             return charge_results(super().__array_function__(function, types, args, kwargs))
         return metered_product(function, count, args, kwargs)
 
@@ -110,6 +116,9 @@ class MeteredArray(ndarray[Any, Any]):
         """A view stays metered, also if it is asked for as a plain array."""
         plain = _view(self, *given, **named)
         return restore_block(plain, self) if type(plain) is ndarray else plain
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        super().__setitem__(place, plain_view(value))
 
     def __repr__(self) -> str:
         return repr(plain_view(self))
@@ -134,8 +143,22 @@ def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
 
 
 def plain_view(array: Any) -> Any:
-    """Views a metered array as an ordinary one; returns anything else unchanged."""
-    return _view(array, ndarray) if isinstance(array, MeteredArray) else array
+    """Views a metered array as an ordinary one, which something reads; returns anything else unchanged."""
+    if type(array) is not MeteredArray:
+        return array
+    block = array._block
+    if block is not None:
+        block.touch()
+    return _view(array, ndarray)
+
+
+def touch_all(args: Any) -> None:
+    """Marks arrays as read, also in lists and tuples."""
+    for arg in args:
+        if isinstance(arg, list | tuple):
+            touch_all(arg)
+        else:
+            plain_view(arg)
 
 
 def as_metered_result(array: Array, meter: Meter) -> Array:

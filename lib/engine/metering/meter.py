@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lib.engine.collectives import COLLECTIVES
-from lib.engine.player_code import running_line
+
+from .lives import Life, Lives
 
 
 def unused_memory() -> dict[str, int]:
@@ -44,6 +45,10 @@ class Reading:
     disk: Mapping[str, int] = field(default_factory=unused_memory)
     peak_line: int = 0
     """The line of the player's file that was running when the peak was reached; 0 if none was."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that were live at the peak, by the line that made them."""
+    idle: Mapping[str, int] = field(default_factory=dict)
+    """Those of them that no later operation read."""
 
     @property
     def collectives(self) -> int:
@@ -68,6 +73,7 @@ class Meter:
         "flops",
         "host",
         "live",
+        "lives",
         "peak",
         "peak_line",
         "scales",
@@ -83,6 +89,7 @@ class Meter:
         self.scales: set[Any] = set()
         """Numbers of Python by which this device has scaled arrays."""
         self.live = 0
+        self.lives = Lives()
         self.peak = 0
         self.peak_line = 0
         self.stored = 0
@@ -93,11 +100,19 @@ class Meter:
         self.ends: list[tuple[str, int]] = []
         """Of each transfer so far: its memory, and its end on the clock."""
 
-    def hold(self, nbytes: int) -> None:
+    def hold(self, nbytes: int) -> Life:
+        """Charges a block, until `release`."""
+        life = self.lives.begin(nbytes)
         self.live += nbytes
         if self.live > self.peak:
             self.peak = self.live
-            self.peak_line = running_line()
+            self.peak_line = life.line
+            self.lives.mark_peak()
+        return life
+
+    def release(self, life: Life) -> None:
+        self.live -= life.nbytes
+        self.lives.end(life)
 
     def compute(self, flops: int) -> None:
         self.flops += flops
@@ -136,6 +151,7 @@ class Meter:
             *(self.sent, self.unpacked, calls, self.flops, self.live, self.peak, self.stored, self.clock),
             *slower,
             self.peak_line,
+            *self.lives.at_peak(),
         )
 
 

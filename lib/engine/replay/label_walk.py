@@ -13,7 +13,21 @@ from lib.rules.collectives import COLLECTIVES, Group
 from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import Op, Trace, halves
 
-from .labels import Content, Label, OnTier, Rows, Tokens, all_batches, as_rows, as_tokens, cut, held, share, union
+from .labels import (
+    Content,
+    Label,
+    OnTier,
+    Rows,
+    Tokens,
+    all_batches,
+    as_rows,
+    as_tokens,
+    content,
+    cut,
+    held,
+    share,
+    union,
+)
 from .unchecked_walk import UncheckedCursor, UncheckedWalk
 from .workload import Shapes
 
@@ -195,6 +209,9 @@ LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[L
     "backward_input": lambda walk, op, used: used[:1],
     "backward_weight": lambda walk, op, used: [_weight_grad(walk, op, used)],
     "update": lambda walk, op, used: [as_rows(held(used[1]))._replace(kind=kind) for kind in ("weight", "state")],
+    "tier_update": lambda walk, op, used: [
+        OnTier(as_rows(content(used[1]))._replace(kind=kind), *op.args) for kind in ("weight", "state")
+    ],
     "keys": lambda walk, op, used: [as_tokens(used[0])._replace(queries=())],
     "attend": lambda walk, op, used: used[:1],
     "attend_backward": _attended,

@@ -238,8 +238,17 @@ class ReplayEngine(TensorDevice):
 
     def update(self, op: Op, used: list[Array]) -> Sequence[Array]:
         grad, weight, state = used
-        of_grad, rows, of_state = [held(self.labels[number]) for number in op.inputs]
+        of_grad, rows, of_state = [content(self.labels[number]) for number in op.inputs]
         return self.workload.update(taken(grad, of_grad, rows.places), weight, taken(state, of_state, rows.places))
+
+    def update_on_tier(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        """An update by the tier's processor, of tensors that are there."""
+        label = self.labels[op.inputs[0]]
+        assert isinstance(label, OnTier)
+        there = vars(self.tier(label))["_store"]  # players have no such way
+        with unmetered():
+            made = self.update(op, [there[str(number)] for number in op.inputs])
+        return self.parked(op, made)
 
     def combine(self, op: Op, used: list[Array]) -> Sequence[Array]:
         wanted = held(self.labels[op.outputs[0]])
@@ -304,6 +313,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "backward_weight": lambda engine, op, used: [engine.layer(op).backward_weight(*used)],
     **ATTEND,
     "update": ReplayEngine.update,
+    "tier_update": ReplayEngine.update_on_tier,
     "add": lambda engine, op, used: [used[0] + used[1]],
     "combine": ReplayEngine.combine,
     "shard": ReplayEngine.cut,

@@ -149,6 +149,11 @@ def _notes(trace: Trace) -> Iterator[str]:
             f"The costs {trace.costs.name!r} count {trace.costs.weight:,} elements for a layer's weight. Its tensor "
             f"has {trace.costs.hidden} x {trace.costs.hidden} numbers, and so is what is predicted here."
         )
+    if trace.costs.moments > 1:
+        yield (
+            f"The costs {trace.costs.name!r} count {trace.costs.moments} times a weight's elements for its optimizer "
+            "state. Here one tensor as large as the weight stands for it, and so is what is predicted here."
+        )
     if trace.setting.layer == "attention" and trace.costs.keys_and_values != activation:
         yield (
             f"The costs {trace.costs.name!r} count {trace.costs.keys_and_values:,} elements for keys and values. Here "

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from lib.game.costs import CLASSIC, COMPUTING, COPYING, Costs
+from lib.game.costs import CLASSIC, COMPUTING, PAIR, Costs
 from lib.game.setting import CLASSIC_SETTING, Setting
+from lib.game.tiers import COPYING, ON_TIER
 
 LAYER_WORDS = {
     "dense": "one matrix",
@@ -71,6 +72,9 @@ def _prices(costs: Costs, calls: Iterable[str]) -> Iterator[Difference]:
         here, classic = price_text(costs, name), price_text(CLASSIC, name)
         if here and not {here, classic} <= {"0 us", "0 steps"}:
             yield Difference(f"`{name}`", here, classic or "none")
+        if name == "update":
+            there = [(place, tier.update) for place, tier in costs.tiers.items() if tier.update is not None]
+            yield from (Difference(f"`update` on the {place}", _time(costs, ticks), "none") for place, ticks in there)
         if name in costs.beta_between:
             yield Difference("- between machines", _by_size(costs, name, crosses=True), "one machine")
 
@@ -80,11 +84,12 @@ def price_text(costs: Costs, name: str) -> str:
 
     '0.5 steps', '0.5 steps and 0.5 for each value', '5 us a hop and 1 us for each 25,000 elements sent'.
     """
+    name = PAIR if name == "forward_backward" else name
     if not costs.priced(name):
         return ""
     if name in COMPUTING:
         return _time(costs, costs.duration(name))
-    ticks = [price for tier in costs.tiers.values() if name in tier._fields and (price := getattr(tier, name))]
+    ticks = [price for tier in costs.tiers.values() if name in ON_TIER and (price := getattr(tier, ON_TIER[name]))]
     base = ticks[0] if ticks else costs.ticks.get(name, 0)
     if extra := costs.calls.get(name, 0):
         return f"{_time(costs, extra)} and {costs.text(base)} for each value"
@@ -116,6 +121,8 @@ def _time(costs: Costs, ticks: int) -> str:
 
 def _sizes(costs: Costs) -> Iterator[Difference]:
     yield Difference("a weight", f"{costs.weight:,} elements", f"{CLASSIC.weight:,} elements")
+    state = "as large as its weight" if costs.moments == 1 else f"{costs.moments} times as large as its weight"
+    yield Difference("an optimizer state", state, "as large as its weight")
     yield Difference("an activation", f"{costs.activation:,} elements", f"{CLASSIC.activation:,} elements")
     grad, classic_grad = f"{costs.activation_grad:,} elements", f"{CLASSIC.activation_grad:,} elements"
     yield Difference("an activation gradient", grad, classic_grad)

@@ -84,6 +84,7 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
         "zero2": group(whole, fours, "gradients are scattered, weights gathered"),
         "checkpoint": alone(whole, first("batch 0")),
         **dict.fromkeys(("offload", "park_or_recompute"), parked),
+        "host_update": alone(whole, at_once, "gradients to the host, weights back"),
         "interleaved": line(
             lambda r, layer: (0, 1) if layer % ranks == r else None, in_turn, "twice down the ranks, and twice back up"
         ),
@@ -91,6 +92,11 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
             lambda rank, layer: (rank // 2, 2) if layer % 2 == rank % 2 else None,
             lambda rank: "" if rank % 2 else f"batches {rank // 2}, {rank // 2 + 2} ... {rank // 2 + 6}",
             "messages over pp, shards over dp",
+        ),
+        "two_ways": line(
+            lambda r, layer: (0, 1) if layer in (r, layers - 1 - r) else None,
+            lambda r: f"batches {'0-3' if r == 0 else '4-7'}" if r in (0, ranks - 1) else "",
+            "down from one end, up from the other",
         ),
         "zb_v": line(
             lambda r, layer: (0, 1) if layer in (r, layers - 1 - r) else None, in_turn, "down and up the V, and back"

@@ -11,7 +11,7 @@ from puzzles.notebook.local_run import NotebookDefinition
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome
 
-from .run_record import KeptRun, RunRecord
+from .run_record import RunRecord, outcome_of
 
 MISSING = RunOutcome(failure=Failure("crash", "this run is missing in the record"))
 
@@ -34,5 +34,5 @@ def judged(puzzle: Puzzle, data: Any) -> Verdict:
 
 def judged_run(puzzle: Puzzle, trace: str) -> Verdict:
     """The verdict on a saved run. It says nothing of other sizes, of which there is no run."""
-    outcome = KeptRun(trace).outcome(track_of(puzzle.slug))
+    outcome = outcome_of(track_of(puzzle.slug).row_of_saved, trace)
     return run_judge(judge(puzzle, NotebookDefinition(), keep=True, only_shown=True), lambda request: outcome)

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import Track
-from puzzles.tracks.outcomes import RunOutcome
+from puzzles.tracks.outcomes import Row, RunOutcome
 
 MAX_RUNS, MAX_TEXT = 100, 2_000
 """Runs of one judgement, and characters of a failure's text."""
 
 
 class KeptRun(NamedTuple):
-    """A run: what a track keeps of it, as text, and why it failed. With neither there was no definition."""
+    """A run: what a track sends of it, as text, and why it failed. With neither there was no definition."""
 
-    kept: str = ""
+    sent: str = ""
     failure: Failure | None = None
 
     def outcome(self, track: Track[Any]) -> RunOutcome:
         """The outcome, for the judge."""
-        if not self.kept:
-            return RunOutcome(failure=self.failure)
-        try:
-            return RunOutcome(track.row_of_saved(self.kept), self.failure)
-        except ValueError as why:
-            return RunOutcome(failure=Failure("rule", sanitized(f"this run cannot be judged: {why}")))
+        return outcome_of(track.row_of_sent, self.sent, self.failure) if self.sent else RunOutcome(None, self.failure)
+
+
+def outcome_of(read: Callable[[str], Row], text: str, failure: Failure | None = None) -> RunOutcome:
+    """The outcome of a run in text, which a track's method reads."""
+    try:
+        return RunOutcome(read(text), failure)
+    except (ValueError, RecursionError) as why:
+        return RunOutcome(failure=Failure("rule", sanitized(f"this run cannot be judged: {why}")))
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class RunRecord:
 
     @staticmethod
     def runs_of(track: Track[Any], outcomes: Iterable[RunOutcome]) -> tuple[KeptRun, ...]:
-        """The runs with what the track keeps of them."""
-        return tuple(KeptRun(track.kept(one.row) if one.row is not None else "", one.failure) for one in outcomes)
+        """The runs as the track sends them."""
+        return tuple(KeptRun(track.sent(one.row) if one.row is not None else "", one.failure) for one in outcomes)
 
     def without_lines(self) -> RunRecord:
         """The same with no line anywhere."""
@@ -58,7 +61,7 @@ class RunRecord:
             "problem": self.problem and list(self.problem),
             "sketch": list(self.sketch),
             "line": self.line,
-            "runs": [[run.kept, run.failure and list(run.failure)] for run in self.runs],
+            "runs": [[run.sent, run.failure and list(run.failure)] for run in self.runs],
             "printed": self.printed,
         }
 
@@ -80,8 +83,8 @@ class RunRecord:
 
 def _run(data: Any) -> KeptRun:
     match data:
-        case [str(kept), failure]:
-            return KeptRun(kept, _failure(failure))
+        case [str(sent), failure]:
+            return KeptRun(sent, _failure(failure))
     raise ValueError("the record of the runs is damaged")
 
 

@@ -4,7 +4,7 @@
 
 const LONGEST = 40_000_000; // characters of an answer
 
-let files, port;
+let files, port, give;
 const workers = new Map();
 
 addEventListener("message", (event) => {
@@ -41,6 +41,12 @@ async function started(id, module, asked) {
 }
 
 const orders = {
+  // Workers that are started from now on wait for more files.
+  expect() {
+    const coming = new Promise((done) => { give = done; });
+    files = files.then(async (all) => ({ ...all, given: { ...all.given, ...await coming } }));
+  },
+  give({ more }) { give(more); },
   start({ worker: id, module }) {
     const asked = new Map([["ready", "begun"]]);
     workers.set(id, { asked });

@@ -6,6 +6,7 @@ import { ProfilePage } from "./profile.js";
 import { PuzzlePage } from "./puzzle.js";
 import { Python } from "./python.js";
 import { addMenu } from "./menu.js";
+import { lacking } from "./needs.js";
 import { readLink } from "./share.js";
 import { showElsewhere } from "./sheet.js";
 import * as store from "./store.js";
@@ -26,7 +27,12 @@ async function loadCatalog() {
   try {
     const answer = await fetch("puzzles.json");
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-    return await answer.json();
+    const found = await answer.json();
+    for (const puzzle of Object.values(found.puzzles)) {
+      puzzle.lacking = lacking(puzzle, found.numpy);
+      puzzle.played = !puzzle.lacking;
+    }
+    return found;
   } catch (why) {
     main.dataset.page = "broken";
     main.replaceChildren(h("p", { class: "banner", role: "alert" }, `The list of puzzles could not be loaded: ${why.message}. Your code is still kept in this browser. `,
@@ -71,6 +77,7 @@ async function route() {
     } catch (why) {
       tell(why.message);
     }
+    if (puzzle.needs.includes("numpy")) python.bring(catalog.numpy);
     page = new PuzzlePage(main, catalog, puzzle, python, shared);
     page.onstars = showTotal;
   }

@@ -19,9 +19,13 @@ export function showMap(main, catalog) {
     ...Object.entries(catalog.tracks).map(([name, track]) =>
       h("section", { class: "track" },
         h("h2", {}, track.title), h("p", { class: "idea" }, sentence(track.idea)),
-        name === "schedule" ? "" : h("p", { class: "away" }, "These need numpy and an installation. Here are their statements and pictures."),
+        awayText(name),
         h("ol", { class: "chapters" }, played(name).map((chapter) => chapterOf(chapter, catalog))))),
     board(catalog));
+  function awayText(name) {
+    const { lacking } = catalog.puzzles[played(name)[0].slugs[0]];
+    return lacking ? h("p", { class: "away" }, `${lacking} The statements and pictures are here.`) : "";
+  }
   return catalog.first && moves(welcome.querySelector(".moving"), catalog.first);
 }
 

@@ -21,7 +21,8 @@ async function fetched(name) {
 
 addEventListener("install", (event) => event.waitUntil((async () => {
   const cache = await caches.open(CACHE);
-  await Promise.all(Object.keys(DIGESTS).map(async (name) => cache.put(address(name), await fetched(name))));
+  const first = Object.keys(DIGESTS).filter((name) => !LATER.includes(name));
+  await Promise.all(first.map(async (name) => cache.put(address(name), await fetched(name))));
   await skipWaiting();
 })()));
 

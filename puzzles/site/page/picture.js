@@ -7,8 +7,9 @@ import { onTheme } from "./theme.js";
 const ROOM = 0.17; // of the window, for the rows of all ranks, where the picture stands beside the code
 
 export class Picture {
-  constructor(place) {
+  constructor(place, nothing = "Nothing has happened yet: the picture of your run comes here.") {
     this.place = place;
+    this.nothing = nothing;
     this.colour = "layer";
     this.shown = null;
   }
@@ -18,7 +19,7 @@ export class Picture {
     const before = this.place.querySelector("#colour");
     if (before) this.colour = before.value;
     this.close();
-    if (!view) return this.place.replaceChildren(h("p", { class: "nothing" }, "Nothing has happened yet: the picture of your run comes here."));
+    if (!view) return this.place.replaceChildren(h("p", { class: "nothing" }, this.nothing));
     if (typeof view === "string") return this.place.replaceChildren(h("img", { src: svgAddress(view), alt: "What the code has made" }));
     const isWide = matchMedia("(min-width: 1200px)").matches;
     this.place.dataset.room = isWide ? Math.round(innerHeight * ROOM) : "";

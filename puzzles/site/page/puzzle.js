@@ -47,7 +47,7 @@ export class PuzzlePage {
       h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("span", { class: "stars", id: "stars" }), h("p", {}, puzzle.limits)),
       this.shared ? this.banner() : this.newer, this.tabs, this.work);
     this.tab(this.trace ? "Picture" : this.shared ? "Code" : "Statement");
-    this.picture = new Picture(this.picturePlace);
+    this.picture = new Picture(this.picturePlace, puzzle.drawn ? undefined : "A class has no picture. Its figures say what each device sends and holds.");
     this.showStars();
     if (this.trace) return;
     const replace = (text) => { this.code = text; this.keeping.keep(text); };

@@ -7,7 +7,9 @@ import { frame } from "frame";
 
 const JUDGE = "puzzles.site.in_browser.api", PLAYER = "puzzles.site.in_browser.player";
 const PLAYER_SECONDS = 5, JUDGE_SECONDS = 30;
+const NUMPY_SECONDS = 20; // instead of the player's, where numpy has to be imported first
 const NAMES = { wasm: "pyodide.asm.wasm", stdlib: "python_stdlib.zip", game: "game.zip", script: "worker.js", lock: "pyodide-lock.json" };
+const FILES = Object.fromEntries(Object.entries(NAMES).map(([name, file]) => [name, { address: `${PYTHON}/${file}`, size: SIZES[file] }]));
 
 export class Stopped extends Error {}
 export class Crashed extends Error {}
@@ -81,10 +83,17 @@ class Frame {
     element.sandbox.add("allow-scripts");
     const isLoaded = new Promise((done) => element.addEventListener("load", done, { once: true }));
     document.body.append(element);
-    Promise.all([loaded(onprogress), isLoaded]).then(([files]) => {
+    Promise.all([loaded(FILES, onprogress), isLoaded]).then(([files]) => {
       const buffers = Object.values(files).filter((one) => one instanceof ArrayBuffer);
       element.contentWindow.postMessage(files, "*", [port2, ...buffers]);
     }).catch((why) => onbroken(why.message));
+  }
+
+  // Workers that are started from now on get more files, as soon as these have come.
+  async give(files, onprogress) {
+    this.order("expect");
+    const more = await loaded(files, onprogress);
+    this.port.postMessage({ order: "give", more }, Object.values(more));
   }
 
   add(worker) { this.workers.set(++this.count, worker); return this.count; }
@@ -92,14 +101,14 @@ class Frame {
   order(order, given) { this.port.postMessage({ order, ...given }); }
 }
 
-// The files of Python as bytes; `onprogress` is told the share that has come.
-async function loaded(onprogress) {
+// Files of Python as bytes; `onprogress` is told the share that has come.
+async function loaded(files, onprogress) {
   let come = 0;
-  const all = Object.keys(NAMES).reduce((sum, name) => sum + SIZES[NAMES[name]], 0);
-  const files = await Promise.all(Object.entries(NAMES).map(async ([name, file]) => {
-    const answer = await fetch(`${PYTHON}/${file}`, { priority: "low" }); // the page comes first
+  const all = Object.values(files).reduce((sum, one) => sum + one.size, 0);
+  const found = await Promise.all(Object.entries(files).map(async ([name, { address, size }]) => {
+    const answer = await fetch(address, { priority: "low" }), file = address.split("/").at(-1); // the page comes first
     if (!answer.ok) throw new Error(`${file}: ${answer.status}`);
-    const bytes = new Uint8Array(SIZES[file]);
+    const bytes = new Uint8Array(size);
     let at = 0;
     for (const reader = answer.body.getReader(); ;) {
       const { done, value } = await reader.read();
@@ -113,7 +122,7 @@ async function loaded(onprogress) {
     if (at !== bytes.length) throw new Error(`${file} came only in part`);
     return [name, name === "lock" ? new TextDecoder().decode(bytes) : bytes.buffer];
   }));
-  return Object.fromEntries(files);
+  return Object.fromEntries(found);
 }
 
 export class Python {
@@ -123,10 +132,11 @@ export class Python {
     this.onstate = onstate;
     const broken = (why) => this.state("broken", why);
     this.progress = [0, 1];
-    this.frame = new Frame((...progress) => {
+    this.onprogress = (...progress) => {
       this.progress = progress;
       if (this.is === "loading") onstate("loading");
-    }, broken);
+    };
+    this.frame = new Frame(this.onprogress, broken);
     this.make = (module) => new Worker(this.frame, module, () => this.ready(), broken);
     this.state("loading");
     this.judge = this.make(JUDGE);
@@ -159,7 +169,7 @@ export class Python {
   async run(slug, text) {
     const { player } = this;
     try {
-      return await player.call("run", [slug, text], PLAYER_SECONDS, (why) => this.stop(why, player));
+      return await player.call("run", [slug, text], this.hasNumpy ? NUMPY_SECONDS : PLAYER_SECONDS, (why) => this.stop(why, player));
     } catch (why) {
       if (why instanceof Crashed) this.stop("", player);
       throw why;
@@ -173,6 +183,19 @@ export class Python {
     this.spare = null;
     player.end(why);
     if (this.player.isReady) this.ready(); else this.state("loading");
+  }
+
+  // Every Python has numpy from now on, with what computes with it: `files` by name. Those without it end.
+  bring(files) {
+    if (this.hasNumpy) return;
+    this.hasNumpy = true;
+    const before = [this.judge, this.player, this.spare];
+    this.frame.give(files, this.onprogress).catch((why) => this.state("broken", why.message));
+    this.judge = this.make(JUDGE);
+    this.player = this.make(PLAYER);
+    this.spare = null;
+    for (const one of before) one?.end("another page was opened");
+    this.state("loading");
   }
 
   // A Python in which no code has run yet.

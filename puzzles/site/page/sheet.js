@@ -54,12 +54,11 @@ function hintsOf(puzzle) {
   return h("details", { class: "hints" }, h("summary", {}, "Hints"), place, more);
 }
 
-// A puzzle of a track that needs an installation: all there is to read.
+// A puzzle that is not played here: why, and all there is to read.
 export function showElsewhere(main, puzzle, catalog) {
   main.replaceChildren(
     h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("p", {}, puzzle.limits)),
-    h("p", { class: "banner" }, "This puzzle computes with numpy, so it is played in an installation, not in the browser: ",
-      "install the game, then type ", h("code", {}, `puzzles start ${puzzle.slug}`), "."),
+    h("p", { class: "banner" }, puzzle.lacking, " To play it on your machine, install the game and type ", h("code", {}, `puzzles start ${puzzle.slug}`), "."),
     h("div", { class: "read" }, sheet(puzzle, catalog),
       h("section", { class: "code" }, h("h2", {}, "Starter"), h("pre", { class: "starter", tabindex: "0" }, h("code", {}, puzzle.starter)))));
 }

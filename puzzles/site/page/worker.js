@@ -6,14 +6,20 @@ import createPyodideModule from "pyodide/pyodide.asm.mjs";
 
 const report = postMessage.bind(globalThis);
 
-async function load({ module, given: { wasm, stdlib, game, lock } }) {
+async function load({ module, given: { wasm, stdlib, game, lock, wheel, arrays } }) {
   // Nothing can be fetched here, so Pyodide gets what it asks for from the page.
   WebAssembly.instantiateStreaming = async (_, imports) => ({ instance: await WebAssembly.instantiate(wasm, imports), module: wasm });
-  globalThis.fetch = async (address) => new Response(String(address).endsWith(".zip") ? stdlib : null);
-  const python = await loadPyodide({ createPyodideModule, indexURL: "https://python.invalid/", lockFileContents: lock });
-  python.FS.writeFile("/game.zip", new Uint8Array(game));
+  globalThis.fetch = async (address) => new Response({ zip: stdlib, whl: wheel }[String(address).split(".").at(-1)] ?? null);
+  const nowhere = "https://python.invalid/";
+  const python = await loadPyodide({ createPyodideModule, indexURL: nowhere, packageBaseUrl: nowhere, lockFileContents: lock });
+  const place = wheel ? "/game" : "/game.zip";
+  if (wheel) {
+    const installed = await python.loadPackage("numpy", { messageCallback() {} });
+    if (!installed.length) throw new Error("numpy could not be installed");
+    for (const archive of [game, arrays]) python.unpackArchive(archive, "zip", { extractDir: place });
+  } else python.FS.writeFile(place, new Uint8Array(game));
   python._api.on_fatal = crashed; // then no call is ever answered
-  python.runPython('import sys; sys.path.insert(0, "/game.zip")');
+  python.runPython(`import sys; sys.path.insert(0, "${place}")`);
   return python.pyimport(module).answer;
 }
 

@@ -42,8 +42,10 @@ def _readings(given: Any, devices: int) -> list[Reading]:
 def _reading(given: Any) -> Reading:
     if not isinstance(given, dict):
         raise ValueError("a meter cannot be read")
-    tables: dict[str, Any] = {name: _table(given.get(name)) for name in ("calls", "host", "disk")}
+    tables: dict[str, Any] = {name: _table(given.get(name)) for name in ("calls", "host", "disk", "held", "idle")}
     if any(set(tables[tier]) != set(unused_memory()) for tier in ("host", "disk")):
+        raise ValueError("a meter cannot be read")
+    if not all(line.isdecimal() for name in ("held", "idle") for line in tables[name]):
         raise ValueError("a meter cannot be read")
     figures: dict[str, Any] = {f.name: given.get(f.name) for f in fields(Reading) if f.name not in tables}
     if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in figures.values()):

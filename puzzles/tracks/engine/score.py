@@ -22,6 +22,9 @@ TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "b
 
 HIDDEN = "Keep numbers in numpy arrays, and let devices exchange them by the calls of the engine only"
 PRODUCTS = "Make products of matrices with @, np.einsum, np.dot or np.tensordot"
+MAX_ROWS = 12
+"""Lines of an explanation."""
+
 ADVICE = dict.fromkeys(("flops", "clock", "elapsed"), PRODUCTS)
 """What to do about a figure that is too low."""
 
@@ -67,9 +70,10 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
     missed = tuple(_missed(measured, targets))
     figures = {name: measured[name] for name in puzzle.targets}
     stars = 1 if missed else 2 if better_record(puzzle, figures) else 3
-    why = _place_of_peak(measured, targets, performed)
+    why = tuple(_peak_lines(performed)) if "peak" in targets else ()
     advice = _advice(measured, targets, performed) if missed else ""
-    return Score(figures, missed, stars, advice=advice, why=why, why_matters=bool(why))
+    too_high = bool(why) and measured["peak"] > targets["peak"]
+    return Score(figures, missed, stars, advice=advice, why=why, why_matters=too_high)
 
 
 def _require_counted(
@@ -176,18 +180,20 @@ def _advice(figures: Mapping[str, float], targets: Mapping[str, int], performed:
     )
 
 
-def _place_of_peak(figures: Mapping[str, int], targets: Mapping[str, int], performed: Performed) -> tuple[str, ...]:
-    """A line that says where the most memory is held, if that is too much."""
-    if figures.get("peak", 0) <= targets.get("peak", figures.get("peak", 0)):
-        return ()
+def _peak_lines(performed: Performed) -> Iterator[str]:
+    """What the highest peak consists of: the lines that made its arrays, and what nothing reads after it."""
     readings = performed.readings[-1]
     device = max(range(len(readings)), key=lambda device: readings[device].peak)
     most = readings[device]
-    return (
-        (f"the peak, {most.peak:,} B on device {device}, is reached at line {most.peak_line}",)
-        if most.peak_line
-        else ()
-    )
+    if not most.peak_line:
+        return
+    yield f"The peak, {most.peak:,} B on device {device}, is reached at line {most.peak_line}. It consists of:"
+    rows = [(nbytes - most.idle.get(line, 0), line, "") for line, nbytes in most.held.items()]
+    rows += [(nbytes, line, "; no operation reads it again") for line, nbytes in most.idle.items()]
+    width = len(f"{most.peak:,}")
+    for nbytes, line, idle in sorted(rows, key=lambda row: -row[0])[:MAX_ROWS]:
+        if nbytes > 0:
+            yield f"  {nbytes:>{width},}  " + (f"made at line {line}" if int(line) else "given to the class") + idle
 
 
 def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def in_one_process(request: RunRequest) -> RunRequest:
-    """The same run, with all devices as greenlets of one process."""
+    """The same run, with all devices in one process."""
     return replace(request, data={name: value for name, value in request.data.items() if name != "devices"})
 
 
@@ -75,6 +75,8 @@ class Engine(Track[EnginePuzzle]):
     idea = "who holds what, and who sends what?"
     form = "one class that every device runs, on numpy arrays"
     stage = "puzzles.sandbox.worker.stages.engine"
+    in_browser = True
+    page_needs = ("numpy", "suspending")
     max_result = 16 << 20
     noun = "class"
 

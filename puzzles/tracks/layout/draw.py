@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import TypedDict
 
 from rich.text import Text
 
@@ -11,45 +10,18 @@ from lib import PuzzleError
 from lib.layout import GraphPlan
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
-from puzzles.tracks.later import as_svg
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.shown import OptionError
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
-from .score import plan_of, plan_of_file
+from .picture import limits
+from .score import plan_of_file
 
 TEXT_WIDTH = 100
 """Columns of text in a file."""
 MAX_DEVICES = 64
 """As many as the picture of who holds what shows."""
-
-
-class PlanLimits(TypedDict):
-    """The keyword arguments of `draw_plan` that a puzzle decides."""
-
-    target: int
-    cap: int
-    given: tuple[str, ...]
-
-
-def picture(puzzle: LayoutPuzzle, kept: str, judged: bool = True) -> str:
-    """The plan of a kept run as SVG; empty if there is none."""
-    plan = plan_of(puzzle, kept)
-    return as_svg("drawing.layouts.graph:draw_plan", plan, puzzle.title, **limits(puzzle)) if plan else ""
-
-
-def picture_text(puzzle: LayoutPuzzle, kept: str, width: int) -> str:
-    """The same as text."""
-    from drawing.layouts.text import explained
-
-    plan = plan_of(puzzle, kept)
-    return "" if plan is None else explained(plan, width).plain
-
-
-def limits(puzzle: LayoutPuzzle) -> PlanLimits:
-    """What a picture of a plan shows of its puzzle."""
-    return {"target": puzzle.target, "cap": puzzle.memory_cap, "given": tuple(puzzle.given)}
 
 
 def text_of_plan(plan: GraphPlan, puzzle: LayoutPuzzle, width: int) -> Text:

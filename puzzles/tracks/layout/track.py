@@ -75,6 +75,8 @@ class Layouts(Track["LayoutPuzzle"]):
     idea = CHAPTER.idea
     form = "one function that configures a few operators of a graph"
     stage = "puzzles.sandbox.worker.stages.layout"
+    in_browser = True
+    page_needs = ("numpy",)
     has_pictures = True
     columns = (("bytes moved", "bytes"), ("memory", "memory"))
     overview_columns = ("ops", "moved", "held")
@@ -141,8 +143,8 @@ class Layouts(Track["LayoutPuzzle"]):
 
     # --- Pictures and tensors ---
 
-    picture = later("layout.draw", "picture")
-    picture_text = later("layout.draw", "picture_text")
+    picture = later("layout.picture", "picture")
+    picture_text = later("layout.picture", "picture_text")
     draw = later("layout.draw", "draw_plan_of")
 
     def require_runnable(self, puzzle: LayoutPuzzle, options: TensorOptions) -> None:

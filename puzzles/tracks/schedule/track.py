@@ -123,6 +123,8 @@ class Schedules(Track[SchedulePuzzle]):
         except (PuzzleError, RecursionError, MemoryError, TypeError) as why:
             raise ValueError(str(why)) from None
 
+    sent, row_of_sent = kept, row_of_saved
+
     def restored(self, puzzle: SchedulePuzzle, kept: str) -> Trace | None:
         return parse_trace(kept) if kept else None
 

@@ -10,8 +10,8 @@ import pytest
 
 from lib import COSTS, Model, Op, RuleError, Setting, Trace, referee, run, trace_to_json
 from lib.engine.replay.replay import replay
-from lib.game.costs import Tier
 from lib.game.former_costs import FORMER
+from lib.game.tiers import Tier
 from tests.support import refusal
 from tests.support.refusals import Refusals, edited, nth, require_refusal, with_columns
 from tests.support.timing import retimed

@@ -29,8 +29,8 @@ from lib import (
     trace_to_json,
 )
 from lib.game.cost_checks import MAX_DIGITS, MAX_NUMBER
-from lib.game.costs import Tier
 from lib.game.setting_notation import costs_from_json, record_to_json
+from lib.game.tiers import Tier
 from tests.support.examples import LETTERS, examples
 
 NAMES = st.sampled_from(["forward", "update", "allreduce", "pass_to", "offload", "fetch"])
@@ -38,12 +38,13 @@ PRICES = st.dictionaries(NAMES, st.integers(0, MAX_NUMBER) | st.integers(0, 20),
 DIGITS = st.text("0123456789", min_size=1, max_size=20)
 PARTS = st.integers(0, 10**MAX_DIGITS - 1) | st.integers(0, 9)
 FRACTIONS = st.builds(lambda above, below: Fraction(above, below + 1) if below < 10**17 else above, PARTS, PARTS)
-TIERS = st.builds(Tier, *[st.none() | st.integers(0, MAX_NUMBER)] * 3)
+TIERS = st.builds(Tier, *[st.none() | st.integers(0, MAX_NUMBER)] * 4)
 RECORDS = st.builds(
     Costs,
     st.text(LETTERS, max_size=9),
     hidden=st.integers(1, MAX_NUMBER),
     length=st.integers(1, 64),
+    moments=st.integers(1, 3),
     ticks=PRICES,
     unit=st.sampled_from([1, 8, 10, 40, 1000]),
     gradient=st.none() | st.integers(0, MAX_NUMBER),
@@ -121,7 +122,7 @@ def test_a_beta_that_is_read_is_written_again_and_read_the_same(text: str) -> No
         ({"gradient": -4}, ("gradient", "-4")),
         ({"islands": True}, ("islands", "True")),
         ({"overlap": 1}, ("overlap", "True or False")),
-        ({"tiers": {"host": (1, 1, 1)}}, ("tier host", "Tier(offload, fetch, capacity)")),
+        ({"tiers": {"host": (1, 1, 1)}}, ("tier host", "Tier(offload, fetch, capacity, update)")),
         ({"tiers": {"host": Tier(1, -1)}}, ("fetch of the tier host", "-1")),
         ({"name": "x" * 101}, ("name", "100 characters")),
         ({"name": None}, ("name", "None")),

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.truth import CLAIMS, REPLICAS, TABLE_1, Claim, states_held
+from tests.support.truth import CLAIMS, REPLICAS, TABLE_1, states_held
+from tests.support.truth_runs import Claim
 
 ALL = [(f"{chapter}: {claim.what}", claim) for chapter, claims in CLAIMS.items() for claim in claims]
 

@@ -148,7 +148,10 @@ KNOWN = {
     "records.uneven_stages_other_counts: less_time": "1F1B",
     "records.uneven_stages_other_counts: less_memory": "1F1B",
     "v_half": "V-Half",
+    "two_ways": "DualPipe",
     "weight_versions": "2BW",
+    "host_update": f"{STANDARD}, with prefetch, weight gradients offloaded to the host and weights fetched from the "
+    "host",
     "seq_pipeline": "Seq1F1B",
     "records.seq_pipeline_longer_first_shares: six_shares": "Seq1F1B",
     "records.seq_pipeline_longer_first_shares: seven_shares": "Seq1F1B",

@@ -23,7 +23,8 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.costs import CLASSIC, Tier
+from lib.game.costs import CLASSIC
+from lib.game.tiers import Tier
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from lib.trace.ops import Op
 from lib.values.kinds import Activation, Parked, Weight

@@ -33,7 +33,8 @@ from lib.schedules import (
     zero3,
 )
 from tests.support.examples import examples
-from tests.support.truth import UNIT, costs_of
+from tests.support.truth import UNIT
+from tests.support.truth_runs import costs_of
 
 FREE = Setting(costs_of(*UNIT))
 LENGTHS = {"F": 1, "B": 2, "I": 1, "W": 1}

@@ -13,7 +13,8 @@ from lib import Setting, Trace, inflight, referee, run
 from lib.schedules import Cell, one_f_one_b, pipeline, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.pipeline_solver import Problem, Sizes, solved
-from tests.support.truth import UNIT, costs_of, played
+from tests.support.truth import UNIT, played
+from tests.support.truth_runs import costs_of
 from tests.support.variants import module_of
 
 with warnings.catch_warnings():

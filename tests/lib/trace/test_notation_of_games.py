@@ -28,6 +28,7 @@ from lib import (
 )
 from lib.trace.ops import FORMS
 from solutions.checkpoint import checkpoint
+from solutions.host_update import host_update
 from solutions.ring_context import ring_context
 from solutions.seq_pipeline import seq_pipeline
 from solutions.ulysses import ulysses
@@ -105,6 +106,7 @@ GAMES: dict[str, Play] = {
     "stream_inference_in_turn": game(tiers.stream_inference_in_turn, 3, 2, 1, "streams", task="infer"),
     "experts_in_groups": game(experts_in_groups, 1, 4, 4, "experts", {"data": 2, "expert": 2}, **EXPERTS),
     "pairs": game(P(schedules.dualpipev), 4, 4, 2, PAIRS),
+    "host_update": game(host_update, 2, 2, 1, "host_updates", steps=3, lag=1),
     "two_versions": game(weight_versions, 2, 2, 2, "stages", steps=3, lag=1),
     "seq_pipeline": game(seq_pipeline, 2, 2, 2, "sequences", layer="attention", shares=4, steps=1),
     "ring_context": game(ring_context, 2, 1, 2, "grouped", layer="attention", shares=4),

@@ -11,7 +11,9 @@ from typing import NamedTuple
 PRODUCTS = ("forward", "backward", "backward_input", "backward_weight")
 COLLECTIVES = ("allreduce", "allgather", "scatterreduce", "dispatch", "collect")
 LANES = {**dict.fromkeys((*COLLECTIVES, "pass_to"), "network"), "offload": "down", "fetch": "up"}
-COPIES = ("offload", "fetch")
+LANES["tier_update"] = "processor"
+COPIES = ("offload", "fetch", "tier_update")
+"""What is done on a memory tier; a tier's prices are in this order."""
 EVENTS = (*PRODUCTS, *LANES, "loss", "update", "receive")
 
 
@@ -40,7 +42,8 @@ class Kind(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """Sizes in elements and prices in ticks, by operation. Of a tier: the price of a copy to it, and of one from it."""
+    """Sizes in elements and prices in ticks, by operation. Of a tier: the price of a copy to it, of one from it,
+    and of an update there."""
 
     hidden: int
     length: int
@@ -57,12 +60,13 @@ class Prices(NamedTuple):
     alpha_between: Mapping[str, int] = {}
     beta_between: Mapping[str, Fraction] = {}
     flops_per_tick: int = 0
-    tiers: Mapping[str, tuple[int, int]] = {}
+    tiers: Mapping[str, tuple[int, int, int]] = {}
     kinds: tuple[Kind, ...] = ()
     """By layer, or none."""
     lengths: tuple[Fraction, ...] = ()
     """By microbatch, or none."""
     slow: Mapping[int, Fraction] = {}
+    moments: int = 1
 
     def elements(self, piece: Piece) -> int:
         """Elements of a value, wherever it is."""
@@ -77,7 +81,7 @@ class Prices(NamedTuple):
         if self.kinds and piece.kind == "grad" and piece.layer >= 0:
             gradient = self.kinds[piece.layer].out or gradient
         whole = {"act": activation, "grad": gradient}.get(piece.kind, weight)
-        times: Fraction | int = piece.batches if piece.kind in ("act", "grad") else 1
+        times = {"act": piece.batches, "grad": piece.batches, "state": self.moments}.get(piece.kind, 1)
         if self.lengths and piece.kind in ("act", "grad"):
             assert len(piece.numbers) == piece.batches
             return int(whole * sum(self.lengths[number] for number in piece.numbers))
@@ -91,8 +95,8 @@ class Prices(NamedTuple):
         return ticks.get(name, 0) * items + self._by_size(name, hops, sent(name, elements, len(ranks)), bool(apart))
 
     def copy(self, name: str, tier: str, elements: int) -> int:
-        """Ticks of a copy to or from a tier."""
-        return self.tiers[tier][name == "fetch"] + self._by_size(name, 1, elements, False)
+        """Ticks of a copy to or from a tier, or of an update there, by the elements of its gradient."""
+        return self.tiers[tier][COPIES.index(name)] + self._by_size(name, 1, elements, False)
 
     def _by_size(self, name: str, hops: int, elements: int, apart: bool) -> int:
         hop = {**self.alpha, **(self.alpha_between if apart else {})}.get(name, 0)
@@ -155,7 +159,8 @@ def random_prices(choice: Random) -> Prices:
         gradient=choice.choice((None, choice.randint(1, 40))),
         overlap=choice.random() < 0.7,
         lane_for_each_group=choice.random() < 0.5,
-        tiers={"host": (choice.randrange(9), choice.randrange(9))},
+        tiers={"host": (choice.randrange(9), choice.randrange(9), choice.randrange(9))},
+        moments=choice.choice((1, 1, 2)),
     )
     if choice.random() < 0.5:
         return prices

@@ -206,8 +206,7 @@ class Simulation:
                 self._settle(place, lane, ready, end)
             return True
         else:
-            parked = used[0] if act.name == "fetch" else act.makes[0]
-            end = ready + self.prices.copy(act.name, parked.tier, elements)
+            end = ready + self.prices.copy(act.name, act.tier, self.prices.elements(used[0]))
         self._settle(place, lane, ready, end)
         return True
 

@@ -238,7 +238,7 @@ class Training(Writer):
             values = yield from (self.results if name == plan[-1][0] else self.passed_on)(calls)
         for rank in self.choice.sample(ranks, len(ranks)):
             for layer, grad in zip(layers, values[rank]):
-                self._update(rank, layer, step, grad)
+                yield from self._update(rank, layer, step, grad)
             yield
 
     def _sum(self, rank: int, layer: int, step: int) -> int:
@@ -259,16 +259,33 @@ class Training(Writer):
             total = self.keep(rank, more)
         return total
 
-    def _update(self, rank: int, layer: int, step: int, grad: int) -> None:
+    def _update(self, rank: int, layer: int, step: int, grad: int) -> Task[None]:
         old = self._own[rank, layer, step]
-        weight, state = self.do(
-            rank, "update", grad, *old, makes=[self.piece(rank, number) for number in old], layer=layer
-        )
+        if self.choice.random() < 0.3:
+            weight, state = yield from self._updated_on_host(rank, layer, [grad, *old])
+        else:
+            weight, state = self.do(
+                rank, "update", grad, *old, makes=[self.piece(rank, number) for number in old], layer=layer
+            )
         for number in (grad, *old):
             self.drop(rank, number)
         self._own[rank, layer, step + 1] = self.keep(rank, weight), self.keep(rank, state)
         if step + 1 == self.steps:
             self.do(rank, "set_final_weight", weight, layer=layer)
+
+    def _updated_on_host(self, rank: int, layer: int, numbers: Sequence[int]) -> Task[list[int]]:
+        """An update of what goes to the host for it, and comes back; calls may follow each other without await."""
+        there, back = list[int](), list[int]()
+        for number in numbers:
+            piece = self.piece(rank, number)._replace(tier="host")
+            there += (
+                yield from self.passed_on({rank: self.call(rank, "offload", number, makes=[piece], tier="host")})
+            )[rank]
+        pieces = [self.piece(rank, number) for number in there[1:]]
+        call = self.call(rank, "tier_update", *there, makes=pieces, layer=layer, tier="host")
+        for number in (yield from self.passed_on({rank: call}))[rank]:
+            back.append((yield from self.copied(rank, "fetch", number)))
+        return back
 
 
 def _share(n: int, i: int, piece: Piece) -> Piece:

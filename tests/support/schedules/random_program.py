@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from lib import Costs, Model, Setting
-from lib.game.costs import Tier
 from lib.game.kinds import Kind
+from lib.game.tiers import Tier
 from tests.support.programs.prices import LANES
 from tests.support.programs.simulation import Act
 from tests.support.programs.writer import Program
@@ -19,7 +19,7 @@ def setting_of(program: Program) -> Setting:
     """The game that a program is for."""
     prices = program.prices._asdict()
     lanes = "group" if prices.pop("lane_for_each_group") else "one"
-    prices["tiers"] = {name: Tier(*both) for name, both in prices["tiers"].items()}
+    prices["tiers"] = {name: Tier(*given[:2], None, given[2]) for name, given in prices["tiers"].items()}
     kinds = {f"kind {layer}": Kind(*kind) for layer, kind in enumerate(prices.pop("kinds"))}
     more = {"kinds": tuple(kinds), "lengths": prices.pop("lengths"), "lag": program.lag}
     costs = Costs("random", lanes=lanes, kinds=kinds, **prices)
@@ -42,7 +42,7 @@ def playing(program: Program, naps: Random | None = None) -> Callable[[Model], A
             made = _done(model, act, [values[number] for number in act.uses])
             if act.name in LANES and program.prices.overlap:
                 handles[at] = made, slice(len(values), len(values) + len(act.makes))
-                values += [made] * len(act.makes)
+                values += [*map(made.__getitem__, range(2))] if act.name == "tier_update" else [made] * len(act.makes)
             else:
                 values += _listed(await made if hasattr(made, "__await__") else made)
 
@@ -81,6 +81,8 @@ def _done(model: Model, act: Act, used: Sequence[Any]) -> Any:
             return model.receive(act.peer, act.tag)
         case "offload":
             return model.offload(used[0], act.tier)
+        case "tier_update":
+            return model.update(act.layer, *used, on=act.tier)
         case "fetch":
             return model.fetch(used[0])
         case "allreduce" | "allgather" | "scatterreduce" | "dispatch" | "collect":

@@ -5,11 +5,18 @@ from __future__ import annotations
 from lib.schedules import pipeline
 from lib.schedules.orders import gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
 from tests.catalog.lessons.families.grid import grid
-from tests.catalog.lessons.tables.common import HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips, all_messages
+from tests.catalog.lessons.families.host_updates import host_updates
+from tests.catalog.lessons.tables.common import HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips, all_messages, two_by_two
 from tests.support.mistakes import altered
 from tests.support.schedules.splits import uneven
 
 DEALT = "dealt(setting.lengths, setting.costs.slow, model.RANKS)[model.rank]"
+
+PAIR = """out, (new, grad) = model.forward_backward(
+                (layer, activations[batch], weights[layer]), (layers[other], *behind)
+            )"""
+ONE_BY_ONE = """out = model.forward(layer, activations[batch], weights[layer])
+            new, grad = model.backward(layers[other], *behind)"""
 
 SKIPS: Skips = {
     "straggler": {
@@ -36,6 +43,13 @@ SKIPS: Skips = {
         "v-min": (grid(8, order=v_min), {"time"}),
         **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
     },
+    "two_ways": {
+        "1f1b": (pipeline(one_f_one_b), {"time"}),
+        "zb-h1": (pipeline(zb_h1), {"time"}),
+        "two replicas of two stages, zb-h1": (two_by_two(zb_h1), {"time"}),
+        "both ways without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time"}),
+        **all_messages("time traffic", "time traffic", "time memory", "time traffic", *["time steady"] * 2),
+    },
     "weight_versions": {
         "a flush each step": (pipeline(one_f_one_b), {"time"}),
         "gpipe": (pipeline(gpipe), {"time"}),
@@ -47,5 +61,19 @@ SKIPS: Skips = {
         "owners send, all microbatches together": (SEND_AT_ONCE, {"traffic"}),
         "whole weights stay, owners send new ones": (HOLD, {"memory", "traffic"}),
         "whole weights stay, all microbatches together": (HOLD_AT_ONCE, {"memory", "traffic"}),
+    },
+    "host_update": {
+        "all on the device": (host_updates("device"), {"time", "memory"}),
+        "all on the device, microbatches in turn": (host_updates("device", at_once=False), {"time", "memory"}),
+        "each step waits for the host": (host_updates("host"), {"time", "host"}),
+        "each step waits for the host, microbatches in turn": (
+            host_updates("host", at_once=False),
+            {"time", "memory", "host"},
+        ),
+        "states are fetched": (host_updates("fetched"), {"time", "memory", "host"}),
+        "states are fetched, microbatches in turn": (
+            host_updates("fetched", at_once=False),
+            {"time", "memory", "host"},
+        ),
     },
 }

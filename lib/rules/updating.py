@@ -1,0 +1,112 @@
+"""States what updates of weights demand and yield: on the device, and on a memory tier that has a processor."""
+
+from typing import NoReturn
+
+from lib.errors import RuleError
+from lib.game.setting import Game
+from lib.values.algebra import missing_text, named
+from lib.values.arguments import refuse_kinds
+from lib.values.base import Value
+from lib.values.kinds import OptState, Parked, Weight, WeightGrad
+from lib.values.label_text import batches_text, shard_to_update, shards_text
+from lib.values.replica_shards import covers
+from lib.values.replicas import Copy, averages_of
+
+from . import memory_tiers
+from .layers import same_model
+
+
+def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
+    """The weight and its optimizer state one step later, of the shards that the weight holds."""
+    if game.task == "infer":
+        raise RuleError("this game is inference only: no weight is updated")
+    if type(weight_grad) is not WeightGrad or type(weight) is not Weight or type(opt_state) is not OptState:
+        call = "update(layer, weight_grad, weight, opt_state)"
+        refuse_kinds(call, (weight_grad, WeightGrad), (weight, Weight), (opt_state, OptState))
+    grad = weight_grad
+    for value in (grad, weight, opt_state):
+        if value.layer != layer:
+            raise RuleError(f"this is the {value}; update({layer}, ...) needs a value of layer {layer}")
+    if not opt_state.step == grad.step == weight.step < game.steps:
+        _refuse_steps(game, grad, weight, opt_state)
+    copy = _updated_replica(game, grad, weight, opt_state)
+    if not covers(grad, weight.shards, weight.total, weight.own):
+        raise RuleError(
+            f"the gradient is {shards_text(grad)}, but the weight is {shards_text(weight)}; "
+            f"{shard_to_update(grad, weight, opt_state)}"
+        )
+    if not covers(opt_state, weight.shards, weight.total, weight.own):
+        raise RuleError(
+            f"the optimizer state is {shards_text(opt_state)}, but the weight is {shards_text(weight)}; "
+            "update the shard of the weight that this state belongs to, not the gathered weight"
+        )
+    same_model(game, grad, weight, opt_state)
+    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy, weight.own
+    return Weight.made(*label), OptState.made(*label)
+
+
+def tier_update(
+    game: Game, layer: int, to: object, weight_grad: Value, weight: Value, opt_state: Value
+) -> tuple[Parked, Parked]:
+    """The same on a tier, where all three are parked (Ren et al. 2021, section 4)."""
+    if memory_tiers.tier(game.setting.costs, to).update is None:
+        raise RuleError(f"the tier {to} has no update; fetch the values and update them on the device")
+    there: list[Value] = []
+    for value in (weight_grad, weight, opt_state):
+        if not isinstance(value, Parked):
+            raise RuleError(f"update on the {to} needs values that are parked there; the {value} is on the device")
+        if value.tier != to:
+            raise RuleError(f"update on the {to} needs values that are parked there; this is the {value}")
+        there.append(value.value)
+    made = update(game, layer, *there)
+    return Parked.made(made[0], to), Parked.made(made[1], to)
+
+
+def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> NoReturn:
+    if weight.step >= game.steps and game.steps == 1:
+        raise RuleError("this weight was already updated (step 1); update each weight once")
+    if opt_state.step != weight.step:
+        raise RuleError(
+            f"the optimizer state is at step {opt_state.step}, but the weight is at step {weight.step}; "
+            "pass the optimizer state that belongs to this weight"
+        )
+    if game.lag:
+        raise RuleError(
+            f"this gradient is of step {grad.step}, the weight at step {weight.step}; updates are made in order"
+        )
+    raise RuleError(
+        f"the gradient is of step {grad.step}, but the weight is at step {weight.step} of {game.steps}; "
+        "update the weight that the gradient was computed with"
+    )
+
+
+def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
+    """Whose the updated weight is: everybody's after every batch; after some a replica's, if the task has any."""
+    if weight.copy is grad.copy is opt_state.copy is None:
+        if len(grad.batches) == grad.total_batches:
+            return None
+        if game.task == "local" and grad.batches:
+            return Copy(weight.step, grad.batches, grad.total_batches)
+        if grad.shares > 1:
+            raise RuleError(f"the gradient has only {batches_text(grad)}; add the others first")
+        raise RuleError(
+            f"this gradient covers only {batches_text(grad)}; "
+            f"sum in {missing_text('batch', grad.batches, grad.total_batches)} with '+' or an all-reduce first"
+        )
+    if grad.copy != weight.copy:
+        raise RuleError(f"this is the {grad}, and the {weight}; update a replica's weight with its own gradient")
+    own = weight.copy
+    if own is None or not own.batches:
+        own = Copy(weight.step, grad.batches, grad.total_batches, averages_of(own))
+        theirs = None if opt_state.copy is None else opt_state.copy.batches
+        fits = theirs == own.batches and averages_of(opt_state.copy) == own.averages[:-1]
+    else:
+        fits = opt_state.copy == own
+    if own.batches != grad.batches:
+        raise RuleError(
+            f"this replica has trained with {named('batch', sorted(own.batches))} since step {own.since}, but the "
+            f"gradient covers {batches_text(grad)}; a replica uses the same batches until the weights are averaged"
+        )
+    if not fits:
+        raise RuleError(f"this is the {opt_state}, and the {weight}; pass the state that was updated with this replica")
+    return own

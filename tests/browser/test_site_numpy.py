@@ -1,0 +1,173 @@
+"""Puzzles that need numpy on the built site, with a wheel in the place of numpy's; and what is said without one.
+
+The wheel is loaded and imported as numpy's is, but computes nothing. So what runs for real is all that numpy is not
+needed for: how it is found, handed over, installed and kept, and devices that wait for each other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from puzzles.site.archive import ARRAYS
+from puzzles.site.build import numpy_files, offline_worker
+from tests.support.numpy_stand_in import write_wheel
+from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution
+
+pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
+
+pytestmark = NEEDS_SITE
+
+WITHOUT_NUMPY = """
+const load = window.fetch;
+window.fetch = async (address, ...more) => {
+  const answer = await load(address, ...more);
+  if (address !== "puzzles.json") return answer;
+  return new Response(JSON.stringify({ ...await answer.json(), numpy: null }));
+};
+"""
+WITHOUT_SUSPENDING = "delete WebAssembly.Suspending;"
+
+DEVICES = """
+from lib import DeadlockError
+from lib.engine.transports.inprocess import Scheduler
+
+totals = []
+
+def ring(port):
+    number, total = [int(port.device)], 0
+    for _ in range(3):
+        port.send((port.device + 1) % 4, number)
+        number = port.receive((port.device - 1) % 4)
+        total += number[0]
+    totals.append(total)
+
+def waits(port):
+    try:
+        port.receive((port.device + 1) % 4)
+    finally:
+        totals.append("ended")
+
+def fails(port):
+    if port.device == 2:
+        raise ValueError("on purpose")
+    port.receive(2)
+
+def said(work):
+    scheduler = Scheduler(4)
+    scheduler.start(work)
+    try:
+        return scheduler.advance()
+    except (DeadlockError, ValueError) as why:
+        return str(why)
+
+facts = [said(ring), totals, said(fails), said(waits).count("line 17 of your_code.py"), totals[4:]]
+raise RuntimeError(repr(facts).replace("'", ""))
+"""
+
+
+@pytest.fixture(scope="module")
+def game(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Game]:
+    folder = tmp_path_factory.mktemp("site")
+    with opened_game(tmp_path_factory.mktemp("profile"), with_stand_in(folder / "site")) as opened:
+        yield opened
+
+
+def with_stand_in(site: Path) -> Path:
+    """The built site with a wheel that is none of numpy, as the builder adds numpy's."""
+    shutil.copytree(SITE, site, copy_function=os.link, ignore=shutil.ignore_patterns("offline.js", "puzzles.json"))
+    (folder,) = (path.name for path in site.glob("python-*"))
+    lock = json.loads((site / folder / "pyodide-lock.json").read_text(encoding="utf-8"))
+    wheel = write_wheel(site.parent / lock["packages"]["numpy"]["file_name"])
+    for path in site.rglob("*.whl"):
+        path.unlink()  # where the site has numpy itself
+    shown = json.loads((SITE / "puzzles.json").read_text(encoding="utf-8"))
+    shown["numpy"] = numpy_files(site, folder, wheel, ROOT / "build" / ARRAYS)
+    (site / "puzzles.json").write_text(json.dumps(shown), encoding="utf-8")
+    names = [path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()]
+    served = [name for name in names if not name.startswith((".", "licences", "board", "docs"))]
+    later = [file["address"] for file in shown["numpy"].values()]
+    (site / "offline.js").write_text(offline_worker(site, served, later), encoding="utf-8")
+    return site
+
+
+def later_files(game: Game) -> dict[str, int]:
+    """How often each file was asked for that goes with numpy."""
+    return {Path(name).name: count for name, count in game.server.answered.items() if name.endswith((".whl", ARRAYS))}
+
+
+@contextmanager
+def page_with(game: Game, script: str) -> Iterator[None]:
+    """Pages that are loaded meanwhile begin with a script."""
+    made = game.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+    yield
+    game.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
+
+
+def test_a_site_without_numpy_says_so_and_shows_what_there_is_to_read(game: Game) -> None:
+    with page_with(game, WITHOUT_NUMPY):
+        game.visit()
+        said = [one.text for one in game.browser.find_elements("css selector", ".away")]
+        assert len(said) == 2
+        assert all("built without" in one for one in said)
+        for slug in ("FSDP", "matmul"):
+            game.go(slug)
+            assert "built without" in game.text(".banner")
+            assert f"puzzles start {slug}" in game.text(".banner")
+            assert game.text(".starter")
+
+
+def test_a_browser_that_cannot_suspend_python_is_told_which_can(game: Game) -> None:
+    with page_with(game, WITHOUT_SUSPENDING):
+        game.visit("FSDP")
+        assert all(fact in game.text(".banner") for fact in ("wait for each other", "Chrome", "Edge", "137"))
+        game.go("matmul")
+        assert "puzzles start" not in game.text(".banner"), "layouts have one device only"
+
+
+def test_numpy_is_loaded_when_a_puzzle_needs_it_and_only_then(game: Game) -> None:
+    game.visit("basic")
+    game.until_status("not_attempted")
+    game.until(lambda: game.script("return document.documentElement.dataset.spare") == "true")
+    assert later_files(game) == {}
+    game.go("FSDP")
+    game.type(f"import numpy\nraise RuntimeError(f'numpy {{numpy.__version__}}')\n{solution('engine/fsdp')}")
+    game.until_status("failed")
+    assert "numpy 0" in game.text(".verdict .message")
+    assert "A class has no picture" in game.text(".picture")
+    wheel, archive = sorted(later_files(game), key=lambda name: not name.endswith(".whl"))
+    assert wheel.startswith("numpy-")
+    assert archive == ARRAYS
+    game.open("matmul")
+    game.open("basic")
+    assert set(later_files(game).values()) == {1}
+
+
+def test_devices_wait_for_each_other_in_a_browser(game: Game) -> None:
+    game.go("FSDP")
+    game.type(DEVICES)
+    game.until(lambda: "RuntimeError" in game.text(".verdict .message"))
+    assert "[True, [3, 6, 5, 4, ended" in game.text(".verdict .message")
+    assert "on purpose, 4, [ended, ended, ended, ended]]" in game.text(".verdict .message")
+
+
+def test_what_goes_with_numpy_is_kept_for_a_visit_without_a_network(game: Game) -> None:
+    game.until(lambda: game.script("return navigator.serviceWorker.controller !== null"))
+    game.visit("FSDP")
+    game.until(lambda: "RuntimeError" in game.text(".verdict .message"))
+    kept = game.browser.execute_async_script(
+        """const done = arguments[0];
+        caches.keys().then((names) => caches.open(names[0])).then((cache) => cache.keys())
+          .then((all) => done(all.map((one) => one.url.split("/").at(-1))));"""
+    )
+    assert {*later_files(game)} <= {*kept}
+    game.server.down = True
+    game.visit("FSDP")
+    game.until(lambda: "RuntimeError" in game.text(".verdict .message"))
+    game.server.down = False

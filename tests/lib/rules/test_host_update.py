@@ -1,0 +1,303 @@
+"""Updates on a memory tier: what is refused, how long they take, what they hold, and what they compute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import drawing
+from lib import Model, Outcome, RuleError, Setting, TraceError, referee, run, trace_from_json, trace_to_json
+from lib.bounds import memory_bound, time_bound
+from lib.engine.replay.replay import replay
+from lib.game.named_costs import COSTS
+from lib.game.setting import Size
+from lib.game.tiers import Tier
+from puzzles.catalog.schedule import PUZZLES
+from solutions.host_update import host_update
+from tests.support.mutants import zeroed
+
+COSTS_HERE = COSTS["host_updates"]
+IN_TURN = replace(COSTS_HERE, name="in turn", overlap=False)
+GAME = Setting("host_updates", steps=3, lag=1)
+
+
+async def gradient(model: Model, batches: Any = (0,)) -> Any:
+    """The gradient of layer 0, with some microbatches."""
+    weight, _ = model.load_weights(0)
+    inp = model.get_activation(batches)
+    grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+    return grad
+
+
+async def state_on_device(model: Model) -> None:
+    _, state = model.load_weights(0)
+    weight, _ = model.load_weights(0, tier="host")
+    await model.update(0, await model.offload(await gradient(model)), weight, state, on="host")
+
+
+async def gradient_on_device(model: Model) -> None:
+    await model.update(0, await gradient(model), *model.load_weights(0, tier="host"), on="host")
+
+
+async def gradient_on_device_later(model: Model) -> None:
+    weight, state = model.load_weights(0, tier="host")
+    new = await gradient(model)
+    await model.update(0, model.fetch(model.offload(new)), weight, state, on="host")
+
+
+async def another_tier(model: Model) -> None:
+    weight, state = model.load_weights(0, tier="disk")
+    await model.update(0, await model.offload(await gradient(model)), weight, state, on="host")
+
+
+async def no_processor(model: Model) -> None:
+    weight, state = model.load_weights(0, tier="disk")
+    await model.update(0, await model.offload(await gradient(model), "disk"), weight, state, on="disk")
+
+
+async def no_such_tier(model: Model) -> None:
+    await model.update(0, await gradient(model), *model.load_weights(0), on="cloud")
+
+
+async def part_of_the_batches(model: Model) -> None:
+    weight, state = model.load_weights(0, tier="host")
+    await model.update(0, await model.offload(await gradient(model, [0])), weight, state, on="host")
+
+
+async def updated_twice(model: Model) -> None:
+    weight, state = model.load_weights(0, tier="host")
+    there = await model.offload(await gradient(model, [0, 1]))
+    weight, state = await model.update(0, there, weight, state, on="host")
+    await model.update(0, there, weight, state, on="host")
+
+
+async def parked_on_the_device(model: Model) -> None:
+    model.update(0, await gradient(model, [0, 1]), *model.load_weights(0, tier="host"))  # type: ignore[arg-type]
+
+
+async def pending_update(model: Model, batches: Any = (0, 1)) -> Any:
+    """The handle of an update on the host."""
+    weight, state = model.load_weights(0, tier="host")
+    return model.update(0, model.offload(await gradient(model, batches)), weight, state, on="host")
+
+
+async def stored_too_early(model: Model) -> None:
+    model.parked["weight"] = (await pending_update(model))[0]
+
+
+async def declared_too_early(model: Model) -> None:
+    model.set_final_weight(0, (await pending_update(model))[0])
+
+
+async def unpacked_too_early(model: Model) -> None:
+    _, _ = await pending_update(model)
+
+
+async def one_result_awaited(model: Model) -> None:
+    await (await pending_update(model))[1]
+
+
+async def refused_before(model: Model) -> None:
+    update = await pending_update(model, [0])
+    await model.fetch(update[0])
+
+
+REFUSED: dict[Callable[[Model], Any], str] = {
+    state_on_device: "update on the host needs values that are parked there; the optimizer state of layer 0",
+    gradient_on_device: "update on the host needs values that are parked there; the weight gradient of layer 0",
+    gradient_on_device_later: "update on the host needs values that are parked there; the weight gradient of layer 0",
+    another_tier: "update on the host needs values that are parked there; this is the weight of layer 0, unsharded, "
+    "step 0, on the disk",
+    no_processor: "the tier disk has no update; fetch the values and update them on the device",
+    no_such_tier: "there is no memory tier 'cloud' in the costs 'two tiers'; known: host, disk",
+    part_of_the_batches: "this gradient covers only batch 0 of 2; sum in batch 1 with '+' or an all-reduce first",
+    updated_twice: "this weight was already updated (step 1); update each weight once",
+    parked_on_the_device: "weight must be a weight; got the weight of layer 0, unsharded, step 0, on the host",
+}
+TWO_TIERS = {"host": Tier(0, 0, None, 30), "disk": Tier(0, 0)}
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_what_an_update_on_a_tier_cannot_be_is_refused_in_words(wrong: Callable[[Model], Any], overlap: bool) -> None:
+    if not overlap and wrong is gradient_on_device_later:
+        pytest.skip("there are no handles to pass on")
+    setting = Setting(replace(COSTS_HERE, name="two tiers", tiers=TWO_TIERS, overlap=overlap))
+    error = run(wrong, 1, 2, 1, setting=setting).error
+    assert REFUSED[wrong] in str(error)
+
+
+def test_without_a_processor_there_is_no_such_call() -> None:
+    error = run(gradient_on_device, 1, 1, 1, setting=Setting("copies")).error
+    assert "tier_update has no price in the costs 'copies'; it is not part of this game" in str(error)
+
+
+PENDING: dict[Callable[[Model], Any], tuple[str, str]] = {
+    stored_too_early: ("parked holds parked values only; got result 0 of update(layer=0)", "await its handle first"),
+    declared_too_early: ("weight must be a weight; got result 0 of update(layer=0)", "await its handle first"),
+    unpacked_too_early: ("the values of a call are there when it has been awaited", "await it first"),
+    one_result_awaited: ("this is result 1 of update(layer=0)", "await its handle first"),
+    refused_before: ("await fetch(): this gradient covers only batch 0 of 2", "sum in batch 1"),
+}
+
+
+@pytest.mark.parametrize("wrong", PENDING)
+def test_what_is_done_too_early_with_a_pending_update_is_refused(wrong: Callable[[Model], Any]) -> None:
+    error = str(run(wrong, 1, 2, 1, setting=Setting(COSTS_HERE)).error)
+    assert all(words in error for words in PENDING[wrong]), error
+
+
+def test_only_the_rank_that_made_a_handle_passes_on_what_it_makes() -> None:
+    handles: list[Any] = []
+
+    async def schedule(model: Model) -> None:
+        weight, state = model.load_weights(0, tier="host")
+        if model.rank == 0:
+            leaving = model.offload(await gradient(model))
+            handles.append(model.update(0, leaving, weight, state, on="host"))
+        else:
+            model.fetch(handles[0][0])
+
+    error = run(schedule, 1, 1, 2, setting=Setting(COSTS_HERE)).error
+    assert "belongs to another rank; only the rank that made a handle uses it" in str(error)
+
+
+# --- Time and memory ---
+
+
+async def one_step(model: Model) -> None:
+    """Trains layer 0 with its update on the host, one call after the other."""
+    parked = model.parked
+    parked["weight"], parked["state"] = model.load_weights(0, tier="host")
+    parked["grad"] = await model.offload(await gradient(model))
+    updated = model.update(0, parked["grad"], parked["weight"], parked["state"], on="host")
+    parked["weight"], parked["state"] = await updated
+    del parked["grad"]
+    model.weights[0] = await model.fetch(parked["weight"])
+    model.set_final_weight(0, model.weights[0])
+
+
+@pytest.mark.parametrize("costs", [COSTS_HERE, IN_TURN])
+def test_an_update_takes_the_time_of_its_tier(costs: Any) -> None:
+    report = referee(run(one_step, 1, 1, 1, setting=Setting(costs)).trace)
+    assert report.error is None
+    assert report.makespan == 3 + 1 + 3 + 1
+    weight = 512 * 512
+    assert report.peaks["host"].memory == (1 + 2 + 1) * weight  # the weight, a state of two moments, and the gradient
+    assert referee(run(one_step, 1, 1, 1, setting=Setting(costs)).trace).ranks[0].busy == (
+        0.375 if costs.overlap else 1
+    )
+
+
+def test_the_host_updates_while_the_device_computes() -> None:
+    report = referee(run(host_update, 6, 2, 1, setting=GAME).trace, PUZZLES["host_update"].goal)
+    assert report.error is None
+    assert (report.timesteps, report.peak.memory, report.peaks["host"].memory) == (113, 3_407_872, 5_767_168)
+    assert report.staleness == 1
+    assert report.timesteps >= time_bound(Size(6, 2, 1), GAME).least == 108
+    assert report.peak.memory >= memory_bound(Size(6, 2, 1), GAME).least
+
+
+def test_an_update_counts_toward_what_the_host_holds() -> None:
+    costs = replace(COSTS_HERE, tiers={"host": Tier(0, 0, 6 * 512 * 512, 30)})
+    error = run(one_step, 1, 1, 1, setting=Setting(costs)).error
+    assert "host holds 1,048,576 of 1,572,864 elements, and this needs 786,432 more" in str(error)
+
+
+# --- The record ---
+
+
+def test_a_trace_says_what_the_host_has_done() -> None:
+    trace = run(host_update, 2, 2, 1, setting=GAME).trace
+    text = trace_to_json(trace)
+    assert trace_from_json(text) == trace
+    data = json.loads(text)
+    assert data["costs"] == "host_updates" or data["costs"]["tiers"]["host"] == [0, 0, None, 30]
+    assert referee(trace_from_json(text)).error is None
+
+
+def forged(outcome: Outcome, **changes: Any) -> str:
+    """What the referee says of a run whose first update on the host is another record."""
+    trace = outcome.trace
+    ops = list(trace.ranks[0])
+    at = next(i for i, op in enumerate(ops) if op.name == "tier_update")
+    ops[at] = ops[at]._replace(**changes)
+    return str(referee(replace(trace, ranks=(tuple(ops),))).error)
+
+
+@pytest.mark.parametrize("costs", [COSTS_HERE, IN_TURN])
+def test_a_forged_update_is_refused(costs: Any) -> None:
+    outcome = run(one_step, 1, 1, 1, setting=Setting(costs))
+    assert outcome.error is None
+    assert "it takes place from tick" in forged(outcome, end=41)
+    assert "there is no memory tier 'disk'" in forged(outcome, args=("disk",))
+    assert "a record of tier_update holds" in forged(outcome, args=())
+    assert "values from number" in forged(outcome, outputs=(6,))
+
+
+def test_impossible_prices_of_a_tier_are_refused() -> None:
+    with pytest.raises(RuleError, match="update of the tier host must be a whole number"):
+        replace(COSTS_HERE, tiers={"host": Tier(0, 0, None, -1)})
+    with pytest.raises(RuleError, match="moments must be a whole number"):
+        replace(COSTS_HERE, moments=0)
+    data = json.loads(trace_to_json(run(one_step, 1, 1, 1, setting=Setting(IN_TURN)).trace))
+    data["costs"]["tiers"]["host"] = [0, 0]
+    with pytest.raises(TraceError, match="a tier is a list of offload, fetch, capacity, update"):
+        trace_from_json(json.dumps(data))
+
+
+# --- On tensors ---
+
+
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_replay_updates_on_the_host(small: bool) -> None:
+    size = (3, 2, 1) if small else (2, 2, 1)
+    result = replay(run(host_update, *size, setting=GAME).trace, small=small)
+    assert result.passed, result.error
+    assert "count 2 times a weight's elements for its optimizer state" in " ".join(result.notes)
+
+
+def test_a_replay_updates_on_the_host_in_turn() -> None:
+    assert replay(run(one_step, 1, 1, 1, setting=Setting(IN_TURN)).trace, small=True).passed
+
+
+@pytest.mark.parametrize("operation", ["forward", "loss", "backward", "update", "fetch"])
+def test_zeroing_any_one_result_changes_the_weights(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = run(host_update, 3, 2, 1, setting=GAME).trace
+    with zeroed(monkeypatch, operation, 2) if operation != "update" else zeroed_update(monkeypatch):
+        assert not replay(trace, small=True).same_weights
+
+
+def zeroed_update(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An update on the host whose new weight is zero: what it makes is on the host, where `zeroed` does not look."""
+    from contextlib import contextmanager
+
+    from lib.engine.replay.workload import Workload
+
+    @contextmanager
+    def changed() -> Any:
+        right, calls = Workload.update, [0]
+
+        def wrong(self: Workload, grad: Any, weight: Any, state: Any) -> Any:
+            calls[0] += 1
+            made = right(self, grad, weight, state)
+            return (made[0] * 0, made[1]) if calls[0] == 4 else made
+
+        monkeypatch.setattr(Workload, "update", wrong)
+        yield
+        monkeypatch.undo()
+
+    return changed()
+
+
+# --- The picture ---
+
+
+def test_a_picture_shows_the_host_at_work() -> None:
+    trace = run(host_update, 2, 2, 1, setting=GAME).trace
+    assert "update on a tier" in str(drawing.svg(drawing.draw(trace)))
+    assert "u" in drawing.text(trace)

@@ -1,0 +1,109 @@
+"""Numpy's wheel for the site: taken by the name and the digest that Pyodide's lock file has, and refused otherwise."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from puzzles.site import numpy_wheel
+from puzzles.site.licences import licences
+from puzzles.site.npm import SiteError
+from puzzles.site.numpy_wheel import LockedWheel
+from tests.support.numpy_stand_in import write_wheel
+
+NAME = "numpy-2.4.6-cp314-cp314-pyemscripten_2026_0_wasm32.whl"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the wheel."""
+    (tmp_path / "wheels").mkdir()
+    return write_wheel(tmp_path / "wheels" / NAME).parent
+
+
+@pytest.fixture
+def locked(tmp_path: Path, folder: Path) -> LockedWheel:
+    """The entry of the wheel in the lock file of a Pyodide."""
+    pyodide = tmp_path / "modules" / "pyodide"
+    pyodide.mkdir(parents=True)
+    digest = sha256((folder / NAME).read_bytes()).hexdigest()
+    lock = {"packages": {"numpy": {"file_name": NAME, "sha256": digest, "imports": ["numpy"]}}}
+    (pyodide / "pyodide-lock.json").write_text(json.dumps(lock))
+    (pyodide / "package.json").write_text('{"version": "314.0.7"}')
+    (pyodide / "pyodide.mjs").write_text("cdnUrl=k(e.packageBaseUrl??`https://example.org/pyodide/v${U}/full/`)")
+    return LockedWheel.of(pyodide.parent)
+
+
+def test_a_wheel_is_taken_by_name_and_digest(locked: LockedWheel, folder: Path) -> None:
+    assert locked.given(folder) == folder / NAME
+
+
+def test_a_missing_folder_is_refused(locked: LockedWheel, folder: Path) -> None:
+    for path in (folder / "nowhere", folder / NAME):
+        with pytest.raises(SiteError) as caught:
+            locked.given(path)
+        assert all(fact in str(caught.value) for fact in ("NUMPY_WHEEL names a folder", str(path), NAME))
+
+
+def test_another_name_is_refused_and_both_are_said(locked: LockedWheel, folder: Path) -> None:
+    (folder / NAME).rename(folder / "numpy-2.0.0-cp312-cp312-linux_x86_64.whl")
+    with pytest.raises(SiteError, match=f"has no {NAME}; there is numpy-2.0.0.*which this Pyodide does not load"):
+        locked.given(folder)
+    (folder / "numpy-2.0.0-cp312-cp312-linux_x86_64.whl").unlink()
+    with pytest.raises(SiteError, match=f"has no {NAME}; it is in Pyodide's release"):
+        locked.given(folder)
+
+
+def test_another_digest_is_refused(locked: LockedWheel, folder: Path) -> None:
+    (folder / NAME).write_bytes((folder / NAME).read_bytes() + b" ")
+    with pytest.raises(SiteError, match=f"is not the wheel.*SHA-256 is .*the lock file of Pyodide has {locked.digest}"):
+        locked.given(folder)
+
+
+class Release:
+    """What stands in for the network: an answer, or none."""
+
+    def __init__(self, data: bytes | None) -> None:
+        self.data, self.asked = data, list[str]()
+
+    def __call__(self, address: str, timeout: float) -> Any:
+        self.asked.append(address)
+        if self.data is None:
+            raise OSError("no network")
+        return BytesIO(self.data)
+
+
+def test_without_a_folder_it_comes_from_the_release_once(
+    locked: LockedWheel, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = Release((folder / NAME).read_bytes())
+    monkeypatch.setattr(numpy_wheel, "urlopen", release)
+    assert locked.released(tmp_path) == locked.released(tmp_path) == tmp_path / NAME
+    assert release.asked == [f"https://example.org/pyodide/v314.0.7/full/{NAME}"]
+
+
+def test_a_release_that_cannot_be_reached_leaves_numpy_out(
+    locked: LockedWheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numpy_wheel, "urlopen", Release(None))
+    assert locked.released(tmp_path) is None
+    monkeypatch.setattr(numpy_wheel, "urlopen", Release(b"a page of the hotel's network"))
+    with pytest.raises(SiteError, match=r"example\.org.*is not the wheel"):
+        locked.released(tmp_path)
+    assert not (tmp_path / NAME).exists()
+
+
+def test_a_pyodide_without_an_address_asks_for_a_folder(locked: LockedWheel) -> None:
+    (locked.pyodide / "pyodide.mjs").write_text("")
+    with pytest.raises(SiteError, match="NUMPY_WHEEL=FOLDER"):
+        locked.address()
+
+
+def test_its_licence_is_served(locked: LockedWheel, folder: Path) -> None:
+    text = licences(locked.pyodide.parent, (), (), folder / NAME)
+    assert f"{NAME}:\n\nThe licence of the stand-in" in text

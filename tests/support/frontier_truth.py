@@ -1,0 +1,130 @@
+"""What papers state about two directions, controlled memory, older weights and shares of tokens, and our runs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache, partial
+from types import MappingProxyType
+from typing import Any
+
+from lib import Costs, Report, Setting, Trace, inflight
+from lib.schedules import chimera, dualpipe, one_f_one_b, pipeline, seq1f1b, v_half, v_min
+from lib.schedules.player import Order
+from solutions.ring_context import ring_context
+from solutions.ulysses import ulysses
+from tests.support.truth_runs import Claim, costs_of, judged
+
+
+@cache
+def two_ways(order: Order, p: int, m: int, forward: int = 1, backward: int = 2) -> tuple[Trace, Report]:
+    """An order in two directions, with a layer in each stage; I = W = 1, and a forward and a backward at once."""
+    ticks = {**costs_of(forward, 1, 1).ticks, "backward": backward, "pair": forward + backward}
+    costs = replace(costs_of(forward, 1, 1), ticks=MappingProxyType(ticks))
+    return judged(pipeline(order), (p, m, p), Setting(costs))
+
+
+def dualpipe_bubble(p: int, m: int) -> float:
+    return two_ways(dualpipe, p, m)[1].makespan - 3 * m
+
+
+def chimera_step(p: int, forward: int, backward: int) -> float:
+    return two_ways(chimera, p, p, forward, backward)[1].makespan
+
+
+def weights_held(order: Order, p: int, m: int) -> int:
+    """The layers that a rank updates."""
+    trace, _ = two_ways(order, p, m)
+    return max(sum(op.name == "update" for op in ops) for ops in trace.ranks)
+
+
+@cache
+def held_in_v(order: Order, p: int, m: int) -> int:
+    trace, _ = judged(pipeline(order), (2 * p, m, p), Setting(costs_of(1, 1, 1)))
+    return int(max(inflight(trace, 1, 1, chunk=1)))
+
+
+@cache
+def in_shares(p: int, m: int, k: int) -> tuple[Trace, Report]:
+    """Seq1F1B with k shares of equal cost: attention itself is free, and a share takes 1 forward and 2 backward."""
+    ticks = {"keys": k, "attend": 0, **dict.fromkeys(("loss", "update", "pass_to", "receive"), 0)}
+    costs = Costs("shares", ticks=MappingProxyType(ticks), unit=1)
+    return judged(pipeline(seq1f1b, shares=k), (p, m, p), Setting(costs, layer="attention", shares=k))
+
+
+def shares_held(p: int, m: int, k: int) -> tuple[int, ...]:
+    """By rank, the most shares between their forward and their backward."""
+
+    def held(rank: int) -> Iterator[int]:
+        now = 0
+        for op in in_shares(p, m, k)[0].ranks[rank]:
+            now += (op.name == "keys") - (op.name == "keys_backward")
+            yield now
+
+    return tuple(max(held(rank)) for rank in range(p))
+
+
+@cache
+def lagging(p: int, m: int, n: int, flush: bool) -> Report:
+    setting = Setting(costs_of(1, 1, 1), steps=n, lag=1)
+    return judged(pipeline(one_f_one_b, flush=flush), (p, m, p), setting)[1]
+
+
+@cache
+def sent_for_a_layer(schedule: Callable[..., Any], p: int) -> Fraction:
+    """Elements that a rank sends for keys, or for tokens and heads, of a layer, forward and back, in activations."""
+    setting = Setting("context", layer="attention", shares=2 * p)
+    costs, layers = setting.costs, 2
+    gradients = layers * 2 * costs.weight * (p - 1) // p
+    _, report = judged(schedule, (layers, 1, p), setting)
+    return Fraction(report.traffic - gradients, layers * costs.activation)
+
+
+@cache
+def balance(p: int) -> Fraction:
+    """Attending of the rank that has least, over the rank that has most."""
+    trace, _ = judged(ring_context, (2, 1, p), Setting("context", layer="attention", shares=2 * p))
+    each = [sum(op.end - op.start for op in ops if op.name == "attend") for ops in trace.ranks]
+    return Fraction(min(each), max(each))
+
+
+EVEN = [(2, 4), (4, 8), (4, 10), (6, 14), (8, 16)]
+V_SIZES = [(p, 2 * p) for p in (3, 4, 6)]
+SHARES = [(2, 2, 2), (4, 2, 4), (3, 4, 2), (4, 3, 8), (3, 1, 8)]
+LAGGED = [(4, 4, 4), (2, 3, 3), (4, 3, 5), (3, 6, 2)]
+
+FRONTIER = [
+    Claim("DualPipe: bubble, F = I = W = 1, F&B = 3", "(p/2 - 1)(F&B + B - 3W)", lambda p, m: (p // 2 - 1) * 2,
+          dualpipe_bubble, (4, 8), [(4, 10)], EVEN),
+    Claim("DualPipe: most in flight on each rank", "p + 1", lambda p, m: (p + 1,) * p,
+          lambda p, m: inflight(two_ways(dualpipe, p, m)[0], 1, 1), (4, 8), [(2, 4)], EVEN),
+    Claim("DualPipe: layers of a rank, for one of 1F1B", "2", lambda p, m: 2,
+          partial(weights_held, dualpipe), (4, 8), [(4, 8)], EVEN[:2]),
+    Claim("Chimera, m = p: a step, F = B = 1", "2m + p - 2", lambda p: 3 * p - 2,
+          lambda p: chimera_step(p, 1, 1), (4,), [(6,)], [(2,), (4,), (6,), (8,)]),
+    Claim("Chimera, m = p: a step, F = 1, B = 2", "3m + 2(p - 2)", lambda p: 5 * p - 4,
+          lambda p: chimera_step(p, 1, 2), (4,), [(6,)], [(2,), (4,), (6,), (8,)]),
+    Claim("Chimera, m = p: in flight", "p/2 + 1 to p",
+          lambda p: tuple(p // 2 + 1 + min(r, p - 1 - r) for r in range(p)),
+          lambda p: inflight(two_ways(chimera, p, p)[0]), (4,), [(6,)], [(2,), (4,), (6,), (8,)]),
+    Claim("V-Half: most in flight, in chunks", "2 floor((p + 2)/2)", lambda p, m: 2 * ((p + 2) // 2),
+          partial(held_in_v, v_half), (4, 8), [(3, 6)], V_SIZES),
+    Claim("V-Min: most in flight, in chunks", "2 floor((p + 4)/3)", lambda p, m: 2 * ((p + 4) // 3),
+          partial(held_in_v, v_min), (4, 8), [(3, 6)], V_SIZES),
+    Claim("Seq1F1B, k equal shares: a step, in shares", "3mk + 3(p - 1)", lambda p, m, k: 3 * m * k + 3 * (p - 1),
+          lambda p, m, k: in_shares(p, m, k)[1].makespan, (4, 2, 4), SHARES[:2], SHARES, "pmk"),
+    Claim("Seq1F1B: in flight, in shares", "min(p - 1 - r + k, mk)",
+          lambda p, m, k: tuple(min(p - 1 - r + k, m * k) for r in range(p)), shares_held, (4, 2, 4), SHARES[:2],
+          SHARES, "pmk"),
+    Claim("2BW: n steps", "(mn + p - 1)(F + B)", lambda p, m, n: 3 * (m * n + p - 1),
+          lambda p, m, n: lagging(p, m, n, False).makespan, (4, 4, 4), LAGGED[:2], LAGGED, "pmn"),
+    Claim("1F1B: n steps with a flush after each", "n(m + p - 1)(F + B)", lambda p, m, n: 3 * n * (m + p - 1),
+          lambda p, m, n: lagging(p, m, n, True).makespan, (4, 4, 4), LAGGED[:2], LAGGED, "pmn"),
+    Claim("ring attention: sent for a layer, kv = 2A", "3 kv (p - 1)/p",
+          lambda p: Fraction(6 * (p - 1), p), partial(sent_for_a_layer, ring_context), (4,), [(2,)], [(2,), (4,)]),
+    Claim("Ulysses: sent for a layer, kv = 2A", "2(2A + kv)(p - 1)/p^2", lambda p: Fraction(8 * (p - 1), p * p),
+          partial(sent_for_a_layer, ulysses), (4,), [(2,)], [(2,), (4,)]),
+    Claim("zigzag: attending of the rank with least, over the rank with most", "1", lambda p: 1, balance, (4,), [(2,)],
+          [(2,), (4,)]),
+]  # fmt: skip
