@@ -17,14 +17,14 @@ HEAD = """\
 
 {first}
 
-Papers state how long a schedule takes and what it holds. Here are their formulas, and what our runs measure: the
+Papers state the time and the memory of a schedule. Here are their formulas, and the figures of our runs: the
 schedules of `lib.schedules`, executed by the runtime and judged by the referee. Each line agrees exactly. The tests
 (`tests/lib/planning/test_truth.py`) compare many more sizes than are shown, and compare this page too. The last chapter
-is different: there step times that others have measured are beside what the planner predicts.
+is different: it compares step times that others have measured with the planner's predictions.
 
 p ranks (r counts them from 0), m microbatches, v chunks of a rank. F is a forward, I and W are the halves of backward
-that yield the gradient of the input and of the weights, and B = I + W is the whole. Zero Bubble calls our I "B";
-DeepSeek's B is the whole, as ours. Communication and updates take no time.
+that yield the gradient of the input and of the weights, and B = I + W is the full backward. Zero Bubble calls our I
+"B"; DeepSeek's B is the full backward, like ours. Communication and updates take no time.
 
 ```python
 from lib import inflight, run
@@ -49,21 +49,21 @@ CHAPTERS = {
 A *bubble* is the longest span (a rank's time from the start of its first operation to the end of its last) less the
 work in it, as in Zero Bubble; `Report.span` is that span. GPipe's bubble rate is idle time over all time, Megatron's is
 idle over ideal time: `Report.bubble` is the former. DualPipeV computes a forward and a backward at once (F&B). Here
-nobody does two things at once, so such a slot computes one after the other, and its results are sent after both: it
-takes F + B = 3.
+a rank does not compute two operations at once, so such a slot computes one after the other, and its results are sent
+after both: it takes F + B = 3.
 
 Sources: Huang et al. 2019 (GPipe); Narayanan et al. 2019 (PipeDream, 1F1B) and 2021 (Megatron-LM, interleaved);
-Lamy-Poirier 2022 (breadth-first); Qi et al. 2024 (Zero Bubble; the order of ZB-V is that of PyTorch's
+Lamy-Poirier 2022 (breadth-first); Qi et al. 2024 (Zero Bubble; the order of ZB-V is from PyTorch's
 `ScheduleZBVZeroBubble`); DeepSeek-AI, github.com/deepseek-ai/DualPipe (DualPipeV; its README has the formula).""",
     ),
     "memory": (
         "Activations in flight",
         """\
-What rank r holds at most: a microbatch of a chunk counts 1 (M_B) from its forward to the input half of its backward,
+The most that rank r holds: a microbatch of a chunk counts 1 (M_B) from its forward to the input half of its backward,
 and then M_W to the weight half, which frees it. `lib.inflight` counts this in the order of a rank's program. The ZB-H
 rows are shown with M_W = M_B/4; the two V schedules count M_W = M_B.
 
-Sources: as above; M_B and M_W are those of Qi et al. 2024, 2.3.""",
+Sources: as above; M_B and M_W are defined in Qi et al. 2024, 2.3.""",
     ),
     "frontier": (
         "Two directions, controlled memory, older weights and shares of tokens",
@@ -84,10 +84,10 @@ Hanayo has no row. A public text quotes its bubble ratio as (2P - 2)/(3PW + P - 
 with the way back on the same ranks, and its ratio is near that but not equal.""",
     ),
     "gathers": (
-        "Pipelines beside sharded weights",
+        "Pipelines with sharded weights",
         """\
-All-gathers of a rank that holds the whole weights of one layer at a time: two stages on each of two ranks (v = 2), with
-weights in shards of two replicas. The paper states that breadth-first needs the same number for any m, and depth-first
+All-gathers of a rank that holds the full weights of one layer at a time: two stages on each of two ranks (v = 2), with
+weights sharded over two replicas. The paper states that breadth-first needs the same number for any m, and depth-first
 more with every microbatch; the numbers for this size are counted by hand.
 
 Source: Lamy-Poirier 2022.""",
@@ -97,8 +97,8 @@ Source: Lamy-Poirier 2022.""",
         """\
 Bytes for each of Y parameters on N ranks: a weight and a gradient take 2, Adam's states with the weight in 32 bits 12.
 They are counted before a rank's second microbatch, when it holds all gradients; in stage 3 before the first update,
-when no layer is gathered. What is in use for one layer at a time (a gathered weight, a gradient that is not yet
-scattered) comes on top; the paper's table leaves it out, as we do here. Up to 1,024 ranks are folded into one.
+when no layer is gathered. Temporary values of one layer (a gathered weight, a gradient that is not yet
+scattered) come on top; the paper's table leaves them out, as we do here. Up to 1,024 ranks are folded into one.
 
 Source: Rajbhandari et al. 2020 (ZeRO), Table 1. GB are 10^9 bytes; the paper rounds some cells and cuts others off.""",
     ),
@@ -109,12 +109,13 @@ Bytes on the first rank when the pipeline is full. Our part is the number of lay
 interleaved: more), and with sequence parallelism the share of each, 1/t. The bytes of a layer are the paper's: s
 tokens, b sequences, a heads, hidden size h, t ranks of tensor parallelism. Without interleaving the last factor is 1.
 
-Source: Korthikanti et al. 2022, with its models; the slow tests add those of 530B and 1T. GiB are 2^30 bytes.""",
+Source: Korthikanti et al. 2022, with its models; the slow tests add the models with 530B and 1T. GiB are 2^30
+bytes.""",
     ),
     "sent": (
         "Bytes sent",
         """\
-What each of n ranks sends with ring algorithms, as a share of the whole tensor.
+What each of n ranks sends with ring algorithms, as a share of the full tensor.
 
 Source: Patarasuk and Yuan 2009.""",
     ),

@@ -14,7 +14,7 @@ from typing import Any
 FILE = Path(__file__).parents[1] / "xla.md"
 
 HEAD = """\
-# From JAX, and beside XLA
+# From JAX, and compared with XLA
 
 `from_jax` makes a graph of a function that is written in JAX. It needs `pip install -e '.[jax]'` in the clone.
 
@@ -40,17 +40,17 @@ print(propagate(graph).bytes, plan(graph, memory_cap=60_000).bytes)
 98304 163840
 ```
 
-Arrays in a dictionary or list are parameters; other arguments are inputs, unless `parameters=` names them. An argument
-is given by its shape, or by anything with a shape and a dtype. `graph.values(p, x)` is what `graph.run` and
-`on_engine` take; it includes the constants of the function, which are inputs too. `graph.results` names the results.
-`training(graph)` works as for other graphs, and the gradients of JAX can be imported as well: `from_jax(jax.grad(loss),
-...)`.
+Arrays in a dictionary or list are parameters; other arguments are inputs, unless `parameters=` names them. Give an
+argument as its shape, or as any object with a shape and a dtype. `graph.values(p, x)` returns the values for
+`graph.run` and `on_engine`; they include the constants of the function, which are inputs too. `graph.results` names the
+results. `training(graph)` works as for other graphs, and the gradients of JAX can be imported as well:
+`from_jax(jax.grad(loss), ...)`.
 
-A softmax, a mean, silu and relu become one operator each; equal computations are done once, and what no result needs is
-left out. `jax.named_scope` prefixes names. The steps of a `scan` are imported one by one. Sharding constraints are
-ignored, and types are not converted: a graph has one size of elements, and if floats differ, all count as the largest.
-Row numbers of a gather are taken as they are. What has no operator, such as `sort` or `while_loop`, is refused by name,
-with the line that calls it and what to do instead.
+A softmax, a mean, silu and relu become one operator each. Equal computations are done once, and computations that no
+result needs are left out. `jax.named_scope` prefixes names. The steps of a `scan` are imported one by one. Sharding
+constraints are ignored, and types are not converted: a graph has one size of elements, and if floats differ, all count
+as the largest. Row numbers of a gather are used as they are. Primitives without an operator, such as `sort` or
+`while_loop`, are refused by name, with the line that calls them and what to do instead.
 
 ## What XLA's partitioner moves
 

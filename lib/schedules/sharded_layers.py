@@ -1,4 +1,4 @@
-"""Layers that are cut: each rank has a shard of every block, and all microbatches. For games with `layer="block"`."""
+"""Sharded layers: each rank has a shard of every block, and all microbatches. For games with `layer="block"`."""
 
 from typing import Any
 

@@ -48,7 +48,7 @@ def call(submitted: Sequence[Submitted], roster: Sequence[Student]) -> Roll:
             named = []
         if sure or named:
             known[unit] = _joined(sure or named, units[unit])
-    warnings += [f"nobody on the roster is {_shown(one)}" for one in unknown if not _is_doubtful(one, warnings)]
+    warnings += [f"the roster has no student for {_shown(one)}" for one in unknown if not _is_doubtful(one, warnings)]
     missing = {unit: _missing(units[unit], submitted) for unit in range(len(units)) if unit not in known}
     return Roll([*(found_or for _, found_or in sorted({**known, **missing}.items())), *unknown], warnings)
 

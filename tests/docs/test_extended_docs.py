@@ -48,7 +48,7 @@ def test_each_section_links_to_the_puzzles_that_use_it() -> None:
         "Overlap": those(lambda p: p.goal.costs.overlap),
         "Backward in two halves": those(lambda p: "backward_input" in p.calls),
         "Tags": those(lambda p: "tag" in p.parameters),
-        "Layers that are cut": those(lambda p: p.goal.setting.layer == "block"),
+        "Tensor-parallel layers": those(lambda p: p.goal.setting.layer == "block"),
         "Experts": those(lambda p: p.goal.setting.layer == "experts"),
         "Memory tiers": those(lambda p: {"offload", "fetch"} & {*p.calls}),
         "Unequal layers, ranks and microbatches": those(

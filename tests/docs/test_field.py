@@ -104,7 +104,7 @@ FACTS = [
     (f"two all-to-alls forward | {measured('SwitchDispatch', 'sent')} B", True),
     ("infrequent and compressed | 1,032 B", {measured(s, "sent") for s in ("RandomMask", "Subsample")} == {"1,032"}),
     (f"gathered after each fetch, forward | {measured('Stream', 'sent')} B", True),
-    (f"what the planner decides, here forward | {measured('AnnotatedMLP', 'sent')} B", True),
+    (f"the moves that the planner chooses, here forward | {measured('AnnotatedMLP', 'sent')} B", True),
     (
         f"sums of gradients once | {sent('three_d')}",
         PUZZLES["three_d"].goal.size == (4, 4, 8),

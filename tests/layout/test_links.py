@@ -213,7 +213,7 @@ REFUSED = [
     (lambda: Links.of(GRID, data=(1, 1), model=3), "two whole numbers"),
     (lambda: Links.of(GRID, data=(1, 1), model=(1, -1)), "got (1, -1)"),
     (lambda: Links.of(GRID, data=(1, 1), model=(1, True)), "got True"),
-    (lambda: plan(feed_forward(), links=EVEN), "the links are those of a mesh 2x4; the graph has no mesh"),
+    (lambda: plan(feed_forward(), links=EVEN), "the links are for a mesh 2x4; the graph has no mesh"),
     (lambda: plan(product_on(mesh(a=8)), links=EVEN), "the graph is planned for a mesh 8"),
     (lambda: plan(product_on(GRID), links={"data": 1}), "links are given as Links.of"),
 ]  # fmt: skip

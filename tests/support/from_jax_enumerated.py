@@ -58,9 +58,7 @@ def test_under_vmap_a_graph_computes_what_jax_does(name: str, over: tuple[int | 
     mapped = jax.vmap(function, in_axes=over)
     more = tuple(map(wider, shapes, over))
     if name in ROWS and over[0] is not None:
-        with pytest.raises(
-            LayoutError, match=r"jax's 'gather': only whole rows of a two-dimensional table.*reshape it"
-        ):
+        with pytest.raises(LayoutError, match=r"jax's 'gather': only full rows of a two-dimensional table.*reshape it"):
             from_jax(mapped, *more, devices=2)
         return
     try:
@@ -72,7 +70,7 @@ def test_under_vmap_a_graph_computes_what_jax_does(name: str, over: tuple[int | 
         assert_close([done[result] for result in graph.results], expected(mapped, given))
         return
     assert name in PARTLY
-    assert re.search(r"jax's '(gather|scatter-add)': only whole rows of a two-dimensional table", said)
+    assert re.search(r"jax's '(gather|scatter-add)': only full rows of a two-dimensional table", said)
 
 
 def public() -> Iterator[tuple[str, Callable[..., Any]]]:

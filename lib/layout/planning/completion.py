@@ -234,14 +234,14 @@ class _Spread:
         return changed
 
     def _close(self, tensor: str, dim: int, said: tuple[str, ...], options: Iterable[Axes] = ()) -> None:
-        """Settles a dimension over which claims differ: it stays whole, unless one of them has been chosen."""
+        """Settles a dimension over which claims differ: it stays unsplit, unless one of them has been chosen."""
         taken = {axis for axes in self.known[tensor] for axis in axes or ()}
         self.options[tensor, dim] = [a for a in options if not taken & set(a) and (tensor, dim, a) not in self.misfits]
         chosen = self.chosen.get((tensor, dim), ())
         self.known[tensor][dim] = chosen if chosen in self.options[tensor, dim] else ()
         split = f"it is split over {self._names(chosen)}, which moves fewer bytes"
         self._note(
-            Conflict(f"'{tensor}', dimension {dim}", said, split if self.known[tensor][dim] else "it stays whole")
+            Conflict(f"'{tensor}', dimension {dim}", said, split if self.known[tensor][dim] else "it stays unsplit")
         )
 
     def _note(self, conflict: Conflict) -> None:

@@ -128,7 +128,7 @@ def _stop(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     name = inputs[0].name if isinstance(inputs[0], TensorView) else ""
     op = behind(importer, name, "reshape", "transpose")  # which vmap puts between
     if op is None or op.kind != "reduce_max":
-        raise LayoutError("a graph cannot stop gradients, except that of the maximum in a softmax; leave it out")
+        raise LayoutError("a graph cannot stop gradients, except at the maximum in a softmax; leave stop_gradient out")
     return inputs[0]
 
 

@@ -23,7 +23,7 @@ def gathered(importer: Importer, settings: dict[str, Any], inputs: list[Value]) 
     is_rows = len(table.shape) == 2 and rows.shape[-1:] == (1,) and taken == ((last,), (0,), (0,))
     if not is_rows or tuple(settings["slice_sizes"]) != (1, table.shape[1]):
         raise LayoutError(
-            "only whole rows of a two-dimensional table can be taken, as table[rows], or one element of each row, as "
+            "only full rows of a two-dimensional table can be taken, as table[rows], or one element of each row, as "
             "take_along_axis does; reshape it first"
         )
     flat = importer.tensor(rows).without([last])

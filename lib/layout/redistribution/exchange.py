@@ -114,7 +114,7 @@ def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
     """
     require_same(source, target)
     if source.partial or target.partial:
-        raise LayoutError("an exchange moves whole values; reduce the partial sums first")
+        raise LayoutError("an exchange moves complete values; reduce the partial sums first")
     from_part, to_part, starts, stops = cells(source.shape, source.splits, target.splits)
     mine, yours = piece_number(source), piece_number(target)
     receivers = np.argsort(yours, kind="stable").reshape(prod(target.splits), -1)[to_part]

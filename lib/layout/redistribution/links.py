@@ -69,7 +69,7 @@ def require_links(links: object, mesh: DeviceMatrix | None) -> Links:
         raise LayoutError(f"links are given as Links.of(mesh, data=(1000, 8), model=(100, 1)); got {links!r:.60}")
     if links.mesh != mesh:
         where = "has no mesh" if mesh is None else f"is planned for a mesh {mesh}"
-        raise LayoutError(f"the links are those of a mesh {links.mesh}; the graph {where}")
+        raise LayoutError(f"the links are for a mesh {links.mesh}; the graph {where}")
     return links
 
 

@@ -14,14 +14,15 @@ PUZZLE = LayoutPuzzle(
     target=49_152,
     best=32_768,
     statement="""\
-Multi-head attention on 4 sequences of 16 tokens, 64 columns, 8 heads, 8 devices: projections `q`, `k`, `v`, each
-reshaped into heads and transposed; `scores`, `softmax`, `mixed`; back again; `out`; and `attended` adds the input. A
-reshape that cuts columns into heads keeps a split of the columns, if the split divides the number of heads.
+Multi-head attention on 4 sequences of 16 tokens, with 64 columns and 8 heads, on 8 devices. The projections `q`, `k`
+and `v` are each reshaped into heads and transposed. `scores`, `softmax` and `mixed` follow; the result is transposed
+and reshaped back, multiplied in `out`, and `attended` adds the input. A reshape of columns into heads keeps a split of
+the columns if the number of parts divides the number of heads.
 
 Configure four operators. Everything between the projections and `out` can run without communication.
 
-A sum need not be complete on every device. With `out=`, the number of parts of each dimension of the output, it is
-reduce-scattered instead of all-reduced; that earns the third star.
+A sum need not be complete on every device. Give `out=`, the number of parts of each dimension of the output, and the
+sum is reduce-scattered instead of all-reduced. That earns the third star.
 """,
     starter='''\
 def attention(graph: Graph) -> None:
@@ -33,11 +34,11 @@ def attention(graph: Graph) -> None:
 ''',
     hints=(
         "Configure `q`, `k` and `v` in the same way, and split both the sequences and the columns.",
-        "If propagation chooses `out`, it contracts a split dimension and pays an all-reduce. Tell it what to "
-        "do instead.",
-        "Configure all four in the same way: rows of the batch in two, columns of the weight in four. "
+        "If propagation chooses `out`, it contracts a split dimension and pays an all-reduce. Configure "
+        "`out` yourself.",
+        "Configure all four in the same way: the batch in two parts, the columns of the weight in four. "
         '`for name in "q", "k", "v", "out": graph.shard(name, ((2, 1, 1), (1, 4)))`.',
-        "A gather in pairs and a scatter in pairs are cheaper than either in fours: "
+        "A gather among pairs and a reduce-scatter among pairs are together cheaper than either among groups of four: "
         '`graph.shard("out", ((2, 1, 2), (2, 2)), out=(2, 2, 2))`.',
     ),
     concept="""\

@@ -17,13 +17,13 @@ PUZZLE = LayoutPuzzle(
 Two blocks on 8 devices. The front (`matmul1`, `relu1`, `matmul2`, and `front`, which adds its input) is narrow and
 works on 16 pixels of each of 256 rows. Then `mean` averages over the pixels. The tail (`matmul3`, `relu2`, `matmul4`,
 and `tail`, which adds its input) is wide, with 1,024 columns between its two weights. Splitting rows over all devices
-would move nothing at all, but then every device holds the full weights of the tail, and that is too much.
+would move nothing, but then every device holds the full weights of the tail, which exceed the memory cap.
 
 Configure two operators: one that keeps the front data parallel, and one on the other side of the boundary. The mean
 makes the activation sixteen times smaller; choose on which side of it to communicate.
 
-A sum need not be complete on every device. With `out=`, the number of parts of each dimension of the output, it is
-reduce-scattered instead of all-reduced; that earns the third star.
+A sum need not be complete on every device. Give `out=`, the number of parts of each dimension of the output, and the
+sum is reduce-scattered instead of all-reduced. That earns the third star.
 """,
     starter='''\
 def boundary(graph: Graph) -> None:
@@ -37,15 +37,16 @@ def boundary(graph: Graph) -> None:
     hints=(
         "What crosses the boundary should be small, like the output of `mean`.",
         "One annotation on the tail alone also spreads to the front. One on the front alone lets the rule choose the "
-        "tail, edge by edge, and it chooses badly. Annotate the last operator of the front and the first of the tail.",
-        "Rows over 8 in the front, rows over 4 and columns over 2 in the tail: "
+        "tail, edge by edge, and it chooses badly. Annotate the last operator of the front and the first operator of "
+        "the tail.",
+        "Split the rows over 8 in the front; in the tail, the rows over 4 and the columns over 2: "
         '`graph.shard("front", ((8, 1, 1), (8, 1, 1)))` and `graph.shard("matmul3", ((4, 1), (1, 2)))`.',
-        "Scatter the sums of the tail by rows, and rows over 8 spread from there by themselves: "
+        "Reduce-scatter the sums of the tail by rows, and propagation splits the rest into 8 parts of the rows: "
         '`graph.shard("matmul4", ((4, 2), (2, 1)), out=(8, 1))` alone earns the third star.',
     ),
     concept="""\
 Different parts of a network prefer different kinds of parallelism. With two annotations, one on each side, each part
-follows its own, and the redistribution happens on the edge where they meet. Put that edge where the tensor is small.
+has its own, and the redistribution happens on the edge where they meet. Put that edge where the tensor is small.
 The wide block splits its columns over pairs of devices and pays one all-reduce, as in Megatron-LM (Shoeybi et al.
 2019).
 """,

@@ -16,7 +16,7 @@ PUZZLE = LayoutPuzzle(
     least=163_840,
     statement="""\
 `embed` gathers rows of a table of 512 words by token number, `hidden` and `gelu` work on them, and `head` multiplies
-with the same table to compute a score for each word. The layout of the table is the one that `embed`, its first user,
+by the same table to compute a score for each word. The layout of the table is the one that `embed`, its first user,
 needs.
 
 If the words are split, a device finds only some of the tokens, gets zeros for the rest, and the results are summed. If
@@ -34,16 +34,17 @@ def embedding_head(graph: Graph) -> None:
         "A full copy of the table takes more memory than the cap allows. Split its words over as many devices as you "
         "can for `head`, because its output is the largest tensor of all.",
         "`embed` can split its columns over 8 devices without an all-reduce. What does `head` then pay for the table?",
-        "Move the small things: tokens over 8 for `hidden`, 4 parts of the words for `head`, and let `embed` keep the "
-        'table where it is smallest. `graph.shard("embed", ((8, 1), (1, 1)))` sums up; try `((1, 8), (1, 1))`, then '
-        '`graph.shard("hidden", ((1, 8, 1), (1, 1)))` and `graph.shard("head", ((1, 2, 1), (4, 1)))`.',
+        "Move small tensors: split the tokens in 8 for `hidden` and the words in 4 for `head`, and let `embed` keep "
+        'the table where it is smallest. `graph.shard("embed", ((8, 1), (1, 1)))` needs a sum; try '
+        '`((1, 8), (1, 1))`, then `graph.shard("hidden", ((1, 8, 1), (1, 1)))` and '
+        '`graph.shard("head", ((1, 2, 1), (4, 1)))`.',
     ),
     concept="""\
-A tied table has two users with different needs, and its stored layout decides which one pays. The scores for all words
-are much larger than anything else, so split them and never move them.
+Two operators read a tied table, each in a layout of its own. The stored layout decides which of them pays. The scores
+for all words are much larger than anything else, so split them and never move them.
 """,
     in_practice="""\
-Sharing the table is due to Press and Wolf (2017). Large vocabularies are usually split by words over the
+Press and Wolf (2017) introduced the shared table. Large vocabularies are usually split by words over the
 tensor-parallel devices, and the loss is computed on the split scores, so that they are never gathered.
 """,
     sources=(TIED_EMBEDDING, SHARDING_PROPAGATION),

@@ -15,12 +15,12 @@ PUZZLE = LayoutPuzzle(
     target=12_288,
     best=12_288,
     statement="""\
-Dense, ReLU, Dense: `matmul1`, `add1`, `relu`, `matmul2`, `add2`, all 64 by 64, on 8 devices. `matmul1` is
-configured as ((2, 1), (1, 4)), and breadth-first propagation does the rest: when it reaches an operator along an edge,
-it picks the strategy that moves the fewest bytes on that edge. That avoids all redistribution up to `matmul2`. But
-`matmul2` then has its contracted dimension split, and pays 98,304 bytes for an all-reduce.
+Two dense layers with a ReLU between them: `matmul1`, `add1`, `relu`, `matmul2`, `add2`, all 64 by 64, on 8 devices.
+`matmul1` is configured as ((2, 1), (1, 4)), and breadth-first propagation does the rest: when it reaches an operator
+along an edge, it picks the strategy that moves the fewest bytes on that edge. That avoids all redistribution up to
+`matmul2`. But `matmul2` then has its contracted dimension split, and pays 98,304 bytes for an all-reduce.
 
-The rule looks at one edge at a time. Configure one more operator so that the total becomes eight times cheaper.
+The rule looks at one edge at a time. Configure one more operator so that the total becomes eight times smaller.
 """,
     starter='''\
 def ffn(graph: Graph) -> None:
@@ -37,12 +37,12 @@ def ffn(graph: Graph) -> None:
         'exchanges the rest. `graph.shard("matmul2", ((8, 1), (1, 1)))` requests that.',
     ),
     concept="""\
-You can pay by redistributing activations or with the collectives of operators, and which is cheaper depends on the
-shapes. A greedy rule that never moves an activation ends up moving results. One well-placed annotation is enough to
+You can move bytes in two ways: redistribute activations, or complete sums with collectives. Which is cheaper depends on
+the shapes. A greedy rule that never moves an activation ends up moving results. One well-placed annotation is enough to
 change that.
 """,
     in_practice="""\
-The documentation of MindSpore (2023) shows exactly this network, and what its compiler derives from the one annotation.
+The documentation of MindSpore (2023) shows this network, and what its compiler derives from the one annotation.
 It advises users to configure the operators that have parameters, because these matter most.
 """,
     sources=(SHARDING_PROPAGATION,),

@@ -29,12 +29,12 @@ PUZZLE = LayoutPuzzle(
     best=425_984,
     least=409_600,
     statement="""\
-Two matmuls with a gelu between, on a mesh of 2x4 devices: `x` is 128 by 64, `up` 64 by 256, `down` 256 by 64. The
+Two matmuls with a gelu between them, on a mesh of 2x4 devices: `x` is 128 by 64, `up` 64 by 256, `down` 256 by 64. The
 layouts of `x`, of both weights and of the result are pinned, as a compiler gets them from `in_shardings` and
 `out_shardings`: each is split by rows over all eight devices, as fully sharded data parallelism stores them.
 
 Fully sharded data parallelism gathers both weights on every device: 917,504 bytes. With these ends, a compiler that
-propagates annotations does the same. What happens between the ends is yours. Move less than half of that.
+propagates annotations does the same. You decide what happens between the ends. Move less than half as many bytes.
 """,
     starter='''\
 def fsdp_mlp(graph: Graph) -> None:
@@ -52,13 +52,13 @@ def fsdp_mlp(graph: Graph) -> None:
         '`graph.shard("matmul1", ((2, 1), (1, 4)))` is enough.',
     ),
     concept="""\
-How tensors are stored does not decide how to compute with them. Weights that are fully sharded may be used with tensor
-parallelism inside a group: a device gathers only its columns and rows, and moves activations instead of the rest. Which
-is cheaper depends on the number of tokens.
+How tensors are stored does not decide how to compute with them. Fully sharded weights may be used with tensor
+parallelism inside a group: a device gathers only some columns and rows, and moves activations instead of the rest.
+Which is cheaper depends on the number of tokens.
 """,
     in_practice="""\
 Hybrid sharding combines both: PyTorch's FSDP2 and tensor parallelism share one two-dimensional device mesh. A compiler
-such as Shardy propagates annotations one operator at a time, and here gathers whole weights.
+such as Shardy propagates annotations one operator at a time, and gathers the full weights here.
 """,
     sources=(PYTORCH_FSDP, GSPMD),
 )

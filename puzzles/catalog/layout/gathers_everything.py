@@ -19,10 +19,10 @@ PUZZLE = LayoutPuzzle(
 Someone has configured three operators of a feed-forward network with a hidden width of 256, on 8 devices, and
 wonders why it is slow: it moves 557,056 bytes, most of them on one edge.
 
-Change one annotation, or two. `puzzles grade` shows which edges pay, so you may grade before you think.
+Change one or two annotations. `puzzles grade` shows which edges pay, so you can grade the given annotations first.
 
-A sum need not be complete on every device. With `out=`, the number of parts of each dimension of the output, it is
-reduce-scattered instead of all-reduced; that earns the third star.
+A sum need not be complete on every device. Give `out=`, the number of parts of each dimension of the output, and the
+sum is reduce-scattered instead of all-reduced. That earns the third star.
 """,
     starter='''\
 def gathers_everything(graph: Graph) -> None:
@@ -36,15 +36,16 @@ def gathers_everything(graph: Graph) -> None:
         "Read the strategies in the order of the graph. What does each operator produce, and what does the next one "
         "need?",
         "A strategy of ones is not a harmless default: it requests the full tensor on every device.",
-        '`relu` can work on the pieces that it gets: `graph.shard("relu", ((2, 4),))`.',
-        'Then only the sums of `matmul2` pay. Scatter them: `graph.shard("matmul2", ((2, 4), (4, 1)), out=(8, 1))`.',
+        '`relu` can work on the parts that it gets: `graph.shard("relu", ((2, 4),))`.',
+        'Then only the sums of `matmul2` pay. Reduce-scatter them: `graph.shard("matmul2", ((2, 4), (4, 1)), out=(8, '
+        "1))`.",
     ),
     concept="""\
-An annotation is a command, not a hint. "Replicated" on a tensor in the middle makes the compiler gather it, compute the
-same on all devices, and cut it again.
+The compiler obeys an annotation even where it is slow. If a tensor in the middle is annotated as replicated, the
+compiler gathers it, computes the same on all devices, and splits it again.
 """,
     in_practice="""\
-This is the most common performance bug with sharding annotations. That is why GSPMD (Xu et al. 2021) lets you leave
+Such annotations are a common performance bug. That is why GSPMD (Xu et al. 2021) lets you leave
 dimensions open. Check the compiled program for all-gathers that you did not ask for.
 """,
     sources=(GSPMD, SHARDING_PROPAGATION),

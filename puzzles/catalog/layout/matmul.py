@@ -14,12 +14,12 @@ PUZZLE = LayoutPuzzle(
     target=0,
     best=0,
     statement="""\
-`matmul` multiplies x of shape (256, 64) with w of shape (64, 128) on 8 devices. A Sharding Strategy states into how
-many parts each dimension of each input is split: ((2, 1), (1, 4)) cuts the rows of x in two and the columns of
-w in four, so every device multiplies its part of x with its part of w.
+`matmul` multiplies x of shape (256, 64) by w of shape (64, 128) on 8 devices. A sharding strategy states into how many
+parts each dimension of each input is split: ((2, 1), (1, 4)) splits the rows of x into two parts and the columns of w
+into four, so every device multiplies its part of x by its part of w.
 
-Find the strategy that moves nothing and takes the least memory on each device. Memory counts x and w as they are
-stored, and the output, 4 bytes per element.
+Find the strategy that moves nothing and takes the least memory on each device. Memory counts a device's parts of x, of
+w and of the output, at 4 bytes per element.
 """,
     starter='''\
 def matmul(graph: Graph) -> None:
@@ -31,8 +31,8 @@ def matmul(graph: Graph) -> None:
 ''',
     hints=(
         "Splitting the columns of x also means splitting the rows of w, and each device then has only a partial sum.",
-        "Without that, rows of x and columns of w share the 8 devices: 8 and 1, 4 and 2, 2 and 4, or 1 and 8. The less "
-        "you split one of them, the more devices hold copies of it.",
+        "Instead, split the rows of x and the columns of w: into 8 and 1, 4 and 2, 2 and 4, or 1 and 8 parts. The "
+        "fewer parts one of them has, the more devices hold copies of each part.",
         'x has twice the elements of w, so cut x more often: `graph.shard("matmul", ((4, 1), (1, 2)))`.',
     ),
     concept="""\
@@ -41,9 +41,9 @@ are independent, but they hold copies of the other factor. Along the contracted 
 results are partial sums that have to be added up.
 """,
     in_practice="""\
-All tensor layouts start from this choice: splitting rows is data parallelism, splitting columns and the contraction are
-the two halves of tensor parallelism. The documentation of MindSpore (2023) explains the example strategy in this
-puzzle's statement device by device.
+All tensor layouts start from this choice. Splitting rows is data parallelism; splitting columns, or the contracted
+dimension, is tensor parallelism. The documentation of MindSpore (2023) explains the strategy in this puzzle's statement
+device by device.
 """,
     sources=(SHARDING_PROPAGATION,),
 )

@@ -17,11 +17,12 @@ PUZZLE = LayoutPuzzle(
 Two matmuls with a gelu between them, as in every transformer: `matmul1` from 64 to 256 columns, `gelu`, `matmul2` back
 to 64, and `residual`, which adds the input. There are 64 tokens and 8 devices.
 
-Splitting the tokens moves nothing, but every device holds both full weights, which does not fit. Splitting the weights
-over all devices fits easily, but moves a lot. Configure one operator so that both axes share the work.
+Splitting only the tokens moves nothing, but then every device holds both full weights, which do not fit. Splitting the
+weights over all devices fits easily, but moves many bytes. Configure one operator so that tokens and weights are both
+split.
 
-A sum need not be complete on every device. With `out=`, the number of parts of each dimension of the output, it is
-reduce-scattered instead of all-reduced; that earns the third star.
+A sum need not be complete on every device. Give `out=`, the number of parts of each dimension of the output, and the
+sum is reduce-scattered instead of all-reduced. That earns the third star.
 """,
     starter='''\
 def megatron_mlp(graph: Graph) -> None:
@@ -32,17 +33,19 @@ def megatron_mlp(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "Split the columns of the first weight. Gelu works on pieces, and the second matmul finds its contracted "
-        "dimension split in the same way.",
+        "Split the columns of the first weight. Gelu works on each part separately, and the second matmul's contracted "
+        "dimension is already split in the same way.",
         "Only one all-reduce is left, after `matmul2`. The more you split the tokens, the smaller it is.",
-        'Tokens in two, columns in four is the most the memory allows: `graph.shard("matmul1", ((2, 1), (1, 4)))`.',
-        "`residual` only adds, so it can work on any part of the sum. Scatter it: "
+        'The memory cap allows two parts of the tokens and four of the columns: `graph.shard("matmul1", ((2, 1), (1, '
+        "4)))`.",
+        "`residual` only adds, so it can work on any part of the sum. Reduce-scatter it: "
         '`graph.shard("matmul2", ((2, 4), (4, 1)), out=(8, 1))`.',
     ),
     concept="""\
-Column-parallel, then row-parallel: the elementwise function in the middle works on pieces, and a single all-reduce at
-the end completes the sum. A second axis for the tokens makes that all-reduce smaller, but the weights are copied along
-it. A reduce-scatter in its place moves half, and leaves each device its part of the tokens, as in sequence parallelism.
+The first weight is split by columns, the second by rows. The elementwise function in the middle works on the parts, and
+a single all-reduce at the end completes the sum. Splitting the tokens along a second axis makes that all-reduce
+smaller, but every device along that axis holds a copy of the weights. A reduce-scatter instead moves half as many
+bytes, and leaves each device its part of the tokens, as in sequence parallelism.
 """,
     in_practice="""\
 Megatron-LM (Shoeybi et al. 2019) writes these collectives into the model by hand. With annotations, a compiler inserts

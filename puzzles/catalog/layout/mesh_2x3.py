@@ -19,8 +19,8 @@ The feed-forward network again, 48 to 96 to 48 columns on 48 rows, now on 6 devi
 
 Configure two operators. Watch what `relu` passes to `matmul2`.
 
-A sum need not be complete on every device. With `out=`, the number of parts of each dimension of the output, it is
-reduce-scattered instead of all-reduced; that earns the third star.
+A sum need not be complete on every device. Give `out=`, the number of parts of each dimension of the output, and the
+sum is reduce-scattered instead of all-reduced. That earns the third star.
 """,
     starter='''\
 def mesh_2x3(graph: Graph) -> None:
@@ -32,12 +32,14 @@ def mesh_2x3(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "All rows over six devices move nothing, but every device holds both full weights, which is too much.",
+        "Splitting the rows over six devices moves nothing, but then every device holds both full weights, which "
+        "exceed the cap.",
         "Let both matmuls split rows and columns in the same way. Between them, only the columns of `relu` have to be "
         "gathered, within small groups.",
-        "Groups of two are cheaper than groups of three: rows in three, columns in two, for both. "
+        "Groups of two are cheaper than groups of three: split the rows in three and the columns in two, for both. "
         '`graph.shard("matmul1", ((3, 1), (1, 2)))`, and the same for `matmul2`.',
-        "`matmul2` may also take the columns as they are and scatter its sums in pairs, which are half as wide: "
+        "`matmul2` may also take the columns as they are and reduce-scatter its sums among pairs. These are half as "
+        "wide: "
         '`graph.shard("matmul2", ((3, 2), (2, 1)), out=(6, 1))`.',
     ),
     concept="""\
@@ -45,7 +47,7 @@ A gather among g devices brings g - 1 pieces to each. So gather activations alon
 to split what is never gathered: rows.
 """,
     in_practice="""\
-Device counts that are not powers of two are real: nodes with 6 accelerators, or 8 minus the broken ones. Redistribution
+Real machines have such device counts, too: 6 accelerators, or 8 of which some are broken. Redistribution
 then has overlaps that no single collective describes, and a general exchange moves fewer bytes than a chain of named
 collectives.
 """,

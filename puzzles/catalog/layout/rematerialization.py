@@ -32,7 +32,7 @@ softmax along dimension 2 makes `p` from `d`.
 
 XLA warned about this move: "[spmd] Involuntary full rematerialization. The compiler was not able to go from sharding
 {devices=[2,1,4]<=[4,2]T(1,0)} to {devices=[1,8,1]<=[8]} without doing a full rematerialization of the tensor." It
-gathers the whole tensor on every device, 114,688 bytes, and each device then keeps its eighth. Two all-to-alls, one
+gathers the full tensor on every device, 114,688 bytes, and each device then keeps its eighth. Two all-to-alls, one
 axis after the other, move 20,480 bytes. The rule, without your help, moves 26,624.
 
 Configure `p`. A full copy of `d` or `p` does not fit into memory.
@@ -46,19 +46,19 @@ def rematerialization(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "The softmax needs dimension 2 whole, so `d` has to move before it. Whether anything moves after it is your "
+        "The softmax needs dimension 2 unsplit, so `d` has to move before it. Whether anything moves after it is your "
         "choice.",
         "With ((2, 4, 1)), the axis x moves from dimension 2 to dimension 1 in one all-to-all, and y follows in "
         "another. Everything that moves in the second one has just moved in the first, or could have gone there "
         "directly.",
-        "Each device already holds an eighth of what it needs at the end. No plan can bring it less than the other "
-        "seven eighths, 1,792 bytes; eight times that is the target.",
+        "Each device already holds an eighth of what it needs at the end. Any plan must send it the other seven "
+        "eighths, 1,792 bytes. The target is eight times as much, for eight devices.",
         'Ask for the last layout at once: `graph.shard("p", ((1, 8, 1),))`.',
     ),
     concept="""\
 A move between two layouts costs what each device needs and does not hold. Here every device sends each other one 64
-elements: one all-to-all among all eight. A compiler that has no pattern for such a move falls back to what always
-works. It replicates the tensor and cuts it again, which moves eight times as much and needs room for a full copy.
+elements: one all-to-all among all eight. A compiler without a pattern for such a move falls back to a general
+way: it replicates the tensor and splits it again, which moves eight times as much and needs room for a full copy.
 """,
     in_practice="""\
 XLA's partitioner prints this warning when none of its patterns fits; users of JAX reported this case in 2024, without

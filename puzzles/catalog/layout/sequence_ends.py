@@ -32,10 +32,10 @@ PUZZLE = LayoutPuzzle(
 Multi-head attention with its residual, on a mesh of 2x4 devices: 4 sequences of 32 tokens, 8 heads, width 64. Sequences
 are split over the axis `data`. The weights of queries, keys and values are pinned by columns, and `wo` by rows, over
 the axis `model`. `x` and the result `attended` are pinned along the sequence over `model`, so that the layers around
-attention do nothing twice.
+attention compute nothing twice.
 
 Left alone, the rule follows the split of `x` from operator to operator. A compiler that propagates annotations moves
-589,824 bytes. Use tensor parallelism inside: a device computes whole heads.
+589,824 bytes. Use tensor parallelism inside, so that each device computes complete heads.
 """,
     starter='''\
 def sequence_ends(graph: Graph) -> None:
@@ -54,12 +54,13 @@ def sequence_ends(graph: Graph) -> None:
         "reduce-scatters them there.",
     ),
     concept="""\
-Sequence parallelism replaces the all-reduce of tensor parallelism by an all-gather before and a reduce-scatter behind.
-Both together move as many bytes as the all-reduce, and what lies between layers takes a quarter of the memory.
+Sequence parallelism replaces the all-reduce of tensor parallelism by an all-gather before attention and a
+reduce-scatter after it. Both together move as many bytes as the all-reduce, and what lies between layers takes a
+quarter of the memory.
 """,
     in_practice="""\
-Megatron-LM (2022) introduced this split for layer normalization and dropout. PyTorch has it as `SequenceParallel`
-beside `ColwiseParallel` and `RowwiseParallel`; `code_of(plan, "torch")` writes such a plan.
+Megatron-LM (2022) introduced this split for layer normalization and dropout. PyTorch has it as `SequenceParallel`,
+to combine with `ColwiseParallel` and `RowwiseParallel`; `code_of(plan, "torch")` writes such a plan.
 """,
     sources=(SEQUENCE_PARALLELISM, GSPMD),
 )

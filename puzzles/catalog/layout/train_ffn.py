@@ -15,18 +15,19 @@ PUZZLE = LayoutPuzzle(
     target=412_672,
     best=330_752,
     statement="""\
-Dense, ReLU, Dense again, 64 columns, 256 rows, 8 devices, but now the full training step: forward, backward, the
-gradients of weights and biases, and the update by SGD. `weight1.grad` is the gradient of `weight1`, `weight1.update`
-the updated weight, `weight1.new` the same where the weight is stored. `add2.target` holds the labels for the output
-`add2`.
+The two dense layers with a ReLU again, with 64 columns and 256 rows on 8 devices, but now the full training step:
+forward, backward, the gradients of weights and biases, and the update by SGD. `weight1.grad` is the gradient of
+`weight1`, `weight1.update` is the updated weight, and `weight1.new` stores it in the layout of the weight.
+`add2.target` holds the labels for the output `add2`.
 
-Memory counts what lasts: inputs, weights, gradients of weights, and the activations that backward uses (`relu` and
-`add2`). Gradients of activations and temporary copies are not counted. Bytes are counted for all three parts.
+Memory counts the values that last: inputs, weights, gradients of weights, and the activations that backward uses
+(`relu` and `add2`). Gradients of activations and temporary copies are not counted. Bytes are counted for all three
+parts.
 
-A forward that moves little may make a step that moves much. Every device that splits the batch adds a summand to each
-weight's gradient. Every device that splits the columns moves activations, twice.
+A forward that moves few bytes may belong to a step that moves many. If the batch is split, the gradient of each weight
+has to be summed. If the columns are split, activations move, in forward and again in backward.
 
-Configure two operators, of any part of the step. With `out=` sums are reduce-scattered; that earns the third star.
+Configure two operators in any part of the step. With `out=`, sums are reduce-scattered; that earns the third star.
 """,
     starter='''\
 def train_ffn(graph: Graph) -> None:
@@ -39,21 +40,20 @@ def train_ffn(graph: Graph) -> None:
 ''',
     hints=(
         "`matmul1` as ((2, 1), (1, 4)) makes a step of 656,384 bytes. Count what moves if rows are split further.",
-        "Rows in four, columns in two. `matmul2` then sums over pairs; scatter its sums and the rule spreads that "
-        "through forward and backward.",
-        "The gradient of `weight1` is whole on four devices each, which the cap does not allow. Its sums can stay "
-        "scattered until the update.",
+        "Split the rows in four and the columns in two. `matmul2` then sums over pairs. Reduce-scatter its sums, and "
+        "the rule continues with that layout through forward and backward.",
+        "The full gradient of `weight1` on every device exceeds the cap. Its sums can stay scattered until the update.",
         '`graph.shard("matmul2", ((4, 2), (2, 1)), out=(4, 2))` and `graph.shard("weight1.grad", ((4, 2), (4, 1)), '
         "out=(4, 2))`.",
     ),
     concept="""\
-Split the batch and gradients of weights are summed; split the weights and activations move, in forward and again in
-backward. The larger the batch, the cheaper the first becomes in comparison. On 64 rows, the forward that moves eight
+If you split the batch, weight gradients are summed. If you split the weights, activations move, in forward and again in
+backward. The larger the batch, the cheaper it is to split the batch. On 64 rows, the forward that moves eight
 times less than the rule's makes a more expensive step; on 1,024 rows the order is reversed.
 """,
     in_practice="""\
-A planner that optimizes inference layouts does not optimize training. Compilers that propagate annotations, such as
-that of MindSpore (2023), plan forward and backward together for this reason.
+A planner that optimizes layouts for inference does not optimize training. So compilers that propagate annotations, such
+as MindSpore's (2023), plan forward and backward together.
 """,
     sources=(SHARDING_PROPAGATION,),
 )

@@ -15,17 +15,18 @@ PUZZLE = LayoutPuzzle(
     target=1_769_472,
     best=1_310_720,
     statement="""\
-The two matmuls of a transformer's MLP with a gelu between and the residual around, 1,024 tokens, 64 columns, 256 in
-the middle, 8 devices, trained with Adam. `up.state` has the two averages that Adam keeps for `up`, `up.state.new`
-computes the next ones from `up.grad`, `up.update` the new weight, and `up.new` stores it where `up` is.
+A transformer's MLP: two matmuls with a gelu between them, and a residual. There are 1,024 tokens, 64 columns, 256 in
+the middle, and 8 devices. It is trained with Adam. `up.state` has the two averages that Adam keeps for `up`.
+`up.state.new` computes the next averages from `up.grad`, `up.update` computes the new weight, and `up.new` stores it in
+the layout of `up`.
 
-Memory counts what lasts: inputs, weights, optimizer state, gradients of weights, and the activations that backward
-uses. Gradients of activations and temporary copies are not counted. Bytes are counted for the full step.
+Memory counts the values that last: inputs, weights, optimizer state, gradients of weights, and the activations that
+backward uses. Gradients of activations and temporary copies are not counted. Bytes are counted for the full step.
 
-The optimizer need not be where the weight is. A state that is split over all devices takes an eighth. The gradient can
-be scattered like it, and only the updated weight has to be gathered.
+The optimizer state need not have the layout of its weight. Split over all devices, it takes an eighth of the memory.
+The gradient can be reduce-scattered in the same way, and only the updated weight has to be gathered.
 
-Configure four operators. The rule computes an optimizer where its weight is stored, unless you configure it.
+Configure four operators. Unless you configure an optimizer, the rule computes it in the layout of its weight.
 """,
     starter='''\
 def train_layer(graph: Graph) -> None:
@@ -39,16 +40,16 @@ def train_layer(graph: Graph) -> None:
     hints=(
         "Splitting only tokens moves 1,835,008 bytes, all for the gradients, and splitting only columns 5,505,024, all "
         "for activations. Both axes together move less than either.",
-        "Tokens in four, columns in two: `matmul2` sums over pairs. Scatter its sums by columns, and those of "
-        "`down.grad` over all devices.",
-        "`matmul1.grad` follows `gelu`: without your help the rule takes another strategy for it there.",
+        "Split the tokens in four and the columns in two: `matmul2` sums over pairs. Reduce-scatter its sums by "
+        "columns, and the sums of `down.grad` over all devices.",
+        "`matmul1.grad` follows `gelu`; unless you configure it, the rule chooses another strategy there.",
         'After `graph.shard("matmul2", ((4, 2), (2, 1)), out=(4, 2))` and `graph.shard("down.grad", ((4, 1), (4, 2)), '
         'out=(2, 4))`, configure `graph.shard("matmul1.grad", ((4, 2), (4, 2)))` and `graph.shard("down.update", '
         "((2, 4), (1, 2, 4)))`.",
     ),
     concept="""\
-Tensor parallelism on the short axis, data parallelism on the long one, sums scattered on both, optimizer state where
-the scattered gradient arrives: each is a layout, and together they are a point of one search.
+Tensor parallelism on the short axis, data parallelism on the long axis, reduce-scattered sums on both, and optimizer
+states in the layout of the scattered gradients: each is a choice of layouts, and one search can find all of them.
 """,
     in_practice="""\
 Megatron-LM (Shoeybi et al. 2019) combines the two axes; with sequence parallelism (Korthikanti et al. 2022) its sums

@@ -26,11 +26,11 @@ PUZZLE = LayoutPuzzle(
     best=3_840,
     statement="""\
 An output head and its cross-entropy, operator by operator, on a mesh of 2x4 devices: 64 tokens of width 32, and 128
-words. The table is pinned by words over the axis `model`, the labels as well, and the tokens are split over
-`data`. So the logits of a token lie on four devices.
+words. The table and the labels are pinned by words over the axis `model`, and the tokens are split over
+`data`. So the logits of a token are spread over four devices.
 
 The loss needs the largest logit of each token, the sum of the exponentials, and the logit of the right word. Gathering
-the logits moves more than 100,000 bytes. Each of the three is one number for each token: reduce it instead.
+the logits moves more than 100,000 bytes. Each of the three is one number for each token: reduce these numbers instead.
 """,
     starter='''\
 def vocabulary_ends(graph: Graph) -> None:
@@ -41,15 +41,15 @@ def vocabulary_ends(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "Start with `logits`: ((2, 1), (4, 1)) is where its table is, and moves nothing.",
+        "Start with `logits`: ((2, 1), (4, 1)) computes where its table is, and moves nothing.",
         "A maximum of parts is completed like a sum: `largest` may be split in both dimensions, and so may `total` and "
         "`chosen`.",
-        '`graph.shard("largest", ((2, 4),), out=(8,))` scatters the maximum over all eight devices, and so for the '
-        "other two. The loss is then computed in eighths, and gathered at the end.",
+        '`graph.shard("largest", ((2, 4),), out=(8,))` scatters the maximum over all eight devices; do the same for '
+        "the other two. Each device then computes an eighth of the loss, which is gathered at the end.",
     ),
     concept="""\
-A softmax needs two numbers about all of its row, the maximum and the sum. Devices can complete both with a collective
-of one number for each row, whatever the length of a row. The same idea is behind attention in blocks.
+A softmax needs two numbers about its full row, the maximum and the sum. Devices can complete both with a collective
+of one number for each row, whatever the length of a row. Attention in blocks uses the same idea.
 """,
     in_practice="""\
 Megatron-LM (2019) computes the loss of a vocabulary that is split over tensor-parallel ranks like this. With 128,000

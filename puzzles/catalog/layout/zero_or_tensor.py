@@ -18,19 +18,20 @@ PUZZLE = LayoutPuzzle(
     best=1_835_008,
     statement="""\
 Someone has tuned the layer of `train_layer` on 64 tokens: tensor parallelism on all 8 devices, configured on `matmul1`
-and `matmul2`. Then the batch grew to 4,096 tokens, and the step became slow. As the rule completes it, a step moves
-these bytes:
+and `matmul2`. Then the batch grew to 4,096 tokens, and the step became slow. If the rule completes the plan, a step
+moves these bytes:
 
 - weights split by columns: 344,064 for 64 tokens, 5,505,024 for 1,024, and 22,020,096 for 4,096;
 - tokens split: 2,240,512 for 64 tokens, and 1,835,008 for 1,024 and for 4,096.
 
-But with tokens split, every device holds full weights, their gradients and two more copies for Adam: 1,966,080
-bytes. That is too much. Memory counts what lasts: inputs, weights, optimizer state, gradients of weights, and the
-activations that backward uses; not gradients of activations, nor temporary copies. Bytes are counted for the full step.
+But with tokens split, every device holds full weights, their gradients and two more copies for Adam: 1,966,080 bytes,
+which exceeds the cap. Memory counts the values that last: inputs, weights, optimizer state, gradients of weights, and
+the activations that backward uses. Gradients of activations and temporary copies are not counted. Bytes are counted for
+the full step.
 
-Configure up to six operators, including the two. Scatter the gradients (`up.grad`, `down.grad`), split the state
-(`down.state.new` or `down.update`), and where that is not enough, store the weight in parts: `up` is stored with the
-layout of `up.new`.
+Configure up to six operators, including these two. Reduce-scatter the gradients (`up.grad`, `down.grad`), split the
+state (`down.state.new` or `down.update`), and where that is not enough, store the weight in parts: `up` is stored with
+the layout of `up.new`.
 """,
     starter='''\
 def zero_or_tensor(graph: Graph) -> None:
@@ -44,16 +45,16 @@ def zero_or_tensor(graph: Graph) -> None:
         "4,096 tokens of 64 columns are more than a weight of 64 by 256. Move what is smaller.",
         "A gradient that is reduce-scattered and a weight that is gathered move as much as an all-reduce of the "
         "gradient. So splitting the optimizer is free.",
-        "Gradients, states and both updates in eighths are stage 2 of ZeRO: 1,622,016 bytes. Storing one weight in "
-        "eighths gathers it in forward instead of after the update. But a weight that backward uses too would be "
-        "gathered twice: not `down`.",
+        "With gradients, states and both updates in eighths, you have stage 2 of ZeRO: 1,622,016 bytes. A weight that "
+        "is stored in eighths is gathered in forward instead of after the update. Do not choose `down`: backward uses "
+        "it too, so it would be gathered twice.",
         '`graph.shard("matmul1", ((8, 1), (1, 1)))`, the same for `matmul2`; `graph.shard("up.grad", ((8, 1), (8, 1)), '
         'out=(1, 8))`, the same for `down.grad`; `graph.shard("up.new", ((1, 8),))`; '
         '`graph.shard("down.update", ((1, 8), (1, 1, 8)))`.',
     ),
     concept="""\
-Data parallelism moves weights, tensor parallelism moves activations. Weights do not grow with the batch. ZeRO removes
-the copies that data parallelism keeps, and its first two stages move nothing more for that.
+Data parallelism moves gradients of weights, tensor parallelism moves activations. Weights do not grow with the batch.
+ZeRO removes the copies that data parallelism keeps, and its first two stages move no more bytes.
 """,
     in_practice="""\
 Large batches are trained with ZeRO or FSDP (Rajbhandari et al. 2020; Zhao et al. 2023) across machines, and tensor

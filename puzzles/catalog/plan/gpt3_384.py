@@ -20,9 +20,9 @@ PUZZLE = PlanPuzzle(
         job=Job(transformer("gpt-3"), gpu("a100"), 384, 1536, 2048, flash=False, overlap=False),
     ),
     statement="""\
-48 machines of 8 GPUs train GPT-3. One layer of it has 1.8 billion parameters, so the ranks must share layers, or deal
-them out, or shard the state. Tensor parallelism (`tp`) shares each layer: its ranks exchange activations four times
-in every layer, forward and backward. A pipeline (`pp`) exchanges them once between stages.
+48 machines of 8 GPUs train GPT-3. One layer of it has 1.8 billion parameters, so the ranks must split each layer, or
+divide the layers, or shard the state. Tensor parallelism (`tp`) shares each layer: its ranks exchange activations four
+times in every layer, forward and backward. A pipeline (`pp`) exchanges them once between stages.
 
 Inside a machine NVLink sends 12 times as fast as the network. Decide how far each axis reaches: ranks along `tp` are
 neighbors, those along `dp` and `pp` are further apart.
@@ -38,9 +38,9 @@ def gpt3_384(job: Job) -> Split:
     hints=(
         "With tp 16 the ranks of a layer are in two machines, and every exchange waits for the network. What "
         "is the largest `tp` that does not leave a machine?",
-        "The larger `tp`, the smaller its matrices and the more it sends. tp 4 is enough if a pipeline deals "
-        "out the layers. `pp` has to divide 96 layers.",
-        "A pipeline of 6 to 8 stages waits at its ends. Interleaving shortens that: `schedule='interleaved'` "
+        "The larger `tp`, the smaller its matrices and the more it sends. tp 4 is enough if a pipeline "
+        "divides the layers. `pp` has to divide 96 layers.",
+        "A pipeline of 6 to 8 stages has a bubble. Interleaving makes it smaller: `schedule='interleaved'` "
         "with 4 or more chunks.",
         "`return Split(dp=16, pp=6, tp=4, schedule='interleaved', chunks=4)`.",
     ),

@@ -11,12 +11,12 @@ PUZZLE = PlanPuzzle(
     job=Job(transformer("llama-3-405b"), gpu("h100"), gpus=1024, batch=512, sequence=8192, fp8=True),
     best=14.482,
     statement="""\
-The matrix products run in 8 bits, twice as fast, so everything else costs twice as much in comparison. 405 billion
-parameters take 7.3 TB of state; 1,024 GPUs have 80 TB. That seems plenty, and yet memory decides: with the wrong axes
-nothing fits without recomputation.
+The matrix products run in 8 bits, twice as fast, so everything else takes a larger share of the time. 405 billion
+parameters take 7.3 TB of state; 1,024 GPUs have 80 TB. Still, memory decides: with the wrong axes no plan
+fits without recomputation.
 
-`grade` shows a range of memory, from fused code to eager code with holes. A plan counts as fitting if fused code
-fits, and the verdict says so where it depends on the code. Decide what you would run.
+`grade` shows a range of memory, from fused code to eager code with fragmentation. A plan fits if it fits in fused
+code. The verdict says where this depends on the code. Choose the plan that you would run.
 """,
     starter='''\
 def llama_405b_1024(job: Job) -> Split:
@@ -29,12 +29,12 @@ def llama_405b_1024(job: Job) -> Split:
     hints=(
         "The fullest rank of a pipeline holds `pp` microbatches of its layers, whatever `pp` is. Only `tp` "
         "and `cp` make that smaller.",
-        "tp 8, pp 16, dp 8 fits without recomputation, just so. Interleaving keeps more in flight than there "
+        "tp 8, pp 16, dp 8 just fits without recomputation. Interleaving keeps more in flight than there "
         "is room for; zero bubble schedules do not.",
         "`return Split(dp=8, pp=16, tp=8, schedule='zb_v', chunks=2)`.",
     ),
     concept="""\
-A plan without recomputation is a quarter faster, if its memory fits. Know what the last GiB are made of. By hand, for
+A plan without recomputation is a quarter faster, if its memory fits. Work out what takes the last GiB. By hand, for
 tp 8, pp 16, dp 8:
 
     weights, gradients   4.06e11 / 128 * (2 + 4) / 2**30 = 17.7 GiB
@@ -45,9 +45,9 @@ tp 8, pp 16, dp 8:
     bubble               15 / (64 + 15) * 100 = 19 % with 1F1B
 """,
     in_practice="""\
-The range ends at 97 GiB for eager code, so this plan needs fused kernels and an allocator without holes. Who has
-neither takes full recomputation with interleaving: 17.0 s and 56 GiB. Zero-bubble schedules (Qi et al. 2024) hold no
-more than 1F1B, which is why they fit here.
+The range ends at 97 GiB for eager code, so this plan needs fused kernels and an allocator without fragmentation.
+Without them, use full recomputation with interleaving: 17.0 s and 56 GiB. Zero-bubble schedules (Qi et al. 2024) hold
+no more than 1F1B, which is why they fit here.
 """,
     sources=(LLAMA_3, ZERO_BUBBLE),
 )

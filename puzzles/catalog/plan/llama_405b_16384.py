@@ -12,19 +12,19 @@ PUZZLE = PlanPuzzle(
     best=6.461,
     published=PublishedRun(
         LLAMA_3,
-        "Meta trained it with tp 8, pp 16 and dp 128, and with gradients in shards; the first and the last stage had "
+        "Meta trained it with tp 8, pp 16 and dp 128, and sharded the gradients; the first and the last stage had "
         "one layer less, and the report states 400 teraFLOP/s for each GPU",
         Split(dp=128, tp=8, pp=16, zero=2, schedule="interleaved", chunks=8),
         seconds=6.461,
         predicted=6.584,
     ),
     statement="""\
-16,384 GPUs and a batch of 2,048 sequences: 16 million tokens, and more would train worse. So there are 8 GPUs for
-each sequence, and a replica of tp 8 and pp 16 has only 16 microbatches.
+You have 16,384 GPUs and a batch of 2,048 sequences, or 16 million tokens. A larger batch would train worse. So there
+are 8 GPUs for each sequence, and a replica of tp 8 and pp 16 has only 16 microbatches.
 
-1F1B leaves `pp - 1` of them as a bubble. With `schedule="interleaved"` a rank has several chunks of layers, and the
-bubble is shorter by their number. The model has 126 layers: with 128 stages the first holds the embedding alone and
-the last the head.
+With 1F1B the bubble is as long as `pp - 1` microbatches. With `schedule="interleaved"` a rank has several chunks of
+layers, and the bubble is divided by the number of chunks. The model has 126 layers: with 128 stages, the first stage
+holds only the embedding and the last stage only the head.
 """,
     starter='''\
 def llama_405b_16384(job: Job) -> Split:
@@ -36,7 +36,7 @@ def llama_405b_16384(job: Job) -> Split:
 ''',
     hints=(
         "With tp 8, pp 16, dp 128 and 1F1B, 16 microbatches take as long as 31. Half of the time is the bubble.",
-        "Interleaved with v chunks the bubble is (p - 1) / v microbatches. What does a rank hold then?",
+        "Interleaved with v chunks the bubble is (p - 1) / v microbatches. How many activations does a rank hold then?",
         "Fewer stages have a shorter bubble as well, but every GPU then holds more layers: pp 8 leaves little "
         "of 78 GiB.",
         "The published split: `return Split(dp=128, pp=16, tp=8, zero=2, schedule='interleaved', chunks=8)`.",

@@ -11,11 +11,11 @@ PUZZLE = PlanPuzzle(
     job=Job(transformer("llama-3-70b"), gpu("h100", network=12.5e9), gpus=256, batch=256, sequence=8192),
     best=9.092,
     statement="""\
-32 machines of 8 H100, but the network is a quarter of the usual one: 100 Gb/s for each GPU. There is one sequence of
-8,192 tokens for each GPU in a step.
+You have 32 machines of 8 H100. The network is four times slower than usual: 100 Gb/s for each GPU. A step has one
+sequence of 8,192 tokens for each GPU.
 
 The rule of thumb "FSDP everywhere" gathers 140 GB of weights twice in a step and reduces the gradients, through that
-network. Find out what that costs against the time of the flops, and what a pipeline would send instead.
+network. Compare the time that this takes with the time of the flops, and with what a pipeline would send.
 """,
     starter='''\
 def llama_70b_256(job: Job) -> Split:
@@ -34,12 +34,12 @@ def llama_70b_256(job: Job) -> Split:
         "`return Split(dp=8, pp=8, tp=4, schedule='interleaved', chunks=5)`.",
     ),
     concept="""\
-What a plan sends over the network decides on a slow one: FSDP sends the model, a pipeline sends activations at the
-ends of its stages. By hand:
+On a slow network, the bytes that cross it decide: FSDP sends the model, a pipeline sends activations at the ends of its
+stages. By hand:
 
     flops       256 * 8192 * 6 * 69.5e9 * 1.08 / (256 * 989e12) = 3.73 s at the full rate
     ring        8 * 12.5e9 * 0.8 = 8e10 bytes/s between machines
-    FSDP        (2 * 2 + 4) * 70.6e9 / 80e9 = 7.06 s on the network, beside 9 s of work
+    FSDP        (2 * 2 + 4) * 70.6e9 / 80e9 = 7.06 s on the network, 9 s of work at the same time
     pipeline    2 * 32 * 8192 * 8192 * 2 * 5 / 4 / (12.5e9 * 0.8) = 1.07 s of messages, hidden
     gradients   2 * 70.6e9 / 32 * 4 * 7/8 / (12.5e9 * 0.8) = 1.54 s once a step, mostly hidden
     bubble      7 / (32 * 5 + 7) * 100 = 4.19 % of the time with 5 chunks

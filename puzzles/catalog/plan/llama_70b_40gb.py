@@ -15,11 +15,11 @@ PUZZLE = PlanPuzzle(
     },
     statement="""\
 64 GPUs have 2,560 GB together, and the state of Llama 3 70B takes 1,270 of them. 38 GiB of each GPU are for training.
-What is left must do for the activations.
+The activations have to fit into the rest.
 
 Recomputation (`recompute="full"`) keeps only the input of each layer, and computes the layer again in backward: a
-third more work. `recompute="ops"` recomputes half of a layer's operations. Before you pay for either, look for what
-else makes the memory smaller: more ranks along `tp`, another stage of ZeRO, fewer microbatches in flight.
+third more work. `recompute="ops"` recomputes half of a layer's operations. Before you use either, look for other
+ways to save memory: more ranks along `tp`, another stage of ZeRO, fewer microbatches in flight.
 """,
     starter='''\
 def llama_70b_40gb(job: Job) -> Split:
@@ -38,7 +38,7 @@ def llama_70b_40gb(job: Job) -> Split:
         "`return Split(dp=2, pp=4, tp=8, schedule='interleaved', chunks=5, recompute='ops')`.",
     ),
     concept="""\
-Recomputation buys memory with time, a third of the flops. It is the last resort, after everything that is free. By
+Full recomputation saves memory, but takes a third more flops. Use it only after everything that is free. By
 hand:
 
     state         70.6e9 * (2 + 4 + 12) / 64 / 2**30 = 18.5 GiB of 38, if all of it is sharded

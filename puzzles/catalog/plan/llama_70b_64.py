@@ -7,7 +7,7 @@ from .puzzle import PlanPuzzle, PublishedRun
 
 PUZZLE = PlanPuzzle(
     slug="llama_70b_64",
-    title="Llama 3 70B on 64 H100: your Monday",
+    title="Llama 3 70B on 64 H100: two good plans",
     job=Job(transformer("llama-3-70b"), gpu("h100"), gpus=64, batch=256, sequence=8192),
     best=33.534,
     tied={
@@ -19,11 +19,11 @@ PUZZLE = PlanPuzzle(
         "10.7 s measured, 10.7 s predicted for that run",
     ),
     statement="""\
-What would you do with 64 GPUs on Monday? A pipeline with tensor parallelism, or FSDP with recomputation and nothing
-else to set up? With 400 Gb/s for each GPU both are reasonable.
+You have 64 GPUs. Would you use a pipeline with tensor parallelism, or FSDP with recomputation and nothing else to set
+up? With 400 Gb/s for each GPU both are reasonable.
 
-The model puts them within 11 %, and half of its predictions are off by 2 to 10 %, so it cannot decide this. Both
-pass. Look at the memory and at what you would have to build, and choose.
+The model predicts times that differ by less than 11 %. Half of its predictions are off by 2 to 10 %, so it cannot
+decide between them, and both pass. Choose by their memory and by what you would have to build.
 """,
     starter='''\
 def llama_70b_64(job: Job) -> Split:
@@ -34,13 +34,15 @@ def llama_70b_64(job: Job) -> Split:
     # ----- end of your code -----
 ''',
     hints=(
-        "FSDP without recomputation needs 199 GiB. What does recomputation leave, and what does it cost?",
+        "FSDP without recomputation needs 199 GiB. How much is left with recomputation, and how much time does it "
+        "cost?",
         "FSDP: dp 64, ZeRO 3, microbatch 2 hides the gathering better than 1 does. A pipeline: tp 4, pp 8, dp 2.",
         "`return Split(dp=64, zero=3, microbatch=2, recompute='full')`, or `return Split(dp=2, pp=8, tp=4, "
         "schedule='zb_v', chunks=2)`.",
     ),
     concept="""\
-Two plans that are within the error of the model are a tie. Then memory, code and people decide. By hand:
+Two plans whose predictions differ by less than the model's error are equally good. Then memory, code and people decide.
+By hand:
 
     state           70.6e9 * 18 / 64 / 2**30 = 18.5 GiB of a GPU, if all of it is sharded
     activations     80 * 8192 * 274432 / 2**30 = 168 GiB for a sequence, nothing recomputed
@@ -50,9 +52,9 @@ Two plans that are within the error of the model are a tie. Then memory, code an
     gathering       2 * (2 + 2 + 4) * 70.6e9 / (8 * 50e9 * 0.8) = 3.53 s on the network, behind computation
 """,
     in_practice="""\
-Teams that train many shapes of models often choose FSDP, since it needs no change of the model; teams that train one
-for months choose the pipeline. NeMo's recipe for this model has a pipeline. The zero-bubble V needs 73 of 78 GiB in
-fused code, and 1F1B takes 4 % longer with 69.
+Teams that train many different models often choose FSDP, since it needs no change of the model. Teams that train one
+model for months choose the pipeline. NeMo's recipe for this model has a pipeline. ZB-V needs 73 of 78 GiB in fused
+code; 1F1B needs 69 GiB, and its step takes 4 % longer.
 """,
     sources=(CONTROLLABLE_MEMORY, NEMO_PERFORMANCE, PYTORCH_FSDP),
 )

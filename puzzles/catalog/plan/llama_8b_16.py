@@ -19,13 +19,13 @@ PUZZLE = PlanPuzzle(
     },
     published=PublishedRun(TORCHTITAN, "The authors of torchtitan train this model with FSDP over all GPUs"),
     statement="""\
-You have two machines of 8 GPUs, and train Llama 3 8B. Return a `Split`: how many replicas (`dp`), how many ranks share
-each layer (`tp`), how many stages there are (`pp`), and what the replicas share (`zero`). Their product, `dp * tp *
-pp`, is the number of GPUs.
+You train Llama 3 8B on two machines of 8 GPUs. Return a `Split`: how many replicas there are (`dp`), how many ranks
+share each layer (`tp`), how many stages there are (`pp`), and what the replicas shard (`zero`). The product `dp * tp *
+pp` is the number of GPUs.
 
-The obvious plan is 16 replicas with `zero=0`. Work out by hand what one GPU would then hold. Then find a plan that
-fits and loses little time. Several kinds of split are so close that the model cannot tell them apart; all of them pass.
-What matters here is to know the plans that are bad.
+The obvious plan is 16 replicas with `zero=0`. Work out by hand how many GiB one GPU would then hold. Then find a plan
+that fits and loses little time. Several kinds of split are so close that the model cannot tell them apart; all of them
+pass. The lesson is to recognize the plans that are bad.
 """,
     starter='''\
 def llama_8b_16(job: Job) -> Split:
@@ -40,11 +40,11 @@ def llama_8b_16(job: Job) -> Split:
         "What need not be on every GPU?",
         "ZeRO 1 shards the optimizer's state over the replicas, ZeRO 2 the gradients too, ZeRO 3 the weights as well. "
         "Which is the first that fits?",
-        "ZeRO 2 sends as much as plain data parallelism does. `return Split(dp=16, zero=2)`.",
+        "ZeRO 2 fits, and sends only as much as plain data parallelism. `return Split(dp=16, zero=2)`.",
     ),
     concept="""\
 A replica of a model takes 18 bytes for each parameter, before the first activation. Sharding the state over the
-replicas makes it small and sends nothing more up to ZeRO 2. By hand:
+replicas makes it small. Up to ZeRO 2 nothing more is sent. By hand:
 
     parameters        32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336) + 2 * 128256 * 4096 = 8.03e9
     unsharded state   8.03e9 * (2 + 4 + 12) / 2**30 = 134.6 GiB of 78
@@ -54,8 +54,8 @@ replicas makes it small and sends nothing more up to ZeRO 2. By hand:
     gradients         2 * 8.03e9 * 4 / (8 * 50e9 * 0.8) = 0.2 s on the network, hidden behind backward
 """,
     in_practice="""\
-FSDP (Zhao et al. 2023) is what most people would use, since it fits without further thought. It gathers the weights
-again for every microbatch, which costs a few per cent on a fast network. Tensor parallelism over 16 GPUs crosses the
+Most people would use FSDP (Zhao et al. 2023), since it fits without further tuning. It gathers the weights again for
+every microbatch, which costs a few per cent on a fast network. Tensor parallelism over 16 GPUs crosses the
 machines in every layer, and takes more than three times as long.
 """,
     sources=(ZERO, PYTORCH_FSDP, TORCHTITAN),

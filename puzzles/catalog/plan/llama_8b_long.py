@@ -27,11 +27,11 @@ PUZZLE = PlanPuzzle(
         LLAMA_3, "For 131,072 tokens Meta trained Llama 3 405B with cp 16 inside tp 8 and pp 16, on 16,384 GPUs"
     ),
     statement="""\
-128 GPUs, and a step has only 8 sequences, each of 131,072 tokens. There cannot be more than 8 replicas, so 16 GPUs
-must share a sequence, and the activations of one sequence are far larger than a GPU.
+You have 128 GPUs, and a step has only 8 sequences, each of 131,072 tokens. There cannot be more than 8 replicas, so 16
+GPUs must share a sequence. The activations of one sequence take far more memory than one GPU has.
 
 Context parallelism (`cp`) splits the tokens of a sequence. Every rank computes with all weights on its own tokens;
-only attention needs the others', and keys and values travel around a ring while it computes. Compare that with tensor
+only attention needs the other tokens, so keys and values pass around a ring while it computes. Compare that with tensor
 parallelism, which would have to leave the machine.
 """,
     starter='''\
@@ -50,8 +50,8 @@ def llama_8b_long(job: Job) -> Split:
         "`return Split(dp=8, cp=16)`.",
     ),
     concept="""\
-With few long sequences, tokens are what there is to split. Context parallelism sends keys and values only, and
-attention grows with the square of the tokens, so it hides them. By hand, for cp 16:
+With few long sequences, only tokens are left to split. Context parallelism sends only keys and values. Attention grows
+with the square of the tokens, so it hides these messages. By hand, for cp 16:
 
     activations      32 * 131072 * 139264 / 2**30 = 544 GiB for one sequence on one GPU
     with cp 16       32 * 131072 / 16 * 139264 / 2**30 = 34 GiB
@@ -62,7 +62,7 @@ attention grows with the square of the tokens, so it hides them. By hand, for cp
 """,
     in_practice="""\
 Llama 3 was trained on 131,072 tokens with cp 16 in its last stage (Dubey et al. 2024). Ring attention (Liu et al.
-2023) is the method; a causal mask makes its work uneven unless the tokens are dealt out in zigzag.
+2023) is the method; a causal mask makes the work of the ranks uneven, unless tokens are assigned in zigzag.
 """,
     sources=(LLAMA_3, RING_ATTENTION),
 )

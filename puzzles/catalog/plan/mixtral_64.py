@@ -48,8 +48,8 @@ def mixtral_64(job: Job) -> Split:
         "`return Split(dp=64, ep=8)`.",
     ),
     concept="""\
-Experts are many weights with little work for each. Move the tokens to the weights, over the fastest link. By hand,
-for ep 8:
+Experts have many weights, and each weight has little work. So move the tokens to the weights, over the fastest link. By
+hand, for ep 8:
 
     experts             32 * 8 * 3 * 4096 * 14336 = 4.51e10 parameters
     bytes of a GPU      ((1.6e9 + 45.1e9 / 8) * 6 + 46.7e9 / 64 * 12) / 2**30 = 48.6 GiB, with ZeRO 1
@@ -59,9 +59,9 @@ for ep 8:
     weights with FSDP   4 * 2 * 45.1e9 * 2 / (8 * 50e9 * 0.8) = 2.25 s of gathering over the network, without ep
 """,
     in_practice="""\
-Megatron Core's own reference keeps the 8 experts in a machine as well (ep 8), with a pipeline of 4 stages: 3 to 5 %
-from the best here, which the model cannot tell apart. GShard (Lepikhin et al. 2020) spread its experts over all
-devices, which paid off because there were thousands of them.
+Megatron Core's own reference keeps the 8 experts in a machine as well (ep 8), with a pipeline of 4 stages. It takes 3
+to 5 % longer than the best here, a difference that the model cannot resolve. GShard (Lepikhin et al. 2020) spread its
+experts over all devices, which paid off because there were thousands of them.
 """,
     sources=(GSHARD, MEGATRON_CORE_MOE, MIXTRAL),
 )

@@ -10,17 +10,21 @@ if TYPE_CHECKING:
 CALLS = (
     (
         "Split(dp=1, tp=1, pp=1, cp=1, ep=1)",
-        "Ranks of each axis; dp x tp x pp x cp is the number of GPUs, ep divides dp.",
+        "The number of ranks along each axis. dp x tp x pp x cp is the number of GPUs, and ep divides dp.",
     ),
     ("zero=1, shards=0", "The stage of ZeRO, 0 to 3 (FSDP). With shards=8, eight replicas share shards (HSDP)."),
     (
         "schedule='1f1b', chunks=1, microbatch=1",
-        "Also gpipe, interleaved or breadth_first (with chunks), zb_h1, zb_v; sequences of a microbatch.",
+        "The schedule may also be gpipe, interleaved or breadth_first (with chunks), zb_h1 or zb_v. A microbatch is a "
+        "number of sequences.",
     ),
-    ("recompute='none', every=1, offload='none'", "Also selective, ops or full; states or activations on the host."),
+    (
+        "recompute='none', every=1, offload='none'",
+        "Recompute may also be selective, ops or full; offload states or activations to the host.",
+    ),
     (
         "sp=True, layers=(), warmup=0",
-        "Sequence parallelism with tp; the layers of each stage; what an interleaved rank warms up with.",
+        "Sequence parallelism with tp; the layers of each stage; the forwards that an interleaved rank runs first.",
     ),
     ("job.model, job.gpu, job.gpus, job.batch", "The job as data, such as job.model.layers and job.gpu.machine."),
 )
@@ -28,19 +32,24 @@ CALLS = (
 PREDICT = (
     (
         "return Split(...), Prediction(gib=60, dominates='bubble')",
-        "Predict before you grade, and return it behind the split: how many GiB does the fullest GPU hold, so does it "
-        "fit? Besides computing everything once, what costs most time: recomputation, tp, cp, ep, replicas or bubble? "
-        "The verdict answers.",
+        "Before you grade, predict two things and return them after the split. How many GiB does the fullest GPU "
+        "hold? What takes the most time, apart from computing everything once: recomputation, tp, cp, ep, replicas or "
+        "bubble? The verdict compares.",
     ),
 )
 
 COUNTED = (
-    ("seconds", "A step, played in the ledger with the prices of 'puzzles plan'."),
+    ("seconds", "The time of a step, played as a schedule with the costs of 'puzzles plan'."),
     (
         "GiB",
-        "The fullest GPU, in fused and in eager code. It fits if fused code does. CUDA and NCCL have 2 GiB besides.",
+        "The memory of the fullest GPU, in fused and in eager code. A plan fits if it fits in fused code. CUDA and "
+        "NCCL take 2 GiB more.",
     ),
-    ("stars", "One: it fits. Two: within 5 % of the best known. Three: within 1 %, or the published run's split."),
+    (
+        "stars",
+        "One: the plan fits. Two: its step is within 5 % of the best known. Three: within 1 %, or it is the published "
+        "run's split.",
+    ),
 )
 
 

@@ -12,8 +12,8 @@ from puzzles.catalog.paper import Paper
 from puzzles.catalog.puzzle import Puzzle
 
 CREDIT = (
-    "The prices are those of 'puzzles plan'; docs/truth.md compares them with published runs. Half of the runs with "
-    "Megatron's kernels are predicted within 3 %"
+    "The costs are the same as in 'puzzles plan'; docs/truth.md compares them with published runs. Half of the runs "
+    "with Megatron's kernels are predicted within 3 %"
 )
 
 NEAR, EQUAL = 1.05, 1.01

@@ -29,7 +29,7 @@ def collective_svg(name: str) -> str:
     before = brought(name)
     after = COLLECTIVE_RULES[name](before, None, ())
     height = 34 + RANKS * (BOX + GAP)
-    parts = [_text(BEFORE + BOX / 2, 16, "brings", SOFT), _text(AFTER + BOX / 2, 16, "gets", SOFT)]
+    parts = [_text(BEFORE + BOX / 2, 16, "contributes", SOFT), _text(AFTER + BOX / 2, 16, "gets", SOFT)]
     for rank in range(RANKS):
         y = 30 + rank * (BOX + GAP)
         parts += [_text(56, y + BOX / 2, f"rank {rank}", INK, "end"), _value(before[rank], BEFORE, y)]

@@ -53,7 +53,7 @@ elif find_spec("training_puzzles") is None:
     else:
         {elsewhere}
 
-import training_puzzles  # now lib, drawing and puzzles are those of the game"""
+import training_puzzles  # now `import lib` finds the game's lib"""
 
 
 def puzzle_cells(puzzle: SchedulePuzzle, solved: bool) -> Iterator[Cell]:

@@ -13,7 +13,7 @@ from puzzles.failure import Failure
 
 
 def _input(*given: object) -> NoReturn:
-    raise RuntimeError("nobody can type an input during a run; write the value into the code")
+    raise RuntimeError("a run cannot ask for input; write the value into the code")
 
 
 def _sleep(*given: object) -> NoReturn:

@@ -28,34 +28,38 @@ def in_one_process(request: RunRequest) -> RunRequest:
 
 CALLS = (
     ("self.device_id, self.num_devices", "This device's number, from 0; their number n."),
-    ("self.send(dest_id, arr)", "An array of S bytes to one device; does not wait."),
-    ("self.receive(src_id)", "The next array from one device; waits for it."),
+    ("self.send(dest_id, arr)", "Sends an array of S bytes to one device; does not wait."),
+    ("self.receive(src_id)", "Waits for the next array from one device and returns it."),
     ("self.all_reduce(arr, op='sum')", "The sum of all devices' arrays (or avg, max, min, prod); sends 2(n-1)/n S."),
     ("self.reduce_scatter(arr, op='sum', axis=0)", "One n-th of that, for each device its own; sends (n-1)/n S."),
     ("self.all_gather(arr, axis=0)", "All devices' arrays, concatenated in order; sends (n-1) S."),
     ("self.all_to_all(arr, axis=0)", "This device's n-th of every array, concatenated; sends (n-1)/n S."),
-    ("help(ShardedEngine)", "The rest: groups, barriers, other devices' buffers, slower memories."),
+    ("help(ShardedEngine)", "More calls: groups, barriers, other devices' buffers, slower memories."),
 )
 
 
 JUDGED = (
-    ("Results", "May differ from a single device's by 0.00001 of the largest number; data use all 24 bits of float32."),
+    (
+        "Results",
+        "They may differ from a single device's by 0.00001 of the largest number; data use all 24 bits of float32.",
+    ),
     (
         "Bytes",
-        "A float costs 4, a whole number 8, a number of 64 bits 16, so that packing is of no use. In puzzles about "
-        "compression, arrays cost their own bytes. A message costs at least 8, and 8 for each further dimension.",
+        "A float costs 4, an integer 8, a number of 64 bits 16, so packing numbers gains nothing. In puzzles about "
+        "compression, arrays cost their own bytes. A message costs at least 8, and 8 more for each further dimension.",
     ),
     (
         "Flops",
-        "Two for each product: of matrices by their shapes, and element by element of arrays. Masks are no factors, "
-        "and neither are the first 16 numbers of Python.",
+        "Two for each product: of matrices by their shapes, and of arrays element by element. Products with masks "
+        "do not count, and neither do products with the first 16 numbers of Python.",
     ),
     (
         "Figures",
         "Each device is a process. The judge counts what it sends; the process itself counts flops and memory. A "
-        "figure below what any class needs is refused. For the third star, a figure below every record counts as it.",
+        "figure below what any class needs is refused. For the third star, a figure below every record counts as the "
+        "record.",
     ),
-    ("self.host, self.disk", "Slower memories, refused unless a target names them or they take time."),
+    ("self.host, self.disk", "Slower memories. You may use them only where a target names them or they take time."),
 )
 
 

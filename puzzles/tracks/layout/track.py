@@ -24,7 +24,7 @@ CALLS = (
         "The same, with partial sums reduce-scattered into these parts of the output.",
     ),
     ("graph.operators, graph.shapes", "The operators by name, in order; the shape of every tensor."),
-    ("graph.consumers(tensor)", "The operators that use a tensor, and as which input."),
+    ("graph.consumers(tensor)", "The operators that read a tensor, and as which input."),
     ("propagate(graph).explain()", "The plan after propagation: strategies, local shapes, bytes on every edge."),
 )
 
@@ -32,24 +32,24 @@ CALLS = (
 BYTES = (
     "bytes moved",
     "What all devices send: redistributions of tensors, and the collectives that complete sums. A tensor that several "
-    "operators take in one layout moves once.",
+    "operators read in the same layout moves once.",
 )
 PEAK = (
     "peak",
-    "Shown by 'puzzles run', not limited: what a device holds at a time. Tensors count until their last reader has "
-    "computed, and copies and buffers of redistributions while they exist.",
+    "The most that a device holds at any moment. 'puzzles run' shows it; there is no limit. Tensors count until their "
+    "last reader has computed, and copies and buffers of redistributions while they exist.",
 )
 LEFT_OUT = (
     "stars",
-    "Two stars: the fewest bytes with all sums all-reduced; three: with reduce-scatters as well. Both among strategies "
-    "that use all devices; a pass says whether anything else would move less.",
+    "Two stars: the fewest bytes if every sum is all-reduced. Three: the fewest bytes with reduce-scatters as well. "
+    "Both are for strategies that use all devices; after a pass you read whether any other plan would move less.",
 )
 COUNTED = (
     BYTES,
     (
         "memory",
-        "Inputs, weights and every operator's output, on one device, as if all were kept for backward; not the copies "
-        "that redistributions make.",
+        "Inputs, weights and every operator's output on one device, as if all were kept for backward, without the "
+        "copies that redistributions make.",
     ),
     PEAK,
 )
@@ -57,8 +57,8 @@ COUNTED_IN_STEPS = (
     BYTES,
     (
         "memory",
-        "Inputs, weights, optimizer state, gradients of weights, and the activations that backward uses, per device; "
-        "not gradients of activations, nor the copies that redistributions make.",
+        "Inputs, weights, optimizer state, weight gradients, and the activations that backward uses, on one device; "
+        "without the gradients of activations and the copies that redistributions make.",
     ),
     PEAK,
 )
@@ -69,7 +69,7 @@ class Layouts(Track["LayoutPuzzle"]):
 
     listing = LAYOUT_PUZZLES
     puzzle_class = "LayoutPuzzle"
-    why_no_records = "a layout has no records, because its targets are proven to be the least"
+    why_no_records = "a layout has no records, because its targets are proven to be minimal"
     name = "layout"
     title = CHAPTER.title
     idea = CHAPTER.idea

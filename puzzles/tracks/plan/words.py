@@ -67,7 +67,7 @@ LINK_WORDS = (("nvlink", "NVLink"), ("network", "the network"), ("host", "the li
 
 
 def dominating(plan: Plan) -> tuple[str, float]:
-    """What costs most time besides computing everything once, one of DOMINATES, and its share of the step."""
+    """What takes the most time apart from computing everything once, one of DOMINATES, and its share of the step."""
     parts = time_parts(plan)
     costs = {name: sum(parts[part] for part in of) / plan.seconds for name, of in DOMINATES.items()}
     name = max(costs, key=lambda one: costs[one])
@@ -85,7 +85,7 @@ def prediction_lines(plan: Plan, predicted: Prediction | None) -> Iterator[str]:
     yield f"{memory}: {'within 10 %' if right else f'off by {abs(said - min(max(said, low), high)):.1f} GiB'}."
     name, share = dominating(plan)
     answer = "Right" if name == predicted.dominates else "It is not"
-    cost = f"besides computing everything once, {name} costs most, {share:.0%} of the time"
+    cost = f"apart from computing everything once, {name} takes the most time, {share:.0%}"
     yield f"You predicted that {predicted.dominates} dominates. {answer}: {cost}."
 
 

@@ -195,7 +195,7 @@ def test_a_wrong_prediction_is_answered() -> None:
     score = scored(puzzle, Split(dp=2, tp=8), Prediction(60, "bubble"))
     assert isinstance(score, Score)
     assert score.why[0].startswith("You predicted 60 GiB. It is 16.2 to 18.1, and it fits: off by 41.9 GiB.")
-    assert "It is not: besides computing everything once, tp costs most, 37%" in score.why[1]
+    assert "It is not: apart from computing everything once, tp takes the most time, 37%" in score.why[1]
     failed = scored(puzzle, Split(dp=16, zero=0), Prediction(60, "bubble"))
     assert isinstance(failed, Failure)
     assert "You predicted 60 GiB. It is 174.6 to 194.2, and it does not fit" in failed.sentence

@@ -26,7 +26,7 @@ annotations, and plans what every device computes and what moves; the methods be
 which it is split, a tuple of axes, or None. The mesh is 2 x 2, with the axes data and model. `replicate(tensor)` means
 that every device has the full tensor. A weight's annotation is where it lives after loading; a tensor that is annotated
 again moves. The planner decides everything else. In a product or a sum, matching dimensions are split in the same way;
-where splits conflict, the tensor stays whole.
+where splits conflict, the dimension stays unsplit.
 
 The input x and the result are split by rows over all devices: keep these two annotations. Add your own, so that each
 device holds a quarter of the weights and as few bytes as possible are sent. `print(self.spmd.explain())` in __init__
@@ -44,7 +44,7 @@ class AnnotatedMLP(ShardedEngine):
         self.spmd = Spmd(self, self.program, {"x": (batch, model_dim)}, parameters, self.mesh)
 
     def program(self, x, w0, w1):
-        """x: the whole batch, (64, 16); w0: (16, 64); w1: (64, 16). Annotate them, and h."""
+        """x: the full batch, (64, 16); w0: (16, 64); w1: (64, 16). Annotate them, and h."""
         x = mesh_split(x, self.mesh, (("data", "model"), None))
         # ----- your code -----
         raise NotImplementedError

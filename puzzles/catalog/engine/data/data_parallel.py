@@ -17,20 +17,20 @@ Every device holds the whole model, `relu(x @ w0) @ w1`, and gets 2 of the 8 row
 'layer_0/weights' (16, 64) and 'layer_1/weights' (64, 16).
 
 `forward` returns the output of your rows. `backward` gets the gradient of your rows' output. It returns a
-dictionary with the gradients of both weights, summed over the whole batch, on every device.
+dictionary with the gradients of both weights, summed over the full batch, on every device.
 """,
     starter='''\
 class DataParallel(ShardedEngine):
     """Replicate the weights, sum the gradients."""
 
     def __init__(self, model_dim, hidden_dim):
-        """Make room for your part of the weights."""
+        """Make room for the weights."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy your part out of params; they are only lent."""
+        """Copy the weights out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
@@ -42,7 +42,7 @@ class DataParallel(ShardedEngine):
         # ----- end of your code -----
 
     def backward(self, grads):
-        """grads: (2, 16). Returns both gradients, of the whole batch."""
+        """grads: (2, 16). Returns both gradients, of the full batch."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
@@ -57,7 +57,7 @@ class DataParallel(ShardedEngine):
     ),
     concept="""\
 The gradient of a batch is the sum of its rows' gradients. So devices that hold the same weights can each
-take some rows, and one sum per weight gives all of them the same gradient.
+take some rows, and one sum for each weight gives all of them the same gradient.
 """,
     in_practice="""\
 PyTorch's DistributedDataParallel does this (Li et al. 2020). Its all-reduce uses a ring or a tree, and starts

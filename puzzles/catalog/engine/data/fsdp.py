@@ -9,8 +9,8 @@ PUZZLE = EnginePuzzle(
     targets={"sent": 18_432, "flops": 24_576, "collectives": 6, "weights": 2_048, "peak": 9_088},
     arithmetic="""\
 A shard of a weight is 1,024 B. Gathering sends 3 x 1,024 B; both weights twice: 12,288 B. Reduce-scatter
-sends 3/4 x 4,096 B, twice: 6,144 B. Together 18,432 B, in 6 collectives. Memory peaks when the last
-gradient is reduced: shards
+sends 3/4 x 4,096 B, twice: 6,144 B. The sum is 18,432 B, in 6 collectives. Memory peaks when the last gradient is
+reduced: shards
 2,048, the full gradient 4,096, two shards of gradients 2,048, dz 512, and x, dx and the output 128 each:
 9,088 B. With everything replicated: 8,192 + 8,192, z, h and dz 1,536, x, grads and output 384: 18,304 B. (The
 DataParallel solution measures 25,984 B: the results of its all-reduces, 8,192 B, are held in addition to their
@@ -18,7 +18,7 @@ inputs, and h is already gone.)
 """,
     statement="""\
 Now the weights themselves are sharded: device i keeps the i-th quarter of the rows of each weight. A full
-weight may exist only while it is used, and so may a full gradient.
+weight, or a full gradient, may exist only while it is used.
 
 `forward` returns your rows' output. `backward` returns your shard of each summed gradient, and under 'x'
 the gradient of your rows' input. The memory target leaves no room for two full arrays at the same time.
@@ -37,7 +37,7 @@ class FSDP(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy your rows out of params; what you keep views of, you keep whole."""
+        """Copy your rows out of params: a view would keep the full array."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
@@ -64,9 +64,9 @@ class FSDP(ShardedEngine):
         ),
     ),
     concept="""\
-With N devices, weights and gradients take 1/N of the memory. The price is a second gather of each weight: 3/2
-of what data parallel training sends. Where a model's input is data, nobody needs the gradient 'x', and with it goes
-the second gather of the first weight: 15,360 B. Autograd leaves it out by itself.
+With N devices, weights and gradients take 1/N of the memory. The price is a second gather of each weight: a device
+sends 3/2 times as many bytes as in data parallel training. Where a model's input is data, nobody needs the gradient
+'x', and the second gather of the first weight is not needed either: 15,360 B. Autograd leaves it out by itself.
 """,
     in_practice="""\
 This is ZeRO stage 3 (Rajbhandari et al. 2020) and Fully Sharded Data Parallel (Zhao et al. 2023), which

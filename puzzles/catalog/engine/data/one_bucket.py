@@ -30,7 +30,7 @@ class OneBucket(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy your part out of params; they are only lent."""
+        """Copy your part out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
@@ -42,7 +42,7 @@ class OneBucket(ShardedEngine):
         # ----- end of your code -----
 
     def backward(self, grads):
-        """grads: (2, 16). Returns both gradients, of the whole batch, after a single collective."""
+        """grads: (2, 16). Returns both gradients, of the full batch, after a single collective."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----

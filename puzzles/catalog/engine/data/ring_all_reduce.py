@@ -8,16 +8,15 @@ PUZZLE = EnginePuzzle(
     title="All-reduce from send and receive",
     targets={"sent": 12_288, "messages": 6, "collectives": 0, "peak": 16_383},
     arithmetic="""\
-S = 2,048 x 4 = 8,192 B in N = 4 parts of 2,048 B. Twice around the ring, N-1 messages each time: 2 x 3 x
-2,048 = 12,288 B in 6 messages. Two buffers are 16,384 B; the array and one part that has just arrived are
-10,240 B.
+S = 2,048 x 4 = 8,192 B in N = 4 parts of 2,048 B. The parts go around the ring twice, in N-1 messages each time: 2 x 3
+x 2,048 = 12,288 B in 6 messages. Two full arrays are 16,384 B; one array and a part that has just arrived are 10,240 B.
 """,
     statement="""\
 `forward` gets an array of 2,048 numbers, 8,192 B, on each device, and returns the sum of all devices' arrays on
 every device. Use only `send` and `receive`, no collectives.
 
-If every device sent its whole array to every other device, each would send 3 x 8,192 B. A ring needs only half of
-that, and less memory than two buffers. You may write into `x`; it is yours.
+If every device sent its full array to every other device, each would send 3 x 8,192 B. A ring sends only half as much,
+and needs less memory than two full arrays. You may write into `x`.
 """,
     starter='''\
 class RingAllReduce(ShardedEngine):
@@ -47,8 +46,8 @@ class RingAllReduce(ShardedEngine):
             "complete sum of part 0?"
         ),
         (
-            "In round r, send one part to the right and add the part that comes from the left to yours. After N - 1 "
-            "rounds every device has one complete part."
+            "In round r, send one part to the next device, and add the part that you receive to your own part. After "
+            "N - 1 rounds every device has the complete sum of one part."
         ),
         (
             "In round r of the first trip, device i sends part (i - r) mod N and adds what it receives to part (i - "
@@ -57,8 +56,8 @@ class RingAllReduce(ShardedEngine):
         ),
     ),
     concept="""\
-This is a reduce-scatter and an all-gather, each once around the ring. Every device sends 2(N-1)/N of its
-array, and no algorithm can send less (Patarasuk and Yuan 2009).
+This is a reduce-scatter followed by an all-gather, each once around the ring. Every device sends 2(N-1)/N times
+the size of its array, and no algorithm can send less (Patarasuk and Yuan 2009).
 """,
     in_practice="""\
 NCCL and Horovod use this ring for large arrays. For small ones they use trees, because the latency of 2(N-1)

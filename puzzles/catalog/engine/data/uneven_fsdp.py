@@ -34,7 +34,7 @@ make its length divisible by the number of devices. Device i keeps the i-th part
 The zeros at the end are padding. They belong to no weight, so they must stay 0 and must not be used as weights.
 
 `forward` returns your rows' output. `backward` makes a step, `weight = weight - rate * grad` with the
-gradient of the whole batch, and returns your updated shards: {'layer_0': (304,), 'layer_1': (293,)}.
+gradient of the full batch, and returns your updated shards: {'layer_0': (304,), 'layer_1': (293,)}.
 `save(layers)` gets a list of layers and returns their full parameters, with the names and shapes of `params`,
 so that a model trained on 4 devices can be loaded on 3. The gradient of x is not needed.
 
@@ -51,7 +51,7 @@ class UnevenFSDP(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy your flat shards out of params; what you keep views of, you keep whole."""
+        """Copy your flat shards out of params: a view would keep the full array."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----

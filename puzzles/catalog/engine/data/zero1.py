@@ -34,7 +34,7 @@ class ZeRO1(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy your part out of params; they are only lent."""
+        """Copy your part out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----

@@ -10,7 +10,7 @@ PUZZLE = EnginePuzzle(
     arithmetic="""\
 Each gradient is 4,096 B. Reduce-scatter sends 3/4 of both, 6,144 B, in backward. All-gather sends 3 x 1,024 B
 of each updated weight, 6,144 B, in the step. Together that is 12,288 B, the same as an all-reduce of the
-gradients. The flops are those of data parallel training, 20,480.
+gradients. The flops are the same as in data parallel training, 20,480.
 
 Memory peaks when the second gradient is scattered: weights 8,192, a quarter of the state 2,048, one full
 gradient 4,096, the shards of both 2,048, z and dz 512 each, and x, grads and the output 128 each: 17,792 B.
@@ -45,7 +45,7 @@ class ZeRO2(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy the weights out of params; they are only lent."""
+        """Copy the weights out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----

@@ -22,7 +22,7 @@ ones are created.
     statement="""\
 Training with Adam in mixed precision takes 16 bytes per parameter: a weight of 2 bytes (float16), a gradient of
 2, and 12 of optimizer state: a master copy of the weight, momentum and variance, float32 each. ZeRO shards these
-over groups of `degree` devices. Each device keeps 1/degree of what is sharded, and all of the rest:
+over groups of `degree` devices. Each device keeps 1/degree of what is sharded, and everything else:
 
 Stage 0 shards nothing, and its degree is 1. Stage 1 shards the optimizer state. Stage 2 also shards the
 gradients. Stage 3 also shards the weights, which are then gathered when they are needed.
@@ -35,7 +35,7 @@ the case, not the number of devices that your class runs on). Return (stage, deg
 
 Then measure it: allocate the arrays of one such device, for a model `scale` times smaller, and keep them until the
 next case. Allocate all five kinds, each with its dtype. After every case the meter has to read exactly what the
-formula predicts. Without a plan, keep nothing. To look yourself: `run = launch(ZeROMemory, 1)`,
+formula predicts. Without a plan, keep nothing. To see what it reads: `run = launch(ZeROMemory, 1)`,
 `run.forward(case)`, `run.meters[0].live * scale`, with `launch` from `lib.engine`.
 """,
     starter='''\
@@ -75,7 +75,7 @@ Three quarters of a training run's memory is optimizer state, so sharding it, wh
 most. Gradients come next, also for free. Weights come last: only their sharding costs extra bytes.
 """,
     in_practice="""\
-The figures are those of the paper (Rajbhandari et al. 2020), which counts K = 12 bytes of state for Adam.
+The figures are from the paper (Rajbhandari et al. 2020), which counts K = 12 bytes of state for Adam.
 DeepSpeed calls them ZeRO stages 1, 2 and 3. A degree smaller than the number of devices is PyTorch's hybrid
 sharding (Zhao et al. 2023), usually within one machine with fast links. Activations, buffers and fragmentation
 add to this, so leave room.

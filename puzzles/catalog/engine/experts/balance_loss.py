@@ -9,11 +9,11 @@ PUZZLE = EnginePuzzle(
     targets={"sent": 48, "collectives": 1},
     arithmetic="""\
 f and P have 4 numbers each: together 32 B, and an all-reduce of them sends 2 x 3/4 x 32 = 48 B. Gathering all
-probabilities would send 3 x 8 x 4 x 4 = 384 B. The number of tokens is free: it is the sum of the counts.
+probabilities would send 3 x 8 x 4 x 4 = 384 B. The number of tokens need not be sent: it is the sum of the counts.
 """,
     statement="""\
 `forward` gets the router's logits of this device's tokens, (tokens, experts), and returns the balance loss of
-all devices' tokens together, an array of shape (1,), the same on every device:
+all tokens on all devices, an array of shape (1,), the same on every device:
 
     alpha N sum_i f_i P_i
 
@@ -26,10 +26,10 @@ logits}, without sending anything. f counts choices, so treat it as a constant.
 """,
     starter='''\
 class BalanceLoss(ShardedEngine):
-    """What keeps all experts busy."""
+    """A loss that balances the load of the experts."""
 
     def __init__(self, alpha):
-        """Remember what you need."""
+        """Store alpha, and anything else that you need."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----

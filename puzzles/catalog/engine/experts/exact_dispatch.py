@@ -32,18 +32,18 @@ SwitchDispatch: 42,304. Weights as in SwitchDispatch, 8,448 B; an inbox for all 
 results, 512 B: 11,008 B.
 """,
     statement="""\
-Experts and router are those of SwitchDispatch, but there is no capacity: every token is processed, and no padding is
-sent. The output of a token is x + p_i(x) E_i(x), for its likeliest expert i.
+Experts and router are the same as in SwitchDispatch, but there is no capacity: every token is processed, and no padding
+is sent. The output of a token is x + p_i(x) E_i(x), for its likeliest expert i.
 
 First, the devices tell each other how many rows they have for each expert (int32 is enough). Then every device can
 compute where its rows belong in the other devices' memory, and puts them there. `self.symmetric(shape)` allocates the
 same buffer of zeros on every device. `self.send_async(rows, place, device)` writes `rows` into the buffer of another
 `device`: `place` is a view of your own buffer, and the rows go to the same position in the other one. They are
-guaranteed to be there after the next `self.barrier()`. Until then no device may read the place, and no device may put
-anything where another still has to read.
+guaranteed to be there after the next `self.barrier()`. Until then no device may read that position, and no device may
+put rows where another device still has to read.
 
-The target does not receive anything itself: `receive` is not allowed. You may use two barriers and one collective. A
-device cannot put to itself, but it can copy its own rows. Create the buffers in __init__: an inbox for as many rows as
+The other device does not call `receive`, which is not allowed here. You may use two barriers and one collective. A
+device cannot put rows on itself, but it can copy them. Create the buffers in __init__: an inbox for as many rows as
 all devices have tokens (all may choose your expert), and one for the results for your own tokens.
 
 `forward` gets your tokens, (8, 16), and returns their outputs. It is called again with other tokens.
@@ -62,13 +62,13 @@ class ExactDispatch(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy the router and your expert out of params; they are only lent."""
+        """Copy the router and your expert out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
 
     def forward(self, x):
-        """x: your tokens, (8, 16); it is yours to write to. Returns (8, 16)."""
+        """x: your tokens, (8, 16); you may write into it. Returns (8, 16)."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
@@ -80,7 +80,7 @@ class ExactDispatch(ShardedEngine):
         "Sort your tokens by expert. Rows for the same expert are then one slice, and one message.",
         (
             "Gather all counts, `counts[source, expert]`. In the inbox of an expert the rows of device 0 come first, "
-            "then those of device 1: where do yours start?"
+            "then the rows of device 1. Where do your rows start?"
         ),
         (
             "`at = counts.cumsum(axis=0) - counts` is where a source's rows start in an expert's inbox, and `home = "

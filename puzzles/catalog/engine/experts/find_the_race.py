@@ -5,7 +5,7 @@ from puzzles.catalog.papers import OPENSHMEM
 
 PUZZLE = EnginePuzzle(
     slug="FindTheRace",
-    title="It works, as long as the network is quick",
+    title="Find the read that comes before the put",
     targets={
         "sent": 1_080,
         "messages": 4,
@@ -24,18 +24,18 @@ A colleague has written ExactDispatch, and added 'share', the mean probabilities
 needs. They are summed while the rows are in flight. The program has passed every test for weeks. Last night, on a busy
 network, one device got wrong outputs.
 
-Here it is tried on several networks. On the first, everything that is put lands immediately. On the others, what some
-devices put lands late: at the next barrier, which is all that `send_async` promises. A correct program behaves the
-same on all of them.
+Here the program is tried on several networks. On the first, all rows arrive immediately. On the others, the rows that
+some devices put arrive late: at the next barrier, which is all that `send_async` promises. A correct program behaves
+the same on all of them.
 
-Find the race and fix it. The starter is the whole program. Remove the line that raises NotImplementedError, and grade
-it unchanged to see what happens. `forward` returns 'out', (8, 16), and 'share', (4,).
+Find the race and fix it. The starter is the complete program. Remove the line that raises NotImplementedError, and
+grade it unchanged to see what happens. `forward` returns 'out', (8, 16), and 'share', (4,).
 
 `params` holds 'router/weights' (16, 4) and, for each expert i, 'expert_i/w0' (16, 64) and 'expert_i/w1' (64, 16).
 """,
     starter='''\
 class FindTheRace(ShardedEngine):
-    """It works, as long as the network is quick."""
+    """Correct only while the network is fast."""
 
     def __init__(self, model_dim, hidden_dim, tokens):
         raise NotImplementedError  # take this line out to begin
@@ -66,7 +66,7 @@ class FindTheRace(ShardedEngine):
         for e in range(n):
             count = counts[me, e]
             self.put(rows[home[me, e] :][:count], self.inbox[at[me, e] :][:count], e)
-        # While the rows are under way: the mean probabilities that the balance loss asks for.
+        # While the rows are in flight: the mean probabilities that the balance loss asks for.
         share = self.all_reduce(p.sum(axis=0)) / counts.sum(dtype=p.dtype)
         made = np.maximum(self.inbox[: counts[:, me].sum()] @ self.w0, 0) @ self.w1
         for source in range(n):
@@ -86,7 +86,7 @@ class FindTheRace(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "What waits for what between a put and the first read of the data? And what exactly does it wait for?",
+        "Which calls wait between a put and the first read of the data? What exactly does each of them wait for?",
         (
             "The future of `send_async` is done when `rows` may be overwritten, not when they have arrived. And an "
             "all-reduce finishes when all devices have contributed their numbers; it does not wait for puts."
@@ -101,7 +101,7 @@ The all-reduce made every device wait until all others had issued their puts, so
 arrived. But nothing guaranteed that. A race is a bug even while it gives correct results: it depends on an order that
 nothing enforces.
 
-So it pays to test programs under an adverse schedule. In process, `launch(..., late_puts=(2,))` delays what device 2
+So test programs under an adverse schedule. In process, `launch(..., late_puts=(2,))` delays what device 2
 puts until the barrier. The rare failure then happens in every run.
 """,
     in_practice="""\

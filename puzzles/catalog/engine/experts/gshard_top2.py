@@ -15,8 +15,8 @@ flops, 65,536, and the router takes 1,024. Element by element, with 2 flops for 
 2 x 4 = 8. Together 67,176. One expert and the router: 8,448 B.
 """,
     statement="""\
-Experts and router are those of SwitchDispatch. A device's tokens are a group, and an expert has `capacity` places for
-each group. The gate is Algorithm 1 of GShard, step by step:
+Experts and router are the same as in SwitchDispatch. A device's tokens are a group, and an expert has `capacity` places
+for each group. The gate is Algorithm 1 of GShard, step by step:
 
 1. g = softmax(x @ router). For each token, e1 and e2 are the experts with the largest and second largest gate.
 Divide both gates by their sum: g1 + g2 = 1.
@@ -48,7 +48,7 @@ class GShardTop2(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy the router and your expert out of params; they are only lent."""
+        """Copy the router and your expert out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----

@@ -26,9 +26,8 @@ There are as many experts as devices: device i holds expert i, `relu(x @ w0) @ w
 the token chooses the likeliest expert i. Its output is x + p_i(x) E_i(x): the expert's output times its probability,
 plus the token itself (the residual connection).
 
-Shapes are fixed before the router runs. An expert takes at most its capacity of each device's tokens: tokens / experts
-x factor, rounded up. It takes the first ones, in token order. Tokens that do not fit skip the expert: their output is
-x.
+Shapes are fixed before the router runs. An expert takes at most `capacity` tokens of each device: tokens / experts x
+factor, rounded up. It takes the first ones, in token order. Tokens that do not fit skip the expert: their output is x.
 
 Return a dictionary: 'out', (8, 16), and 'dropped', the indices of your tokens that skipped the expert, in ascending
 order. Results may differ from a single device's only by rounding.
@@ -44,13 +43,13 @@ class SwitchDispatch(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy the router and your expert out of params; they are only lent."""
+        """Copy the router and your expert out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
 
     def forward(self, x):
-        """x: your tokens, (8, 16); it is yours to write to. Returns 'out' and 'dropped'."""
+        """x: your tokens, (8, 16); you may write into it. Returns 'out' and 'dropped'."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
@@ -71,15 +70,15 @@ class SwitchDispatch(ShardedEngine):
         ),
     ),
     concept="""\
-A model with N experts has N times the weights, but a token pays for only one. The router decides at run time which
-tokens go where, yet every buffer has a fixed shape: the capacity. A low capacity drops tokens; a high one sends and
-multiplies zeros.
+A model with N experts has N times the weights, but each token is multiplied with only one expert's. The router decides
+at run time which tokens go where, yet every buffer has a fixed shape: the capacity. A low capacity drops tokens; a high
+one sends and multiplies zeros.
 
 The factor p(x) looks like a detail, but the router learns only through it, because the choice itself has no gradient.
 """,
     in_practice="""\
-Switch Transformers (Fedus et al. 2021) choose one expert per token, where earlier mixtures took two or more (Shazeer
-et al. 2017), and worked best with low capacity factors, 1.0 and 1.25. The price of splitting the experts is the
+Switch Transformers (Fedus et al. 2021) choose one expert per token, where earlier mixtures chose two or more (Shazeer
+et al. 2017). They worked best with low capacity factors, 1.0 and 1.25. The price of splitting the experts is the
 all-to-all in both directions, in every such layer.
 """,
     sources=(SWITCH, SPARSELY_GATED),

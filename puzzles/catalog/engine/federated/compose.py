@@ -11,7 +11,7 @@ PUZZLE = EnginePuzzle(
     arithmetic="""\
 4,096 / 16 = 256 numbers of 2 bits are 64 B, their minimum and maximum 8 B, a seed 8 B, because no message costs less:
 80 B instead of 16,384, 205 times less. The target leaves room for the minimum and the maximum in two messages. Without
-quantizing it would be 1,032 B, without subsampling 1,040 B. The memory limit is that of Rotate, 16
+quantizing it would be 1,032 B, without subsampling 1,040 B. The memory limit is the same as in Rotate, 16
 vectors of 16,384 B.
 
 It is still unbiased. Decoding is right on average, no matter which numbers were kept. These numbers, scaled by 16, are

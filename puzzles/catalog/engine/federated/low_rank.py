@@ -22,10 +22,10 @@ A client's update, to be added to w, has to be a product A B of rank at most 4. 
     coins = np.random.default_rng(seed).integers(0, 2, (64, 4))
     A = (2 * coins - 1).astype(np.float32)
 
-B (4, 64) starts at zero and is trained for `steps` steps, B - rate * (the gradient with respect to B of the sum of
-(x @ (w + A B) - y)^2 / 2). The server does not know the seed, so a client has to send it; the server then draws A
-again. On device 0, `forward` returns what it has rebuilt, (4, 64, 64): the update A B of each client. Another size and
-rank are also tried.
+B (4, 64) starts at zero and is trained for `steps` steps, B - rate * (the gradient with respect to B of the sum of (x @
+(w + A B) - y)^2 / 2). The server does not know the seed, so a client has to send it; the server then draws A again. On
+device 0, `forward` returns the update A B of each client, (4, 64, 64), as it has rebuilt them. Another size and rank
+are also tried.
 """,
     starter='''\
 class LowRank(ShardedEngine):

@@ -19,8 +19,8 @@ The same layer, clients and server as in LowRank, but with another restriction: 
     places = np.random.default_rng(seed).choice(4096, 256, replace=False)
 
 In each of `steps` steps, only these weights go down the gradient of the sum of (x @ w - y)^2 / 2, taken at the current
-weights, with all changes so far. A client gets {'x', 'y', 'seed'}. The server gets None, and returns what it has
-rebuilt of the clients' updates, (4, 64, 64). Another size is also tried.
+weights, with all changes so far. A client gets {'x', 'y', 'seed'}. The server gets None, and returns the
+clients' updates as it has rebuilt them, (4, 64, 64). Another size is also tried.
 
 `params` holds 'weights', (64, 64). `kept` is 256, and `rate` multiplies the gradient.
 """,

@@ -74,12 +74,12 @@ class Rotate(ShardedEngine):
     ),
     concept="""\
 A rotation preserves lengths, so errors have the same size before and after. But it turns any vector into one whose
-numbers are about equally large: each is a sum of all the old ones, with random signs. The range shrinks from that of
-the largest number to a few times the average one, and the variance shrinks with it.
+numbers are about equally large: each is a sum of all the old ones, with random signs. The range shrinks from the size
+of the largest number to a few times the average size, and the variance shrinks with it.
 """,
     in_practice="""\
 Suresh et al. (2017) show that the rotation lowers the expected squared error of a mean over n clients, for vectors of
-length 1, from the order of d / n to that of log(d) / n. Konečný et al. (2016) use it with phones. The same trick
+length 1, from the order of d / n to the order of log(d) / n. Konečný et al. (2016) use it with phones. The same trick
 against outliers is now used to quantize the activations of large models.
 """,
     sources=(FEDERATED_STRATEGIES, MEAN_ESTIMATION),

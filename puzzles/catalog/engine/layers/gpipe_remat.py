@@ -44,7 +44,7 @@ that stages can work on different ones at the same time. The order in which a de
 is up to you.
 
 `forward` gets the batch, (8, 16), on the first device, and None on the others. The last device returns the
-output of the whole batch, the others None. `backward` gets the output's gradient, (8, 16), on the last
+output of the full batch, the others None. `backward` gets the output's gradient, (8, 16), on the last
 device, and None on the others. Each device returns a dictionary with the gradients of its four weights, summed
 over the batch. The gradient of x is not needed.
 

@@ -14,26 +14,26 @@ B more. A device in the middle sends both, 1,040 B in 2 messages; the first and 
 
 A product is 2 x 8 x 16 x 16 = 4,096 flops, one forward and two backward: 12,288 on each device. No device can
 start before the previous one has finished, so the last of 4 devices finishes forward after 4 x 4,096 = 16,384,
-and the first finishes backward after 4 x 8,192 more: 49,152. That is the work of all devices added up: no two were
-ever busy at the same time.
+and the first finishes backward after 4 x 8,192 more: 49,152. That is the sum of the work of all devices: no two devices
+compute at the same time.
 
 If each device sends the gradient on before it computes its own weight's gradient, it hides one product of every
 other device: 36,864.
 """,
     statement="""\
 A model of four layers `x = relu(x) @ w`, parameters 'layer_0/weights' to 'layer_3/weights', (16, 16) each, is too
-large for one device. Device i holds layer i and nothing else.
+large for one device. Device i holds only layer i.
 
 `forward` gets the batch, (8, 16), on the first device, and None on the others. The last device returns the
 output, the others return None. `backward` gets the output's gradient on the last device, and None on the
 others. Each device returns a dictionary with the gradient of its weight under the weight's name. The first device
-also returns the gradient of the batch, under 'x'. Use `send` and `receive`: a device's neighbor has what it needs.
+also returns the gradient of the batch, under 'x'. Use `send` and `receive` between neighboring devices.
 
 Other numbers of devices are also tried, and two batches in a row.
 """,
     starter='''\
 class LayerSplit(ShardedEngine):
-    """One after the other, there and back."""
+    """One layer on each device, forward and back."""
 
     def __init__(self, model_dim):
         """Make room for your layer."""
@@ -73,10 +73,10 @@ class LayerSplit(ShardedEngine):
     concept="""\
 Splitting the layers divides the memory by the number of devices, and sends little: activations instead of weights.
 But a layer needs the previous one, so with only one batch, one device works and the others wait. With N devices
-each is busy 1/N of the time. Having several batches in flight helps; the next puzzles are about that.
+each is busy 1/N of the time. The next puzzles have several batches in flight, which keeps more devices busy.
 """,
     in_practice="""\
-DistBelief (Dean et al. 2012) split a model among machines, and sent what crosses from one part to the next.
+DistBelief (Dean et al. 2012) split a model among machines, and sent activations from one part to the next.
 Today, layers are split like this to make a model fit onto several devices. For training, a pipeline of
 microbatches fills the gaps (Huang et al. 2019). Zero-bubble schedules start with the idea of sending the gradient
 on before computing the weight's gradient (Qi et al. 2024).

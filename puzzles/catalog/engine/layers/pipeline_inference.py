@@ -10,11 +10,11 @@ PUZZLE = EnginePuzzle(
     arithmetic="""\
 12 inputs of 2 x 16 numbers, 128 B, and 8 B for the second dimension: each boundary sends 12 x 136 = 1,632 B. A layer
 takes 2 x 2 x 16 x 16 = 1,024 flops per input. With 4 layers, the last output is ready after 12 + 3 = 15 of these,
-15,360 flops, if every device works as soon as its first input arrives. One after the other it would be 48.
+15,360 flops, if every device works as soon as its first input arrives. Without overlap it would take 48.
 """,
     statement="""\
 Four layers `x = relu(x @ w)`, parameters 'layer_0/weights' to 'layer_3/weights', (16, 16) each: device i holds
-layer i and nothing else. A stream of 12 inputs, (2, 16) each, goes through `inference_loop`, which calls
+only layer i. A stream of 12 inputs, (2, 16) each, goes through `inference_loop`, which calls
 `forward` on every device for every input and ends when the stream does.
 
 Only the last device returns an output; the others return None. Once the pipeline is full, all devices work
@@ -58,7 +58,7 @@ class PipelineInference(ShardedEngine):
     ),
     concept="""\
 A device that holds one layer needs 1/N of the memory, and sends each activation once. The first output takes as
-long as before; after that, one comes in the time of a single layer.
+long as on one device; after that, each output takes the time of a single layer.
 """,
     in_practice="""\
 Inference of models that do not fit on one device is pipelined like this. For training, GPipe (Huang et al. 2019)

@@ -17,20 +17,20 @@ Computing everything and masking half of it takes 4N = 16. With the tokens in or
 
 Memory peaks when the two chunks' results are joined: queries 512, the last keys and values 1,024, for each chunk its
 sum of values 256, two numbers per query 32 and its result 256, and the joined result 512: 3,136 B. The target is the
-same as for RingAttention, where whole blocks are corrected.
+same as for RingAttention, where full blocks are corrected.
 """,
     statement="""\
-As RingAttention, but causal: a token sees itself and the tokens before it. If device i had the i-th tokens, the last
+As in RingAttention, but causal: a token sees itself and the tokens before it. If device i had the i-th tokens, the last
 device would have several times as much work as the first. So the sequence is cut into 2N chunks of 4 tokens, and
 device i has two of them: chunk i and chunk 2N - 1 - i, in this order.
 
 `forward` gets 'q', (8, 16), and 'kv', (2, 8, 16), each for the tokens of your two chunks, and returns your tokens'
-attention, (8, 16). The flops target is just enough for what is not masked: a chunk that is entirely masked must not
-be multiplied at all. The other targets are those of RingAttention, again for 2, 4 and 8 devices.
+attention, (8, 16). The flops target allows only the chunks that are not masked: do not multiply a
+chunk that is entirely masked. The other targets are the same as for RingAttention, again for 2, 4 and 8 devices.
 """,
     starter='''\
 class CausalRingAttention(ShardedEngine):
-    """Nobody looks ahead, all are equally busy."""
+    """Causal attention with equal work on all devices."""
 
     def load_checkpoint(self, params):
         """There are no parameters."""
@@ -61,11 +61,11 @@ class CausalRingAttention(ShardedEngine):
         ),
     ),
     concept="""\
-A mask halves the work, but the slowest device determines the time. If every device gets something early and something
-late, all have the same work in every round of the ring: two pairs of chunks, and three in the first round.
+A mask halves the work, but the slowest device determines the time. If every device gets an early and a late
+chunk, all have the same work in every round of the ring: two pairs of chunks, and three in the first round.
 """,
     in_practice="""\
-Striped Attention (Brandon et al. 2023) noticed the imbalance, and deals out tokens one by one. Context parallelism
+Striped Attention (Brandon et al. 2023) noticed the imbalance, and distributes tokens one by one. Context parallelism
 mostly uses an early and a late chunk per device, often called zigzag. The training of Llama 3 also puts chunks i and
 2N - 1 - i on device i, but gathers keys and values instead of sending them around (Dubey et al. 2024).
 """,

@@ -20,17 +20,16 @@ would be N x 1,024 B, and all scores N x 256 B.
 """,
     statement="""\
 A long sequence is split over the devices: device i has the i-th 8 tokens of 8 N. `forward` gets a dictionary: 'q',
-your queries, (8, 16), and 'kv', your keys and values, (2, 8, 16). It returns your queries' attention to the whole
+your queries, (8, 16), and 'kv', your keys and values, (2, 8, 16). It returns your queries' attention to the full
 sequence, (8, 16): `softmax(q @ k.T / 4) @ v`, with the keys and values of all N devices; 4 is the square root of 16.
 
 Pass keys and values around the ring, one message per hop, without collectives. The memory target is the same for 2, 4
 and 8 devices, although the sequence grows with them, so you can't hold all keys or all scores of a row at the same
 time. Scores go from about 100 down to -400, where exp overflows and underflows, and you don't know in advance which
-device has a row's highest score. Results may differ from a single device's by 0.00001 of the largest number.
-""",
+device has a row's highest score. """,
     starter='''\
 class RingAttention(ShardedEngine):
-    """Keys and values go round."""
+    """Keys and values go around a ring."""
 
     def load_checkpoint(self, params):
         """There are no parameters."""

@@ -26,12 +26,12 @@ The rows of w, params['weights'], are cut along y: you hold block j, (8, 32). De
 same block. The output is cut like x: `forward` returns row block i, column block j, (4, 16).
 
 `backward` gets the gradient of your output block. It returns, under 'weights', the gradient of your block of w for
-the whole batch, and under 'x' the gradient of your block of x. Collectives take `group`, the devices that make the
+the full batch, and under 'x' the gradient of your block of x. Collectives take `group`, the devices that make the
 call together. Other meshes are also tried: with (a, b), device b i + j is at (i, j).
 """,
     starter='''\
 class Matmul2D(ShardedEngine):
-    """A mesh: which axis does the sum go along?"""
+    """One product on a mesh of two axes."""
 
     def __init__(self, model_dim, hidden_dim, mesh):
         """mesh: how many devices along x, and along y. Find your place, your neighbours; make room for your block."""

@@ -43,13 +43,13 @@ class MegatronLayer(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy your part of each weight; what you keep views of, you keep whole."""
+        """Copy your part of each weight: a view would keep the full array."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
 
     def forward(self, x):
-        """x: all tokens, (8, 16). Returns the whole output."""
+        """x: all tokens, (8, 16). Returns the full output."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
@@ -61,7 +61,8 @@ class MegatronLayer(ShardedEngine):
         # ----- end of your code -----
 ''',
     hints=(
-        "Which of attention's four weights should be cut by columns, and which by rows, so that a head stays whole?",
+        "Which of attention's four weights should be cut by columns, and which by rows, so that each head stays on "
+        "one device?",
         (
             "Attention is TensorParallel with softmax instead of relu: query, key and value by columns, output by "
             "rows, then one sum. Be careful where you add x: a sum over devices adds what each of them contributes."
@@ -77,8 +78,8 @@ class MegatronLayer(ShardedEngine):
         ),
     ),
     concept="""\
-Heads are independent, as hidden units are, so a device with whole heads needs no communication until the output
-is summed. A layer costs two sums forward and two backward, no matter how large its weights are.
+Heads are independent, as hidden units are, so a device that holds complete heads needs no communication until the
+output is summed. A layer costs two sums forward and two backward, no matter how large its weights are.
 """,
     in_practice="""\
 Megatron-LM trains GPT and BERT like this (Shoeybi et al. 2019). Every device computes norms, dropout and residuals

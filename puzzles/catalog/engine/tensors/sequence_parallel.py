@@ -10,7 +10,7 @@ PUZZLE = EnginePuzzle(
     arithmetic="""\
 Gathering 2 rows of 64 B sends 3 x 128 = 384 B, and the reduce-scatter of 512 B sends 3/4 x 512 = 384 B. Forward and
 backward each do one of both: 1,536 B in 4 collectives. Memory peaks at the last reduce-scatter: weights and
-gradients 4,096, x, z, dz, grads and the partial dx of the whole batch 512 each, two results of 128: 6,912 B. The
+gradients 4,096, x, z, dz, grads and the partial dx of the full batch 512 each, two results of 128: 6,912 B. The
 target, 7,552 B, leaves room for one more activation of 512 B and for the 128 B of input rows.
 """,
     statement="""\
@@ -34,7 +34,7 @@ class SequenceParallel(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy your part out of params; they are only lent."""
+        """Copy your part out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
@@ -64,8 +64,8 @@ class SequenceParallel(ShardedEngine):
         ),
     ),
     concept="""\
-The bytes are those of tensor parallelism. But what lies between two blocks (norms, dropout, residuals) is
-computed and stored only once over all devices, instead of once on each.
+A device sends as many bytes as in tensor parallelism. But the operations between two blocks (norms, dropout, residuals)
+are computed and stored only once over all devices, instead of once on each.
 """,
     in_practice="""\
 Megatron-LM calls this sequence parallelism, because the rows are a sequence's tokens (Korthikanti et al.

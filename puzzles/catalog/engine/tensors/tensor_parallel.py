@@ -8,12 +8,12 @@ PUZZLE = EnginePuzzle(
     title="Columns, then rows",
     targets={"sent": 1_536, "flops": 24_576, "weights": 2_048},
     arithmetic="""\
-The output of the whole batch is 8 x 16 x 4 = 512 B; an all-reduce of it sends 2 x 3/4 x 512 = 768 B, once
+The output of the full batch is 8 x 16 x 4 = 512 B; an all-reduce of it sends 2 x 3/4 x 512 = 768 B, once
 forward and once backward: 1,536 B. Each product is 2 x 8 x 16 x 16 = 4,096 flops, six of them: 24,576. A
 quarter of the weights is 2,048 B.
 """,
     statement="""\
-Every device gets the whole batch, (8, 16), and returns the full output. The model is divided: device i holds a
+Every device gets the full batch, (8, 16), and returns the full output. The model is divided: device i holds a
 quarter of the columns of w0 and the matching quarter of the rows of w1.
 
 `backward` returns your part of each weight's gradient, in the shape of your part, and under 'x' the gradient
@@ -33,13 +33,13 @@ class TensorParallel(ShardedEngine):
         # ----- end of your code -----
 
     def load_checkpoint(self, params):
-        """Copy your part out of params; they are only lent."""
+        """Copy your part out of params: it is valid only during this call."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
 
     def forward(self, x):
-        """x: the whole batch, (8, 16). Returns the whole output."""
+        """x: the full batch, (8, 16). Returns the full output."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
