@@ -139,12 +139,19 @@ def _still_held(rank: RankState, gathers: Sequence[Op]) -> dict[tuple[int, ...],
 
 def _passed(line: _Line) -> Iterator[Cause]:
     sent = [op for op in line.ops if any(isinstance(v, (Weight, WeightGrad, OptState)) for v in line.values([op]))]
-    if sent:
+    if sent and not _is_a_copy(line):
         yield Cause(
             f"{line.name} sends {_count(line.values(sent))} in messages ({line.sent(sent):,} elements). Here "
             "weights stay where they are; send activations.",
             line.sent(sent),
         )
+
+
+def _is_a_copy(line: _Line) -> bool:
+    """True if several ranks have the stages of this one, as in two directions: their gradients must meet."""
+    of_ranks = [{op.layer for op in rank.all({"forward"})} for rank in line.recomputation.ranks]
+    mine = {op.layer for op in line.rank.all({"forward"})}
+    return of_ranks.count(mine) > 1 and len(mine) < len(set().union(*of_ranks))
 
 
 def _count(values: Sequence[Value]) -> str:

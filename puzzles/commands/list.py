@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from puzzles.grading.progress import PuzzleProgress
     from puzzles.tracks.shown import Overview
 
-MAX_BEFORE = 8
+MAX_BEFORE = 7
 """Puzzles in a list that leaves room on the screen for what comes before each."""
 
 Progress = Mapping[str, "PuzzleProgress"]

@@ -224,6 +224,18 @@ def test_flops_are_two_times_the_product_of_the_index_sizes(name: str) -> None:
         assert run.meters[0].flops == flops
 
 
+def test_the_bases_of_an_array_end() -> None:
+    def bases(me: Any, x: Any) -> int:
+        view, found = x["a"].copy()[1:][1:], 0
+        while view.base is not None:
+            view, found = view.base, found + 1
+            assert found < 5
+        return found
+
+    with launch(Script, 1, bases) as run:
+        assert run.forward({"a": np.arange(6.0)}) == [1]
+
+
 MEMORY = {
     "a new array": (lambda x: [np.zeros(10, np.int8)], 10, 10),
     "views": (lambda x: [x[1:], x.T, x.reshape(-1), x.real], 32, 0),

@@ -114,7 +114,7 @@ def cast_like(like: Any, array: Any) -> Array:
 def _is_view(array: Any, buffer: Array) -> bool:
     """True also for an empty view, which shares no memory."""
     while array is not None and array is not buffer:
-        array = getattr(array, "base", None)
+        array = ndarray.base.__get__(array) if isinstance(array, ndarray) else None
     return array is buffer
 
 

@@ -62,8 +62,9 @@ _view: Any = ndarray.view
 class MeteredArray(ndarray[Any, Any]):
     """An array of a device, whose memory and products are counted."""
 
-    __slots__ = ("_block",)
+    __slots__ = ("_block", "_is_base")
     _block: ChargedBlock | None
+    _is_base: bool
 
     def __array_finalize__(self, source: Any) -> None:
         base = _base_of(self)
@@ -110,7 +111,13 @@ class MeteredArray(ndarray[Any, Any]):
     def base(self) -> Any:
         """The array that this is a view of: metered, too."""
         base = _base_of(self)
-        return restore_block(base, self) if type(base) is ndarray else base
+        if type(base) is not ndarray:
+            return base
+        if getattr(self, "_is_base", False):
+            return None  # else the bases of an array would never end
+        found: Any = restore_block(base, self)
+        found._is_base = True
+        return found
 
     def view(self, *given: Any, **named: Any) -> Any:
         """A view stays metered, also if it is asked for as a plain array."""

@@ -78,7 +78,7 @@ MISTAKES: list[tuple[str, str, Edits, tuple[str, ...]]] = [
     ("ddp_overlap", "each sum is awaited at once", [(SEND, f"await {SEND}"), ("await handle", "handle")],
      ("20.2 timesteps", "< 15")),
     ("ddp_overlap", "the handle is taken for the sums", [("await handle", "handle")],
-     ("the values of a call", "allreduce(layer=5", "still pending; await it first")),
+     ("values are there when it has been awaited", "allreduce(layer=5", "still pending; await it first")),
     ("ddp_overlap", "a call for each layer", [("len(bucket) == 2", "len(bucket) == 1")], ("15.4 timesteps", "< 15")),
     ("ddp_overlap", "one bucket at the end", [("len(bucket) == 2 or ", "")], ("18.4 timesteps", "< 15")),
     ("ddp_overlap", "buckets of three", [("len(bucket) == 2", "len(bucket) == 3")], ("15.4 timesteps", "< 15")),

@@ -114,7 +114,7 @@ REFUSED: dict[Callable[[Model], Any], str] = {
     "step 0, on the disk",
     no_processor: "the tier disk has no update; fetch the values and update them on the device",
     no_such_tier: "there is no memory tier 'cloud' in the costs 'two tiers'; known: host, disk",
-    part_of_the_batches: "this gradient covers only batch 0 of 2; sum in batch 1 with '+' or an all-reduce first",
+    part_of_the_batches: "this gradient covers only batch 0 of 2; first add batch 1, with '+' or an all-reduce",
     updated_twice: "this weight was already updated (step 1); update each weight once",
     parked_on_the_device: "weight must be a weight; got the weight of layer 0, unsharded, step 0, on the host",
 }
@@ -141,7 +141,7 @@ PENDING: dict[Callable[[Model], Any], tuple[str, str]] = {
     declared_too_early: ("weight must be a weight; got result 0 of update(layer=0)", "await its handle first"),
     unpacked_too_early: ("a call's values are there when it has been awaited", "await it first"),
     one_result_awaited: ("this is result 1 of update(layer=0)", "await its handle first"),
-    refused_before: ("await fetch(): this gradient covers only batch 0 of 2", "sum in batch 1"),
+    refused_before: ("await fetch(): this gradient covers only batch 0 of 2", "first add batch 1"),
 }
 
 
