@@ -229,6 +229,7 @@ def forwards(batch: int) -> tuple[GraphPlan, GraphPlan]:
     return rule, propagate(graph)
 
 
+@pytest.mark.slow
 def test_the_forward_that_moves_eight_times_less_makes_a_dearer_step_until_the_batch_is_large():
     shared = 2 * 2 * 16 * 8
     """bias1.grad reads the copy that moved for weight1.grad; alone it would all-reduce 16 numbers in pairs."""
