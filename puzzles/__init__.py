@@ -29,7 +29,7 @@ def __getattr__(name: str) -> "Any":
 
 
 class OtherLibError(ImportError):
-    """Another `lib` comes before the game's, such as that of the original puzzles in the current folder."""
+    """Another `lib` comes before the game's, such as the original puzzles' in the current folder."""
 
     def _render_traceback_(self) -> list[str]:
         """The text that IPython shows: this sentence, without the machinery."""

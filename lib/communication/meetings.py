@@ -195,7 +195,7 @@ class Mailboxes(Generic[M]):
 
     def unread(self, to: int, tag: int | None = None) -> Iterator[tuple[int, M]]:
         """The messages for a rank, each with its sender; by sender and tag, then in the order of sending. With a `tag`,
-        those of that tag only."""
+        the messages with that tag only."""
         for (source, of), box in sorted(self._boxes[to].items()):
             if tag is None or of == tag:
                 for message in box:

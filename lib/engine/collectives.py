@@ -4,7 +4,7 @@ Every transport is tested against these functions. `n` is the number of devices 
 array that one device contributes. The arrays have one shape and dtype and are not changed; every result is a new array,
 which its device may write to.
 
-Bytes sent by one device are those of a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms
+A device sends as many bytes as in a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms
 for clusters of workstations", section 3).
 """
 

@@ -1,6 +1,6 @@
 """ShardedEngine, the base class of a distributed model: one device's blocking calls on arrays of numpy or torch.
 
-The interface is that of a process in MPI or torch.distributed. Blocking calls in one thread are enough, because the
+The interface is like a process's in MPI or torch.distributed. Blocking calls in one thread are enough, because the
 in-process transport switches greenlets where a device waits.
 """
 

@@ -50,7 +50,7 @@ class Executed:
 
 
 class PlannedDevice(ShardedEngine):
-    """One device of a plan. Its pieces of parameters come from the checkpoint, those of inputs from the call."""
+    """One device of a plan. Its pieces of parameters come from the checkpoint, its pieces of inputs from the call."""
 
     def __init__(self, program: DeviceProgram) -> None:
         self.program = program
@@ -101,7 +101,7 @@ class MovingDevice(ShardedEngine):
 def execute(
     program: DeviceProgram, layouts: Mapping[str, TensorLayout], values: Mapping[str, Array], on: str | None = None
 ) -> Executed:
-    """Runs a program. `values` are full arrays of all sources; `layouts` are those of every tensor at the end."""
+    """Runs a program. `values` are full arrays of all sources; `layouts` has every tensor's layout at the end."""
     devices = range(program.devices)
     whole = {name: np.asarray(values[name]) for name in (*program.inputs, *program.parameters)}
     inputs = [{name: piece_of(whole[name], layout, d) for name, layout in program.inputs.items()} for d in devices]

@@ -186,7 +186,7 @@ def _least_bytes(job: Job, split: Split, priced: Prices, rank: int, mine: int) -
 
 
 def chunks_in_flight(split: Split, m: int, rank: int = 0) -> int:
-    """Chunks that a rank keeps at least (docs/truth.md compares those of the first with runs)."""
+    """Chunks that a rank keeps at least (docs/truth.md compares the first rank's with runs)."""
     p, v = split.pp, split.chunks
     match split.schedule:
         case "1f1b" | "zb_h1":

@@ -29,7 +29,7 @@ def goodput(job: Job, mtbf_hours: float, bandwidth: float, restart: float = 300.
     """How a training goes on where each GPU fails once in `mtbf_hours` on average.
 
     A checkpoint is written with `bandwidth` bytes per second of the whole cluster, while training waits. After a
-    failure `restart` seconds pass, and what was trained since the last checkpoint is lost. The interval is that of Daly
+    failure `restart` seconds pass, and what was trained since the last checkpoint is lost. The interval is from Daly
     2006, which refines Young 1974, sqrt(2 C M); the share follows from Daly's model, where failures are exponential.
     """
     for name, number, least in (("mtbf", mtbf_hours, 0), ("bandwidth", bandwidth, 0), ("restart", restart, -1)):

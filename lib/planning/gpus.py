@@ -77,7 +77,7 @@ class Gpu:
         return fast if members == count else min(fast, members * self.network * REACHED)
 
     def rate_to_all(self, members: int, count: int) -> float:
-        """Bytes per second that each of `count` GPUs sends to all others: to those of other machines, each through its
+        """Bytes per second that each of `count` GPUs sends to all others: to GPUs of other machines, each through its
         own adapter."""
         if members == count:
             return self.nvlink * REACHED

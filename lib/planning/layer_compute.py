@@ -38,7 +38,7 @@ def copied_bytes(job: Job, split: Split) -> float:
 
 def workspace_bytes(job: Job, split: Split, eager: bool = False) -> float:
     """Bytes in use while the layer that is computed again has them: what is kept of it only then. Of activations in the
-    host's memory those of two layers are on the device: of one that computes, and of one that is copied."""
+    host's memory two layers have theirs on the device: the one that computes, and the one that is copied."""
     if split.offload == "activations":
         return 2 * _all_bytes(job, split, split.recompute != "selective", eager)
     if split.recompute in ("full", "ops"):

@@ -1,6 +1,6 @@
 """What one layer costs on the ranks that share it (tp, cp, ep): what it computes, and its calls one after the other.
 
-These ranks do the same for every layer and microbatch. Ticks and bytes are those of a run of the ledger, which the
+These ranks do the same for every layer and microbatch. Ticks and bytes are as in a run of the ledger, which the
 tests play. They become the prices of `forward` and `backward` in the run of the whole pipeline.
 """
 

@@ -34,7 +34,7 @@ class PeakShare(NamedTuple):
 class RankMemory(NamedTuple):
     """A rank of the pipeline at its fullest moment. `low` has the bytes of fused code by kind, `high` is the most that
     eager code reserves. `operation` starts at that moment; `held` lists what lives then, in fused code. `layers` are
-    those of its stages."""
+    its stages."""
 
     rank: int
     layers: int

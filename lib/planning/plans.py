@@ -133,7 +133,7 @@ def _timetable(schedule: str, ranks: int, batches: int, chunks: int, warmup: int
 
 
 def sent_in_step(job: Job, split: Split, priced: Prices, found: Measured) -> Mapping[str, int]:
-    """Bytes of a GPU, by axis: those of the pipeline's run, and for each layer and microbatch those of a layer's."""
+    """Bytes of a GPU, by axis: of the pipeline's run, and of a layer's calls for each layer and microbatch."""
     times = layer_times(job, shared(split))
     program = program_of(job, split)
     units = max(len(program.layers_of(place)) for place in range(split.pp))

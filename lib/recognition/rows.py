@@ -160,7 +160,7 @@ class Pipeline:
         return made
 
     def _number(self, first: RankWork, mine: Callable[[Microbatch], bool], numbers: dict[Microbatch, int]) -> None:
-        """Numbers some microbatches of each step in the order of a first stage; those of all steps if none ends."""
+        """Numbers some microbatches of each step in the order of a first stage; of all steps if none ends."""
         for part in first.parts:
             key = part.step, part.batches
             if part.half == "F" and part.layer == 0 and key not in numbers and mine(key):

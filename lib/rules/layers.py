@@ -148,8 +148,8 @@ def require_usable(game: Game, layer: int, weight: Weight, inp: Activation) -> N
         if game.steps == 1:
             raise RuleError("this weight was already updated (step 1); use the weight from before the update")
         raise RuleError(
-            f"the weight is at step {weight.step}, but the activation is of step {inp.step}; use those of the "
-            "same step (get_activation takes a step)"
+            f"the weight is at step {weight.step}, but the activation is of step {inp.step}; use a weight and "
+            "an activation of the same step (get_activation takes a step)"
         )
 
 

@@ -50,7 +50,7 @@ class Dist:
         """The run that a new Model for `rank` belongs to, and the checked rank.
 
         Raises:
-            RuleError: a number that does not exist, or another size than that of the ranks before it.
+            RuleError: a number that does not exist, or another size than the ranks before it named.
         """
         rank = algebra.number(rank, self.ranks, "rank", "Model")
         size = Size(

@@ -126,7 +126,7 @@ USE = '''\
 
 
 def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_SETTING, sharded: bool = False) -> str:
-    """The source of a coroutine `name` for a game of this size and setting. Its run is that of `pipeline(table)`, with
+    """The source of a coroutine `name` for a game of this size and setting. It runs like `pipeline(table)`, with
     the same meaning of `sharded`.
 
     Raises:

@@ -1,8 +1,7 @@
 """The textbook orders of pipelines, for any number of ranks p, of microbatches m, and of chunks v of a rank.
 
-A rank's row is written as a script of operations and chunks: `F1` is the forward of its chunk 1, and the k-th time that
-this occurs it is that of microbatch k. `(F0B1)` are two that start together. What would be of microbatch m or later is
-left out.
+A rank's row is written as a script of operations and chunks: `F1` is the forward of its chunk 1; the k-th `F1` is for
+microbatch k. `(F0B1)` are two that start together. Operations for microbatch m or later are left out.
 """
 
 import re

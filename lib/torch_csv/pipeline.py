@@ -25,8 +25,8 @@ Cells = Mapping[Cell, Sequence[int]]
 
 class Replica(NamedTuple):
     """What each rank of a replica does, in the order of ranks, and its cells. `batches` has the number of each
-    microbatch in the cells: the last stage takes them in order, or PyTorch would mistake the loss of one for that of
-    another."""
+    microbatch in the cells: the last stage takes them in order, or PyTorch would mistake one's loss for
+    another's."""
 
     works: Sequence[RankWork]
     cells: Sequence[Cells]

@@ -1,4 +1,4 @@
-"""The puzzles of a track by slug, in the order of play; chapters are added to it, those of teachers too."""
+"""The puzzles of a track by slug, in the order of play; chapters are added to it, teachers' chapters too."""
 
 from __future__ import annotations
 

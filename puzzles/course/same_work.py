@@ -43,7 +43,7 @@ PROGRAM, RUN, BOTH = "the program, names aside", "the run", "the program, names 
 
 
 def same_work(graded: Sequence[Graded], known: Mapping[str, CommonWork]) -> list[Same]:
-    """The solutions that several submissions share, by puzzle; those of a reference or a starter do not count."""
+    """The solutions that several submissions share, by puzzle; references and starters do not count."""
     found: list[Same] = []
     for slug in ALL:
         having = [(one, v) for one in graded for v in one.verdicts if v.puzzle == slug and v.attempted and v.work]

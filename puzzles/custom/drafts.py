@@ -45,6 +45,8 @@ def _require_name(name: str) -> None:
     ):
         plainer = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
         example = plainer if plainer.isidentifier() and plainer != name else "relay"
-        raise OwnPuzzleError(f"'{name}' cannot be a puzzle; its name is that of a function or class, such as {example}")
+        raise OwnPuzzleError(
+            f"'{name}' cannot be a puzzle; it has to be the name of a function or class, such as {example}"
+        )
     if name in ALL:
         raise OwnPuzzleError(f"there is already a puzzle '{name}'; choose another name")

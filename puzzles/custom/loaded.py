@@ -140,8 +140,8 @@ def fault_in(slug: str, error: Exception) -> str:
 
 
 def add_installed() -> list[str]:
-    """Adds the folders that TRAINING_PUZZLES_FOLDERS names and those of installed packages. Returns a sentence for each
-    that cannot be used; the others are added."""
+    """Adds the folders that TRAINING_PUZZLES_FOLDERS names and the folders of installed packages. Returns a sentence
+    for each that cannot be used; the others are added."""
     problems = []
 
     def add(name: str, folder: Callable[[], str]) -> None:
@@ -214,7 +214,7 @@ def puzzle_files(folder: Path) -> list[Path]:
 def _read(file: Path, draft: bool) -> OwnPuzzle:
     if not file.stem.isidentifier() or iskeyword(file.stem):
         raise OwnPuzzleError(
-            f"{shown(file)}: the file's name is the puzzle's and that of a function; '{file.stem}' cannot be"
+            f"{shown(file)}: the file's name is also the name of the puzzle and of a function; '{file.stem}' cannot be"
         )
     own = from_python(file) if file.suffix == ".py" else from_toml(file, draft)
     return replace(own, puzzle=TRACKS[own.track].with_found(own.puzzle, file.parent / RECORDS))

@@ -42,7 +42,7 @@ class Session:
         client: Client | None = None,
         names: Collection[str] = (),
     ) -> None:
-        """`names` are definitions that may be asked for besides those of puzzles."""
+        """`names` are definitions that may be asked for besides puzzles."""
         self.names = names
         self.submission = submission
         self.limits = limits

@@ -110,7 +110,7 @@ def _starter_digests(puzzle: Puzzle) -> set[str]:
 
 @cache
 def _called_in_starters(track: str, slugs: tuple[str, ...]) -> frozenset[str]:
-    """The names that the starters of a track call, and those of Python itself."""
+    """The names that the starters of a track call, and Python's own names."""
     starters = (TRACKS[track].puzzle(slug).starter for slug in slugs)
     calls = (node for starter in starters for node in ast.walk(_tree(starter)) if isinstance(node, ast.Call))
     return frozenset({*map(called_name, calls), *dir(builtins)})

@@ -150,7 +150,7 @@ def dates_of(folder: Path, source: str) -> dict[str, str]:
 
 
 def _from_git(folder: Path) -> dict[str, str]:
-    """Days are those of UTC, so that everybody makes the same board."""
+    """Days are in UTC, so that everybody makes the same board."""
     words = ["log", "--diff-filter=A", "--no-renames", "--format=%x00%ct", "--name-only", "--relative", "-z", "--", "."]
     try:
         done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True)

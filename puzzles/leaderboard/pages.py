@@ -13,7 +13,7 @@ from .board import Ranking, Standing
 from .entry import AXES, Entry
 
 DATA = "board.json"
-"""The board as data. It also names all files of the board, so that those of an earlier one can be removed."""
+"""The board as data. It also names all files of the board, so that files of an earlier one can be removed."""
 
 
 def files_of(rankings: Sequence[Ranking], title: str) -> dict[str, str]:
@@ -30,7 +30,7 @@ def files_of(rankings: Sequence[Ranking], title: str) -> dict[str, str]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Writes the files, and removes those of an earlier board that are no more."""
+    """Writes the files, and removes files of an earlier board that are no more."""
     remove(folder, listed_files(folder, DATA) - set(files))
     for name, text in files.items():
         path = folder / name

@@ -111,7 +111,7 @@ def profile(
     full instead of the one of median length.
 
     Raises:
-        PuzzleError: the files cannot be read, are not those of one run, or name no cells.
+        PuzzleError: the files cannot be read, do not belong to one run, or name no cells.
     """
     found: list[Source] = []
     for path in paths:

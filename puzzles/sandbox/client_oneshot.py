@@ -43,7 +43,7 @@ class OneshotClient:
         """Does nothing: no process outlives its run."""
 
     def close(self) -> int:
-        """Does nothing, as above; the exit code is that of success."""
+        """Does nothing, as above; the exit code means success."""
         return 0
 
     def _run(self, request: dict[str, Any] | None, seconds: float, longest: int) -> dict[str, Any]:

@@ -34,7 +34,7 @@ SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache"
 """Folders and files of the machine that programs need, besides Python's own."""
 
 DEVICES_AND_FACTS = ("/dev/urandom", "/dev/random", "/proc/self", "/proc/meminfo", "/proc/cpuinfo")
-"""A worker's own folder in /proc, opened by itself: those of others show their command lines."""
+"""A worker's own folder in /proc, opened by itself: folders of others show their command lines."""
 
 _hidden_besides: list[Path] = []
 

@@ -26,7 +26,7 @@ from .first_screen import WARM_UP
 from .in_browser import by_hand
 
 COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "all-gather": "allgather"}
-"""By the name in texts, that of its picture."""
+"""By the name in texts, the name of its picture."""
 
 
 def picture_of(track: Track[Any], puzzle: Puzzle) -> str:

@@ -40,7 +40,7 @@ class Track(OpenTrack[P], ABC):
     max_result: int = 1 << 20
     """Bytes that one run may send back."""
     reasons: Sequence[str] = ("layout",)
-    """One-word reasons of failures that its runs may report, besides those of every track. Any code may use
+    """One-word reasons of failures that its runs may report, besides the reasons of every track. Any code may use
     `lib.layout`."""
     why_title: str = "where memory and traffic go"
     in_browser: bool = False

@@ -93,7 +93,7 @@ for _one in (Schedules(), Engine(), Layouts(), Plans()):
     register(_one)
 
 SHIPPED = frozenset(ALL)
-"""The puzzles of the game itself, without a teacher's and those of tracks from outside."""
+"""The puzzles of the game itself, without teachers' puzzles and tracks from outside."""
 
 
 def track_of(slug: str) -> Track[Any]:
@@ -108,7 +108,7 @@ def default_slugs() -> tuple[str, ...]:
 
 def find(name: str) -> Puzzle:
     """The puzzle of this name: its slug ('fsdp', 'FSDP'; in any case, where only one puzzle has it), also with its
-    track ('layout:ffn'), or its number in the track; a number by itself is that of a schedule.
+    track ('layout:ffn'), or its number in the track; a number by itself means a schedule.
 
     Raises:
         UnknownPuzzleError: there is none; the text names the nearest one, or all of them.

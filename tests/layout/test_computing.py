@@ -32,7 +32,7 @@ def test_what_computing_costs_decides_between_moving_and_computing_twice() -> No
     graph = product()
     free, dear = plan(graph, layouts=whole), plan(graph, layouts=whole, flops=100)
     assert (free.bytes, free.redundancy) == (0, 8)
-    assert "33,554,432 flops on each device: together 8.00 times those of one device" in free.explain()
+    assert "33,554,432 flops on each device: together 8.00 times as many as on one device" in free.explain()
     assert dear.redundancy < 8
     assert dear.bytes > 0
     # one more price: of all plans, none has a smaller sum of bytes and of what could be sent while all compute

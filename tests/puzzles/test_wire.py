@@ -148,7 +148,7 @@ def test_steps_give_the_clock_that_the_device_would_have() -> None:
     "steps", [7, None, [7], [("compute", -1)], [("compute", True, 1)], [("wait", 0)], [("wait", -1)], [("tape", 1)]]
 )
 def test_steps_that_no_meter_writes(steps: object) -> None:
-    with pytest.raises(ValueError, match="not those of a meter"):
+    with pytest.raises(ValueError, match="do not come from a meter"):
         repeat(steps, Meter())
 
 

@@ -14,7 +14,7 @@ MAX_UNREAD = 1024
 """Inputs that are kept for devices that have not begun to read, or read more slowly than others."""
 
 MAX_UNTAKEN = 1024
-"""Outputs of a device that are kept in process while those of other devices that belong to them are missing."""
+"""Outputs of a device that are kept in process while the outputs of other devices that belong to them are missing."""
 
 
 class InputStream:

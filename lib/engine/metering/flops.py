@@ -37,7 +37,7 @@ def tensordot(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> in
 
 
 def einsum(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """Two or more operands: 2 x the product of all index sizes; with `optimize`, that of each step of numpy's path. One
+    """Two or more operands: 2 x the product of all index sizes; with `optimize`, of each step of numpy's path. One
     operand is only moved or summed: none."""
     if isinstance(args[0], str):
         given, arrow, out = args[0].replace(" ", "").partition("->")
@@ -160,7 +160,7 @@ FLOPS_OF_FUNCTION: dict[Any, Rule] = {
     },
     **{getattr(np.fft, name): fourier for name in np.fft.__all__ if "freq" not in name and "shift" not in name},
 }
-"""The same, and those of `numpy.linalg` and `numpy.fft`, which are counted where an argument is metered."""
+"""The same, and products of `numpy.linalg` and `numpy.fft`, which are counted where an argument is metered."""
 
 FLOPS_OF_MATMUL: dict[Any, Rule] = {np.matmul: matmul}
 for _name in ("vecdot", "matvec", "vecmat"):  # of numpy 2

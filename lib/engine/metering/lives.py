@@ -49,8 +49,8 @@ class Lives:
         self._ended.clear()
 
     def at_peak(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """The bytes that are live at the peak, by the line that made them; and those of them that no later operation
-        reads. What the operation at the peak may read, and the block before, count as read."""
+        """The bytes that are live at the peak, by the line that made them, and the bytes among them that no later
+        operation reads. What the operation at the peak may read, and the block before, count as read."""
         held, idle = Counter[str](), Counter[str]()
         for life in (*self._ended, *self._live.values()):
             if life.born <= self._peak_time:

@@ -134,7 +134,7 @@ class Meter:
         self.clock = max(self.clock, self.ends[transfer][1])
 
     def communicate(self, name: str, traffic: tuple[int, int] = (0, 0)) -> None:
-        """Counts one call, and the bytes that it sends: those of its numbers, and those without packing."""
+        """Counts one call, and the bytes that it sends: as its numbers are, and without packing."""
         self.calls[name] += 1
         self.sent += traffic[0]
         self.unpacked += traffic[1]

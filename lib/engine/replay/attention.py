@@ -93,7 +93,7 @@ class Attention:
         return cast_like(like, self._of(like, queries)[:, None] >= self._of(like, places)[None])
 
     def _own(self, like: Array, queries: Places, places: Places) -> Array:
-        """(queries, 1): 1 where the keys have that of the query."""
+        """(queries, 1): 1 where the keys have the query's token."""
         there = self._of(like, queries)[:, None] == self._of(like, places)[None]
         return cast_like(like, there.any(-1))[:, None]
 

@@ -37,7 +37,7 @@ def outputs(workload: Workload) -> list[Array]:
 def trained(
     workload: Workload, averages: Sequence[Average] = (), versions: Mapping[int, int] | None = None
 ) -> list[Array]:
-    """The weights of every layer after all steps. `averages` are those of replicas that trained alone before;
+    """The weights of every layer after all steps. `averages` are the means over replicas that trained alone before;
     `versions` has the steps whose gradients were made with older weights, and of which step these are."""
     layers, everything = range(workload.size.layers), range(workload.size.batches)
     alike: Replica = [workload.weight(layer) for layer in layers], [workload.state(layer) for layer in layers]

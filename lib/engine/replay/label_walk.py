@@ -64,7 +64,7 @@ class RankLabels(UncheckedCursor):
 
 
 class LabelWalk(UncheckedWalk[RankLabels]):
-    """The labels of all values of a trace with tensors of some shape; `ranks` holds those of each rank."""
+    """The labels of all values of a trace with tensors of some shape; `ranks` holds the labels of each rank."""
 
     def __init__(self, trace: Trace, shapes: Shapes) -> None:
         self.ranks = [RankLabels(rank, ops) for rank, ops in enumerate(trace.ranks)]
@@ -236,7 +236,7 @@ def _collected(brought: Sequence[Content], place: int, op: Op) -> Content:
 
 
 def _scattered(brought: Sequence[Content], place: int, op: Op) -> Content:
-    """Its part of the sum; of gradients of keys, those of the tokens whose queries it brings."""
+    """Its part of the sum; of gradients of keys, the tokens whose queries it brings."""
     mine = brought[place]
     if isinstance(mine, Tokens) and mine.queries:
         return mine._replace(places=mine.queries)

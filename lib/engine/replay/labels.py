@@ -18,8 +18,8 @@ class Rows(NamedTuple):
 class Tokens(NamedTuple):
     """Tokens of a step's microbatches, of an activation or its gradient: a tensor of (batches, tokens, hidden). Where
     microbatches have lengths, the tokens of all follow each other: (1, tokens, hidden). A `width` is not hidden, but
-    that of token numbers or logits; after an exchange for heads it is so many times smaller. A gradient of keys is from
-    the tokens `queries`; keys are from none."""
+    the width of token numbers or logits; after an exchange for heads it is so many times smaller. A gradient of keys
+    is from the tokens `queries`; keys are from none."""
 
     step: int
     batches: tuple[int, ...]

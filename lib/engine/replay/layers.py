@@ -1,6 +1,6 @@
 """The mathematics of each kind of layer, the same for one device and for many, on arrays of numpy or torch.
 
-The gradient that a dense layer takes is that of its product, before relu: so the weight half of backward needs no
+The gradient that a dense layer takes belongs to its product, before relu: so the weight half of backward needs no
 weight (Qi et al. 2024, section 2), and the input half masks with the input, which relu has left positive or zero.
 """
 
@@ -23,7 +23,7 @@ class Layer(Protocol):
     """What one layer computes: `inp`, `grad` and the results are (batches, tokens, h), weights (rows, h)."""
 
     variance: float
-    """Times the width: that of a weight's first numbers, which keeps activations about as large."""
+    """Times the width: the scale of a weight's first numbers, which keeps activations about as large."""
 
     def forward(self, inp: Array, weight: Array) -> Array: ...
     def loss(self, out: Array, target: Array) -> Array: ...

@@ -33,7 +33,7 @@ SEED = 7
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What PyTorch did: how far its gradients are from those of one process (of the largest), and by rank the start and
+    """What PyTorch did: how far its gradients are from one process's (of the largest), and by rank the start and
     end of each cell, in seconds from the first start."""
 
     error: float
@@ -103,7 +103,7 @@ class PipelineDevice(ShardedEngine):
 
     def forward(self, x: Mapping[str, Any]) -> dict[str, Any]:
         """Trains one step twice, the first time for warming up, and a third time for the profiler, if the request has a
-        folder for it. The gradients of this rank's stages are compared with those of the whole model."""
+        folder for it. The gradients of this rank's stages are compared with the full model's."""
         import torch
         import torch.distributed as dist
         from torch.distributed.pipelining import PipelineStage
@@ -149,12 +149,12 @@ def _stage(width: int, depth: int, number: int) -> Any:
 
 
 def _loss(output: Any, target: Any) -> Any:
-    """Summed over a microbatch, so that gradients of microbatches add up to that of the batch."""
+    """Summed over a microbatch, so that gradients of microbatches add up to the batch's."""
     return ((output - target) ** 2).sum()
 
 
 def _difference(model: list[Any], mine: list[int], batch: Any, target: Any) -> float:
-    """The largest difference of a gradient from that of one process, relative to its largest element."""
+    """The largest difference of a gradient from one process's, relative to its largest element."""
     import torch
 
     found = {stage: [parameter.grad.clone() for parameter in model[stage].parameters()] for stage in mine}
@@ -169,7 +169,7 @@ def _difference(model: list[Any], mine: list[int], batch: Any, target: Any) -> f
 
 
 def _timed(method: Any, stage: int, op: str, times: list[tuple[str, float, float]]) -> Callable[..., Any]:
-    """A method of a stage that notes when each cell starts and ends; the clock is that of the machine."""
+    """A method of a stage that notes when each cell starts and ends; it reads the machine's clock."""
 
     def timed(number: int, *args: Any, **more: Any) -> Any:
         half = "I" if op == "B" and not more.get("full_backward", True) else op

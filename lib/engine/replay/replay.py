@@ -96,7 +96,7 @@ def replay(
     a puzzle apply. `force` also executes a trace that the referee refuses, as far as possible, to see what it would
     have produced.
 
-    Predicted bytes are those of the tensors. Costs may price an activation gradient at less than an activation
+    Predicted bytes are counted of the tensors. Costs may price an activation gradient at less than an activation
     (`Costs.gradient`), since a block's activation is all that its forward leaves; a tensor is as large as either. They
     may count more elements for a weight (`Costs.parameters`); its tensor is hidden x hidden.
     """
@@ -160,7 +160,7 @@ def _notes(trace: Trace) -> Iterator[str]:
             f"one tensor of {activation:,} stands for both, and so is what is predicted here."
         )
     if kinds := odd_kinds(trace.setting):
-        yield f"Weights of the kind {', '.join(kinds)} have a size of their own; their tensors are those of any layer."
+        yield f"Weights of the kind {', '.join(kinds)} have a size of their own; their tensors have any layer's size."
 
 
 def replay_from_json(text: str) -> Replay:

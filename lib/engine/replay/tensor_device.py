@@ -20,7 +20,7 @@ TIERS = ("host", "disk")
 
 
 class TensorDevice(ShardedEngine):
-    """Tensors are those of a workload."""
+    """Tensors belong to a workload."""
 
     workload: Workload
     labels: Mapping[int, Label]

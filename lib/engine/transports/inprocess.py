@@ -1,7 +1,7 @@
 """The in-process transport: devices are tasks of one thread and switch only where one waits.
 
 So every run is the same, and a deadlock needs no timeout: no device is ready and some device waits. Tasks are
-greenlets, whose switch takes less than a microsecond, or in a browser those of `suspended.py`. Threads would be
+greenlets, whose switch takes less than a microsecond, or in a browser the tasks of `suspended.py`. Threads would be
 preempted anywhere and cost several times as much. asyncio would need `await` in players' classes, which are plain
 functions with blocking calls.
 """
@@ -52,7 +52,7 @@ class Scheduler:
         """True for a device of an inference loop that reads no inputs: it ends when the device that it receives from
         has ended."""
         self.late_puts = late_puts
-        """Devices whose puts arrive at the barrier, while those of others arrive immediately. None: all, as on MPI."""
+        """Devices whose puts arrive at the barrier, while puts of others arrive immediately. None: all, as on MPI."""
 
     def start(self, work: Callable[[InProcessPort], object]) -> None:
         """Makes every device ready to run `work`; `advance` runs it."""

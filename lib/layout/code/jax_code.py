@@ -1,4 +1,4 @@
-"""A plan as a program of JAX: specifications for all tensors, and a shard_map whose collectives are those of the plan.
+"""A plan as a program of JAX: specifications for all tensors, and a shard_map with the collectives of the plan.
 
 Each device computes on its own pieces, so that XLA has nothing left to decide: it moves what the plan predicts. Where a
 plan exchanges pieces in one step, the program has the cheapest sequence of named collectives.
@@ -28,7 +28,7 @@ mesh = jax.make_mesh({shape}, {names}, axis_types=(jax.sharding.AxisType.Auto,) 
 
 
 def rows_of(table, rows, start):
-    """Rows of a part of a table, and zeros for those of other parts."""
+    """Rows of a part of a table, and zeros for rows of other parts."""
     here = (rows >= start) & (rows < start + len(table))
     return jnp.where(here[..., None], table[jnp.where(here, rows - start, 0)], 0)
 
@@ -63,7 +63,7 @@ ELEMENTWISE = {
 
 def jax_code(plan: GraphPlan) -> str:
     """The program as text. `SPECS` has the PartitionSpec of every tensor, `program` takes the sources by name and
-    returns the results; `in_shardings` and `out_shardings` are those of `program` for `jax.jit`. If a move is over
+    returns the results; `in_shardings` and `out_shardings` are for `jax.jit` of `program`. If a move is over
     parts of axes, the program's mesh has an axis for each prime factor.
     """
     mesh = plan.graph.mesh
@@ -164,7 +164,7 @@ def _expression(op: DistributedOperator, taken: Sequence[str], mesh: DeviceMatri
 
 
 def _rows(op: DistributedOperator, taken: Sequence[str], mesh: DeviceMatrix) -> str:
-    """Rows of this device's part of a table, and zeros for those of other parts."""
+    """Rows of this device's part of a table, and zeros for rows of other parts."""
     table, rows = taken
     axes, count = _on(op.inputs[0], mesh).tensor_map[0], op.inputs[0].local_shape[0]
     start = f"lax.axis_index({_names(axes, mesh)}) * {count}" if axes else "0"

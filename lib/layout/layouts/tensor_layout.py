@@ -98,7 +98,7 @@ class TensorLayout:
 
     @cached_property
     def padded_shape(self) -> tuple[int, ...]:
-        """The shape of all pieces together: that of the tensor, unless a dimension is split unevenly."""
+        """The shape of all pieces together: the tensor's, unless a dimension is split unevenly."""
         return tuple(n * parts for n, parts in zip(self.local_shape, self.splits))
 
     @cached_property

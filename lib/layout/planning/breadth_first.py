@@ -83,7 +83,7 @@ def _as_configured(
 ) -> TensorLayout:
     """The layout of a weight with which an operator of its optimizer has its strategy.
 
-    If possible, that in which the first operator needs it, or that of its gradient.
+    If possible, the layout in which the first operator needs it, or the layout of its gradient.
     """
     assert graph.step is not None
     gradient = settled[graph.step.gradients[graph.step.weights[name]]].output

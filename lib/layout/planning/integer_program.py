@@ -3,7 +3,7 @@ caps on the peak.
 
 A binary variable for each way to compute an operator and to store a source. For each reader of a tensor, a fraction of
 each move: from a layout that the tensor may have, or from a copy that an earlier reader may have taken, to a layout
-that the reader may need. The relaxation is often integral: it is that of Alpa (Zheng et al. 2022) with its edges.
+that the reader may need. The relaxation is often integral: it is Alpa's (Zheng et al. 2022) with its edges.
 """
 
 from collections.abc import Hashable, Mapping, Sequence

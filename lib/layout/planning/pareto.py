@@ -124,7 +124,7 @@ class ParetoElimination:
         return len(b.cost) / prod(self.sizes[v] for v in b.border if v in a.border)
 
     def _join(self, a: PartialPlans, b: PartialPlans, v: int | None) -> PartialPlans:
-        """The rows of a with those of b that have the same values of shared variables, where both together fit."""
+        """The rows of a with the rows of b that have the same values of shared variables, where both together fit."""
         shared = [v for v in a.border if v in b.border]
         left, right = a.key(shared, self.sizes), b.key(shared, self.sizes)
         order = np.argsort(right, kind="stable")

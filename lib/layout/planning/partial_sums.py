@@ -1,7 +1,7 @@
 """Partial sums as layouts: they flow through what is linear, as in DTensor, until they are added up once.
 
 Linear are sums, differences, products with a factor that is whole along the axis, and what only rearranges. An operator
-keeps its summands, or takes those of others, only where that can pay: on a way to an addition of two of them.
+keeps its summands, or takes other devices' summands, only where that can pay: on a way to an addition of two of them.
 """
 
 from collections.abc import Iterable, Sequence

@@ -56,7 +56,7 @@ class PlacedGraph:
     gap: float = 0.0
     """How far that is below what this plan costs: at most this part of it could be saved."""
     links: Links | None = None
-    """Those for which the plan takes the least time; its moves are then the quickest, not those of the fewest bytes."""
+    """With them the plan takes the least time: its moves are the quickest, not the ones with the fewest bytes."""
     rate: int | None = None
     """Operations of a device in a unit of time, or without links in the time of a byte, for which it was planned."""
     taken_from: Mapping[tuple[str, int], TensorLayout | None] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class PlacedGraph:
         if a device does so many `flops` in a unit of time.
 
         Raises:
-            LayoutError: the links are not those of the graph's mesh.
+            LayoutError: the links do not belong to the graph's mesh.
         """
         require_links(links, self.graph.mesh)
         size = self.graph.itemsize

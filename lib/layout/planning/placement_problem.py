@@ -189,7 +189,7 @@ class PlacementProblem:
         return alone or any(table[tuple(chosen[v] for v in names)] >= FORBIDDEN for names, table in self.pairs.items())
 
     def _charge(self, names: tuple[int, ...], table: Table) -> None:
-        """Adds costs of combined values; where a variable occurs twice, those of its equal values."""
+        """Adds costs of combined values; where a variable occurs twice, of its equal values."""
         for i, v in enumerate(names):
             if v in names[:i]:
                 first = names.index(v)

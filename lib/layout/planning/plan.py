@@ -113,7 +113,7 @@ class GraphPlan(PlacedGraph):
             )
         if self.redundancy > 1.005:
             lines.append(
-                f"{self.flops:,} flops on each device: together {self.redundancy:.2f} times those of one device"
+                f"{self.flops:,} flops on each device: together {self.redundancy:.2f} times as many as on one device"
             )
         lines.append(f"at most {self.peak:,} bytes at a time on a device, when {self.peak_moment}")
         if self.links is not None:

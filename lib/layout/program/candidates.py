@@ -148,7 +148,7 @@ def _forms(
 ) -> tuple[DistributedOperator, ...]:
     """The same for an operator without a name, because a network has many identical layers.
 
-    Here and below, `names` are those of the axes: meshes that differ only in them are equal, but are shown differently.
+    Here and below, `names` are the axes' names: meshes that differ only in them are equal, but are shown differently.
     """
     return tuple(_on_mesh(form, mesh, scatter, uneven))
 

@@ -38,7 +38,7 @@ def from_jax(
     argument that is named in `parameters`; all others are inputs. Functions that JAX calls within, as of `jit`,
     are part of the graph, and the steps of a `scan` one by one. Types are not converted; if floats differ in size, all
     count as the largest. Sharding constraints are ignored, because the plan decides.
-    Rows of a `gather` are taken to be in the table. `uneven` is that of the graph.
+    Rows of a `gather` are taken to be in the table. `uneven` is the graph's.
 
     Raises:
         LayoutError: jax is missing or cannot trace the function, an argument has no shape, or a primitive has no

@@ -9,7 +9,7 @@ from .on_arrays import SLOPE
 from .operators import Operator
 
 Gradient = Callable[[Graph, Operator, str, int, str], str]
-"""Adds the gradient of input number `place`, given that of the output: (graph, operator, slope, place, name)."""
+"""Adds the gradient of input number `place`, given the output's gradient: (graph, operator, slope, place, name)."""
 
 
 INDEX = {"gather": 1, "scatter": 1, "select": 2}

@@ -1,4 +1,4 @@
-"""By primitive of JAX: the operators that stand for it. Settings are those of jax 0.10.
+"""By primitive of JAX: the operators that stand for it. Settings are as in jax 0.10.
 
 Recognized as one operator: a softmax, a mean, silu, relu, and the rows of a table.
 """

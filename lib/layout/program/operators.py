@@ -115,7 +115,7 @@ class Operator:
     def compute(self, arrays: list[Array], local_shape: tuple[int, ...], offset: int = 0) -> Array:
         """The output's piece from the inputs' pieces, a summand where a contracted letter is split.
 
-        `local_shape` is that of the output; `offset` is where this part of a table starts.
+        `local_shape` is the output's; `offset` is where this part of a table starts.
         """
         return compute(self.kind, Task(arrays, dict(self.settings), local_shape, self.input_shapes, offset))
 

@@ -9,7 +9,7 @@ MAX_ARRANGEMENTS layouts, all permutes are tried; above that, only those which s
 After MAX_LAYOUTS_SEARCHED layouts the search gives up, and the path says so: then it is that on the whole axes, or
 gathers everything and slices.
 
-The idea of a search over small steps is that of Rink et al. 2021, "Memory-efficient array redistribution
+The idea of a search over small steps is from Rink et al. 2021, "Memory-efficient array redistribution
 through portable collective communication".
 """
 

@@ -63,7 +63,7 @@ class Redistribution:
         """The same on `lib.engine`, with one device per piece: the target's pieces, and the meters' readings.
 
         Raises:
-            LayoutError: the pieces are not those of the source layout.
+            LayoutError: the pieces do not belong to the source layout.
         """
         from lib.layout.on_engine import execute_steps  # imported here, because planning does not need the engine
 

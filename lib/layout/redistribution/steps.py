@@ -1,6 +1,6 @@
 """Steps of a redistribution: the name of each, its traffic, and its execution on numpy.
 
-Bytes of collectives are those of the best algorithms (Thakur, Rabenseifner, Gropp 2005, "Optimization of
+Collectives send as many bytes as the best algorithms (Thakur, Rabenseifner, Gropp 2005, "Optimization of
 Collective Communication Operations in MPICH"). With g devices and pieces of S bytes before a reduction or after
 a gather, that is (g-1)/g S for reduce-scatter, all-gather and all-to-all, and twice that for an all-reduce.
 """

@@ -24,7 +24,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Messages:
-    """Message i carries share[i] from sender[i] to receiver[i]; `size` is that of each share."""
+    """Message i carries share[i] from sender[i] to receiver[i]; `size` is the size of each share."""
 
     sender: Ints
     receiver: Ints

@@ -31,7 +31,7 @@ class EnginePuzzle(Puzzle):
     records: tuple[Mapping[str, int], ...] = ()
     """The best known figures, besides those in `records`."""
     imports: tuple[str, ...] = ()
-    """Lines of the starter's file, after those of every engine puzzle."""
+    """Lines of the starter's file, after the lines of every engine puzzle."""
     credit: str = CREDIT
 
     def targets_text(self) -> str:

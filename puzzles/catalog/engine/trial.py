@@ -49,8 +49,8 @@ class Trial:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `launch`."""
     packing: bool = False
-    """True if this is about compression: bytes sent are then those of the arrays. Otherwise each number costs at least
-    4 bytes, see `lib.engine.call.unpacked_bytes`, so that packing several into one is of no use."""
+    """True if this is about compression: bytes sent are then counted of the arrays. Otherwise each number costs at
+    least 4 bytes, see `lib.engine.call.unpacked_bytes`, so that packing several into one is of no use."""
     about: str = ""
     """What is special about this trial, shown before its messages."""
 

@@ -13,7 +13,7 @@ from .notebook_filter import FAILED
 
 
 class CompiledCode(NamedTuple):
-    """Code of a whole file, with the lines of the names that it binds. `name` is that of the player's file."""
+    """Code of a whole file, with the lines of the names that it binds. `name` is the player's file."""
 
     name: str
     lines: Mapping[str, int]
@@ -32,7 +32,7 @@ class CompiledCode(NamedTuple):
         return cls(*marshal.loads(data))
 
     def failure_of(self, name: str, names: Mapping[str, Any]) -> Failure | None:
-        """The failure of the assignment of a name, if it has failed; `names` are those of the module."""
+        """The failure of the assignment of a name, if it has failed; `names` are the module's."""
         failed = names.get(FAILED, {}).get(name)
         return None if failed is None or name in names else of_crash(failed, self.name, "", self.lines[name])
 

@@ -228,7 +228,7 @@ def bound_names(*body: ast.AST) -> Iterator[str]:
 def bound_by(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
     """The names that a module's statements bind, and on which lines; not those bound inside functions.
 
-    A star import binds '*', for names that are unknown; those of the game's packages bind no puzzle.
+    A star import binds '*', for names that are unknown; star imports of the game's packages bind no puzzle.
     """
     to_visit: list[ast.AST] = list(body)
     while to_visit:

@@ -42,7 +42,7 @@ MAX_INODES = 10_000
 """Files and folders of a run that are counted, and that a file system for it can have."""
 
 OWN_FACTS = "/proc/self"
-"""Each process opens this folder itself: those of others show their command lines."""
+"""Each process opens this folder itself: folders of others show their command lines."""
 
 
 def prctl(option: int, value: int) -> None:
@@ -98,7 +98,7 @@ def confine(
     """Confines this process, a child of `parent`, and all that it will start to its limits; for good. Root becomes
     user `uid`.
 
-    `limits` are those of a run; "processor" may set the whole seconds of processor time after which the kernel sends
+    `limits` are a run's; "processor" may set the whole seconds of processor time after which the kernel sends
     SIGXCPU to a process. Nothing can be read but `files`, and only the present folder can be written to, if the kernel
     has Landlock. Returns True if it does, and the listener of the system call filter, which has `sees_others`.
     """

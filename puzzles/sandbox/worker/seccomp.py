@@ -21,7 +21,7 @@ from typing import NamedTuple
 from .landlock import libc
 
 ARCHITECTURES = {"x86_64": (0xC000003E, 317), "aarch64": (0xC00000B7, 277)}
-"""By machine: its number in linux/audit.h, and that of the system call `seccomp`."""
+"""By machine: its number in linux/audit.h, and the number of the system call `seccomp`."""
 
 FIRST_UNKNOWN = 463
 """System calls from this number on are newer than this table. They do not exist for a run."""
@@ -109,7 +109,7 @@ OWN_FACTS = (3, 15, 16, 21, 23, 38, 0x53564D41)
 """What prctl may do: names, and questions about the process. Others let it outlive its parent, or be traced."""
 
 OWN_CLOCKS = (*range(12), 0xFFFFFFFE, 0xFFFFFFFA)
-"""The system's clocks, and those of this process and thread by the number that means the caller. Others name a
+"""The system's clocks, and the clocks of this process and thread by the number that means the caller. Others name a
 process."""
 
 CLOCKS = "clock_gettime:228:113 clock_getres:229:114 clock_nanosleep:230:115"

@@ -170,7 +170,7 @@ class Supervisor:
     def _be_worker(
         self, work: Work, supervisor: int, ends: tuple[int, int, int], tasks: TaskLimit, limits: dict[str, Any]
     ) -> NoReturn:
-        """Runs in the forked worker. `ends` are those of its result, its output and what it reads late."""
+        """Runs in the forked worker. `ends` belong to its result, its output and what it reads late."""
         try:
             signal.set_wakeup_fd(-1)
             os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # its own: an open file has a state, which later runs would see

@@ -1,4 +1,4 @@
-"""Compares the results of a trial with those of a single device, and names the first number that differs."""
+"""Compares the results of a trial with a single device's results, and names the first number that differs."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -80,7 +80,7 @@ def answer(request: str) -> str:
 
 
 def run_plan(plan: GraphPlan, on: str) -> PlanRun:
-    """Runs the plan on the engine, and compares every tensor with that of the stand-alone program."""
+    """Runs the plan on the engine, and compares every tensor with the stand-alone program's."""
     values = whole_values(plan.graph)
     done, alone = plan.on_engine(values, on), plan.graph.run(values)
     errors = [_error(done.value(name), alone[name]) for name in plan.operators]

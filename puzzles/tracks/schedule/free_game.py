@@ -23,7 +23,7 @@ from .comparison import above_possible
 from .score import parse_trace, trace_in
 
 MAX_SIZE = 1024
-"""Layers, batches and ranks; of a folded game, those of one replica, and no more than a trace may have."""
+"""Layers, batches and ranks; of a folded game, of one replica, and no more than a trace may have."""
 
 MAX_RESULT = 16 << 20
 """Bytes that a run may send back: a trace of some 100,000 operations."""

@@ -161,7 +161,10 @@ def test_without_lag_an_old_weight_is_refused_as_before() -> None:
         too_old(Rank(model))
 
     error = run(schedule, 2, 1, 1, setting=Setting("stages", steps=4)).error
-    assert "the weight is at step 0, but the activation is of step 2; use those of the same step" in str(error)
+    assert (
+        "the weight is at step 0, but the activation is of step 2; use a weight and an activation of the same step"
+        in str(error)
+    )
 
 
 def test_a_zero_has_any_version() -> None:

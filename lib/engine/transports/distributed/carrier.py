@@ -1,7 +1,7 @@
 """torch.distributed as a carrier: a process group of gloo, or of NCCL where every process has a GPU of its own.
 
 Each collective is torch's own, but a reduce-scatter of gloo, which would not run in the background: there it is an
-all-to-all and a sum. An all-reduce adds in an order of its own, so floats may differ from those of other transports in
+all-to-all and a sum. An all-reduce adds in an order of its own, so floats may differ from other transports' in
 the last bits. Messages go through gloo, also between GPUs: NCCL has none that their sender need not wait
 for. What gloo moves for a GPU is copied to the processor's memory and back.
 """

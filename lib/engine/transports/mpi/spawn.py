@@ -27,8 +27,8 @@ sys.path.append({ROOT!r})
 from {__name__} import main
 main(*sys.argv[1:])
 """
-"""The program of each process. Its `lib` is that of ROOT; other modules are looked for there last, because in a clone
-it may be the player's folder."""
+"""The program of each process. Its `lib` is the one in ROOT; other modules are looked for there last, because in a
+clone it may be the player's folder."""
 
 
 def mpiexec() -> list[str]:

@@ -2,7 +2,7 @@
 
 So no process blocks in a mismatch. In a meeting each member sends the others its call and, if it is small, its array: a
 small collective needs nothing else. Large arrays follow once all calls agree; from then on no process can get stuck.
-MPI only moves parts, which are reduced here in device order, so that results equal those of `collectives` bit for bit.
+MPI only moves parts, which are reduced here in device order, so that results equal `collectives` bit for bit.
 A device that waits reads its control messages (see `control`); it never sleeps.
 """
 

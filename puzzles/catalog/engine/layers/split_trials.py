@@ -65,7 +65,7 @@ def at_ends(first: Any, last: Any, n: int) -> list[Any]:
 
 
 def parts_of(grads: Tensors, names: Sequence[str], n: int) -> list[Tensors]:
-    """The gradients that each device returns, which are those of its layers."""
+    """The gradients that each device returns: of its own layers."""
     each = len(names) // n
     return [{name: grads[name] for name in names[i * each : (i + 1) * each]} for i in range(n)]
 

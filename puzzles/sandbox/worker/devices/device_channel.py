@@ -15,7 +15,7 @@ KINDS = ARRAY_KINDS + "SUVmM"
 """Kinds of numpy types that devices may send each other: all but Python objects."""
 
 LENGTHS = Struct("<4sQQ")
-"""A mark, the bytes of the JSON, and those of the arrays."""
+"""A mark, the bytes of the JSON, and the bytes of the arrays."""
 
 MARK = b"wire"
 MAX_BYTES = 1 << 28

@@ -22,7 +22,7 @@ COMPUTE, WAIT = "compute", "wait"
 
 
 class DeviceMeter(Meter):
-    """Its clock is that of a device that waits for nobody. The judge repeats the steps on a clock of its own."""
+    """Its clock waits for nobody. The judge repeats the steps on a clock of its own."""
 
     __slots__ = ("steps",)
 
@@ -61,7 +61,7 @@ def repeat(steps: object, meter: Meter) -> None:
             case ("wait", int(number)) if 0 <= number < len(meter.ends):
                 meter.wait_for(number)
             case _:
-                raise ValueError("its steps are not those of a meter")
+                raise ValueError("its steps do not come from a meter")
         if meter.clock >= MAX_CLOCK:
             raise ValueError("its clock is not a number")
 

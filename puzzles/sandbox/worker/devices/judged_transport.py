@@ -1,7 +1,7 @@
 """The judge's end of the wire: carries what devices send each other, counts it, and gives the devices their turns.
 
 For each device there is a greenlet of the in-process transport that speaks for it. So one device runs at a time, in the
-same order as in process, and meetings, messages, deadlocks and streams are those of that transport. A device's own
+same order as in process, and meetings, messages, deadlocks and streams are the same as there. A device's own
 report of what it sent is not believed: bytes, calls and clocks are counted here. No device is told a clock, or why the
 run ends. Nothing that a player wrote runs here.
 """
@@ -37,7 +37,7 @@ from .put_place import BufferForm, placed
 
 
 class RemoteDevice:
-    """Speaks for one device: gives it commands, and answers its calls with those of a port in process."""
+    """Speaks for one device: gives it commands, and answers its calls as a port in process does."""
 
     def __init__(self, end: DeviceEnd, port: InProcessPort) -> None:
         self.end = end

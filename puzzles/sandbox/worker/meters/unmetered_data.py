@@ -34,7 +34,7 @@ def require_few_numbers(player: Any, number: int, before: Sizes) -> None:
 
 
 def kept(player: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values that a device can reach: its attributes, its class's, and those of the module."""
+    """Names and values that a device can reach: its attributes, its class's, and the module's."""
     cls = type(player)
     module = next((f.__globals__ for f in vars(cls).values() if isinstance(f, FunctionType)), {})
     for where, names in (("self.", vars(player)), (f"{cls.__name__}.", vars(cls)), ("", module)):
