@@ -248,6 +248,7 @@ class ReplayEngine(TensorDevice):
         there = vars(self.tier(label))["_store"]  # players have no such way
         with unmetered():
             made = self.update(op, [there[str(number)] for number in op.inputs])
+            made = [self._port.library.adopted(array) for array in made]  # `put` takes a device's
         return self.parked(op, made)
 
     def combine(self, op: Op, used: list[Array]) -> Sequence[Array]:

@@ -44,7 +44,7 @@ def scattered(importer: Importer, settings: dict[str, Any], inputs: list[Value])
         return importer.add("multiply", wide.name, _at_number(importer, rows, before.shape))
     windows = tuple(how.update_window_dims), tuple(how.inserted_window_dims), tuple(how.scatter_dims_to_operand_dims)
     if len(before.shape) != 2 or windows != ((last,), (0,), (0,)):
-        raise LayoutError("only whole rows of a two-dimensional table can be added up, or one element of each row")
+        raise LayoutError("only full rows of a two-dimensional table can be added up, or one element of each row")
     numbers = importer.plain(importer.tensor(rows).without([last]))
     return importer.add("scatter", importer.plain(given), numbers, size=before.shape[0])
 

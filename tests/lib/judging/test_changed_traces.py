@@ -198,7 +198,7 @@ KINDS = {
     "batches that differ": "pass two values with the same batches",
     "batches that are missing": "this gradient covers only",
     "a batch twice": "sum each batch once",
-    "reduced twice": "reduce it once",
+    "reduced twice": "reduce a gradient once",
     "sums of what differs": "cannot sum values that differ",
     "shards of what differs": "cannot gather values that differ",
     "a shard twice": "gather each shard once",
