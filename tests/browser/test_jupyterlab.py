@@ -82,7 +82,16 @@ class Page:
 
     def __init__(self, browser: Any, address: str) -> None:
         self.browser = browser
+        from selenium.common.exceptions import TimeoutException
+
         self._open(address)
+        try:
+            self._until_notebook()
+        except TimeoutException:  # a JupyterLab that has just started may forget which file it was asked for
+            self._open(address)
+            self._until_notebook()
+
+    def _until_notebook(self) -> None:
         self.until(lambda: self.ask("return !!document.querySelector('.jp-Notebook .jp-CodeCell')"), "the notebook")
 
     def _open(self, address: str) -> None:
