@@ -80,7 +80,7 @@ def _of_ipynb(text: str) -> list[tuple[int, str]]:
     """(number, code) of each cell, of Jupyter's formats 3 and 4."""
     try:
         return [(number, _source(cell)) for number, cell in _cells(json.loads(text)) if cell["cell_type"] == "code"]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as why:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError) as why:
         raise ValueError(f"it cannot be read as a notebook ({type(why).__name__}: {str(why)[:150]})") from None
 
 
