@@ -13,8 +13,7 @@ import pytest
 
 from lib import RuleError, inflight, referee, run_async
 from lib.schedules import Timetable, breadth_first, interleaved, zb_v
-from lib.solver import Problem, Solution, solve
-from lib.solver import solving
+from lib.solver import Problem, Solution, solve, solving
 from lib.solver.bounds import makespan_bound, span_bound
 from lib.solver.solution import solution
 from tests.support.published_search import Case, Rows, known, makespans, most_held, spans
