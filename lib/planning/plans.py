@@ -1,4 +1,4 @@
-"""A plan: one split of a job, played in the ledger, with its step time, memory and traffic; and plans that are a tie."""
+"""A plan: one split of a job, played in the ledger, with its step time, memory and traffic; and plans that tie."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
