@@ -75,6 +75,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "ZeRO2": ("ZeRO1",),
     "FSDP": ("fsdp", "DataParallel"),
     "UnevenFSDP": ("FSDP",),
+    "ShardedAdam": ("ZeRO2",),
     "ZeROMemory": ("FSDP",),
     "TensorParallel": ("tensor_parallel",),
     "SequenceParallel": ("sequence_parallel", "TensorParallel"),

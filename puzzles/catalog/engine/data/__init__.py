@@ -14,6 +14,7 @@ CHAPTER = EngineChapter(
         "ZeRO2": "zero2",
         "FSDP": "fsdp",
         "UnevenFSDP": "uneven_fsdp",
+        "ShardedAdam": "sharded_adam",
         "ZeROMemory": "zero_memory",
     },
 )

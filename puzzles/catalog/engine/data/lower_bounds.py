@@ -46,6 +46,13 @@ def any_of(trial: Trial, flops: Callable[[Trial], FigureBound] = trained) -> dic
     }
 
 
+def sharded_adam(trial: Trial) -> dict[str, FigureBound]:
+    """At the end a device holds the weights in float16, and its rows of the master weights."""
+    numbers = sum(weight.size for weight in trial.params.values())
+    returned = 2 * numbers + 4 * numbers // trial.devices
+    return {**any_of(trial), "kept": FigureBound(returned, "a device holds what its last step returned")}
+
+
 def with_dx(trial: Trial) -> dict[str, FigureBound]:
     return any_of(trial, lambda trial: trained(trial, with_dx=True))
 
@@ -58,5 +65,6 @@ LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "ZeRO2": any_of,
     "FSDP": with_dx,
     "UnevenFSDP": any_of,
+    "ShardedAdam": sharded_adam,
     "ZeROMemory": zero_memory,
 }

@@ -22,6 +22,7 @@ from puzzles.catalog.engine.two_layer_mlp import (
     numbers,
 )
 
+from .adam_trials import sharded_adam, sharded_adam_small
 from .memory_trials import zero_memory, zero_memory_others
 from .uneven_trials import uneven_fsdp, uneven_small, uneven_tiny
 
@@ -129,5 +130,6 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "ZeRO2": (zero2, zero2_again),
     "FSDP": (fsdp, partial(fsdp, OTHER)),
     "UnevenFSDP": (uneven_fsdp, uneven_small, uneven_tiny),
+    "ShardedAdam": (sharded_adam, sharded_adam_small),
     "ZeROMemory": (zero_memory, zero_memory_others),
 }

@@ -8,6 +8,7 @@ FIGURES = {
     "ZeRO2": {"sent": 12_288, "flops": 20_480, "collectives": 4, "peak": 17_792, "kept": 10_240},
     "FSDP": {"sent": 18_432, "flops": 24_576, "collectives": 6, "weights": 2_048, "peak": 9_088},
     "UnevenFSDP": {"sent": 42_852, "flops": 46_080, "collectives": 12, "weights": 2_388, "peak": 14_788},
+    "ShardedAdam": {"sent": 43_032, "collectives": 18, "weights": 10_240, "kept": 10_240, "peak": 15_360},
     "ZeROMemory": {"peak": 384_000},
 }
 
@@ -172,6 +173,71 @@ WRONG = {
         "self.reduce_scatter(self.flat(weights_grad, bias_grad))",
         "self.reduce_scatter(self.flat(weights_grad, bias_grad), 'avg')",
         "failed: device 0, forward() differs from what a single device computes",
+    ),
+    ("ShardedAdam", "each device decides alone"): (
+        'self.all_reduce(np.float32(finite), "min")',
+        "finite",
+        "failed: nobody can move: devices 0, 1, 3 wait in all_gather(float16 (4, 64), axis=0)",
+    ),
+    ("ShardedAdam", "the overflow is applied"): (
+        'if self.all_reduce(np.float32(finite), "min"):',
+        'if self.all_reduce(np.float32(finite), "min") >= 0:',
+        "failed: step 2 of 4, device 0: the master rows of 'layer_0/weights' differ; was the step made although a sum",
+    ),
+    ("ShardedAdam", "master weights in float16"): (
+        "np.split(weight, self.num_devices)[self.device_id].copy()",
+        "np.split(weight, self.num_devices)[self.device_id].astype(np.float16)",
+        "failed: step 1 of 4, device 0: 'master' should have 'layer_0/weights' as float32 of shape (4, 64)",
+    ),
+    ("ShardedAdam", "rounded to float16 after each step"): (
+        "mean / root\n",
+        "mean / root\n        self.master[name] = self.master[name].astype(np.float16).astype(np.float32)\n",
+        "failed: step 1 of 4, device 0: the master rows of 'layer_0/weights' differ; are the master weights in",
+    ),
+    ("ShardedAdam", "gradients not scaled"): (
+        "grads * np.float32(self.scale)",
+        "grads",
+        "failed: step 1 of 4, device 0: the master rows of 'layer_0/weights' differ",
+    ),
+    ("ShardedAdam", "the update is scaled"): (
+        "        grad /= np.float32(self.scale)\n",
+        "",
+        "failed: step 1 of 4, device 0: the master rows of 'layer_0/weights' differ; is the gradient still multiplied",
+    ),
+    ("ShardedAdam", "moments not corrected"): (
+        "self.rate / (1 - BETA1**self.taken)",
+        "self.rate",
+        "failed: step 1 of 4, device 0: the master rows of 'layer_0/weights' differ",
+    ),
+    ("ShardedAdam", "t counts the skipped step"): (
+        "            self.scale /= 2\n",
+        "            self.scale /= 2\n            self.taken += 1\n",
+        "failed: step 3 of 4, device 0: the master rows of 'layer_0/weights' differ; does t count the skipped step?",
+    ),
+    ("ShardedAdam", "float32 everywhere"): (
+        "self.weights[name] = weight.astype(np.float16)",
+        "self.weights[name] = weight.copy()",
+        "failed: step 1 of 4, device 0: forward should return float16 of shape (2, 16)",
+    ),
+    ("ShardedAdam", "gradients reduced in float32"): (
+        "self.reduce_scatter(x.T @ dz)",
+        "self.reduce_scatter((x.T @ dz).astype(np.float32))",
+        "over_target: correct, but ",
+    ),
+    ("ShardedAdam", "the state on every device"): (
+        "        self.taken = 0\n",
+        "        self.taken = 0\n        self.state = np.zeros(3 * 2 * model_dim * hidden_dim, np.float32)\n",
+        "over_target: correct, but bytes after loading 34,816, and the target is 10,240",
+    ),
+    ("ShardedAdam", "full gradients until the step"): (
+        'self.shards["layer_1/weights"] = self.reduce_scatter(relu(z).T @ grads)',
+        'self.full = relu(z).T @ grads; self.shards["layer_1/weights"] = self.reduce_scatter(self.full)',
+        "over_target: correct, but bytes kept at the end 12,288, and the target is 10,240; and peak bytes",
+    ),
+    ("ShardedAdam", "gradients of one sum"): (
+        "self.reduce_scatter(relu(z).T @ grads)",
+        "np.split(self.all_reduce(relu(z).T @ grads), self.num_devices)[self.device_id]",
+        "over_target: correct, but bytes sent 55,320, and the target is 43,032",
     ),
     ("ZeROMemory", "the deepest stage always"): (
         "(plan[0] == 3, plan[1], plan[0])",
