@@ -16,6 +16,18 @@ OPENSHMEM = Paper(
 DISTBELIEF = Paper(
     "Jeffrey Dean, Greg S. Corrado, Rajat Monga et al.", 2012, "Large Scale Distributed Deep Networks", "NIPS 2012"
 )
+PARAMETER_SERVER = Paper(
+    "Mu Li, David G. Andersen, Jun Woo Park et al.",
+    2014,
+    "Scaling Distributed Machine Learning with the Parameter Server",
+    "OSDI 2014",
+)
+BACKUP_WORKERS = Paper(
+    "Jianmin Chen, Xinghao Pan, Rajat Monga, Samy Bengio, Rafal Jozefowicz",
+    2016,
+    "Revisiting Distributed Synchronous SGD",
+    "arXiv 1604.00981",
+)
 FEDERATED_STRATEGIES = Paper(
     "Jakub Konečný, H. Brendan McMahan, Felix X. Yu, Peter Richtárik, Ananda Theertha Suresh, Dave Bacon",
     2016,

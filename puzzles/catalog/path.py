@@ -71,6 +71,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "DataParallel": ("ddp",),
     "OneBucket": ("DataParallel",),
     "RingAllReduce": ("DataParallel",),
+    "ParameterServer": ("DataParallel", "straggler"),
     "ZeRO1": ("zero1", "DataParallel"),
     "ZeRO2": ("ZeRO1",),
     "FSDP": ("fsdp", "DataParallel"),

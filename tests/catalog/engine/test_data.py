@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, two_layer_mlp
-from puzzles.catalog.engine.data import adam_trials, memory_trials, uneven_trials
+from puzzles.catalog.engine.data import adam_trials, memory_trials, server_trials, uneven_trials
 from puzzles.catalog.engine.data.memory_trials import OTHER_CASES, PAPER_CASES, Case, require_best, require_held
 from puzzles.catalog.engine.data.trials import stepped, zero2, zero2_targets
 from puzzles.catalog.engine.data.uneven_trials import require_shard, uneven_fsdp_trial, uneven_targets
@@ -31,6 +32,9 @@ from tests.support.examples import examples
 def test_the_shown_targets_are_those_of_the_formulas() -> None:
     assert zero2_targets(8, 16, 64, 4, 1) == ENGINE_PUZZLES["ZeRO2"].targets
     assert adam_trials.adam_targets(16, 64, 4, 4, 1) == ENGINE_PUZZLES["ShardedAdam"].targets
+    assert (
+        server_trials.server_targets(64, 2, (16, 16, 16, 48), (9, 9, 9, 3)) == ENGINE_PUZZLES["ParameterServer"].targets
+    )
     assert uneven_targets(8, 18, 64, 4) == ENGINE_PUZZLES["UnevenFSDP"].targets
 
 
@@ -245,3 +249,28 @@ def test_one_device_alone_sees_the_overflow_of_the_shown_trial() -> None:
     assert [most > 65_504 for most in largest] == [False, False, True, False]
     assert min(abs(most / 65_504 - 1) for most in largest) > 0.5
     assert np.abs(grads[two_layer_mlp.W1]).max() * adam_trials.SCALE < 30_000
+
+
+def test_the_concept_of_stale_gradients_states_measured_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = server_trials.parameter_server()
+    start, given = trial.params["weights"], trial.calls[0].arguments
+    order, examples = given[0]["order"], given[2:]
+    x, y = (np.concatenate([one[name] for one in examples]) for name in ("x", "y"))
+
+    def loss(w: Any) -> float:
+        return float(np.mean((x @ w - y) ** 2) / 2)
+
+    def after(rate: float, fresh: bool = False) -> float:
+        monkeypatch.setattr(server_trials, "RATE", rate)
+        return loss(server_trials.trained(start, examples, order, 2, fresh=fresh))
+
+    synchronous = start.astype(np.float64)
+    for _ in range(3):
+        grads = [one["x"].T @ (one["x"] @ synchronous - one["y"]) / len(one["y"]) for one in examples]
+        synchronous = synchronous - server_trials.RATE * sum(grads)
+    losses = [loss(start), after(server_trials.RATE), loss(synchronous), after(1.0, fresh=True)]
+    concept = ENGINE_PUZZLES["ParameterServer"].concept
+    assert all(f"{value:.2f}" in concept for value in losses)
+    assert after(1.0) > 100 * losses[0]
+    slow = [place for place, worker in enumerate(order) if worker == 5]
+    assert {later - before - 1 for before, later in pairwise(slow)} == {9}
