@@ -101,8 +101,8 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.course.handed_in import Gathering
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
+    from puzzles.grading.checkpoint import GradingJob
     from puzzles.grading.discover import hard_links
-    from puzzles.grading.job import GradingJob
     from puzzles.reports.export import write_reports
     from puzzles.reports.gradescope import parse_visibility
 
@@ -256,8 +256,7 @@ def _is_own_work(folder: Path) -> bool:
 def _remember(graded: Graded, tell: bool) -> None:
     """Adds the verdicts on one file to the player's progress; with `tell`, says so if the file does not count."""
     from puzzles.grading.progress import is_own_file, remember
-    from puzzles.reports.next_command import next_command
-    from puzzles.reports.paragraphs import print_wrapped
+    from puzzles.reports.screen import next_command, print_wrapped
 
     remember(graded)
     if tell and graded.attempted and not is_own_file(graded.path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from puzzles.address import requirement, source
-from puzzles.reports.next_command import next_command
+from puzzles.reports.screen import next_command
 
 
 @click.command()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from puzzles.reports.environment import environment
+from puzzles.reports.html import environment
 from puzzles.reports.listed_files import listed_files, remove
 from puzzles.tracks import track_of
 

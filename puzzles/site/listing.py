@@ -14,7 +14,7 @@ from puzzles.catalog.schedule.setting_text import differences
 from puzzles.custom import home_of
 from puzzles.notebook.authoring.collective_svg import collective_svg
 from puzzles.notebook.authoring.overview_svg import overview_svg
-from puzzles.reports.environment import message_html, text_html
+from puzzles.reports.html import message_html, text_html
 from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.references import reference_file

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from puzzles.course.handed_in import Submitted
     from puzzles.course.points import Scoring
     from puzzles.course.same_work import Same
-    from puzzles.grading.job import GradingJob
+    from puzzles.grading.checkpoint import GradingJob
     from puzzles.grading.verdict import Graded
 
 C = TypeVar("C", bound=Callable[..., Any])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from puzzles.reports.next_command import FOLDERS
+from puzzles.reports.screen import FOLDERS
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.tracks import (
     ALL,

@@ -6,9 +6,9 @@ from lib import Trace
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
-from puzzles.reports.differing_lines import as_lines, differing_lines
 from puzzles.site import links, solutions_file
 from puzzles.tracks import ALL, TRACKS, track_of
+from puzzles.tracks.references import as_lines, differing_lines
 from puzzles.tracks.schedule.score import parse_trace
 
 from . import by_hand

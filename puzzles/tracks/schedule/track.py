@@ -61,9 +61,9 @@ class Schedules(Track[SchedulePuzzle]):
 
     read = later("schedule.custom", "read_puzzle")
     tightest = later("schedule.custom", "tightest")
-    reference_games = later("schedule.reference_rows", "games")
-    reference_row = later("schedule.reference_rows", "measured")
-    stated_rows = later("schedule.reference_rows", "stated")
+    reference_games = later("schedule.custom", "games")
+    reference_row = later("schedule.custom", "measured")
+    stated_rows = later("schedule.custom", "stated")
 
     def with_found(self, puzzle: SchedulePuzzle, folder: Path) -> SchedulePuzzle:
         found: SchedulePuzzle = with_found(puzzle, folder)
@@ -195,8 +195,7 @@ class Schedules(Track[SchedulePuzzle]):
             require_ending(options.output, of_a_run=False)
 
     def run_on_tensors(self, puzzle: SchedulePuzzle | FreeGame, options: TensorOptions, bench: Workbench) -> bool:
-        from .free_run import run_freely
-        from .run_on_tensors import replay_run
+        from .run_on_tensors import replay_run, run_freely
 
         if not isinstance(puzzle, SchedulePuzzle):
             return run_freely(puzzle, options, bench)
