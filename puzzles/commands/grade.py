@@ -16,11 +16,15 @@ from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, start_probe
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-from .shared.colour_option import colour_option, require_picture
 from .shared.course_options import (
+    FORMATS,
+    class_pages,
     course_options,
+    is_folder,
+    page_names,
     same_work_in,
     scoring_from,
+    sort_outputs,
     submitted_from,
     visibility_option,
     wanted_in,
@@ -28,9 +32,7 @@ from .shared.course_options import (
 )
 from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
-from .shared.limit_option import limit_option, limits_from
-from .shared.outputs import FORMATS, class_pages, is_folder, page_names, sort_outputs
-from .shared.params import SlugText, terminal
+from .shared.params import SlugText, colour_option, limit_option, limits_from, require_picture, terminal
 
 if TYPE_CHECKING:
     from puzzles.course.points import Scoring

@@ -25,9 +25,8 @@ from puzzles.custom import (
     folders,
     remove_folder,
 )
-from puzzles.custom.drafts import begin
-from puzzles.custom.installed import may_have_entry_points
-from puzzles.custom.loaded import read_folder
+from puzzles.custom.loaded import may_have_entry_points, read_folder
+from puzzles.custom.writing import begin
 from puzzles.grading.checkpoint import GradingJob
 from puzzles.grading.grader import grade_file
 from puzzles.sandbox.limits import Limits
