@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drawing import palette
 from drawing.runs.captions import SHARED, describe, describe_gap, error_text, short_reason, summary
 from drawing.runs.colouring import COLOURS, Colouring, Paint
-from drawing.runs.dependencies import needs
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
 from drawing.runs.marks import LaneMarks, Mark
-from drawing.runs.memory import KIND_NAMES, highest
-from drawing.runs.scene import Scene
+from drawing.runs.memory import KIND_NAMES, highest, highest_traffic, kind_text, sent_by_kind
+from drawing.runs.scene import Scene, needs
 from drawing.runs.text import LETTERS, text_of
-from drawing.runs.traffic import highest_traffic, kind_text, sent_by_kind
 
 if TYPE_CHECKING:
     from jinja2 import Environment

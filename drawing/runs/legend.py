@@ -29,9 +29,8 @@ from .captions import SHARED
 from .colouring import Colouring, tinted
 from .glyphs import LETTERED, Frame, batches_text, draw_bar, draw_mark, glyph_of, in_legend_order
 from .marks import Mark
-from .memory import KIND_NAMES
+from .memory import KIND_NAMES, kind_text
 from .scene import Scene
-from .traffic import kind_text
 
 T = TypeVar("T")
 

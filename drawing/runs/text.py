@@ -10,9 +10,9 @@ from .captions import SHARED, error_clauses, name_of, summary, titled
 from .colouring import Colouring
 from .glyphs import batches_text, glyph_of
 from .marks import Band, LaneMarks, Mark
+from .memory import sent_by_kind
 from .rows import MarkRow
 from .scene import RunLike, Scene, scene_from
-from .traffic import sent_by_kind
 
 TEXT_WIDTH, MIN_WIDTH = 100, 40
 LETTERS = {

@@ -216,6 +216,7 @@ def test_verdicts_on_what_was_not_attempted_are_one_object(a_class: Path):
 # --- Resuming ---
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_continues_where_it_stopped(
     a_class: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -53,6 +53,7 @@ def require_refused(result: Result, folder: Path, *facts: str) -> None:
     assert not (folder / "records").exists(), "nothing is filed"
 
 
+@pytest.mark.slow
 def test_a_class_becomes_a_record_and_decides_the_third_star(own: Path, mine: Path) -> None:
     done = record(mine, "total", "--name", "Ann", "--puzzles", own)
     assert done.exit_code == 0, done.output

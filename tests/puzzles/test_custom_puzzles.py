@@ -232,6 +232,7 @@ def test_a_puzzle_may_be_python(week: Path) -> None:
     assert "relay_schedule: ready" in checked.output
 
 
+@pytest.mark.slow
 def test_check_names_what_is_wrong(week: Path) -> None:
     file = week / "relay_schedule.toml"
     change(file, '"rule"', '"deadlock"')

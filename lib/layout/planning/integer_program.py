@@ -18,9 +18,8 @@ from lib.layout.program.distributed import DistributedOperator
 from .choices import Choices
 from .elimination import FORBIDDEN
 from .highs import TOLERANCE, LinearProgram, Terms, added
-from .moves import Layouts, Move, ReaderMoves
 from .objective import Objective
-from .peak_rows import PeakRows
+from .peak_rows import Layouts, Move, PeakRows, ReaderMoves
 from .plan import GraphPlan
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
@@ -14,7 +16,9 @@ from .choices import Choices
 from .elimination import FORBIDDEN, Table, largest_table
 from .objective import BYTES, Objective
 from .plan import GraphPlan
-from .shared_copies import shared_copies
+
+MAX_VALUES = 1000
+"""Maximum number of sets. Beyond it, sets of fewer copies are considered."""
 
 
 class PlacementProblem:
@@ -246,3 +250,24 @@ class PlacementProblem:
             table = least[np.ix_([at_row[a] for a in given], [at_column[b] for b in wanted])]
             self._between[given, wanted] = table
         return self._between[given, wanted]
+
+
+def shared_copies(
+    readers: Sequence[Mapping[Placement, TensorLayout]], most: int | None = None
+) -> tuple[list[tuple[TensorLayout, ...]], bool]:
+    """Each set of copies, of at most `most`, that two or more readers may share; whether these are all sets.
+
+    `readers` has, for each input that the tensor is, the layouts in which it may be needed. A copy that only one reader
+    takes costs the same as its own move, so at most half as many copies as there are readers are considered.
+    """
+    times = Counter(key for reader in readers for key in reader)
+    wanted = [
+        layout for key, layout in {k: x for reader in readers for k, x in reader.items()}.items() if times[key] > 1
+    ]
+    found: list[tuple[TensorLayout, ...]] = []
+    for number in range(len(readers) // 2 + 1):
+        more = list(combinations(wanted, number))
+        if len(found) + len(more) > MAX_VALUES or (most is not None and number > most and more):
+            return found, False
+        found += more
+    return found, True
