@@ -241,7 +241,7 @@ def test_what_is_no_mesh_is_refused(mesh: Any) -> None:
 
 
 def test_every_operation_with_a_price_names_the_costs_that_have_it() -> None:
-    assert pricing("backward_input") == ["parts", "pairs"]
+    assert pricing("backward_input") == ["parts", "pairs", "vocabulary_shards"]
     assert pricing("dispatch") == ["experts", "hopper_node"]
     assert pricing("offload") == ["copies", "host_updates", "hopper_host"]
     assert pricing("fetch") == ["copies", "host_updates", "streams", "hopper_host"]
