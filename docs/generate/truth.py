@@ -158,7 +158,7 @@ def at(name: str, sizes: tuple[Any, ...], letters: str = "pmv") -> str:
         return first.name
     if len(sizes) == 1:
         return f"{ {'gathers': 'm', 'states': 'N', 'sent': 'n', 'frontier': 'p'}[name] } = {first}"
-    numbers = [f"{letter} = {size}" for letter, size in zip(letters, sizes) if isinstance(size, int)]
+    numbers = [f"{letter} = {size}" for letter, size in zip(letters, [size for size in sizes if isinstance(size, int)])]
     return ", ".join(numbers + ["F = I = W = 1"] * any(isinstance(size, tuple) for size in sizes))
 
 

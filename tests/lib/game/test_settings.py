@@ -119,7 +119,7 @@ def head(**changes: Any) -> str:
         ({"costs": {"name": "x", "beta": {"pass_to": 0.1}}}, ("beta", "fraction", "0.1")),
         ({"costs": {"name": "x", "beta": {"pass_to": "1/0"}}}, ("beta", "fraction", "1/0")),
         ({"costs": {"name": "x", "beta": {"pass_to": "9" * 99}}}, ("beta", "fraction")),
-        ({"costs": {"name": "x", "overlap": 1}}, ("overlap", "true or false")),
+        ({"costs": {"name": "x", "overlap": 1}}, ("overlap", "True or False")),
         ({"costs": {"name": "x", "tiers": {"host": [1]}}}, ("tier", "offload, fetch, capacity")),
     ],
 )
