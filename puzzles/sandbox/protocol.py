@@ -5,7 +5,7 @@ from typing import IO, Any
 
 LENGTH_DIGITS = 8
 
-LATE = ("trial",)
+LATE = ("trial", "recordings")
 """Parts of a request that follow it in a message of their own. The worker reads that after it has forked the devices,
 so no device has the others' data in its memory."""
 

@@ -21,6 +21,10 @@ def unused_memory() -> dict[str, int]:
     return dict.fromkeys(("read", "written", "live", "peak"), 0)
 
 
+MAX_NUMBERS_OUT = 1024
+"""Floats that a device may take out of arrays for free: maxima, losses, factors of rows."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """A meter's figures at one moment.
@@ -74,6 +78,7 @@ class Meter:
         "host",
         "live",
         "lives",
+        "numbers_out",
         "peak",
         "peak_line",
         "scales",
@@ -88,6 +93,8 @@ class Meter:
         self.flops = 0
         self.scales: set[Any] = set()
         """Numbers of Python by which this device has scaled arrays."""
+        self.numbers_out = 0
+        """Floats of arrays that this device has made numbers of Python or numpy."""
         self.live = 0
         self.lives = Lives()
         self.peak = 0
@@ -122,6 +129,12 @@ class Meter:
         """Counts products element by element."""
         if flops:
             self.compute(flops)
+
+    def take_out(self, count: int) -> None:
+        """Counts floats that leave arrays as numbers: what is computed with them is not seen, so beyond the first each
+        counts as one operation."""
+        self.numbers_out += count
+        self.multiply(max(0, min(count, self.numbers_out - MAX_NUMBERS_OUT)))
 
     def transfer(self, memory: str, nbytes: int) -> int:
         """Queues a transfer on the link to a slower memory; returns its number, for `wait_for`."""

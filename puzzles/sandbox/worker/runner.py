@@ -59,6 +59,8 @@ class DefinitionRun:
             with os.fdopen(late, "rb") as rest:
                 request = {**request, **(json.loads(rest.read()) if request.get("late") else {})}
         self.prepared = self.stage.prepare(request)
+        self.recordings = request.get("recordings")
+        """Of an earlier run: what is repeated instead of the file."""
         self.out = out
         self.phase = "while the file is loaded, "
         self.start = code.lines.get(self.slug, 0)
@@ -74,8 +76,8 @@ class DefinitionRun:
 
     def run(self) -> None:
         """Loads the file, runs the definition and sends the result."""
-        if self.ends:
-            return self._run_on_devices()
+        if self.ends or self.recordings is not None:
+            return self._run_on_engine()
         disable_play()
         if self.graded:
             withhold()
@@ -94,10 +96,14 @@ class DefinitionRun:
         forgotten = [str(w.message) for w in warned if str(w.message).endswith("was never awaited")]
         self._send(result, forgotten[0] if forgotten else "")
 
-    def _run_on_devices(self) -> None:
-        """The same, where the devices load the file."""
+    def _run_on_engine(self) -> None:
+        """The same, where the devices load the file, or a recording is repeated and nothing is loaded."""
+        if self.recordings is not None:
+            work = lambda: (self.stage.repeat(self.recordings, self.prepared), "")  # noqa: E731
+        else:
+            work = lambda: self.stage.run_on_devices(self.ends, self.prepared)  # noqa: E731
         try:
-            result, forgotten = self.timer.run(lambda: self.stage.run_on_devices(self.ends, self.prepared), True)
+            result, forgotten = self.timer.run(work, True)
         except TimeLimitError:
             result, forgotten = StageResult(failure=self._too_slow()), ""
         except PuzzleError as why:

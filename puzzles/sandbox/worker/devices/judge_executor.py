@@ -44,9 +44,13 @@ class JudgeExecutor(InProcessExecutor):
         self.scheduler.devices = self.remote
         self.kwargs, self.byte_time = kwargs, byte_time or {}
 
-    def load(self) -> bool:
+    def load(self, is_recorded: bool) -> bool:
         """Lets every device load the file, and the first one print; False if it has no such definition."""
-        return all(self._on_all("load", lambda i: (i == 0, dict(self.byte_time))))
+        return all(self._on_all("load", lambda i: (i == 0, dict(self.byte_time), is_recorded)))
+
+    def recordings(self) -> list[Any]:
+        """What each device has recorded."""
+        return self._on_all("recording")
 
     def made(self) -> JudgeExecutor:
         """This executor, with the player's object created on every device."""

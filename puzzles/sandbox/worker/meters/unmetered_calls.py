@@ -1,4 +1,4 @@
-"""Refuses devices the calls of the engine in which no meter counts: `launch` and `unmetered`."""
+"""Refuses devices the calls of the engine in which no meter counts: `launch`, `unmetered` and `run_kernel`."""
 
 import sys
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from typing import Any
 
 import lib.engine
 from lib import RuleError
-from lib.engine.metering import meter
+from lib.engine.metering import kernel, meter
 
-_launch, _unmetered = lib.engine.launch, lib.engine.unmetered
+_launch, _unmetered, _run_kernel = lib.engine.launch, lib.engine.unmetered, kernel.run_kernel
 _loading = [False]
 
 
@@ -37,10 +37,22 @@ def launch(*args: Any, **kwargs: Any) -> Any:
 
 def unmetered() -> AbstractContextManager[None]:
     """`lib.engine.unmetered`, for the engine's own code only."""
-    if not sys._getframe(1).f_globals.get("__name__", "").startswith("lib."):
+    if not _is_called_by_lib():
         raise RuleError("unmetered() is for observers; everything that a device does is counted")
     return _unmetered()
 
 
+def run_kernel(*args: Any, **kwargs: Any) -> Any:
+    """`run_kernel`, for programs of layouts only."""
+    if not _is_called_by_lib():
+        raise RuleError("run_kernel() is for programs of layouts, which are compiled; a device's own code is counted")
+    return _run_kernel(*args, **kwargs)
+
+
+def _is_called_by_lib() -> bool:
+    return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("lib.")
+
+
 lib.engine.launch = launch
+kernel.run_kernel = run_kernel
 lib.engine.unmetered = meter.unmetered = unmetered  # type: ignore[assignment]
