@@ -12,8 +12,7 @@ from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.sandboxed_run import run_in
-from puzzles.grading.session import Session
+from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.plain_data import pack

@@ -36,10 +36,16 @@ def _readable(path):
 
 UNCOUNTED = {
     "python_numbers": "np.array([[sum(u * v for u, v in zip(r, c)) for c in b.T.tolist()] for r in a.tolist()], np.float32)",
-    "matrices": "np.asarray(np.matrix(a) * np.matrix(b))",
     "arrays_of_bytes": "np.ndarray(a.shape, a.dtype, a.tobytes()) @ np.ndarray(b.shape, b.dtype, b.tobytes())",
 }
 """By name: `product(a, b)` without a product that the meter counts."""
+
+REFUSED = {
+    "matrices": "np.asarray(np.matrix(a) * np.matrix(b))",
+    "views_as_matrices": "np.asarray(a.view(np.matrix) * b)",
+    "records": "np.asarray(np.rec.array(a) @ np.rec.array(b))",
+}
+"""By name: `product(a, b)` with arrays whose products no meter can count."""
 
 COUNTED = {
     "broadcast_sum": "(a[:, :, None] * b[None, :, :]).sum(1)",
