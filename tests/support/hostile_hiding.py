@@ -43,7 +43,7 @@ UNCOUNTED = {
 REFUSED = {
     "matrices": "np.asarray(np.matrix(a) * np.matrix(b))",
     "views_as_matrices": "np.asarray(a.view(np.matrix) * b)",
-    "records": "np.asarray(np.rec.array(a) @ np.rec.array(b))",
+    "records": "np.asarray(a.view(np.recarray) @ b.view(np.recarray))",
 }
 """By name: `product(a, b)` with arrays whose products no meter can count."""
 

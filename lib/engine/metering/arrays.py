@@ -17,8 +17,7 @@ from lib.engine.collectives import Array
 from lib.errors import RuleError
 
 from . import flops
-from .lives import Life
-from .meter import Meter, current
+from .meter import Life, Meter, current
 
 
 class ChargedBlock:

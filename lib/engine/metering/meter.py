@@ -5,15 +5,14 @@ every run.
 """
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from lib.engine.collectives import COLLECTIVES
-
-from .lives import Life, Lives
+from lib.engine.player_code import running_line
 
 
 def unused_memory() -> dict[str, int]:
@@ -62,6 +61,55 @@ class Reading:
     @property
     def messages(self) -> int:
         return self.calls.get("send", 0) + self.calls.get("send_async", 0)
+
+
+class Life:
+    """A block: its bytes, the line that made it, and when it was made and last read."""
+
+    __slots__ = ("born", "line", "nbytes", "read")
+
+    def __init__(self, nbytes: int, line: int, born: int) -> None:
+        self.nbytes, self.line = nbytes, line
+        self.born = self.read = born
+
+
+class Lives:
+    """All blocks of a device that are live or may be live at the peak. Time passes when a block is made."""
+
+    __slots__ = ("_ended", "_live", "_peak_time", "time")
+
+    def __init__(self) -> None:
+        self.time = 0
+        self._peak_time = 0
+        self._live: dict[int, Life] = {}
+        self._ended: list[Life] = []
+
+    def begin(self, nbytes: int) -> Life:
+        self.time += 1
+        life = Life(nbytes, running_line(), self.time)
+        self._live[id(life)] = life
+        return life
+
+    def end(self, life: Life) -> None:
+        del self._live[id(life)]
+        if life.born <= self._peak_time:
+            self._ended.append(life)
+
+    def mark_peak(self) -> None:
+        """The newest block makes the peak."""
+        self._peak_time = self.time
+        self._ended.clear()
+
+    def at_peak(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """The bytes that are live at the peak, by the line that made them, and the bytes among them that no later
+        operation reads. What the operation at the peak may read, and the block before, count as read."""
+        held, idle = Counter[str](), Counter[str]()
+        for life in (*self._ended, *self._live.values()):
+            if life.born <= self._peak_time:
+                held[str(life.line)] += life.nbytes
+                if life.read < self._peak_time - 1:
+                    idle[str(life.line)] += life.nbytes
+        return dict(held), dict(idle)
 
 
 class Meter:

@@ -33,10 +33,10 @@ that sends the least: stages 0, 1 and 2 send 2 numbers per parameter in a step, 
 smallest degree, then by the lowest stage. A degree must divide the number of devices in the cluster (the one in
 the case, not the number of devices that your class runs on). Return (stage, degree), or None if nothing fits.
 
-Then measure it, on each device by itself: allocate the arrays of one such device, for a model `scale` times smaller, and keep them until the
-next case. Allocate all five kinds, each with its dtype. After every case the meter has to read exactly what the
-formula predicts. Without a plan, keep nothing. To see what it reads: `run = launch(ZeROMemory, 1)`,
-`run.forward(case)`, `run.meters[0].live * scale`, with `launch` from `lib.engine`.
+Then measure it, on each device by itself: allocate the arrays of one such device, for a model `scale` times
+smaller, and keep them until the next case. Allocate all five kinds, each with its dtype. After every case the
+meter has to read exactly what the formula predicts. Without a plan, keep nothing. To see what it reads:
+`run = launch(ZeROMemory, 1)`, `run.forward(case)`, `run.meters[0].live * scale`, with `launch` from `lib.engine`.
 """,
     starter='''\
 class ZeROMemory(ShardedEngine):

@@ -30,9 +30,10 @@ server decodes these and rotates back. So that there is exactly one right result
     signs = 2 * rng.integers(0, 2, d) - 1
     draws = rng.random(d)
 
-A rotated number r becomes the maximum if its draw is less than (r - minimum) / (maximum - minimum), and otherwise the
-minimum; if all are equal, they stay unchanged. The server gets None, does not know the seed, and returns estimates,
-(4, 4096). Clients send to the server, without collectives. There is no room for H as a matrix. Another d is also tried: take it from `size`.
+A rotated number r becomes the maximum if its draw is less than (r - minimum) / (maximum - minimum), and otherwise
+the minimum; if all are equal, they stay unchanged. The server gets None, does not know the seed, and returns
+estimates, (4, 4096). Clients send to the server, without collectives. There is no room for H as a matrix. Another d
+is also tried: take it from `size`.
 
 A client gets {'update': (4096,), 'seed': a whole number}.
 This puzzle is about compression: packing numbers into fewer bytes is the point. An array of any type costs its own

@@ -12,8 +12,7 @@ from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.executors.copies import argument_for
 from lib.engine.libraries.numpy_library import NUMPY
-from lib.engine.metering.lives import Life
-from lib.engine.metering.meter import Meter, current
+from lib.engine.metering.meter import Life, Meter, current
 from lib.engine.player_code import player_line
 from lib.engine.transports.base import CallableInt, Put, require_own_thread
 from puzzles.sandbox.worker.repeat.recorder import DeviceRecorder

@@ -14,7 +14,7 @@ import numpy as np
 
 from lib.engine.memory_tiers import Fetch
 from lib.engine.metering.arrays import ChargedBlock, MeteredArray, block_of
-from lib.engine.metering.lives import Life
+from lib.engine.metering.meter import Life
 
 from .functions import (
     UnrepeatableError,

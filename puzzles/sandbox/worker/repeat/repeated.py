@@ -11,8 +11,7 @@ import numpy as np
 from lib.engine import ShardedEngine
 from lib.engine.memory_tiers import Fetch
 from lib.engine.metering.arrays import MeteredArray, plain_view
-from lib.engine.metering.lives import Life
-from lib.engine.metering.meter import Meter, current
+from lib.engine.metering.meter import Life, Meter, current
 from lib.engine.reader_writer import Reader, Writer
 
 from .functions import (
