@@ -24,9 +24,8 @@ from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.deadline import TimeLimitError, Timer
 from puzzles.sandbox.worker import seccomp
 from puzzles.sandbox.worker.compiled import CompiledCode
-from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
-from puzzles.sandbox.worker.meters.unmetered_calls import while_loading
-from puzzles.sandbox.worker.meters.unmetered_data import require_few_numbers, sizes_of_modules
+from puzzles.sandbox.worker.devices.integrity import EngineSnapshot
+from puzzles.sandbox.worker.devices.unmetered import require_few_numbers, sizes_of_modules, while_loading
 from puzzles.sandbox.worker.repeat import hooks
 from puzzles.sandbox.worker.repeat.recorder import DeviceRecorder
 from puzzles.sandbox.worker.repeat.traced_numbers import Recording

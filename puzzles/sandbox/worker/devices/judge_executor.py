@@ -10,7 +10,7 @@ from lib.engine.executors.inprocess import InProcessExecutor
 from lib.engine.transports.deadlock_text import RETURNED, waiting_text
 from lib.engine.transports.inprocess import InProcessPort, Scheduler
 
-from .forking import DeviceEnd
+from .device_channel import DeviceEnd
 from .judged_transport import RemoteDevice
 
 

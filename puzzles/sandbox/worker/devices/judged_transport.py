@@ -29,9 +29,8 @@ from lib.engine.transports.inprocess import InProcessPort
 from lib.errors import PuzzleError
 from puzzles.failure import Failure, of_refusal
 
-from .device_channel import WireError
+from .device_channel import DeviceEnd, WireError
 from .device_port import repeat
-from .forking import DeviceEnd
 
 
 class DeviceFailedError(Exception):

@@ -11,11 +11,11 @@ from typing import Any
 
 from lib.engine.launcher import Run
 from puzzles.sandbox.plain_data import pack, unpack
+from puzzles.sandbox.worker.devices.device_channel import DeviceEnd, fork_devices
 from puzzles.sandbox.worker.devices.device_process import Assignment, DeviceProcess
-from puzzles.sandbox.worker.devices.forking import DeviceEnd, fork_devices
+from puzzles.sandbox.worker.devices.integrity import EngineSnapshot
 from puzzles.sandbox.worker.devices.judge_executor import JudgeExecutor
 from puzzles.sandbox.worker.devices.judged_transport import DeviceFailedError
-from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
 from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
 from puzzles.sandbox.worker.repeat.repeated import Repeated
 
