@@ -79,6 +79,14 @@ def test_numbers_of_numpy_are_repeated(here: IsolationTier) -> None:
     assert verdict(source, here).stars == 3
 
 
+def test_a_class_may_do_more_than_can_be_recorded() -> None:
+    """On four devices, 25 MB of random numbers in arrays, which no operation of arrays makes."""
+    draws = "rng = np.random.default_rng(self.device_id)\n        [rng.random(100_000) + 1 for _ in range(8)]"
+    found = verdict(hiding.with_statement(DATA_PARALLEL, draws), require_tier("process"))
+    assert (found.status, found.stars) == ("passed", 2), found
+    assert "more than 8,388,608 B of data; so the judge cannot count them again" in found.notes[0]
+
+
 def test_the_repeating_process_runs_no_line_of_the_file() -> None:
     source = f"print('loaded')\n{DATA_PARALLEL}"
     trial = trials_of(PUZZLE)[0]()

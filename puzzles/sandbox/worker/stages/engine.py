@@ -6,6 +6,7 @@ impossible, so the grader compares them with what any class needs. Results need 
 Where nothing can be forked, and for `puzzles run`, all devices run in the worker, as `play` runs them.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,9 @@ from puzzles.sandbox.worker.repeat.repeated import Repeated
 
 from .engine_trial import launched, packed, run_class, run_trial
 from .stage import DefinitionSite, StageResult
+
+MAX_RECORDINGS = 8 << 20
+"""Bytes of the recordings of all devices of a class."""
 
 SNAPSHOT = EngineSnapshot()
 """Taken when this module is imported, before any player's code."""
@@ -50,10 +54,20 @@ def run_on_devices(ends: Sequence[DeviceEnd], trial: Mapping[str, Any]) -> tuple
         if not executor.load(is_recorded):
             return None, ""
         data = packed(*run_trial(trial, lambda: Run(executor.made())))
-        recorded = {"recordings": pack(executor.recordings())} if is_recorded else {}
+        recorded = {"recordings": _not_too_long(executor.recordings())} if is_recorded else {}
         return StageResult({**data, **recorded}), executor.end()
     except DeviceFailedError as why:
         return StageResult(failure=why.failure), ""
+
+
+def _not_too_long(recordings: list[Any]) -> Any:
+    """The recordings as data; or what is said instead, so that no class fails because it does much with its arrays."""
+    packed_data = pack(recordings)
+    if len(json.dumps(packed_data)) > MAX_RECORDINGS:
+        return pack(
+            [f"its operations and the numbers that none of them makes are more than {MAX_RECORDINGS:,} B of data"]
+        )
+    return packed_data
 
 
 def repeat(recordings: Any, trial: Mapping[str, Any]) -> StageResult:
