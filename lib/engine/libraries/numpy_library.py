@@ -42,7 +42,6 @@ class ArrayLibrary:
         return copied
 
     def copy_out(self, array: Any) -> Array:
-        """A copy that belongs to no device."""
         return new_array(plain_view(array))
 
     def on_host(self, array: Any) -> Array:
@@ -106,7 +105,6 @@ def numbers(count: int, like: Any) -> Array:
 
 
 def cast_like(like: Any, array: Any) -> Array:
-    """An array with the dtype of another one."""
     cast: Array = array.astype(like.dtype) if isinstance(array, ndarray) else array.to(like.dtype)
     return cast
 

@@ -192,7 +192,6 @@ def plain_view(array: Any) -> Any:
 
 
 def touch_all(args: Any) -> None:
-    """Marks arrays as read, also in lists and tuples."""
     for arg in args:
         if isinstance(arg, list | tuple):
             touch_all(arg)

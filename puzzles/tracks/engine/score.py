@@ -165,12 +165,10 @@ def record(puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, famil
 
 
 def known_figures(puzzle: EnginePuzzle) -> tuple[Mapping[str, int], ...]:
-    """The figures of all records of a puzzle."""
     return (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
 
 
 def _require_allowed(puzzle: EnginePuzzle, performed: Performed) -> None:
-    """Refuses calls that the puzzle forbids."""
     for device, reading in enumerate(performed.readings[-1]):
         for call, times in reading.calls.items():
             if times and puzzle.refuses(call):

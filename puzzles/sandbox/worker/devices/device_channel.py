@@ -55,7 +55,6 @@ class DeviceChannel:
         self.is_sending = False
 
     def receive(self) -> list[Any]:
-        """Waits for the next message."""
         mark, head, rest = LENGTHS.unpack(self._read(LENGTHS.size))
         if mark != MARK or head + rest > MAX_BYTES:
             raise WireError("what it wrote to the wire is not a message")

@@ -34,7 +34,6 @@ class DeviceMeter(Meter):
         """Since the last message: flops computed, bytes of a transfer, or the number of a transfer to wait for."""
 
     def taken(self) -> list[tuple[str, int]]:
-        """The steps since the last message."""
         steps, self.steps = self.steps, []
         return steps
 
@@ -64,7 +63,6 @@ class DeviceMeter(Meter):
 
 
 def repeat(steps: object, meter: Meter) -> None:
-    """Repeats a device's steps on the judge's meter."""
     for step in steps if isinstance(steps, list) else [steps]:
         match step:
             case ("compute", int(flops)) if flops >= 0:

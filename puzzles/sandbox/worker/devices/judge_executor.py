@@ -7,7 +7,7 @@ from typing import Any
 
 from lib.engine import ShardedEngine
 from lib.engine.executors.inprocess import InProcessExecutor
-from lib.engine.transports.deadlock_text import RETURNED, waiting_text
+from lib.engine.transports.base import RETURNED, waiting_text
 from lib.engine.transports.inprocess import InProcessPort, Scheduler
 
 from .device_channel import DeviceEnd
@@ -49,7 +49,6 @@ class JudgeExecutor(InProcessExecutor):
         return all(self._on_all("load", lambda i: (i == 0, dict(self.byte_time), is_recorded)))
 
     def recordings(self) -> list[Any]:
-        """What each device has recorded."""
         return self._on_all("recording")
 
     def made(self) -> JudgeExecutor:

@@ -100,7 +100,6 @@ class RemoteDevice:
         return self.answer()
 
     def begin(self, name: str, *given: Any) -> None:
-        """Lets the device start a command."""
         self._send(name, self._puts(), *given)
 
     def make(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -53,7 +53,6 @@ class UnrepeatableError(Exception):
 
 
 def root_of(array: Any) -> Any:
-    """The array that owns the memory of an array."""
     *_, root = bases_of(array)
     return root
 

@@ -52,7 +52,6 @@ class DeviceRecorder:
     # --- What a device process tells ---
 
     def begin(self) -> None:
-        """Begins the steps of a command."""
         self._steps = []
         self.segments.append(self._steps)
 
@@ -170,7 +169,6 @@ class DeviceRecorder:
         return key
 
     def _written(self, one: Any) -> Any:
-        """An argument as data."""
         known = self._numbers.get(id(one))
         if known is not None:
             return ("known", known[0])

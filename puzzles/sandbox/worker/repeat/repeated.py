@@ -130,7 +130,6 @@ class Repeated(ShardedEngine):
             raise UnrepeatableError("an array is larger than the memory that is charged for it")
 
     def _keep(self, key: int, result: Any) -> None:
-        """Keeps a result under its key."""
         if isinstance(result, np.ndarray):
             content = memory_of(root_of(result))
             if key in self._charged:
@@ -238,7 +237,6 @@ def _metered(one: Any) -> Any:
 
 
 def _parts(result: Any) -> list[Any]:
-    """The arrays and numbers of a result, in order."""
     if isinstance(result, list | tuple):
         return [found for part in result for found in _parts(part)]
     return [result] if isinstance(result, np.ndarray | np.generic) else []

@@ -41,7 +41,6 @@ __all__ = ["Assignment", "fork", "prepare", "repeat", "run_definition", "run_on_
 
 
 def fork(given: Sequence[Assignment], readable: Sequence[Sequence[str]]) -> list[DeviceEnd]:
-    """Starts a process for each device."""
     return fork_devices(len(given), readable, lambda i, channel: DeviceProcess(given[i], channel, SNAPSHOT).serve())
 
 

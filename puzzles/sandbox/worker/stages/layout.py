@@ -16,7 +16,6 @@ def prepare(request: Mapping[str, Any]) -> Graph:
 
 
 def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite) -> StageResult:
-    """The strategies that the function has set."""
     require_plain(slug, function, "graph", "because nothing waits here")
     require_function(slug, function, "graph", "graph")
     returned = function(graph)

@@ -19,7 +19,6 @@ UNKNOWN = re.compile(r"Split\.__init__\(\) got an unexpected keyword argument '(
 
 
 def prepare(request: Mapping[str, Any]) -> Job:
-    """The job of the puzzle."""
     job = dict(request["job"])
     return Job(**{**job, "model": Transformer(**job["model"]), "gpu": Gpu(**job["gpu"])})
 
