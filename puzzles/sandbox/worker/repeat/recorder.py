@@ -130,7 +130,9 @@ class DeviceRecorder:
             return work()
         except UnrepeatableError as why:
             self.broken = str(why)
-            return None
+        except Exception as why:  # the player's objects may do anything
+            self.broken = f"{type(why).__name__} in what it passes to numpy or the engine"
+        return None
 
     def _note(self, step: Step, kwargs: Any, result: Any, start: int) -> None:
         """Adds the step of an operation unless it has made only views. What the engine does comes before the memory of
