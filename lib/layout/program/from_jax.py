@@ -37,9 +37,9 @@ def from_jax(
     An argument is given by its shape, for float32, or by anything that has a shape and a dtype; dictionaries and lists
     of those are allowed. What is in one is a parameter, called by its path ('p.w1' for argument p), and so is an
     argument that is named in `parameters`; all others are inputs. Functions that JAX calls within, as of `jit`,
-    are part of the graph, and so is every step of a `scan`; layouts of the first step hold for all. Types are not converted; if floats differ in size, all
-    count as the largest. Sharding constraints are ignored, because the plan decides.
-    Rows of a `gather` are taken to be in the table. `uneven` is the graph's.
+    are part of the graph, and so is every step of a `scan`; the layouts of its first step hold for all. Types are not
+    converted; if floats differ in size, all count as the largest. Sharding constraints are ignored, because the plan
+    decides. Rows of a `gather` are taken to be in the table. `uneven` is the graph's.
 
     Raises:
         LayoutError: jax is missing or cannot trace the function, an argument has no shape, or a primitive has no
