@@ -15,7 +15,7 @@ import numpy as np
 
 Terms = dict[int, float]
 """Coefficients by variable."""
-FIRST_GAP = 0.25
+FIRST_GAP = 0.06
 """How far above the relaxation, relative to it, solutions are looked for first."""
 TOLERANCE = 1e-6
 """How close the solver's bound is, relative to it. Costs are multiples of their greatest common divisor."""
