@@ -58,7 +58,7 @@ class Step:
         """The devices that make this collective together with this device, in the order in which sums are added up."""
         if self.name in REDUCING:
             return self._groups[device]
-        return tuple(sorted({device, *self.exchange.receives[device]}))
+        return tuple(sorted({device, *self.exchange.moves.receives[device]}))
 
     def meeting(self, holder: int, receiver: int, of_receiver: bool = False) -> Box:
         """What the piece of one device has in common with the new piece of another, in coordinates of the first one, or
@@ -77,11 +77,8 @@ class Step:
         _ = sides(self.source.shape, self.source.splits, self.target.splits)
         if self.name in REDUCING:
             _ = self._groups, parts(self.source), parts(self.target)
-        elif self.name == SUM_EXCHANGE:
-            _ = self.sum_exchange.owned, self.sum_exchange.keeps, self.sum_exchange.origins
-            _ = [(each.sends, each.receives) for each in self.sum_exchange.rounds]
         else:
-            _ = self.exchange.sends, self.exchange.receives, self.exchange.origins
+            self.messages.prepare()
 
     @cached_property
     def _groups(self) -> dict[int, tuple[int, ...]]:
@@ -113,14 +110,8 @@ class Step:
     def traffic(self) -> Ints:
         """Elements that each device (row) sends to each other (column); for a reduction, as its bytes are counted."""
         table = np.zeros((self.source.devices, self.source.devices), dtype=np.int64)
-        if self.name == SUM_EXCHANGE:
-            for each in self.sum_exchange.rounds:
-                np.add.at(table, (each.sender, each.receiver), each.size[each.share])
-            return table
         if self.name not in REDUCING:
-            moved = self.exchange
-            np.add.at(table, (moved.sender, moved.receiver), moved.hi - moved.lo)
-            return table
+            return sum((each.table for each in self.messages.rounds), table)
         for group, shares in self._shares():
             for place, here in enumerate(group):
                 for other, there in enumerate(group):
