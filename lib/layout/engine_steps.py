@@ -58,7 +58,6 @@ def _parts(device: ShardedEngine, step: Step, piece: Array, group: Sequence[int]
 
 
 def _assembled(device: ShardedEngine, step: Step, group: Sequence[int], arrived: Array) -> Array:
-    """The new piece, assembled from what each member of the group sent."""
     result = new_piece(step.target, arrived.dtype)
     for member, part in zip(group, arrived):
         given = result[step.meeting(member, int(device.device_id), of_receiver=True)]

@@ -87,7 +87,6 @@ class LinearProgram:
             gap = above if done.x is not None else max(4 * gap, least, TOLERANCE)
 
     def _solved(self, costs: Any, most: Any, seconds: float, whole: bool = True) -> Any:
-        """What scipy returns, for the program or for its relaxation, which has the reduced costs."""
         from scipy.optimize import Bounds, LinearConstraint, linprog, milp
         from scipy.sparse import csr_matrix, vstack
 

@@ -125,7 +125,6 @@ class MemoryTimeline:
     def _operator(
         self, name: str, op: DistributedOperator, fetches: tuple[OperandFetch, ...], freed: tuple[str, ...]
     ) -> None:
-        """An operator fetches its inputs, computes, and reduces its output."""
         size = self._size
         mine: dict[str, int] = {}
         over: set[int] = set()

@@ -112,7 +112,6 @@ class PlacedGraph:
         return best, source
 
     def _cost(self, given: TensorLayout, wanted: TensorLayout) -> int:
-        """Of a move: bytes, or with links its time."""
         if self.links is None:
             return least_bytes(given, wanted, self.graph.itemsize)
         return self.links.time(self.links.quickest(given, wanted, self.graph.itemsize), self.graph.itemsize)

@@ -20,8 +20,6 @@ LEADING_LETTERS = "bcdefgh"
 
 
 def _of_each(kind: str, meaning: str) -> Callable[[ProgramBuilder, str, str], str]:
-    """A method that adds an operator of this kind, which maps each element."""
-
     def method(self: ProgramBuilder, name: str, x: str) -> str:
         return self._broadcast(name, kind, x)
 

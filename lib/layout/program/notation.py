@@ -60,7 +60,6 @@ def _axes(layout: TensorLayout, mesh: DeviceMatrix | None) -> dict[str, Any]:
 
 
 def _sizes(operator: Operator) -> dict[str, Any]:
-    """The arguments of an operator's method that are not among its settings."""
     shape = operator.output_shape
     match operator.kind:
         case "reshape":

@@ -132,7 +132,6 @@ class Step:
         return {device: piece[0] for device, piece in moved.items()}
 
     def _reduction_traffic(self) -> Ints:
-        """A device sends what others sum, and receives what it sums itself; an all-reduce then gathers."""
         traffic = np.zeros(self.source.devices, dtype=np.int64)
         for group, shares in self._shares():
             for device, share in zip(group, shares):
@@ -141,7 +140,6 @@ class Step:
         return traffic
 
     def _shares(self) -> list[tuple[list[int], list[int]]]:
-        """For each group that adds up, its devices and the number of elements that each of them sums."""
         found = []
         for group in groups(self.source, self.reduced):
             size = self.source.elements if self.name == "all-reduce" else self.target.elements * len(group)
@@ -255,7 +253,6 @@ def _to_parts(here: TensorLayout, goal: TensorLayout, dim: int) -> Iterator[tupl
 
 
 def _wanted(here: TensorLayout, goal: TensorLayout) -> tuple[tuple[int, ...], ...]:
-    """The axes of each dimension of the goal, if they are on the same matrix."""
     return goal.tensor_map if goal.matrix == here.matrix else ((),) * len(here.shape)
 
 
