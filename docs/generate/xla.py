@@ -79,8 +79,8 @@ TAIL = """\
 - Neither the rule nor XLA adds the two products before the sum over devices, which takes one all-reduce instead of two.
   The exact planner does so with the gradients of queries, keys and values: 98,304 bytes, a third of what XLA moves.
 - With the ends given, both partitioners move more than twice as much for the MLP that is stored by rows, and five times
-  as much for the attention. They differ in one row: with the ends of the MLP's exact plan, GSPMD moves four times as much
-  as Shardy.
+  as much for the attention. They differ in one row: with the ends of the MLP's exact plan, GSPMD moves four times as
+  much as Shardy.
 - 250 columns do not divide by 4. Both pad them to 252 and send the padding. JAX has no uneven arguments, so XLA gets
   such weights whole on every device; left to choose, it leaves them there, and nothing moves.
 - The other rows agree. With the same layouts, XLA never moves less.
