@@ -13,7 +13,7 @@ import numpy as np
 from lib.engine import ShardedEngine, unmetered
 from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Array, blank, new_piece
-from lib.layout.redistribution.messages import Messages, Transfer
+from lib.layout.redistribution.messages import Messages, TensorTransfer
 from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
 from lib.layout.redistribution.sum_exchange import SumExchange
 
@@ -106,7 +106,7 @@ def _sums(device: ShardedEngine, exchange: SumExchange, piece: Array) -> dict[in
 
 
 def _send(
-    device: ShardedEngine, transfer: Transfer, messages: Messages, dtype: Any, take: Callable[[int], Array]
+    device: ShardedEngine, transfer: TensorTransfer, messages: Messages, dtype: Any, take: Callable[[int], Array]
 ) -> None:
     """Sends this device's shares, each message packed into a buffer that is freed then."""
     for receiver, shares in messages.sends[int(device.device_id)].items():
@@ -117,7 +117,7 @@ def _send(
         del buffer
 
 
-def _receive(device: ShardedEngine, transfer: Transfer, messages: Messages, put: Callable[[int, Array], None]) -> None:
+def _receive(device: ShardedEngine, transfer: TensorTransfer, messages: Messages, put: Callable[[int, Array], None]) -> None:
     """Receives this device's shares and puts each in its place."""
     for sender, shares in messages.receives[int(device.device_id)].items():
         arrived = device.receive(sender)

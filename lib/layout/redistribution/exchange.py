@@ -24,14 +24,14 @@ from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Array, Pieces, check, new_piece
 from lib.layout.layouts.tensor_layout import TensorLayout, parts
 
-from .messages import Messages, Transfer, within
+from .messages import Messages, TensorTransfer, within
 
 MAX_CELLS_CACHED = 4096
 """Number of pairs of pieces up to which the boxes of two splits are cached."""
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange(Transfer):
+class Exchange(TensorTransfer):
     """A transfer in one round: message i carries share i from sender[i] to receiver[i]."""
 
     sender: Ints

@@ -49,7 +49,7 @@ class Messages:
 
 
 @dataclass(frozen=True, eq=False)
-class Transfer:
+class TensorTransfer:
     """Share i is elements lo[i] to hi[i], row-major, of the box number cell[i].
 
     `starts` and `stops` are boxes x dimensions, in coordinates of the whole tensor.

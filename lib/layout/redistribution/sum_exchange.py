@@ -18,13 +18,13 @@ from lib.layout.layouts.pieces import Array, Pieces, check, new_piece
 from lib.layout.layouts.tensor_layout import TensorLayout, groups
 
 from .exchange import cells, piece_number, require_same
-from .messages import Messages, Transfer
+from .messages import Messages, TensorTransfer
 
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class SumExchange(Transfer):
+class SumExchange(TensorTransfer):
     """The `owner` of share i adds up the summands of `group[i]`, in this order, and sends the sum to `wanted[i]`."""
 
     owner: Ints
