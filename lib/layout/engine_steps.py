@@ -117,7 +117,9 @@ def _send(
         del buffer
 
 
-def _receive(device: ShardedEngine, transfer: TensorTransfer, messages: Messages, put: Callable[[int, Array], None]) -> None:
+def _receive(
+    device: ShardedEngine, transfer: TensorTransfer, messages: Messages, put: Callable[[int, Array], None]
+) -> None:
     """Receives this device's shares and puts each in its place."""
     for sender, shares in messages.receives[int(device.device_id)].items():
         arrived = device.receive(sender)
