@@ -1,5 +1,6 @@
 """Scores a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from operator import attrgetter
@@ -27,6 +28,8 @@ UNRULED = frozenset(
     "load_weights get_activation set_final_weight set_output await store delete given shard combine add".split()
 )
 """Operations that begin and end a run, or that are no calls of the model; no puzzle forbids them by omission."""
+
+REPEATED_END = re.compile(", so the (step|request) cannot be repeated(?=;)")
 
 MAX_SENTENCE = 2000
 """Characters of a message on a broken trace."""
@@ -159,7 +162,8 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
     if report.meets_memory and not report.is_steady and not goal.meets_memory(report.lasting_peak):
         yield f"{sanitized(report.second_step)}, and the target is {goal.memory_text}"
     if report.unrepeatable:
-        yield f"{puzzle.reload_reason}: {'; '.join(sanitized(note.text) for note in report.unrepeatable)}"
+        fewer = "; ".join(sanitized(note.text) for note in report.unrepeatable)
+        yield f"{puzzle.reload_reason}: {REPEATED_END.sub('', fewer)}"
 
 
 def _star_notes(report: Report) -> Iterator[str]:
