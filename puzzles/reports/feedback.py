@@ -10,7 +10,7 @@ from puzzles.tracks import chapter_of, track_of
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.references import reference_file
 
-from .next_command import next_command
+from .screen import next_command
 
 MAX_BUILT = 440
 """Characters of what was built with the puzzle's concept: six lines of a terminal."""
