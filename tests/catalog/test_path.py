@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -26,6 +27,13 @@ def test_prerequisites_form_no_circle_and_come_first() -> None:
     list(TopologicalSorter(AFTER).static_order())
     for number, slug in enumerate(CORE):
         assert set(CORE[:number]).issuperset(known(AFTER.get(slug, ()))), f"{slug} comes too early"
+
+
+@pytest.mark.parametrize("slug", CORE)
+def test_a_core_puzzle_speaks_of_earlier_puzzles_only(slug: str) -> None:
+    puzzle, earlier = track_of(slug).puzzle(slug), known(CORE[: CORE.index(slug)])
+    words = " ".join([puzzle.statement, puzzle.starter, *puzzle.hints])
+    assert {*re.findall(r"`(\w+)`", words)} & {*ALL} <= {slug, *earlier}
 
 
 def test_every_core_puzzle_but_the_first_builds_on_another() -> None:

@@ -101,6 +101,10 @@ class Schedules(Track[SchedulePuzzle]):
         model = outcome.models[outcome.errors.index(error)]
         return LocalRun(row, error, f"rank {model.rank}, t={model.time:g}")
 
+    def margin(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> str:
+        """Without the peak of a second step, which a sentence of its own follows with its reason."""
+        return super().margin(puzzle, {name: figure for name, figure in figures.items() if name != "lasting_peak"})
+
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
         others = {name: figures[name] for name in OTHER_FIGURES if name in figures}
         return {**{name: figures.get(name) for name in FIGURES}, **others}
