@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from chalk.types import Diagram
 
+from drawing.number_text import consecutive
 from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, STROKE, layer_colour, layer_tint, mix
 from drawing.pen import box, corners, dots, hatch, label, lines, panel, polygons, style
 from lib import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
@@ -184,10 +185,4 @@ def draw_batches(batches: Collection[int], total: int, x: float, y: float) -> li
 
 def runs_of(numbers: Collection[int]) -> Sequence[tuple[int, int]]:
     """{0, 1, 2, 5} as [(0, 3), (5, 6)]."""
-    runs: list[tuple[int, int]] = []
-    for i in sorted(numbers):
-        if runs and runs[-1][1] == i:
-            runs[-1] = (runs[-1][0], i + 1)
-        else:
-            runs.append((i, i + 1))
-    return runs
+    return [(run[0], run[-1] + 1) for run in consecutive(sorted(numbers))]
