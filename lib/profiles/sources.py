@@ -62,6 +62,10 @@ class RankStep:
     computing: tuple[tuple[float, float], ...] = ()
     """When anything but communication ran, ascending and disjoint; only where no cells are named."""
 
+    @property
+    def length(self) -> float:
+        return self.end - self.start
+
 
 @dataclass(frozen=True)
 class RankProfile:
