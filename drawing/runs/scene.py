@@ -86,10 +86,6 @@ class Scene:
         return self.trace.size.layers
 
     @property
-    def batches(self) -> int:
-        return self.trace.size.batches
-
-    @property
     def steps(self) -> int:
         """Training steps."""
         return self.trace.setting.steps

@@ -176,7 +176,9 @@ def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
     """The ramp, the work of a rank, and the way home; for several steps, with or without a pause between them."""
     steps, (work, urgent) = prices.setting.steps, _work(prices, stage)
     before = range(_first(prices, stage))
-    hops = _changes(stages, len(before)) * _message(prices)
+    # How often a microbatch changes ranks before it reaches the stage.
+    where = {layer: place for place, (layers, _) in enumerate(stages) for layer in layers}
+    hops = sum(where[layer] != where[layer + 1] for layer in before) * _message(prices)
     ramp = hops + sum(prices.stage(prices.forward(layer)) for layer in before)
     home = hops + sum(prices.stage(prices.at_once(layer), summed=layer > 0) for layer in before)
     one = ramp + max(ceil(work), ceil(urgent) + home)
@@ -189,12 +191,6 @@ def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
 def _first(prices: Prices, stage: Stage) -> int:
     """The first layer of a stage; 0 where a microbatch has shares, since the first of them is there almost at once."""
     return min(stage[0]) if prices.setting.shares == 1 else 0
-
-
-def _changes(stages: Sequence[Stage], until: int) -> int:
-    """How often a microbatch changes ranks before it reaches a layer."""
-    where = {layer: place for place, (layers, _) in enumerate(stages) for layer in layers}
-    return sum(where[layer] != where[layer + 1] for layer in range(until))
 
 
 def _message(prices: Prices) -> int:
