@@ -10,8 +10,7 @@ from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
-from lib.errors import RuleError
-from lib.game.setting import Setting, Size
+from lib import RuleError, Setting, Size
 from lib.values.algebra import named
 
 from .prices import Prices

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from lib import Op, Weight, halves
 from lib.game.costs import ATTENDING, COMPUTING
 from lib.judging.rank_state import RankState
-from lib.trace.ops import Op, halves
 from lib.values.base import Batched
-from lib.values.kinds import Weight
 
 Batches = frozenset[int]
 

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from lib.errors import PuzzleError
-from lib.game.costs import COMPUTING
-from lib.game.setting import Setting
+from lib import COMPUTING, Op, PuzzleError, Setting, Trace
 from lib.judging import family as families
 from lib.judging.recompute import Recomputation
 from lib.judging.traffic import staleness
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, REDUCING
 from lib.trace.gc_pause import no_collection
-from lib.trace.ops import Op, Trace
 from lib.values.base import Batched
 from lib.values.kinds import OptState, Parked, Weight, WeightGrad
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from lib import Model, Weight, WeightGrad
-from lib.errors import RuleError
+from lib import Model, RuleError, Weight, WeightGrad
 
 
 async def ddp(model: Model) -> None:

@@ -9,8 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from lib import Model
-from lib.errors import RuleError
+from lib import Model, RuleError
 
 from .cells import Cell, Dependencies, by_message, by_stream, untagged
 from .timetable import Timetable

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
+from lib import DeadlockError, Op, RuleError, Trace, halves
 from lib.communication.mesh import Mesh
-from lib.errors import DeadlockError, RuleError
 from lib.game.costs import PAIR
-from lib.trace.ops import Op, Trace, halves
 
 from .cells import Cell, Dependencies, DryRun, Message, Slot, Tagging, by_message, by_stream, require_complete, untagged
 

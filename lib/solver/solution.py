@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lib import Costs, Model, Setting, Size, Trace
-from lib.errors import RuleError
-from lib.game.named_costs import COSTS
+from lib import COSTS, Costs, Model, RuleError, Setting, Size, Trace
 from lib.schedules import Cell, Timetable, pipeline
 from lib.schedules.cells import Dependencies
 

@@ -6,8 +6,7 @@ from itertools import product
 from math import inf
 from types import MappingProxyType
 
-from lib import schedules
-from lib.errors import PuzzleError
+from lib import PuzzleError, schedules
 from lib.schedules import Cell, Timetable
 from lib.schedules.settling import Slots, StageCosts, settled, v_half_slots, v_min_slots
 

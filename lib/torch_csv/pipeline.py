@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from lib import PuzzleError, RuleError, Setting, Trace
 from lib.communication.mesh import Mesh
-from lib.errors import PuzzleError, RuleError
 from lib.game.costs import PAIR
-from lib.game.setting import Setting
 from lib.judging.recompute import Recomputation
 from lib.recognition.computed import Grid, Part, RankWork, grid_of
 from lib.recognition.rows import placement_of
 from lib.schedules import Cell, Timetable
 from lib.schedules.cells import Slot
-from lib.trace.ops import Trace
 
 Cells = Mapping[Cell, Sequence[int]]
 """The cells of a rank in their order, each with the indices of its operations on that rank, ascending."""
