@@ -109,11 +109,7 @@ def draw_strip(value: Value) -> Diagram:
     """The outline of the network, with what the value holds."""
     what = held(value)
     columns = Columns(value.layers, what.place)
-    parts = [
-        *draw_outline(columns),
-        *draw_numbers(columns),
-        *draw_held(what, value, columns),
-    ]
+    parts = [*draw_outline(columns), *draw_numbers(columns), *draw_held(what, value, columns)]
     return panel(columns.width, HEAD + HEIGHT + FOOT + (8 if what.batches else 0), parts)
 
 

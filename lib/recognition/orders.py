@@ -63,7 +63,8 @@ SIZES: Mapping[str, Callable[[int, int], list[int]]] = {
 
 
 class Match(NamedTuple):
-    """A textbook's order. `difference` is the first thing that is otherwise; empty if there is none."""
+    """How ranks share the work along one axis, mostly a textbook's order. `difference` is the first thing that is
+    otherwise; empty if there is none."""
 
     name: str
     difference: str = ""

@@ -58,10 +58,9 @@ class Pipeline:
             return first
         axes, ranks, size = self.trace.setting.mesh, [work.rank for work in first.works], self.trace.size
         play = f"--size {size.layers},{len(first.batches)},{len(ranks)}"
-        if axes:
-            mesh = Mesh(axes, size.ranks)
-            lengths = (f"{axis}={len({mesh.index(rank, axis) for rank in ranks})}" for axis, _ in axes)
-            play += f" --mesh {','.join(lengths)}"
+        mesh = Mesh(axes, size.ranks)
+        lengths = (f"{axis}={len({mesh.index(rank, axis) for rank in ranks})}" for axis, _ in axes)
+        play += f" --mesh {','.join(lengths)}" if axes else ""
         raise RuleError(
             f"this run has {len(self.replicas)} replicas of a pipeline, and here PyTorch runs one; play one with {play}"
         )
