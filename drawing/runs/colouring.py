@@ -57,7 +57,6 @@ LIKE = {
 
 
 def require_colour(by: str) -> None:
-    """"""
     if by not in COLOURS:
         raise PuzzleError(f"colour is {', '.join(map(repr, COLOURS[:-1]))} or {COLOURS[-1]!r}; got {by!r}")
 

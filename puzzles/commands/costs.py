@@ -35,7 +35,6 @@ def costs(name: str | None, as_json: bool) -> None:
 
 
 def show_all() -> None:
-    """A row for each known record."""
     from rich.table import Table
 
     from lib.game.named_costs import MEANINGS
@@ -49,7 +48,6 @@ def show_all() -> None:
 
 
 def show(record: Costs) -> None:
-    """One record: what it is for, and what is in it."""
     from lib.game.named_costs import MEANINGS
 
     click.echo(f"{record.name}: {MEANINGS[record.name]}.")

@@ -10,8 +10,7 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import GLUE
 from puzzles.reports.screen import next_command, print_wrapped
-from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
-from puzzles.tracks.registry import before, mark
+from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, track_of
 
 from .shared.params import GroupOrSlug, terminal
 

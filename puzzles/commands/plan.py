@@ -219,7 +219,6 @@ def plan_of_config(
 def job_of(
     model: str, gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, numbers: tuple[str, ...], **how: Any
 ) -> Job:
-    """The job that the options describe."""
     from lib.planning import Job
 
     changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}}
@@ -265,7 +264,6 @@ def as_record(plan: Plan) -> dict[str, Any]:
 
 
 def draw(plans: list[Plan], pareto: str | None, output: str | None, colour: str) -> None:
-    """Writes the pictures that were asked for."""
     from drawing import draw_plans, save
 
     if pareto:
@@ -280,7 +278,6 @@ def draw(plans: list[Plan], pareto: str | None, output: str | None, colour: str)
 
 
 def list_presets() -> None:
-    """The known models and GPUs."""
     from rich.table import Table
 
     from lib.planning import gpu, transformer

@@ -46,7 +46,6 @@ def record(path: Path, slug: str | None, name: str | None) -> None:
 
 
 def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntry:
-    """"""
     from puzzles.leaderboard.entry import EntryError, read_entry
     from puzzles.leaderboard.take_over import folder_for, graded
     from puzzles.tracks import UnknownPuzzleError, find

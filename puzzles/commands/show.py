@@ -9,9 +9,8 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import MAX_WIDTH, text_lines
 from puzzles.reports.screen import next_command, print_wrapped
-from puzzles.tracks import track_of
+from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.registry import place
 
 from .shared.params import Slug, terminal
 
@@ -28,7 +27,6 @@ def show(puzzle: Puzzle, about: bool) -> None:
 
 
 def show_statement(console: Console, puzzle: Puzzle) -> None:
-    """Title, size, targets, statement."""
     track = track_of(puzzle.slug)
     print_wrapped(console, track.heading(puzzle), "bold")
     print_wrapped(console, track.limits(puzzle))
@@ -41,7 +39,6 @@ def show_statement(console: Console, puzzle: Puzzle) -> None:
 
 
 def show_puzzle(console: Console, puzzle: Puzzle) -> None:
-    """Statement, targets, the calls to use, and the starter."""
     from rich.text import Text
 
     show_statement(console, puzzle)
@@ -60,7 +57,6 @@ def show_puzzle(console: Console, puzzle: Puzzle) -> None:
 
 
 def show_background(console: Console, puzzle: Puzzle) -> None:
-    """The concept, what real systems do, and the sources."""
     track = track_of(puzzle.slug)
     print_wrapped(console, f"Behind {track.called(puzzle)}: {puzzle.title}", "bold")
     print_paragraphs(console, puzzle.concept)

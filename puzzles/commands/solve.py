@@ -115,7 +115,6 @@ def title(found: Solution) -> str:
 
 
 def lines(found: Solution) -> list[str]:
-    """What was found, in sentences."""
     problem, least = found.problem, found.least
     rank = max(range(problem.ranks), key=lambda rank: found.held[rank] / (problem.caps[rank] or 1))
     held = f"{max(found.held):g}"
@@ -138,7 +137,6 @@ def lines(found: Solution) -> list[str]:
 
 
 def drawn(found: Solution, trace: Trace) -> str:
-    """The schedule as text."""
     import drawing
 
     return drawing.text(trace, title(found), max(shutil.get_terminal_size().columns, 40), colour="microbatch")

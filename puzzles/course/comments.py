@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.fields import Fields, OwnPuzzleError
-from puzzles.custom.loaded import COURSE_FILE, puzzle_files
+from puzzles.custom import COURSE_FILE, puzzle_files
 from puzzles.failure import sanitized
 from puzzles.tracks import UnknownPuzzleError, find
 
@@ -27,7 +27,6 @@ class Comments:
         self._by_word = by_word
 
     def on(self, submitted: Submitted) -> list[Comment]:
-        """The comments on a submission."""
         return [comment for word in _words(submitted) for comment in self._by_word.get(word, ())]
 
     def unknown(self, submitted: Iterable[Submitted]) -> list[str]:

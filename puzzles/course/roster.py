@@ -42,7 +42,6 @@ class CourseError(Exception):
 
 
 def read_roster(path: Path) -> list[Student]:
-    """The students of a roster, in its order."""
     found: list[Student] = []
     lines: dict[str, int] = {}
     for number, row in enumerate(rows_of(path), 2):
@@ -59,7 +58,6 @@ def read_roster(path: Path) -> list[Student]:
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file by their headings."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))

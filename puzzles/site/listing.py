@@ -17,10 +17,9 @@ from puzzles.custom import add_folder, home_of
 from puzzles.notebook.authoring.collective_svg import collective_svg
 from puzzles.notebook.authoring.overview_svg import overview_svg
 from puzzles.reports.html import message_html, text_html
-from puzzles.tracks import TRACKS, Track
+from puzzles.tracks import TRACKS, Track, mark, place
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.references import reference_file
-from puzzles.tracks.registry import mark, place
 from puzzles.version import VERSION
 
 from .custom import is_played
@@ -32,7 +31,6 @@ COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "al
 
 
 def picture_of(track: Track[Any], puzzle: Puzzle) -> str:
-    """The picture; empty if there is none."""
     if isinstance(puzzle, SchedulePuzzle):
         return "" if home_of(puzzle.slug) else overview_svg(puzzle)  # nobody drew a sketch for a teacher's puzzle
     if isinstance(puzzle, LayoutPuzzle):
@@ -115,7 +113,6 @@ def references() -> dict[str, str]:
 
 
 def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
-    """What the page shows of a puzzle."""
     head, why = track.starter_head([puzzle]), WITHOUT_TIMETABLE.get(puzzle.slug)
     return {
         "slug": puzzle.slug,
@@ -174,7 +171,6 @@ WARM_UP = Path(__file__).parent / "warm_up"
 
 
 def add_warm_up() -> None:
-    """Adds the puzzle, as teachers add theirs."""
     add_folder(WARM_UP)
 
 

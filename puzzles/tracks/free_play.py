@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.puzzle import Puzzle
 
+from . import ALL, TRACKS, track_of
 from .base import Track
-from .registry import ALL, TRACKS, track_of
 from .schedule.free_game import FreeGame, figures, judged_saved, require_size, summary
 
 if TYPE_CHECKING:

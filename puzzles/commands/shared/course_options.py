@@ -121,7 +121,6 @@ GRADEBOOK_OPTIONS = (
 
 
 def visibility_option(command: C) -> C:
-    """Adds the option on when students see results."""
     words = (
         "When students see Gradescope's results: visible, hidden, after_due_date or after_published; of a puzzle with "
         "SLUG=...; other-sizes=hidden adds a test to each puzzle for what works only at the shown size."
@@ -131,14 +130,12 @@ def visibility_option(command: C) -> C:
 
 
 def added(command: C, options: Sequence[Any]) -> C:
-    """The command with some options, in their order."""
     for option in reversed(options):
         command = option(command)
     return command
 
 
 def course_options(command: C) -> C:
-    """Adds the options of a course."""
     return added(command, (*OPTIONS, *GRADEBOOK_OPTIONS))
 
 
@@ -237,7 +234,6 @@ def sort_outputs(options: dict[str, Any]) -> None:
 
 
 def page_names(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> PageNames:
-    """Names of pages, and aliases, of all submissions."""
     from puzzles.reports.class_pages import PageNames
 
     folder = options["html"] if options["html"] and is_folder(options["html"]) else None
@@ -251,7 +247,6 @@ def class_pages(
     options: Mapping[str, Any],
     scoring: Scoring,
 ) -> ClassPages | None:
-    """The folder of pages, if that is wanted."""
     if not (options["html"] and is_folder(options["html"])):
         return None
     from puzzles.reports.class_pages import ClassPages

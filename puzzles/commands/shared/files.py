@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def text_of(path: str) -> str:
-    """The text of a file."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             return file.read()
@@ -26,7 +25,6 @@ def text_of(path: str) -> str:
 
 
 def write_text(text: str, output: str | None) -> None:
-    """Writes a text to a file, or prints it."""
     if output is None:
         click.echo(text, nl=False)
         return
@@ -47,7 +45,6 @@ def gpu_named(name: str, changed: dict[str, Any]) -> Gpu:
 
 
 def model_named(name: str, changed: dict[str, Any]) -> Transformer:
-    """A known model, or the one of a preset file. Errors as in `gpu_named`."""
     from lib.planning import transformer
     from lib.planning.presets import transformer_of_file
 

@@ -78,7 +78,6 @@ class MeshText(click.ParamType):  # type: ignore[type-arg]  # as above
 
 
 def game_options(command: C) -> C:
-    """Adds the options to a command, which gets them by name."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
@@ -125,7 +124,6 @@ def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
 
 
 def puzzle_slugs(name: str) -> tuple[str, ...]:
-    """The slugs of a puzzle, or of all puzzles of a track or chapter."""
     with usage_errors():
         return find_several(name)
 
@@ -139,7 +137,6 @@ def _puzzle(name: str) -> Puzzle:
 
 
 def game_track(game: Puzzle | FreeGame) -> Track[Any]:
-    """The track that a game is of."""
     from puzzles.tracks.free_play import track_for
 
     return track_for(game)

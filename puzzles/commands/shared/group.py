@@ -43,7 +43,6 @@ class Commands(click.Group):
             sys.exit(2)
 
     def add_commands(self, play: Sequence[click.Command], others: Mapping[str, Sequence[click.Command]]) -> None:
-        """Adds commands, in the order of the help."""
         self.play, self.others = play, others
         for command in (*play, *chain(*others.values())):
             self.add_command(command)

@@ -68,7 +68,6 @@ def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ..
 
 
 def with_own_puzzles(command: Command) -> Command:
-    """The command, with an option for folders of puzzles."""
     words = "Add a folder of puzzles; may be repeated."
     command.params.append(
         click.Option(

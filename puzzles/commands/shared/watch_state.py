@@ -143,11 +143,9 @@ class WatchState:
         self._show([*parts, *(ScreenPart(part.show) for part in self._explanation())])
 
     def picture(self) -> None:
-        """The current puzzle's run as text."""
         self._show([ScreenPart(self._print_picture if self._picture_lines() else self._say_undrawn, optional=False)])
 
     def hint(self) -> None:
-        """The next hint of the current puzzle."""
         from puzzles.grading.progress import remember_hint
 
         from ..hint import show_hint
@@ -211,7 +209,6 @@ class WatchState:
         self.show(target.resolve().as_uri())
 
     def _show(self, parts: Sequence[ScreenPart]) -> None:
-        """A new screen: the puzzle's heading, the parts, the keys."""
         self.console.clear()
         ends = (self._print_heading, self._print_keys)
         head, foot = (ScreenPart(show, optional=False) for show in ends)
@@ -260,7 +257,6 @@ class WatchState:
             print_wrapped(console, offer, "green")
 
     def _print_picture(self, console: Console) -> None:
-        """The picture in text, if the track has one of the run."""
         lines = self._picture_lines()
         for line in ["", *lines] if lines else []:
             console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
@@ -291,7 +287,6 @@ class WatchState:
 
 
 def _play_order() -> list[str]:
-    """The core path, then all other puzzles."""
     return [*CORE, *(slug for slug in ALL if slug not in CORE)]
 
 

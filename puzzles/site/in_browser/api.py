@@ -23,7 +23,6 @@ _last: Verdict | None = None
 
 
 def judge(slug: str, record: Any) -> dict[str, Any]:
-    """The verdict on the runs of the code for a puzzle."""
     return _shown(judged(_puzzle(slug), record))
 
 
@@ -90,12 +89,10 @@ def refusals(slug: str, rows: by_hand.Rows, cell: str) -> list[list[str]]:
 
 
 def written(slug: str, rows: by_hand.Rows) -> str:
-    """A timetable as code."""
     return by_hand.written(PUZZLES[slug], rows)
 
 
 def read_timetable(slug: str, text: str) -> list[list[str]]:
-    """A timetable in text."""
     return by_hand.read(PUZZLES[slug], text)
 
 

@@ -22,7 +22,6 @@ class KeptRun(NamedTuple):
     failure: Failure | None = None
 
     def outcome(self, track: Track[Any]) -> RunOutcome:
-        """The outcome, for the judge."""
         return outcome_of(track.row_of_sent, self.sent, self.failure) if self.sent else RunOutcome(None, self.failure)
 
 
@@ -56,7 +55,6 @@ class RunRecord:
         return replace(self, problem=self.problem and self.problem._replace(line=0), line=0, runs=runs)
 
     def data(self) -> dict[str, Any]:
-        """As plain data."""
         return {
             "problem": self.problem and list(self.problem),
             "sketch": list(self.sketch),
@@ -67,7 +65,6 @@ class RunRecord:
 
     @classmethod
     def read(cls, data: Any) -> RunRecord:
-        """"""
         match data:
             case {
                 "problem": problem,
