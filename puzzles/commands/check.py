@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from puzzles.custom import OwnFolder, add_folder, folder_added
+from puzzles.custom.puzzle_file import shown
 from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import select_tier
+from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import listed
 
 from .shared.params import Seconds, usage_errors
 
 if TYPE_CHECKING:
-    from puzzles.custom import OwnFolder
     from puzzles.custom.check import Check, Finding
     from puzzles.sandbox.client import Client
 
@@ -31,10 +35,7 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
     meets. With --write: writes targets that are missing, and what the reference of a schedule scores at the shown size
     (a record to beat) and at the others. Exits with 0 if nothing is wrong or missing, with 1 otherwise.
     """
-    from puzzles.custom import folder_added
     from puzzles.grading.session import client_for
-    from puzzles.sandbox.tiers import select_tier
-    from puzzles.tracks.outcomes import listed
 
     limits = Limits(time_limit)
     with (
@@ -50,8 +51,6 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
 
 def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Client, limits: Limits) -> bool:
     """Checks a puzzle, shows what was found, and returns whether all is well."""
-    from puzzles.custom import add_folder
-    from puzzles.custom.puzzle_file import shown
     from puzzles.custom.writing import can_be_written, write_rows, write_targets
 
     made, findings = _found(found, slug, client, limits)
@@ -76,8 +75,6 @@ def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Clie
 def _found(found: OwnFolder, slug: str, client: Client, limits: Limits) -> tuple[Check, list[Finding]]:
     from puzzles.custom.check import Check, require_expectations
     from puzzles.grading.session import REASONS
-    from puzzles.sandbox.tiers import select_tier
-    from puzzles.tracks import track_of
 
     own = found.puzzles[slug]
     require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(slug).reasons)))

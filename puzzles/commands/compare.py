@@ -4,9 +4,12 @@ from pathlib import Path
 
 import click
 
+from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.grading.submission import Submission, source_of
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import OptionError, track_of
+from puzzles.tracks.workbench import DrawOptions
 
 from .shared.params import Slug
 
@@ -22,10 +25,7 @@ def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, o
 
     Of a schedule: both runs in one picture. Of every puzzle: the lines that differ.
     """
-    from lib import PuzzleError
-    from puzzles.grading.submission import Submission, source_of
     from puzzles.tracks.references import as_lines, differing_lines, reference_file
-    from puzzles.tracks.workbench import DrawOptions
 
     from .shared.workbench import CommandWorkbench
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.tracks.workbench import DrawOptions
 
 from .shared.game_options import chosen, fold_option, game_options, game_track
 from .shared.params import Seconds, SlugText, SolutionPath, colour_option, usage_errors
@@ -49,8 +50,6 @@ def draw(
 
     With --size or --costs: any function of the file, at any size, without targets.
     """
-    from puzzles.tracks.workbench import DrawOptions
-
     from .shared.workbench import CommandWorkbench
 
     if os.path.isdir(path) and not pareto:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lib import PuzzleError, Trace
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.failure import Failure
 from puzzles.sandbox.deadline import TIME_LIMIT
 
 from .shared.game_options import chosen, game_options, game_track
 from .shared.params import Seconds, SlugText
 
 if TYPE_CHECKING:
-    from lib import Trace
     from puzzles.tracks.free_play import FreeGame
 
 
@@ -40,7 +41,6 @@ def export(
     _load_csv(FILE, format="compute_only"), or "compute_comms" with --communication. What PyTorch has no word for is
     refused, with the reason.
     """
-    from lib import PuzzleError
     from lib.torch_csv import write_csv
 
     found, trace = judged_run(path, name, game, time_limit)
@@ -60,7 +60,6 @@ def export(
 
 def judged_run(path: str, name: str, options: Mapping[str, Any], seconds: float) -> tuple[FreeGame, Trace]:
     """The game, and the trace of a correct run."""
-    from puzzles.failure import Failure
     from puzzles.tracks.free_play import FreeGame, own_game
 
     from .shared.workbench import CommandWorkbench

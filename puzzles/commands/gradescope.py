@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from puzzles.custom import folders
+
 from .shared.course_options import POINTS_OPTIONS, added, visibility_option
 from .shared.game_options import puzzle_slugs
 from .shared.params import Seconds, SlugText
@@ -43,7 +45,6 @@ def gradescope(
     Say what it grades with --points fsdp=10,gpipe=5 or with --puzzle, and add folders of your own with --puzzles.
     """
     from puzzles.course.points import parse_points
-    from puzzles.custom import folders
     from puzzles.gradescope.autograder import Autograder, WheelError, is_our_wheel, our_wheel
     from puzzles.reports.gradescope import parse_visibility
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.grading.progress import remember_hint
 from puzzles.reports.screen import next_command, print_wrapped
 
 from .shared.params import Slug, terminal
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 @click.option("-n", "number", type=int, default=1, show_default=True, help="Which one, from gentle to explicit.")
 def hint(puzzle: Puzzle, number: int) -> None:
     """Show a hint."""
-    from puzzles.grading.progress import remember_hint
-
     if puzzle.hints and not 1 <= number <= len(puzzle.hints):
         raise click.UsageError(f"{puzzle.slug} has hints 1 to {len(puzzle.hints)}; there is no hint {number}")
     show_hint(terminal(), puzzle, number)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lib import Costs, PuzzleError, Setting, Size, Trace, run
+from lib import referee as judged
+
 from .shared.files import require_endings, write_run
 from .shared.game_options import CostsText
 from .shared.params import colour_option, require_picture, terminal
 
 if TYPE_CHECKING:
-    from lib import Costs, Setting, Trace
     from lib.schedules import Timetable
 
 MAX_FILE = 8 << 20
@@ -39,8 +41,6 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
     and received once, and no rank waits for ever. Here each rank runs its cells in order, receives before the first use
     of a value, and sends after it is made.
     """
-    from lib import Setting, Size
-    from lib import referee as judged
     from puzzles.tracks.free_play import FreeGame, show_report
 
     require_picture(colour, outputs)
@@ -61,7 +61,6 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
 
 def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace]:
     """The order of PyTorch's file, and a run of it."""
-    from lib import PuzzleError, run
     from lib.schedules import pipeline
     from lib.torch_csv import read_csv
 

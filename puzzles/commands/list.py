@@ -9,16 +9,17 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import GLUE
+from puzzles.grading.progress import PuzzleProgress, load
+from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, track_of
+from puzzles.tracks.shown import Overview
 
 from .shared.params import GroupOrSlug, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from puzzles.grading.progress import PuzzleProgress
-    from puzzles.tracks.shown import Overview
 
 MAX_BEFORE = 7
 """Puzzles in a list that leaves room on the screen for what comes before each."""
@@ -33,8 +34,6 @@ def list_(group: PuzzleGroup | Puzzle | None) -> None:
 
     Of one track or chapter: its puzzles with their titles and targets.
     """
-    from puzzles.grading.progress import load
-
     if group is None:
         return show_tracks(terminal(), load())
     if not isinstance(group, PuzzleGroup):
@@ -45,8 +44,6 @@ def list_(group: PuzzleGroup | Puzzle | None) -> None:
 def show_tracks(console: Console, entries: Progress) -> None:
     """All tracks: the question of each, and a row for each chapter, so that all of them fit a screen."""
     from rich.table import Table
-
-    from puzzles.reports.feedback import what_next
 
     for track in TRACKS.values():
         print_wrapped(console, f": {track.idea}{GLUE} {_stars(track.slugs, entries)} stars", lead=track.title)

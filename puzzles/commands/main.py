@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from puzzles.custom import add_installed
 from puzzles.version import VERSION
 
 from .check import check
@@ -47,7 +48,6 @@ def main() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
-    from puzzles.custom import add_installed
 
     for problem in add_installed():
         click.echo(f"Warning: {problem}", err=True)

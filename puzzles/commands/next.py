@@ -2,6 +2,8 @@
 
 import click
 
+from puzzles.grading.progress import load, next_slug
+from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import track_of
 
@@ -17,9 +19,6 @@ def next_(path: str) -> None:
 
     Its starter is added to FILE, which is written if it does not exist; nothing in it is overwritten.
     """
-    from puzzles.grading.progress import load, next_slug
-    from puzzles.reports.feedback import what_next
-
     console, slug = terminal(), next_slug(load())
     if slug is None:
         return print_wrapped(console, what_next())

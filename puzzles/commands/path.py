@@ -4,6 +4,8 @@ import click
 
 from puzzles.catalog.path import CORE, PATH, known
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, wrapped
+from puzzles.grading.progress import load, next_slug, solved_slugs
+from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import SHIPPED
 
@@ -17,8 +19,6 @@ def path() -> None:
     """Show the core path, and what you have done of it."""
     from rich.text import Text
 
-    from puzzles.grading.progress import load, next_slug, solved_slugs
-    from puzzles.reports.feedback import what_next
     from puzzles.reports.standings import stars_text
 
     console, entries = terminal(), load()

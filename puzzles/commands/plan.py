@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict, replace
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from lib import PuzzleError
 
 from .shared.files import calibrated, gpu_named, model_named, text_of, write_text
 from .shared.params import colour_option, require_picture, terminal, usage_errors
@@ -187,7 +190,6 @@ def plan(
 
 def exported(plans: list[Plan], target: str) -> tuple[int, str]:
     """The number of the first plan that a program can do, and its config."""
-    from lib import PuzzleError
     from lib.planning.configs import export_config
 
     refusals = []
@@ -203,8 +205,6 @@ def plan_of_config(
     path: str, named: tuple[Any, ...], how: dict[str, Any], kernels: str | None, fixed: dict[str, Any]
 ) -> Plan:
     """The plan of a config file on a number of GPUs; options replace what it says."""
-    from dataclasses import replace
-
     from lib.planning import plan as plan_split
     from lib.planning.configs import read_config
 
@@ -246,8 +246,6 @@ def job_of(
 
 def as_record(plan: Plan) -> dict[str, Any]:
     """A plan as JSON: seconds, tokens per second, shares, and bytes."""
-    from dataclasses import asdict
-
     return {
         "split": asdict(plan.split),
         "seconds": plan.seconds,

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from puzzles.catalog.text_lines import wrapped
+
 from .shared.params import usage_errors
 
 WIDTH = 100
@@ -62,7 +64,6 @@ def profile(
     one. PyTorch is not needed.
     """
     from lib.profiles.hooks import hooks as hooks_for
-    from puzzles.catalog.text_lines import wrapped
     from puzzles.notebook.profile import profile as profiled
     from puzzles.notebook.profile import require_known
 

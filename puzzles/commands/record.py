@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from puzzles.custom.puzzle_file import shown
+from puzzles.tracks import UnknownPuzzleError, find, track_of
+
 if TYPE_CHECKING:
     from puzzles.leaderboard.entry import Entry
     from puzzles.leaderboard.take_over import SourceEntry
@@ -25,10 +28,8 @@ def record(path: Path, slug: str | None, name: str | None) -> None:
     A schedule is filed as its trace. A class is graded in the sandbox at every size, and its file is filed. SLUG is the
     puzzle that a solution solves; without it, the file's name is.
     """
-    from puzzles.custom.puzzle_file import shown
     from puzzles.leaderboard.entry import EntryError
     from puzzles.leaderboard.take_over import take_over
-    from puzzles.tracks import track_of
 
     try:
         entry = _entry(path, slug, name)
@@ -48,7 +49,6 @@ def record(path: Path, slug: str | None, name: str | None) -> None:
 def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntry:
     from puzzles.leaderboard.entry import EntryError, read_entry
     from puzzles.leaderboard.take_over import folder_for, graded
-    from puzzles.tracks import UnknownPuzzleError, find
 
     if path.suffix not in (".py", ".ipynb"):
         if slug or name:

@@ -2,6 +2,8 @@
 
 import click
 
+from puzzles.grading.progress import forget
+
 from .shared.params import Slugs
 
 
@@ -13,8 +15,6 @@ def reset(slugs: tuple[str, ...] | None, yes: bool) -> None:
 
     With SLUG: only in that puzzle, or in the puzzles of that track or chapter.
     """
-    from puzzles.grading.progress import forget
-
     what = f"your progress in {', '.join(slugs)}" if slugs else "all your progress"
     if not yes:
         click.confirm(f"Forget {what}?", abort=True)

@@ -5,8 +5,10 @@ from typing import Any
 
 import click
 
+from lib import Setting
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.tracks.workbench import TensorOptions
 
 from .import_ import imported
 from .shared.game_options import FIELDS, chosen, fold_option, game_options, game_track
@@ -65,8 +67,6 @@ def run(
     With --size or --costs: any function of the file, at any size, without targets. This shows what the run takes, and
     exits with 0 if it is correct; --tensors, --on, --small and -o run it on tensors too. With --fold, -o draws the run.
     """
-    from puzzles.tracks.workbench import TensorOptions
-
     from .shared.workbench import CommandWorkbench
 
     if on != "torch" and (device != "cpu" or through or folder):
@@ -123,7 +123,6 @@ def run(
 
 def _in_csv(path: str, costs: Any) -> tuple[Any, Any]:
     """The pipeline of PyTorch's file as a game, and a run of it."""
-    from lib import Setting
     from puzzles.tracks.free_play import FreeGame
 
     _, trace = imported(path, 1, Setting(costs or "parts"))

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lib import Trace
+
 from .shared.files import require_endings, write_run
 from .shared.params import colour_option, require_picture, usage_errors
 
 if TYPE_CHECKING:
-    from lib import Trace
     from lib.solver import Solution
 
 MAX_DRAWN_CELLS = 4_000

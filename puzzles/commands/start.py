@@ -7,6 +7,8 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import UnreadableError
+from puzzles.grading.progress import add_own_file
+from puzzles.grading.starters import add_starters
 from puzzles.reports.screen import next_command
 from puzzles.tracks import PuzzleGroup, default_slugs, track_of
 
@@ -41,9 +43,6 @@ def add_to(path: str, slugs: Sequence[str], force: bool = False) -> list[str]:
     """Adds the missing starters to a file, which counts as the player's own from now on, and returns their slugs. With
     `force`, or where there is no file, it is written.
     """
-    from puzzles.grading.progress import add_own_file
-    from puzzles.grading.starters import add_starters
-
     try:
         added = add_starters([track_of(slug).puzzle(slug) for slug in slugs], path, force)
     except UnreadableError as why:

@@ -2,6 +2,11 @@
 
 import click
 
+from puzzles.grading.progress import load, next_slug
+from puzzles.reports.feedback import what_next
+from puzzles.reports.screen import print_wrapped
+from puzzles.tracks import TRACKS, track_of
+
 from .shared.params import terminal
 
 
@@ -11,11 +16,7 @@ def status() -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from puzzles.grading.progress import load, next_slug
-    from puzzles.reports.feedback import what_next
-    from puzzles.reports.screen import print_wrapped
     from puzzles.reports.standings import stars_text
-    from puzzles.tracks import TRACKS, track_of
 
     console, entries = terminal(), load()
     table = Table(box=SIMPLE_HEAD, pad_edge=False)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from puzzles.tracks import find, track_of
+
 
 @click.command()
 @click.argument("path", metavar="TRACE.json|FILE.py", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -18,7 +20,6 @@ def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
     from your solution, which is graded first.
     """
     from puzzles.leaderboard.entry import EntryError, judged, saved_puzzle
-    from puzzles.tracks import track_of
 
     try:
         puzzle = saved_puzzle(slug or path.stem, "" if slug else "; --puzzle SLUG says which it solves")
@@ -39,7 +40,6 @@ def _trace(path: Path, slug: str) -> bytes:
     """A saved trace, or the trace of a solution, which runs in the sandbox."""
     from puzzles.grading.grader import grade_file
     from puzzles.leaderboard.entry import EntryError
-    from puzzles.tracks import find
 
     if path.suffix not in (".py", ".ipynb"):
         return path.read_bytes()

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from lib import PuzzleError
+from lib.game.setting_notation import setting_to_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, sanitized
 from puzzles.grading.judge import judge_saved
@@ -52,8 +54,6 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
 
 def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
     """Judges a saved trace of any size and setting, shows what the run took, and returns whether it is correct."""
-    from lib import PuzzleError
-    from lib.game.setting_notation import setting_to_json
     from puzzles.tracks.free_play import figures, judged_saved, show_report
 
     try:

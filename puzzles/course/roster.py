@@ -9,6 +9,7 @@ from os.path import join
 from pathlib import Path
 from typing import NamedTuple
 
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Student
 
@@ -37,7 +38,7 @@ NOT_STUDENTS = ("points possible", "student, test")
 """What Canvas writes into the column of names besides students."""
 
 
-class CourseError(Exception):
+class CourseError(OwnPuzzleError):
     """A file of a course that cannot be used; the text names it, the line, and what to do."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from drawing import palette
 from lib import Model, run
+from lib.layout import propagate
 from lib.schedules import one_f_one_b, pipeline
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.path import AFTER, PATH
@@ -44,7 +45,6 @@ def layout_svg(puzzle: LayoutPuzzle) -> str:
     """The graph as it is given, completed by the rule."""
     from drawing import svg
     from drawing.layouts.graph import draw_plan
-    from lib.layout import propagate
 
     if not puzzle.given:
         return ""  # nothing to complete it from

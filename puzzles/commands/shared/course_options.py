@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from puzzles.grading.verdict import Graded
+
 from .params import add_folders, usage_errors
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from puzzles.course.points import Scoring
     from puzzles.course.same_work import Same
     from puzzles.grading.checkpoint import GradingJob
-    from puzzles.grading.verdict import Graded
     from puzzles.reports.class_pages import ClassPages, PageNames
 
 
@@ -34,12 +35,9 @@ def _read_course(ctx: click.Context, param: click.Parameter, path: Path | None) 
     if path is None:
         return
     from puzzles.course.comments import read_course
-    from puzzles.course.roster import CourseError
 
-    try:
+    with usage_errors():
         course = read_course(path)
-    except CourseError as why:
-        raise click.UsageError(str(why), ctx) from None
     add_folders(ctx, param, tuple(map(str, course.puzzles)))
     ctx.meta[COURSE] = course
 

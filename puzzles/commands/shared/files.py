@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lib import PuzzleError, Trace, trace_to_json
+
 if TYPE_CHECKING:
-    from lib import Trace
     from lib.planning import Gpu, Transformer
     from lib.schedules import Timetable
 
@@ -79,7 +80,6 @@ def write_run(
 ) -> None:
     """Writes each file. The trace is made if a file needs it; `colour` is what the colours of its pictures show."""
     import drawing
-    from lib import PuzzleError, trace_to_json
     from lib.torch_csv import write_table
 
     for path in paths:

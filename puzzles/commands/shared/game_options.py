@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lib import PuzzleError
+from lib.game.named_costs import costs_named
+from lib.game.setting_notation import costs_from_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import ALL, Track, UnknownPuzzleError, find, find_several
 
@@ -43,10 +46,6 @@ class CostsText(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "NAME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from lib import PuzzleError
-        from lib.game.named_costs import costs_named
-        from lib.game.setting_notation import costs_from_json
-
         try:
             if not value.endswith(".json"):
                 return costs_named(value)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lib import PuzzleError
+from puzzles.custom import OwnPuzzleError, add_folder, folders, remove_folder
 from puzzles.reports.screen import FOLDERS
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.visible_files import INSTALL_ROOT
@@ -42,21 +44,13 @@ def usage_errors() -> Iterator[None]:
     """What is refused inside, in full sentences, becomes an error of usage."""
     try:
         yield
-    except Exception as why:
-        from lib import PuzzleError  # here, with the others, because most commands can do without
-        from puzzles.course.roster import CourseError
-        from puzzles.custom import OwnPuzzleError
-
-        if isinstance(why, PuzzleError | CourseError | OwnPuzzleError | OptionError | UnknownPuzzleError):
-            raise click.UsageError(str(why)) from None
-        raise
+    except (PuzzleError, OwnPuzzleError, OptionError, UnknownPuzzleError) as why:
+        raise click.UsageError(str(why)) from None
 
 
 def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> None:
     """Click's callback of --puzzles: adds the folders before other parameters look for puzzles, until the command
     ends."""
-    from puzzles.custom import OwnPuzzleError, add_folder, folders, remove_folder
-
     ctx.meta[FOLDERS] = (*ctx.meta.get(FOLDERS, ()), *paths)
     for path in paths:
         before = folders()
