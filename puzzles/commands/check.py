@@ -14,7 +14,7 @@ from puzzles.sandbox.tiers import select_tier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import listed
 
-from .shared.params import Seconds, usage_errors
+from .shared.params import seconds_text, usage_errors
 
 if TYPE_CHECKING:
     from puzzles.custom.check import Check, Finding
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("folder", metavar="FOLDER", type=click.Path())
 @click.option("--write", is_flag=True, help="Write what the reference scores: targets, a record, other sizes.")
 @click.option("--only", metavar="SLUG", multiple=True, help="Check only this puzzle; may be repeated.")
-@click.option("--time-limit", type=Seconds(), default=Limits().seconds, show_default=True,
+@click.option("--time-limit", type=seconds_text, default=Limits().seconds, show_default=True,
               help="Seconds of wall time for each solution.")  # fmt: skip
 @click.pass_context
 def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], time_limit: float) -> None:

@@ -11,12 +11,12 @@ from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import OptionError, track_of
 from puzzles.tracks.workbench import DrawOptions
 
-from .shared.params import Slug
+from .shared.params import PUZZLE
 
 
 @click.command()
 @click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("puzzle", metavar="SLUG", type=PUZZLE)
 @click.option("-o", "output", metavar="FILE", help="Where to write the picture  [default: SLUG_against.svg]")
 @click.option("--open", "opens", is_flag=True, help="Open the picture.")
 @click.pass_context

@@ -10,12 +10,12 @@ from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks.workbench import DrawOptions
 
 from .shared.game_options import chosen, fold_option, game_options, game_track
-from .shared.params import Seconds, SlugText, SolutionPath, colour_option, usage_errors
+from .shared.params import SLUG_TEXT, SolutionPath, colour_option, seconds_text, usage_errors
 
 
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True))
-@click.argument("name", metavar="SLUG", type=SlugText())
+@click.argument("name", metavar="SLUG", type=SLUG_TEXT)
 @game_options
 @fold_option
 @click.option(
@@ -34,7 +34,7 @@ from .shared.params import Seconds, SlugText, SolutionPath, colour_option, usage
 @click.option("--pareto", is_flag=True, help="Plot memory against time, of a file or of a folder of attempts.")
 @click.option("--dark", is_flag=True, help="Draw for dark slides.")
 @colour_option
-@click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time for each run.")
+@click.option("--time-limit", type=seconds_text, default=TIME_LIMIT, show_default=True, help="Wall time for each run.")
 @click.pass_context
 def draw(
     ctx: click.Context, /, path: str, name: str, output: str | None, text: bool, width: int | None, opens: bool,

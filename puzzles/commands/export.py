@@ -14,7 +14,7 @@ from puzzles.failure import Failure
 from puzzles.sandbox.deadline import TIME_LIMIT
 
 from .shared.game_options import chosen, game_options, game_track
-from .shared.params import Seconds, SlugText
+from .shared.params import SLUG_TEXT, seconds_text
 
 if TYPE_CHECKING:
     from puzzles.tracks.free_play import FreeGame
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
-@click.argument("name", metavar="SLUG", type=SlugText())
+@click.argument("name", metavar="SLUG", type=SLUG_TEXT)
 @game_options
 @click.option(
     "--format", "form", type=click.Choice(["torch-csv"]), default="torch-csv", show_default=True, help="The format."
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--communication", is_flag=True, help="Write messages, gathers and scatters too; else PyTorch adds its own."
 )
 @click.option("-o", "output", metavar="FILE.csv", help="Where to write  [default: the terminal]")
-@click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time of the run.")
+@click.option("--time-limit", type=seconds_text, default=TIME_LIMIT, show_default=True, help="Wall time of the run.")
 def export(
     path: str, name: str, form: str, communication: bool, output: str | None, time_limit: float, **game: Any
 ) -> None:

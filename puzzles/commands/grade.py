@@ -36,7 +36,7 @@ from .shared.course_options import (
 )
 from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
-from .shared.params import SlugText, colour_option, limit_option, limits_from, require_picture, terminal
+from .shared.params import SLUG_TEXT, colour_option, limit_option, limits_from, require_picture, terminal
 
 if TYPE_CHECKING:
     from puzzles.course.points import Scoring
@@ -57,7 +57,7 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     "--puzzle",
     "wanted",
     metavar="SLUG",
-    type=SlugText(),
+    type=SLUG_TEXT,
     multiple=True,
     help="Grade only this puzzle, or the puzzles of a track or chapter; may be repeated.  "
     "[default: all that a file attempts]",

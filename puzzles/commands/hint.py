@@ -10,7 +10,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.progress import remember_hint
 from puzzles.reports.screen import next_command, print_wrapped
 
-from .shared.params import Slug, terminal
+from .shared.params import PUZZLE, terminal
 from .show import print_paragraphs
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("puzzle", metavar="SLUG", type=PUZZLE)
 @click.option("-n", "number", type=int, default=1, show_default=True, help="Which one, from gentle to explicit.")
 def hint(puzzle: Puzzle, number: int) -> None:
     """Show a hint."""

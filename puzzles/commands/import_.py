@@ -12,7 +12,7 @@ from lib import Costs, PuzzleError, Setting, Size, Trace, run
 from lib import referee as judged
 
 from .shared.files import require_endings, write_run
-from .shared.game_options import CostsText
+from .shared.game_options import costs_text
 from .shared.params import colour_option, require_picture, terminal
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MAX_FILE = 8 << 20
 @click.command("import")
 @click.argument("path", metavar="FILE.csv", type=click.Path(exists=True, dir_okay=False))
 @click.option(
-    "--costs", metavar="NAME", type=CostsText(), default="parts", help="Play with these costs.  [default: parts]"
+    "--costs", metavar="NAME", type=costs_text, default="parts", help="Play with these costs.  [default: parts]"
 )
 @click.option("--layers", type=click.IntRange(1, 64), default=1, show_default=True, help="Layers of a stage.")
 @click.option(

@@ -15,7 +15,7 @@ from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, track_of
 from puzzles.tracks.shown import Overview
 
-from .shared.params import GroupOrSlug, terminal
+from .shared.params import group_or_puzzle, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +28,7 @@ Progress = Mapping[str, "PuzzleProgress"]
 
 
 @click.command("list")
-@click.argument("group", metavar="[TRACK|CHAPTER]", type=GroupOrSlug(), required=False)
+@click.argument("group", metavar="[TRACK|CHAPTER]", type=group_or_puzzle, required=False)
 def list_(group: PuzzleGroup | Puzzle | None) -> None:
     """List the puzzles with your stars.
 

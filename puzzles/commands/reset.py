@@ -4,11 +4,11 @@ import click
 
 from puzzles.grading.progress import forget
 
-from .shared.params import Slugs
+from .shared.params import SLUGS
 
 
 @click.command()
-@click.argument("slugs", metavar="[SLUG]", type=Slugs(), required=False)
+@click.argument("slugs", metavar="[SLUG]", type=SLUGS, required=False)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(slugs: tuple[str, ...] | None, yes: bool) -> None:
     """Forget your progress. Your files are not touched.

@@ -12,7 +12,7 @@ from puzzles.tracks.workbench import TensorOptions
 
 from .import_ import imported
 from .shared.game_options import FIELDS, chosen, fold_option, game_options, game_track
-from .shared.params import Seconds, SlugText, colour_option, require_picture, usage_errors
+from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, usage_errors
 
 PATIENCE = 300.0
 """Seconds for PyTorch."""
@@ -20,7 +20,7 @@ PATIENCE = 300.0
 
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
-@click.argument("name", metavar="[SLUG]", required=False, type=SlugText())
+@click.argument("name", metavar="[SLUG]", required=False, type=SLUG_TEXT)
 @game_options
 @fold_option
 @click.option(
@@ -51,7 +51,7 @@ PATIENCE = 300.0
     "--tensors/--no-tensors", default=None, help="Run on tensors, or only judge  [default: tensors for a puzzle]"
 )
 @click.option(
-    "--time-limit", type=Seconds(), help=f"Wall time of the run  [default: {TIME_LIMIT:g}; for PyTorch {PATIENCE:g}]"
+    "--time-limit", type=seconds_text, help=f"Wall time of the run  [default: {TIME_LIMIT:g}; for PyTorch {PATIENCE:g}]"
 )
 @click.pass_context
 def run(

@@ -10,7 +10,7 @@ from puzzles.failure import of_source
 from puzzles.grading.submission import Submission
 from puzzles.tracks import TRACKS, track_of
 
-from .shared.params import SavedSlug
+from .shared.params import saved_puzzle
 
 MAX_LINK = 8000
 """Characters of a link that some programs cut off."""
@@ -18,7 +18,7 @@ MAX_LINK = 8000
 
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
-@click.argument("puzzle", metavar="SLUG", type=SavedSlug())
+@click.argument("puzzle", metavar="SLUG", type=saved_puzzle)
 @click.option("--run", "of_run", is_flag=True, help="Share the run without the code.")
 @click.option("--site", metavar="URL", help="Address of the site  [default: the published one, else this machine]")
 @click.pass_context

@@ -12,14 +12,14 @@ from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
 
-from .shared.params import Slug, terminal
+from .shared.params import PUZZLE, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 @click.command()
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("puzzle", metavar="SLUG", type=PUZZLE)
 @click.option("--about", is_flag=True, help="Show the idea behind it, what real systems do, and the sources.")
 def show(puzzle: Puzzle, about: bool) -> None:
     """Show a puzzle: its statement, calls and starter."""

@@ -12,13 +12,13 @@ from puzzles.grading.starters import add_starters
 from puzzles.reports.screen import next_command
 from puzzles.tracks import PuzzleGroup, default_slugs, track_of
 
-from .shared.params import GroupOrSlug
+from .shared.params import group_or_puzzle
 
 DEFAULT_FILE = "my_solutions.py"
 
 
 @click.command()
-@click.argument("wanted", metavar="[SLUG|TRACK|CHAPTER]", type=GroupOrSlug(), required=False)
+@click.argument("wanted", metavar="[SLUG|TRACK|CHAPTER]", type=group_or_puzzle, required=False)
 @click.option("-o", "output", metavar="FILE", help="Where to write  [default: my_solutions.py, or my_ and the name]")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) -> None:

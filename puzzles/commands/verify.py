@@ -15,12 +15,12 @@ from puzzles.grading.submission import MAX_FILE_SIZE, SourceFile
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 
-from .shared.params import SavedSlug, terminal
+from .shared.params import saved_puzzle, terminal
 
 
 @click.command()
 @click.argument("path", metavar="TRACE.json", type=click.Path(exists=True, dir_okay=False))
-@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), help="The puzzle that it should solve  [default: none]")
+@click.option("--puzzle", metavar="SLUG", type=saved_puzzle, help="The puzzle that it should solve  [default: none]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.pass_context
 def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: bool) -> None:
