@@ -1,8 +1,9 @@
-"""`puzzles check`: checks the puzzles of a folder, and finds what their references score."""
+"""`puzzles new` and `check`: begins a puzzle of your own; checks a folder of them, and finds what references score."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,7 @@ from puzzles.custom import OwnFolder, add_folder, folder_added
 from puzzles.custom.puzzle_file import shown
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import select_tier
-from puzzles.tracks import track_of
+from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.outcomes import listed
 
 from .shared.params import seconds_text, usage_errors
@@ -80,3 +81,38 @@ def _found(found: OwnFolder, slug: str, client: Client, limits: Limits) -> tuple
     require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(slug).reasons)))
     made = Check(own, limits, client, select_tier())
     return made, list(made.findings())
+
+
+KINDS = list(TRACKS)
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--track",
+    type=click.Choice(KINDS),
+    default=KINDS[0],
+    show_default=True,
+    help="What its solutions are: schedules, classes, layouts or plans.",
+)
+@click.option(
+    "-o",
+    "folder",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="my_puzzles",
+    show_default=True,
+    help="The folder of your puzzles.",
+)
+def new(name: str, track: str, folder: Path) -> None:
+    """Begin a puzzle of your own, called NAME.
+
+    Writes a TOML file with a small puzzle that works, its reference solution and two wrong ones. Replace what they
+    say, then let 'puzzles check' find the targets and what is missing.
+    """
+    from puzzles.custom.writing import begin
+
+    with usage_errors():
+        written = begin(name, track, folder)
+    click.echo("".join(f"Wrote {path}.\n" for path in written), nl=False)
+    click.echo(f"Edit them, then: puzzles check {folder}")

@@ -1,16 +1,21 @@
-"""`puzzles draw`: the picture of a solution, as its track draws it."""
+"""`puzzles draw` and `compare`: the picture of a solution, as its track draws it, and the reference next to it."""
 
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import click
 
+from lib import PuzzleError
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.grading.submission import Submission, source_of
 from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.tracks import OptionError, track_of
 from puzzles.tracks.workbench import DrawOptions
 
 from .shared.game_options import chosen, fold_option, game_options, game_track
-from .shared.params import SLUG_TEXT, SolutionPath, colour_option, seconds_text, usage_errors
+from .shared.params import PUZZLE, SLUG_TEXT, SolutionPath, colour_option, seconds_text, usage_errors
 
 
 @click.command()
@@ -68,4 +73,40 @@ def draw(
     track = game_track(puzzle)
     with usage_errors():
         passed = track.draw(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit, opens))
+    ctx.exit(0 if passed else 1)
+
+
+@click.command()
+@click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@click.argument("puzzle", metavar="SLUG", type=PUZZLE)
+@click.option("-o", "output", metavar="FILE", help="Where to write the picture  [default: SLUG_against.svg]")
+@click.option("--open", "opens", is_flag=True, help="Open the picture.")
+@click.pass_context
+def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, opens: bool) -> None:
+    """Show the reference solution next to yours.
+
+    Of a schedule: both runs in one picture. Of every puzzle: the lines that differ.
+    """
+    from puzzles.tracks.references import as_lines, differing_lines, reference_file
+
+    from .shared.workbench import CommandWorkbench
+
+    slug, track = puzzle.slug, track_of(puzzle.slug)
+    reference = reference_file(slug)
+    if reference is None:
+        raise click.UsageError(f"there is no reference solution of {slug} here")
+    bench = CommandWorkbench(path, track, slug, TIME_LIMIT, opens)
+    bench.require_readable(path)
+    found = differing_lines(source_of(Submission.read(Path(path))), reference.read_text(encoding="utf-8"), slug)
+    if found is None:
+        raise click.ClickException(bench.absent())
+    click.echo("\n".join(as_lines(found)))
+    try:
+        passed = track.draw(puzzle, DrawOptions(output or "", against=str(reference)), bench)
+    except OptionError:  # a class or a layout has no such picture
+        if output or opens:
+            raise click.UsageError(f"there is no picture of {slug}; leave out -o and --open") from None
+        return
+    except PuzzleError as why:
+        raise click.UsageError(str(why)) from None
     ctx.exit(0 if passed else 1)

@@ -35,8 +35,15 @@ from .shared.course_options import (
     with_course,
 )
 from .shared.game_options import puzzle_slugs
-from .shared.group import abandon_output
-from .shared.params import SLUG_TEXT, colour_option, limit_option, limits_from, require_picture, terminal
+from .shared.params import (
+    SLUG_TEXT,
+    abandon_output,
+    colour_option,
+    limit_option,
+    limits_from,
+    require_picture,
+    terminal,
+)
 
 if TYPE_CHECKING:
     from puzzles.course.points import Scoring

@@ -10,7 +10,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks.workbench import TensorOptions
 
-from .import_ import imported
+from .export import imported
 from .shared.game_options import FIELDS, chosen, fold_option, game_options, game_track
 from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, usage_errors
 

@@ -1,4 +1,4 @@
-"""`puzzles show`: a puzzle's statement, calls and starter, or the background of it."""
+"""`puzzles show` and `hint`: a puzzle's statement, calls and starter, the background of it, one hint at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import MAX_WIDTH, text_lines
+from puzzles.grading.progress import remember_hint
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
@@ -91,3 +92,26 @@ def _code(console: Console, source: str) -> None:
 
         code = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(source)
     console.print(code, soft_wrap=True)
+
+
+@click.command()
+@click.argument("puzzle", metavar="SLUG", type=PUZZLE)
+@click.option("-n", "number", type=int, default=1, show_default=True, help="Which one, from gentle to explicit.")
+def hint(puzzle: Puzzle, number: int) -> None:
+    """Show a hint."""
+    if puzzle.hints and not 1 <= number <= len(puzzle.hints):
+        raise click.UsageError(f"{puzzle.slug} has hints 1 to {len(puzzle.hints)}; there is no hint {number}")
+    show_hint(terminal(), puzzle, number)
+    remember_hint(puzzle.slug, number)
+
+
+def show_hint(console: Console, puzzle: Puzzle, number: int, again: str = "") -> None:
+    """Prints one hint, and how to get the next: `again`, or the command."""
+    hints = puzzle.hints
+    if not hints:
+        return print_wrapped(console, f"{puzzle.slug} has no hints.")
+    print_wrapped(console, f"{puzzle.title}, hint {number} of {len(hints)}", "bold")
+    print_paragraphs(console, hints[number - 1], lead=False)
+    following = f"'{next_command('hint', puzzle.slug, '-n', str(number + 1))}'"
+    if number < len(hints):
+        print_wrapped(console, f"Still stuck? {again or following}", "dim")

@@ -161,7 +161,9 @@ Pyodide contains CPython and its standard library, under the Python Software Fou
 https://docs.python.org/3/license.html
 """
 
-PYODIDE_LICENCE = "Mozilla Public License 2.0: https://www.mozilla.org/MPL/2.0/ (source: https://github.com/pyodide/pyodide)"
+PYODIDE_LICENCE = (
+    "Mozilla Public License 2.0: https://www.mozilla.org/MPL/2.0/ (source: https://github.com/pyodide/pyodide)"
+)
 
 
 def licences(modules: Path, packages: Iterable[str], distributions: Iterable[str], wheel: Path | None = None) -> str:

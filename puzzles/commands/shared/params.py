@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from math import isfinite
 from pathlib import Path, PurePath
@@ -173,6 +175,12 @@ def bytes_text(value: Any) -> int:
     if not 0 < size < 1 << 50:
         raise ValueError(f"'{value}' is not a size; write a number of bytes, or 64k, 512M, 2G")
     return size
+
+
+def abandon_output() -> None:
+    """Lets standard output lead nowhere: what is left in its buffer would fail again at the end of the interpreter."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def terminal() -> Console:

@@ -128,7 +128,7 @@ class WatchState:
 
     def statement(self, said: str = "") -> None:
         """The statement of the current puzzle, what was just done, and the verdict as far as there is room for it."""
-        from ..show import print_paragraphs
+        from puzzles.commands.show import print_paragraphs
 
         statement = track_of(self.current).puzzle(self.current).statement
         parts = [ScreenPart(lambda console: print_paragraphs(console, statement), optional=False)]
@@ -142,7 +142,7 @@ class WatchState:
         self._show([ScreenPart(self._print_picture if self._picture_lines() else self._say_undrawn, optional=False)])
 
     def hint(self) -> None:
-        from ..hint import show_hint
+        from puzzles.commands.show import show_hint
 
         puzzle = track_of(self.current).puzzle(self.current)
         number = min(self.hints.get(self.current, 0) + 1, len(puzzle.hints))

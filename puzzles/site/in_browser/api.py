@@ -13,7 +13,7 @@ from puzzles.tracks.schedule.score import parse_trace
 
 from . import by_hand
 from .calls import Calls, add_custom_puzzles, answered
-from .judging import judged, judged_run
+from .run_record import judged, judged_run
 from .words import BLANK, described
 
 add_custom_puzzles()
