@@ -194,9 +194,7 @@ def status() -> None:
     if begun:
         console.print(table)
     for track in TRACKS.values():
-        print_wrapped(
-            console, f"{track.title}: {sum(entries[s].stars for s in track.slugs)} of {3 * len(track.slugs)} stars."
-        )
+        print_wrapped(console, f"{track.title}: {_stars(track.slugs, entries)} stars.")
     unbeaten = next_slug(entries, after=next(iter(entries)), stars=3)
     if next_slug(entries) is not None:
         print_wrapped(console, what_next())
