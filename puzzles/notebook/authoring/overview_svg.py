@@ -147,7 +147,6 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
 
 
 def overview_svg(puzzle: SchedulePuzzle) -> str:
-    """The overview as SVG."""
     placement, (layers, _, ranks) = placement_of(puzzle), puzzle.goal.size
     row = CELL if ranks <= 8 else CELL * 0.75
     right = LEFT + layers * (CELL + GAP)
@@ -179,7 +178,6 @@ def overview_svg(puzzle: SchedulePuzzle) -> str:
 
 
 def overview_markdown(puzzle: SchedulePuzzle) -> str:
-    """The overview as an image embedded in Markdown."""
     data = b64encode(overview_svg(puzzle).encode()).decode()
     return f"![What each rank keeps, and who talks to whom](data:image/svg+xml;base64,{data})"
 
