@@ -49,7 +49,9 @@ def test_flops_that_were_taken_off_the_meter_are_counted_again(here: IsolationTi
     """From 20,480 to 16,000, which is above the lower bound: 12,416."""
     found = verdict(hiding.with_statement(DATA_PARALLEL, "self._port.meter.flops -= 4480"), here)
     assert (found.status, found.stars) == ("failed", 0), found
-    assert "flops: the class's own processes count 16,000, the judge 20,480" in found.message
+    assert (
+        "flops: the class's own processes count 16,000, and the judge counts 20,480; leave the meters" in found.message
+    )
 
 
 @in_each_tier()
@@ -65,7 +67,7 @@ def test_products_of_python_numbers_make_no_third_star(here: IsolationTier) -> N
     (note,) = found.notes
     assert note.startswith("with its operations repeated on other values, device 0, ")
     assert "differs from what a single device computes" in note
-    assert "the judge cannot count them again, which the third star takes" in note
+    assert "the judge cannot count its operations again, as the third star requires" in note
 
 
 @in_each_tier()
@@ -84,7 +86,7 @@ def test_a_class_may_do_more_than_can_be_recorded() -> None:
     draws = "rng = np.random.default_rng(self.device_id)\n        [rng.random(100_000) + 1 for _ in range(8)]"
     found = verdict(hiding.with_statement(DATA_PARALLEL, draws), require_tier("process"))
     assert (found.status, found.stars) == ("passed", 2), found
-    assert "more than 8,388,608 B of data; so the judge cannot count them again" in found.notes[0]
+    assert "more than 8,388,608 B of data; so the judge cannot count its operations again" in found.notes[0]
 
 
 def test_the_repeating_process_runs_no_line_of_the_file() -> None:

@@ -33,8 +33,8 @@ SEEDED = frozenset(("Rotate", "Compose"))
 """Puzzles whose classes draw numbers from a seed that is a value: their operations cannot be repeated on another."""
 
 ADVICE = (
-    "so the judge cannot count them again, which the third star takes; compute with numpy's functions on arrays, and "
-    "let no number of Python follow from their values"
+    "so the judge cannot count its operations again, as the third star requires; compute with numpy's functions on "
+    "arrays, not with numbers of Python that depend on their values"
 )
 
 
@@ -66,7 +66,8 @@ def repeat_requests(
         for name, figure in reported.items():
             counted, words = FIGURES[name].of(performed), FIGURES[name].words
             if counted > figure:
-                return Failure("rule", f"{words}: the class's own processes count {figure:,}, the judge {counted:,}")
+                counts = f"the class's own processes count {figure:,}, and the judge counts {counted:,}"
+                return Failure("rule", f"{words}: {counts}; leave the meters as they are")
         return Score({})
 
     yield RunRequest(OTHER_VALUES, {"trial": given, "recordings": recordings}, score, hidden=False)
