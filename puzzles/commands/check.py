@@ -49,7 +49,6 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
 
 
 def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Client, limits: Limits) -> bool:
-    """Checks a puzzle, shows what was found, and returns whether all is well."""
     from puzzles.custom import add_folder
     from puzzles.custom.puzzle_file import shown
     from puzzles.custom.writing import can_be_written, write_rows, write_targets

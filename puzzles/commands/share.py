@@ -44,7 +44,6 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
 
 
 def _code(path: str, slug: str) -> str:
-    """The part of a file that a puzzle needs."""
     from puzzles.failure import of_source
     from puzzles.grading.submission import Submission
     from puzzles.site.links import split
@@ -65,7 +64,6 @@ def _code(path: str, slug: str) -> str:
 
 
 def _run(path: str, puzzle: Puzzle) -> str:
-    """The run of a solution, judged in the sandbox."""
     from puzzles.grading.grader import grade_puzzle
     from puzzles.grading.session import Session
     from puzzles.grading.submission import Submission

@@ -70,7 +70,6 @@ def add_starters(puzzles: Sequence[Puzzle], path: str, overwrite: bool = False) 
 
 
 def _text_to_extend(path: str) -> str:
-    """The text of a Python file."""
     if not path.endswith(".py"):
         raise UnreadableError(f"starters are added to Python files only, and {path} is none; name one that ends in .py")
     with open(path, encoding="utf-8", newline="") as file:

@@ -202,7 +202,6 @@ def _show_message(console: Console, verdict: Verdict, lead: str) -> None:
 
 
 def _show_why(console: Console, verdict: Verdict, where: str) -> None:
-    """The explanation of a peak: a heading and its rows."""
     console.print()
     console.print(
         Text(f"{where}{verdict.puzzle}, {track_of(verdict.puzzle).why_title}:", style="bold"),
@@ -216,7 +215,6 @@ def _show_why(console: Console, verdict: Verdict, where: str) -> None:
 
 
 def _show_printed(console: Console, verdict: Verdict) -> None:
-    """The output of the player's code, marked as such."""
     if verdict.printed:
         console.print(Text(f"{verdict.puzzle} printed:", style="dim"))
         for line in verdict.printed:

@@ -260,7 +260,6 @@ class WatchState:
             print_wrapped(console, offer, "green")
 
     def _print_picture(self, console: Console) -> None:
-        """The picture in text, if the track has one of the run."""
         lines = self._picture_lines()
         for line in ["", *lines] if lines else []:
             console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
