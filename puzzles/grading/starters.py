@@ -13,9 +13,8 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import text_lines
 from puzzles.failure import UNPARSABLE, UnreadableError
 from puzzles.sandbox.worker.sketch import Sketch, called_name, sketch
-from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks import TRACKS, place, track_of
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.registry import place
 
 WIDTH = 100
 

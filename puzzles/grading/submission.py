@@ -173,7 +173,6 @@ class Submission:
         return None if self.problem is None else of_source(self.problem)
 
     def as_given(self) -> dict[str, Any]:
-        """Returns it as plain data for the sandbox."""
         return {"name": self.path.name, "text": self.text}
 
     @cached_property

@@ -101,7 +101,6 @@ def report_on(console: Console, title: str, verdict: Verdict) -> None:
 
 
 def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Verdict]]]:
-    """Tracks with the verdicts on what is attempted."""
     for track in TRACKS.values():
         mine = [v for v in verdicts if v.track == track.name and v.attempted]
         if mine:

@@ -12,8 +12,7 @@ from puzzles.catalog.path import AFTER, CORE, FOLDED, ON_TENSORS, PATH, known, n
 from puzzles.grading import progress
 from puzzles.grading.progress import PuzzleProgress, next_slug
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.tracks import ALL, SHIPPED, TRACKS
-from puzzles.tracks.registry import before, find, mark, place, track_of
+from puzzles.tracks import ALL, SHIPPED, TRACKS, before, find, mark, place, track_of
 
 
 def test_the_path_has_ten_steps_of_puzzles_that_exist_each_once() -> None:

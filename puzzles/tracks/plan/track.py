@@ -11,10 +11,10 @@ from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
 from puzzles.tracks.outcomes import Measure
 from puzzles.tracks.shown import OptionError, Section
+from puzzles.tracks.workbench import TensorOptions
 
 if TYPE_CHECKING:
     from puzzles.catalog.plan.puzzle import PlanPuzzle
-    from puzzles.tracks.workbench import TensorOptions
 
 # What plays splits is imported inside the methods that judge: list, show and hint do without.
 

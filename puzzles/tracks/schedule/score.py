@@ -61,7 +61,6 @@ def trace_in(row: Row) -> Trace | Failure:
 
 
 def parse_trace(text: str) -> Trace:
-    """A trace from its JSON."""
     with no_collection():
         return trace_from_json(text)
 
@@ -103,7 +102,6 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
 
 
 def figures_of(report: Report, puzzle: SchedulePuzzle, size: Size) -> dict[str, float]:
-    """The figures that a puzzle counts, by name."""
     figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
     if report.lasting_peak > report.peak.memory:
         figures["lasting_peak"] = report.lasting_peak

@@ -16,13 +16,11 @@ from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
-from puzzles.tracks.workbench import COLOURS
+from puzzles.tracks.workbench import COLOURS, TensorOptions, Turns, Workbench
 
 from .score import parse_trace, request_at, trace_in
 
 if TYPE_CHECKING:
-    from puzzles.tracks.workbench import TensorOptions, Turns, Workbench
-
     from .free_game import FreeGame
 
 
