@@ -140,8 +140,7 @@ def test_the_reference_is_shown_beside_a_solution(game: Game) -> None:
 
 
 def test_the_core_path_is_played_from_the_first_puzzle_on(game: Game) -> None:
-    """From an empty browser only what the page offers is pressed: begin, and then the next puzzle after each pass, up to
-    the plans."""
+    """Only what the page offers is pressed: begin, and then the next puzzle after each pass, up to the plans."""
     game.visit()
     kept = game.script("return localStorage.getItem('training-puzzles')")
     game.script("localStorage.clear()")
