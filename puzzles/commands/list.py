@@ -86,7 +86,6 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
 
 
 def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:
-    """The puzzles of each chapter, with the stars of those that were attempted."""
     from puzzles.reports.standings import stars_text
 
     core = any(mark(slug) == "core" for slug in track.slugs)

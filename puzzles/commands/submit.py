@@ -45,7 +45,6 @@ def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
 
 
 def _trace(path: Path, slug: str) -> bytes:
-    """A saved trace, or the trace of a solution, which runs in the sandbox."""
     from puzzles.grading.grader import grade_file
     from puzzles.leaderboard.entry import EntryError
 

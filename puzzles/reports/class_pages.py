@@ -176,7 +176,6 @@ def _counts(graded: Sequence[Graded], slugs: Sequence[str]) -> list[Counter[int]
 
 
 def _cell(verdict: Verdict | None) -> tuple[str, str]:
-    """The class and the text of a cell."""
     if verdict is None or not verdict.attempted:
         return "n", ""
     return LETTERS[verdict.status], ("★" * verdict.stars or verdict.reason or "failed") + shown_size_mark(verdict)

@@ -214,7 +214,6 @@ def _show_why(console: Console, verdict: Verdict, where: str) -> None:
 
 
 def _show_printed(console: Console, verdict: Verdict) -> None:
-    """The output of the player's code, marked as such."""
     if verdict.printed:
         console.print(Text(f"{verdict.puzzle} printed:", style="dim"))
         for line in verdict.printed:
