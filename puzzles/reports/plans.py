@@ -52,7 +52,6 @@ def report_plans(console: Console, found: Search, by_rank: bool = False) -> None
 
 
 def job_text(job: Job) -> str:
-    """What is planned, in one sentence."""
     return (
         f"{job.model.name} ({job.model.weights / 10**9:.1f}B parameters) on {job.gpus:,} {job.gpu.name}: "
         f"{job.batch:,} sequences of {job.sequence:,} tokens a step, {job.flops:.3g} flops."
@@ -99,7 +98,6 @@ def report_training(
 
 
 def parts(plan: Plan) -> Table:
-    """Where the time of a step goes."""
     table = _table("time", "s", "share")
     for name, seconds in time_parts(plan).items():
         if seconds >= LEAST_PART * plan.seconds:
@@ -193,7 +191,6 @@ def at_the_peak(plan: Plan) -> Table:
 
 
 def numbered(plans: Sequence[Plan]) -> Iterator[tuple[str, Plan]]:
-    """Each plan with its number."""
     yield from zip(map(str, count(1)), plans)
 
 
