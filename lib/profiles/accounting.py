@@ -74,11 +74,11 @@ class Accounting:
     @cached_property
     def waited_for(self) -> dict[int, float]:
         """By rank, how long others waited for it in all, after their warm-up."""
-        found: dict[int, float] = {}
+        found: dict[int, float] = defaultdict(float)
         for one in self.idle:
             if one.source is not None and one.at and one.waiting > 0:
-                found[one.source] = found.get(one.source, 0.0) + one.waiting
-        return found
+                found[one.source] += one.waiting
+        return dict(found)
 
     @cached_property
     def host(self) -> dict[tuple[int, int], float]:
