@@ -37,3 +37,6 @@ from puzzles import play
 
 # %% [markdown]
 # {puzzle: host_update}
+
+# %% [markdown]
+# {puzzle: streaming_diloco}

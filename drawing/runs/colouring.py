@@ -39,6 +39,7 @@ PAINTS: dict[str, Callable[[str], Paint]] = {
     "attend": tinted,
     "attend_backward": full,
     "keys_backward": lambda hue: (mix(hue, PAPER, 0.3), PAPER, 0.5),
+    "outer_update": lambda hue: (mix(hue, PAPER, 0.6), mix(hue, INK, 0.15), HOLLOW),
     "tier_update": lambda hue: (mix(hue, PAPER, 0.6), mix(hue, INK, 0.15), HOLLOW),
     "update": lambda hue: (PAPER, mix(hue, INK, 0.15), HOLLOW),
 }

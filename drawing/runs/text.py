@@ -22,6 +22,7 @@ LETTERS = {
     "tokens": "t",
     "offload": "v",
     "tier_update": "u",
+    "outer_update": "O",
     "fetch": "^",
     "allgather": "<",
     "scatterreduce": ">",

@@ -13,7 +13,7 @@ from chalk.types import Diagram
 
 from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, STROKE, layer_colour, layer_tint, mix
 from drawing.pen import Point, box, corners, dots, hatch, label, lines, panel, polygons, style
-from lib import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
+from lib import Activation, ActivationGrad, Delta, OptState, OuterState, Value, Weight, WeightGrad
 
 HEIGHT = 44.0
 HEAD, FOOT = 14.0, 14.0
@@ -46,8 +46,10 @@ def held(value: Value) -> Held:
     match value:
         case Weight(step=step):
             return Held("W" + "'" * min(step, 3), column, value.shards, value.total, "plain")
-        case OptState(step=step):
+        case OptState(step=step) | OuterState(step=step):
             return Held("opt" + "'" * min(step, 3), column, value.shards, value.total, "dots")
+        case Delta():
+            return Held("ΔW", column, value.shards, value.total, "hatch")
         case WeightGrad():
             sums = (value.batches, value.total_batches)
             return Held("∇W", column, value.shards, value.total, "hatch", batches=sums)

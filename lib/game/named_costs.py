@@ -177,6 +177,11 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
                 slow=MappingProxyType({3: Fraction(2)}),
             ),
             Costs("vocabulary", ticks=_STAGES, gradient=_BORDER, kinds=_VOCABULARY),
+            Costs(
+                "outer_steps",
+                ticks=_with({}, forward=10, backward=20, loss=0, update=5, outer_update=5, allreduce=80),
+                overlap=True,
+            ),
             Costs("sequences", length=LONG, ticks=_with(_ATTENTION, pass_to=0)),
             Costs("context", length=LONG, ticks=_CONTEXT, overlap=True),
             Costs("grouped", length=LONG, ticks=_CONTEXT, overlap=True, keys_values=HIDDEN * LONG // 4),
@@ -218,6 +223,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "half the speed",
         "vocabulary": "stages, with an embedding that takes no time and a head that is twice the work of a layer; both "
         "have twice the weights",
+        "outer_steps": "forward 1 step, backward 2, an update or an outer update 0.5; an all-reduce takes 8 steps, "
+        "over a slow link, and overlaps with computation",
         "sequences": "long, for layers of attention: keys and values of a microbatch take 3.2 steps and attending 6.4, "
         "each twice that backward; messages and updates are free",
         "context": "sequences, where communication overlaps with computation: a message or an all-reduce takes "

@@ -15,6 +15,8 @@ from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad,
 from lib.values.label_text import batches_text, expert_text, parts_text, shards_text, tokens_text
 from lib.values.replicas import Copy
 
+from . import outer
+
 Share = tuple[frozenset[int], int]
 """Shards or parts, and of how many."""
 
@@ -44,7 +46,7 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
     parts, tokens = _shares(game, inp, weight)
     same_model(game, inp, weight)
     label = layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
-    return Activation.made(*label, _replica(inp, weight), version)
+    return Activation.made(*label, _replica(game, inp, weight), version)
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:
@@ -71,7 +73,7 @@ def backward(
     whole = game.layer == "dense" and inp.of == inp.total == 1
     parts, tokens = (WHOLE, WHOLE) if whole else _shares(game, inp, weight)
     same_model(game, inp, grad, weight)
-    copy = None if weight.copy is grad.copy is inp.copy is None else _replica(inp, weight, grad)
+    copy = None if weight.copy is grad.copy is inp.copy is None else _replica(game, inp, weight, grad)
     if grad.version is not None or weight.step != inp.step:
         _require_version_of(grad, weight)
     own = _weight_grad(inp, weight, copy, grad.version)
@@ -90,7 +92,7 @@ def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Valu
     parts, tokens = _shares(game, inp, weight)
     same_model(game, inp, grad, weight)
     _require_version_of(grad, weight)
-    return _input_grad(inp, parts, tokens, _replica(inp, weight, grad), grad.version)
+    return _input_grad(inp, parts, tokens, _replica(game, inp, weight, grad), grad.version)
 
 
 def backward_weight(game: Game, layer: int, inp: Value, grad: Value, weight: Value | None = None) -> WeightGrad:
@@ -108,13 +110,13 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, weight: Val
         _require_sum(inp)
         _require_tokens(inp)
         label = layer, inp.layers, inp.batches, inp.total_batches, *WHOLE, inp.step
-        return WeightGrad.made(*label, _replica(inp, grad, grad), None, grad.version)
+        return WeightGrad.made(*label, _replica(game, inp, grad, grad), None, grad.version)
     weight = require_kind(weight, Weight, f"the weight, which backward_weight needs where a layer is {game.layer!r},")
     require_usable(game, layer, weight, inp)
     _shares(game, inp, weight)
     same_model(game, inp, grad, weight)
     _require_version_of(grad, weight)
-    return _weight_grad(inp, weight, _replica(inp, weight, grad), grad.version)
+    return _weight_grad(inp, weight, _replica(game, inp, weight, grad), grad.version)
 
 
 def pair(game: Game, layer: int, back: int, batch: int, *values: Value) -> tuple[Value, ...]:
@@ -145,6 +147,8 @@ def require_usable(game: Game, layer: int, weight: Weight, inp: Activation) -> N
     if inp.version is not None or weight.step != inp.step or weight.step >= game.steps:
         if game.lag:
             return _require_version(game, weight, inp)
+        if game.task == "outer":
+            outer.refuse_step(weight, inp.step)
         if game.steps == 1:
             raise RuleError("this weight was already updated (step 1); use the weight from before the update")
         raise RuleError(
@@ -263,8 +267,10 @@ def _require_tokens(value: Activation | ActivationGrad) -> None:
         raise RuleError(f"this is only {tokens_text(value)}; allgather them first")
 
 
-def _replica(inp: Activation, *others: Weight | ActivationGrad) -> Copy | None:
+def _replica(game: Game, inp: Activation, *others: Weight | ActivationGrad) -> Copy | None:
     """The replica that values belong to; the model's input belongs to all."""
+    if game.task == "outer":
+        return outer.replica(game, inp, *others)
     copy = others[0].copy
     for value in (*others[1:], *((inp,) if inp.layer else ())):
         if value.copy is not copy and value.copy != copy:

@@ -18,6 +18,7 @@ from .attending import ATTEND
 from .label_walk import LabelWalk
 from .labels import Content, OnTier, as_tokens, content, held, joined, shape_of, taken
 from .layers import Layer
+from .outer_steps import OUTER
 from .tensor_device import TENSOR_COLLECTIVES, TensorDevice
 from .workload import Workload
 
@@ -56,7 +57,7 @@ class ReplayEngine(TensorDevice):
         if port.library is not NUMPY:
             port.rely_on(sorted({each.group for rank in walk.ranks for each in rank.exchanges.values()}))
         self.results: list[tuple[int | None, Content, Array]] = []
-        """Final weights with their layer, or outputs."""
+        """Final weights with their layer, final copies with ~layer, or outputs."""
 
     def forward(self, x: Any) -> Any:
         """Plays the whole trace. Returns what was measured: bytes live at each event and at the end, on the device
@@ -198,8 +199,9 @@ class ReplayEngine(TensorDevice):
 
     def load(self, op: Op, used: list[Array]) -> Sequence[Array]:
         layer = op.layer or 0
-        wholes = [self.workload.weight(layer), self.workload.state(layer)]
+        draws = self.workload.weight, self.workload.state, self.workload.outer_state
         labels = [self.labels[number] for number in op.outputs]
+        wholes = [draw(layer) for draw, _ in zip(draws, labels)]
         parts = [copy_in(whole[list(content(label).places)], self._port) for whole, label in zip(wholes, labels)]
         return self.parked(op, parts) if isinstance(labels[0], OnTier) else parts
 
@@ -262,7 +264,8 @@ class ReplayEngine(TensorDevice):
     def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
         """Keeps a copy of a result, which is not the device's."""
         with unmetered():
-            self.results.append((op.layer, held(self.labels[op.inputs[0]]), self._port.library.on_host(used[0])))
+            number = op.layer if op.name != "set_final_copy" else ~(op.layer or 0)
+            self.results.append((number, held(self.labels[op.inputs[0]]), self._port.library.on_host(used[0])))
         return ()
 
     # --- What ranks do together ---
@@ -315,6 +318,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     **ATTEND,
     "update": ReplayEngine.update,
     "tier_update": ReplayEngine.update_on_tier,
+    **OUTER,
     "add": lambda engine, op, used: [used[0] + used[1]],
     "combine": ReplayEngine.combine,
     "shard": ReplayEngine.cut,
@@ -324,6 +328,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "offload": ReplayEngine.parked,
     "fetch": ReplayEngine.fetched,
     "set_final_weight": ReplayEngine.declare,
+    "set_final_copy": ReplayEngine.declare,
     "set_output": ReplayEngine.declare,
 }
 """Each operation that touches tensors, by name: maps the tensors it uses to those it creates."""
