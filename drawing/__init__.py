@@ -4,14 +4,12 @@ from drawing import draw, draw_group
 """
 
 from drawing.export.files import ENDINGS, is_picture, require_ending, save
-from drawing.runs.compare import draw_compare
 from drawing.runs.pareto import Attempt, draw_pareto
-from drawing.runs.plans import draw_plans
+from drawing.runs.plans import draw_plans, draw_waterfall
 from drawing.runs.predicted_vs_measured import draw_replay, draw_runs
 from drawing.runs.scene import EndedRun
 from drawing.runs.text import TEXT_WIDTH, text
-from drawing.runs.timeline import Timeline, draw
-from drawing.runs.waterfall import draw_waterfall
+from drawing.runs.timeline import Timeline, draw, draw_compare
 from drawing.values.group import draw_group, draw_network, draw_value
 
 from .picture import Picture, svg

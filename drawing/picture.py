@@ -1,18 +1,186 @@
-"""A finished picture: a chalk diagram with a size in pixels, and a text description for screen readers."""
+"""A finished picture: a chalk diagram with a size in pixels, a text description for screen readers, and its SVG."""
 
-from pathlib import Path
+import pathlib
+import re
+from collections.abc import Callable
 from tempfile import TemporaryDirectory
 from typing import Any
+from xml.sax.saxutils import escape
 
 import chalk.core
-from chalk.core import BaseDiagram, Compose
+from chalk.core import ApplyName, ApplyStyle, ApplyTransform, BaseDiagram, Compose, Empty, Primitive
+from chalk.shapes import Path, Segment
+from chalk.style import Style
 from chalk.types import Diagram
+from chalk.visitor import DiagramVisitor
 
 from lib import PuzzleError
 
-from .palette import EDGE, PAPER
-from .pen import box, box_envelope, style
-from .svg_writer import compact_svg
+from .palette import EDGE, PAPER, dark_variant
+from .pen import Label, box, box_envelope, style
+
+Offset = tuple[float, float]
+
+FONT = "Helvetica,'Helvetica Neue',Arial,'Liberation Sans',sans-serif"
+"""CairoSVG takes the first of them only; Helvetica is what systems have a substitute for."""
+FIT = ' style="max-width:100%;block-size:auto"'
+"""A narrow page shows a picture smaller, in its shape. For that `height:auto` would do too, but CairoSVG reads it as a
+height of 0, and does not know `block-size`."""
+BASELINE = 0.35
+"""Distance of the baseline below the middle of a line of text, relative to its font size."""
+LEGIBLE = 8.0
+"""Pixels of the smallest letters that people can read on a screen; a picture is not shown with smaller ones, unless
+it was drawn with them."""
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def clean(text: str) -> str:
+    """Any text as XML content: special characters escaped, characters that XML cannot hold replaced."""
+    return escape(NOT_IN_XML.sub("\ufffd", text), {'"': "&quot;"})
+
+
+def number(tenths: int) -> str:
+    """125 is '12.5', 5 is '.5', 120 is '12'."""
+    whole, rest = divmod(abs(tenths), 10)
+    digits = f"{whole or ''}.{rest}" if rest else str(whole)
+    return "-" + digits if tenths < 0 else digits
+
+
+def compact_svg(
+    diagram: Diagram,
+    width: float,
+    height: float,
+    scale: float,
+    title: str,
+    description: str,
+    on_dark: bool = False,
+) -> str:
+    """A complete SVG document of the box from (0, 0) to (width, height), shown at `scale` if its text stays legible."""
+    content = diagram.accept(SvgWriter(dark_variant if on_dark else str), (0.0, 0.0))
+    sizes = map(float, re.findall(r'font-size="([\d.]+)"', content))
+    scale = max(scale, min(1.0, LEGIBLE / min(sizes, default=LEGIBLE)))
+    size = f'width="{round(width * scale)}" height="{round(height * scale)}"'
+    # Pictures up to notebook width shrink with it; wider ones stay legible and scroll.
+    fit = FIT if width <= 1400 else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}"{fit} role="img" '
+        f'aria-label="{clean(title)}" font-family="{FONT}" text-anchor="middle">'
+        f"<title>{clean(title)}</title><desc>{clean(description)}</desc>\n"
+        f"{content}</svg>\n"
+    )
+
+
+class SvgWriter(DiagramVisitor[Any, Any]):
+    """Visits what `pen` creates: paths of straight lines, labels, names and translations."""
+
+    def __init__(self, tone: Callable[[str], str] = str) -> None:
+        """`tone` maps each colour to the one that is written."""
+        self.tone = tone
+        self._looks: dict[int, str] = {}
+        self._tip = ""
+
+    def visit_compose(self, diagram: Compose, at: Offset) -> str:
+        return "".join([part.accept(self, at) for part in diagram.diagrams])
+
+    def visit_empty(self, diagram: Empty, at: Offset) -> str:
+        return ""
+
+    def visit_apply_style(self, diagram: ApplyStyle, at: Offset) -> str:
+        raise TypeError("give a mark its style when it is created; pictures are flat")
+
+    def visit_apply_transform(self, diagram: ApplyTransform, at: Offset) -> str:
+        _, _, dx, _, _, dy = diagram.transform[:6]
+        return str(diagram.diagram.accept(self, (at[0] + dx, at[1] + dy)))
+
+    def visit_apply_name(self, diagram: ApplyName, at: Offset) -> str:
+        title = f"<title>{clean(str(diagram.dname))}</title>"
+        if isinstance(diagram.diagram, Primitive):
+            self._tip = title
+            return str(diagram.diagram.accept(self, at))
+        return f"<g>{title}{diagram.diagram.accept(self, at)}</g>\n"
+
+    def visit_primitive(self, diagram: Primitive, at: Offset) -> str:
+        shape, tip, self._tip = diagram.shape, self._tip, ""
+        _, _, dx, _, _, dy = diagram.transform[:6]
+        x, y = at[0] + dx, at[1] + dy
+        if isinstance(shape, Label):
+            return self._text(shape, diagram.style, x, y, tip)
+        assert isinstance(shape, Path)
+        end = f">{tip}</path>\n" if tip else "/>\n"
+        return f'<path d="{path_data(shape, x, y)}"{self._look(diagram.style, shape)}{end}'
+
+    def _text(self, shape: Label, style: Style, x: float, y: float, tip: str) -> str:
+        size = shape.font_size or 10.0
+        left, base = round((x - shape.shift) * 10), round((y + BASELINE * size) * 10)
+        more = "" if shape.anchor == "middle" else f' text-anchor="{shape.anchor}"'
+        if shape.bold:
+            more += ' font-weight="bold"'
+        words = clean(shape.text)
+        place = f'<text x="{number(left)}" y="{number(base)}" font-size="{size:g}"'
+        halo = ""
+        if shape.halo:  # a broad outline below the text; CairoSVG does not know `paint-order`
+            colour = self.tone(shape.halo)
+            halo = (
+                f'{place} fill="none"{more} stroke="{colour}" stroke-width="3" stroke-linejoin="round">{words}</text>\n'
+            )
+        return f'{halo}{place} fill="{hex_of(style.fill_color_, self.tone)}"{more}>{tip}{words}</text>\n'
+
+    def _look(self, style: Style, shape: Path) -> str:
+        closed = shape.loc_trails[0].trail.closed
+        key = id(style) if closed else -id(style)
+        if key not in self._looks:
+            self._looks[key] = look_attributes(style, closed, self.tone)
+        return self._looks[key]
+
+
+def hex_of(colour: Any, tone: Callable[[str], str]) -> str:
+    """A colour in its shortest form: '#fff' for white."""
+    if colour is None:
+        return "none"
+    text = tone(str(colour.hex_l))
+    return f"#{text[1]}{text[3]}{text[5]}" if text[1::2] == text[2::2] else text
+
+
+def look_attributes(style: Style, closed: bool, tone: Callable[[str], str] = str) -> str:
+    """A style as attributes, each preceded by a space."""
+    parts = [f'fill="{hex_of(style.fill_color_ if closed else None, tone)}"']
+    if style.fill_opacity_ is not None:
+        parts.append(f'fill-opacity="{style.fill_opacity_:g}"')
+    width = style.line_width_[1] if style.line_width_ is not None else 0.0
+    if width:
+        parts.append(f'stroke="{hex_of(style.line_color_, tone)}"')
+        if width != 1:
+            parts.append(f'stroke-width="{number(round(width * 10))}"')
+    if style.dashing_ is not None:
+        parts.append(f'stroke-dasharray="{" ".join(f"{d:g}" for d in style.dashing_[0])}"')
+    return "".join(f" {part}" for part in parts)
+
+
+def path_data(shape: Path, dx: float, dy: float) -> str:
+    """The outlines of a path, each from its start by relative steps between rounded points."""
+    out: list[str] = []
+    for located in shape.loc_trails:
+        x, y = located.location
+        x, y = x + dx, y + dy
+        last_x, last_y = round(x * 10), round(y * 10)
+        out.append(f"M{number(last_x)} {number(last_y)}")
+        for segment in located.trail.segments:
+            assert isinstance(segment, Segment)
+            step_x, step_y = segment.offset
+            x, y = x + step_x, y + step_y
+            new_x, new_y = round(x * 10), round(y * 10)
+            if new_y == last_y:
+                out.append("h" + number(new_x - last_x))
+            elif new_x == last_x:
+                out.append("v" + number(new_y - last_y))
+            else:
+                down = number(new_y - last_y)  # a minus sign already separates the numbers
+                out.append(f"l{number(new_x - last_x)}{'' if down[0] == '-' else ' '}{down}")
+            last_x, last_y = new_x, new_y
+        if located.trail.closed:
+            out.append("z")
+    return "".join(out)
+
 
 MARGIN = 12.0
 CHALK_HEIGHT = 200
@@ -28,9 +196,7 @@ class Picture(Compose):
         envelope = content.get_envelope()
         self.width: float = envelope.width + 2 * MARGIN
         self.height: float = envelope.height + 2 * MARGIN
-        self.title = title
-        self.description = description
-        self.dark = dark
+        self.title, self.description, self.dark = title, description, dark
         paper = box(0.5, 0.5, self.width - 0.5, self.height - 0.5, style(PAPER, EDGE, 0.5))
         super().__init__(box_envelope(self.width, self.height), [paper, content.translate(MARGIN, MARGIN)])
 
@@ -43,7 +209,9 @@ class Picture(Compose):
 
     def in_svg(self) -> str:
         """The picture as the text of an SVG document, with tooltips."""
-        scale = shown_height(self.height) / self.height
+        # The height that `chalk.set_svg_height` asked for, if it was called. What that would make illegible is larger.
+        wanted: float = chalk.core.SVG_HEIGHT
+        scale = 1.0 if wanted == CHALK_HEIGHT else min(wanted / self.height, MAX_ENLARGEMENT)
         return compact_svg(self, self.width, self.height, scale, self.title, self.description, self.dark)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -62,13 +230,6 @@ class Picture(Compose):
         return None
 
 
-def shown_height(height: float) -> float:
-    """The height that `chalk.set_svg_height` asked for, if it was called; otherwise the picture's own. What that would
-    make illegible is shown larger."""
-    wanted: float = chalk.core.SVG_HEIGHT
-    return height if wanted == CHALK_HEIGHT else min(wanted, MAX_ENLARGEMENT * height)
-
-
 def svg(diagram: Diagram) -> str:
     """SVG text of a diagram: compact and with tooltips for a Picture, as chalk writes it for any other."""
     if not isinstance(diagram, BaseDiagram):
@@ -76,6 +237,6 @@ def svg(diagram: Diagram) -> str:
     if isinstance(diagram, Picture):
         return diagram.in_svg()
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "picture.svg"
+        file = pathlib.Path(folder, "picture.svg")
         diagram.render_svg(str(file), height=chalk.core.SVG_HEIGHT, draw_height=chalk.core.SVG_DRAW_HEIGHT)
         return file.read_text(encoding="utf-8")

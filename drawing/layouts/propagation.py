@@ -12,7 +12,7 @@ from drawing.pen import box, label, lines, panel, stack, style, text_width, tool
 from drawing.picture import Picture
 from lib.layout import Candidate, Decision, GraphPlan, LayoutError, compared, strategy_text
 
-from .placing import rows_of
+from .graph import rows_of
 
 LINE, SIZE, HEAD = 17.0, 10.5, 46.0
 DOT_WIDTH, DOT_HEIGHT, DOT_DOWN = 15.0, 8.0, 15.0

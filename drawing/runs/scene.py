@@ -30,8 +30,19 @@ from lib.communication.deadlock_text import stuck_ranks
 from lib.recognition import recognize, recomputed
 
 from .colouring import Colouring, require_colour
-from .connections import COMPUTE, links_between, streams_of, ties_between
-from .marks import Gap, LaneMarks, Link, Mark, MemorySpan, Tie, in_time
+from .marks import (
+    COMPUTE,
+    Gap,
+    LaneMarks,
+    Link,
+    Mark,
+    MemorySpan,
+    Tie,
+    in_time,
+    links_between,
+    streams_of,
+    ties_between,
+)
 from .rows import MarkRows, rows_of
 
 MAX_RECOGNIZED_OPERATIONS = 20_000
@@ -262,3 +273,31 @@ def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[in
     for until, kinds, in_all in zip(ends, samples, memory, strict=False):
         yield MemorySpan(clock, until, kinds, in_all)
         clock = until
+
+
+Needs = Sequence[Sequence[int]]
+"""By number of an event, the numbers of the events that it needs."""
+
+
+def needs(scene: Scene) -> Needs:
+    """The events whose results each event uses, directly or through operations that take no time.
+
+    A receive needs its send. Here, a member of a collective has only its own needs; it needs the others' contributions
+    through the group.
+    """
+    found: list[tuple[int, ...]] = [()] * sum(len(lane.marks) for lane in scene.lanes)
+    for lane, ops in zip(scene.lanes, scene.trace.ranks, strict=True):
+        events = {mark.place: mark for mark in lane.marks}
+        makers: dict[int, tuple[int, ...]] = {}
+        for i, op in enumerate(ops):
+            if op.name in ("store", "delete"):
+                continue
+            used = tuple(dict.fromkeys(maker for number in op.inputs for maker in makers.get(number, ())))
+            if i in events:
+                found[events[i].number] = used
+                used = (events[i].number,)
+            makers.update((number, used) for number in op.outputs)
+    for link in scene.links:
+        if link.receive is not None:
+            found[link.receive.number] = (*found[link.receive.number], link.send.number)
+    return found

@@ -3,7 +3,7 @@
 from lib.layout import Graph, TensorLayout, redistribute, propagate, plan, complete
 """
 
-from lib.layout.code.frameworks import code_of
+from lib.layout.code.plain import code_of
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.mesh import P, mesh, mesh_split, replicate, shard, split
 from lib.layout.layouts.pieces import Pieces, cut, join

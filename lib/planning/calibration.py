@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from lib.errors import RuleError
 
 from .cost_model import TICKS, prices
-from .families import ERRORS
 from .gpus import Gpu
 from .job import GIB, Job
+from .plans import ERRORS
 from .presets import gpu, transformer
 from .split import Split, require_fit
 from .timing import estimated, memory_range

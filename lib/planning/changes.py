@@ -1,15 +1,18 @@
-"""The change of one choice of a split that makes a step fastest."""
+"""Changes of one choice of a split: the one that makes a step fastest, and those that save most memory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from lib.errors import RuleError
+
 from .all_splits import LONG, MAX_CELLS, MAX_CHUNKS, MICROBATCHES, cells, lower_bound
 from .cost_model import TICKS
-from .job import Job
+from .job import MAX_NUMBER, MAX_TRIED, Job
 from .split import CHUNKED, Split, divisors, problems
-from .timing import estimated
+from .timing import estimated, memory_range
+from .transformers import MAX_LAYERS
 
 FACTORS = (2, 4, 8)
 """By which ranks are moved from one axis to another."""
@@ -31,7 +34,7 @@ def fastest_change(job: Job, split: Split, fixed: Mapping[str, Any] = MappingPro
     ticks, found = estimated(job, split).ticks, None
     bounds = {
         what: lower_bound(job, other)
-        for what, other in _changes(job, split)
+        for what, other in _faster(job, split)
         if next(problems(job, other), None) is None
         and cells(job, other) <= MAX_CELLS
         and all(getattr(other, name) == given for name, given in fixed.items())
@@ -47,7 +50,7 @@ def fastest_change(job: Job, split: Split, fixed: Mapping[str, Any] = MappingPro
     return found
 
 
-def _changes(job: Job, split: Split) -> Iterator[tuple[str, Split]]:
+def _faster(job: Job, split: Split) -> Iterator[tuple[str, Split]]:
     for recompute in ("none", "full"):
         if recompute != split.recompute:
             yield f"recompute {recompute}", replace(split, recompute=recompute, every=1)
@@ -81,3 +84,118 @@ def _moved(job: Job, split: Split, less: str, factor: int) -> Iterator[tuple[str
             if other.pp == 1 and other.chunks > 1:
                 other = replace(other, schedule="1f1b", chunks=1)
             yield f"{more} {axes[more]} and {less} {axes[less]}", other
+
+
+LARGEST = ("batch", "sequence", "model")
+"""What can be made larger: the microbatch and with it the batch; the tokens of a sequence; the layers of the model."""
+
+SEQUENCE_STEP = 1024
+"""Tokens by which a sequence grows, for each context parallel rank."""
+
+
+class Larger(NamedTuple):
+    """A larger job and its split, with the memory of its fullest GPU in fused and in eager code."""
+
+    job: Job
+    split: Split
+    low: int
+    high: int
+
+
+class Change(NamedTuple):
+    """A split that takes less memory, what differs, the bytes saved, and by how many seconds a step is longer."""
+
+    split: Split
+    what: str
+    saved: int
+    slower: float
+
+
+def largest(job: Job, split: Split, what: str) -> tuple[Larger, Larger]:
+    """The largest job that fits in eager code, and the largest that fits in fused code.
+
+    `what` is one of LARGEST. The number of microbatches stays as it is, so a larger batch has larger microbatches.
+    """
+    if what not in LARGEST:
+        raise RuleError(f"the largest of what? There are {', '.join(LARGEST)}; got {what!r:.40}")
+    made, most = _scaled(job, split, what)
+    found: list[Larger] = []
+    for end in (1, 0):  # the eager end of the range, and the fused one
+        low, high = 0, 1
+        while high <= most and _fits(made, high, end):
+            low, high = high, 2 * high
+        high = min(high, most + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if _fits(made, middle, end) else (low, middle)
+        if not low:
+            code = ("fused", "eager")[end]
+            small, _ = made(1)
+            fits = f"not even the smallest {what} fits {job.gpu.name} in {code} code with {split}"
+            raise RuleError(f"{fits}; {memory_advice(small, split)}")
+        larger = made(low)
+        found.append(Larger(*larger, *memory_range(*larger)))
+    return found[0], found[1]
+
+
+def _fits(made: Callable[[int], tuple[Job, Split]], size: int, end: int) -> bool:
+    job, split = made(size)
+    return memory_range(job, split)[end] <= job.gpu.usable
+
+
+def _scaled(job: Job, split: Split, what: str) -> tuple[Callable[[int], tuple[Job, Split]], int]:
+    """The job and split of each size, and the largest size."""
+    batches, stages = split.batches(job), split.stages
+
+    def batch(size: int) -> tuple[Job, Split]:
+        larger = replace(split, microbatch=size)
+        return replace(job, batch=split.dp * size * batches), larger
+
+    def sequence(size: int) -> tuple[Job, Split]:
+        return replace(job, sequence=SEQUENCE_STEP * split.cp * size), split
+
+    def model(size: int) -> tuple[Job, Split]:
+        layers = max(stages * size, job.model.dense_layers + 1)
+        return replace(job, model=replace(job.model, layers=layers)), split
+
+    return {
+        "batch": (batch, MAX_TRIED // (split.dp * batches)),
+        "sequence": (sequence, MAX_NUMBER // (SEQUENCE_STEP * split.cp)),
+        "model": (model, MAX_LAYERS // stages),
+    }[what]
+
+
+def savings(job: Job, split: Split) -> list[Change]:
+    """Changes of one choice that save memory, those that save most first."""
+    before = estimated(job, split)
+    found = []
+    for what, other in _smaller(job, split):
+        if next(problems(job, other), None) is None:
+            after = estimated(job, other)
+            if after.peak < before.peak:
+                found.append(Change(other, what, before.peak - after.peak, (after.ticks - before.ticks) / 10**6))
+    return sorted(found, key=lambda change: (-change.saved, change.slower))
+
+
+def _smaller(job: Job, split: Split) -> Iterator[tuple[str, Split]]:
+    for name in ("selective", "ops", "full"):
+        if name != split.recompute:
+            yield f"recompute {name}", replace(split, recompute=name)
+    for zero in range(split.zero + 1, 4):
+        yield f"ZeRO {zero}", replace(split, zero=zero)
+    if split.microbatch % 2 == 0:
+        yield f"microbatch {split.microbatch // 2}", replace(split, microbatch=split.microbatch // 2)
+    if split.offload == "none":
+        yield "offload states", replace(split, offload="states")
+    if split.dp % 2 == 0:
+        for axis in ("tp", "pp", "cp"):
+            count = 2 * getattr(split, axis)
+            if axis != "tp" or count <= job.gpu.machine:
+                yield f"{axis} {count} and dp {split.dp // 2}", replace(split, dp=split.dp // 2, **{axis: count})
+
+
+def memory_advice(job: Job, split: Split, fixed: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The two changes that save most memory and leave some fields as they are `fixed`, in words."""
+    found = [one for one in savings(job, split) if all(getattr(one.split, name) == fixed[name] for name in fixed)]
+    best = [f"{one.what} saves {one.saved / 2**30:.1f} GiB" for one in found[:2]]
+    return f"the changes that help most: {'; '.join(best)}" if best else "no single change of the split saves memory"

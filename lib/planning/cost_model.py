@@ -10,8 +10,7 @@ from lib.game.tiers import Tier
 
 from .gpus import LATENCY, REACHED, call_seconds
 from .job import Job
-from .layer_compute import activation_bytes, copied_bytes, tokens_of, workspace_bytes
-from .layer_cost import Moves, exact, layer_times, shared
+from .layer_cost import Moves, activation_bytes, copied_bytes, exact, layer_times, shared, tokens_of, workspace_bytes
 from .memory_model import MOST_GATHERED, MOST_REDUCED, logit_bytes, widths
 from .split import Split
 

@@ -12,12 +12,11 @@ from lib.errors import RuleError
 from lib.trace.gc_pause import no_collection
 
 from .all_splits import Bound, cells, lower_bound, size_of, splits
+from .changes import memory_advice
 from .cost_model import TICKS
-from .families import Family, family_of
 from .fields import SplitFields
 from .job import GIB, MAX_TRIED, Job
-from .largest import memory_advice
-from .plans import Plan, plan
+from .plans import Family, Plan, family_of, plan
 from .split import CHUNKED, Split, require_fit
 from .timing import estimated
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from .cost_model import TICKS, prices
-from .layer_compute import compute_seconds, core_backward, forward_seconds
-from .layer_cost import layer_times, shared
+from .layer_cost import compute_seconds, core_backward, forward_seconds, layer_times, shared
 from .plans import Plan
 
 PARTS: Mapping[str, str] = MappingProxyType(

@@ -8,8 +8,7 @@ from typing import Any
 from lib.errors import RuleError
 from lib.schedules import Cell
 
-from .sources import is_time, mapping, whole_number
-from .spans import RankProfile, RankStep, Span, clipped
+from .sources import RankProfile, RankStep, Span, clipped, is_time, mapping, whole_number
 
 OPERATION = {"fwd": "F", "bwd": "B", "wgrad": "W"}
 NAME = re.compile(r"pp_rank_(\d{1,6})\.json(?:\.gz)?")

@@ -8,14 +8,12 @@ from lib.errors import PuzzleError, RuleError
 from lib.schedules import Cell, Timetable
 from lib.schedules.cells import OPERATIONS
 
-from .clocks import Clocks, clocks_of
 from .dumps import NAME as DUMP_NAME
 from .dumps import is_dump_config, read_dump
 from .kineto import is_kineto, read_kineto
 from .names import NameRule
-from .replay import Order
-from .sources import Source, json_of
-from .spans import RankProfile, Span, clipped
+from .replay import Clocks, Order, clocks_of
+from .sources import RankProfile, Source, Span, clipped, json_of
 
 NOT_NAMED = "neither PP:2F5 nor Forward 5, and no messages; 'puzzles profile --hooks torch' names them"
 

@@ -16,8 +16,19 @@ from lib.schedules import Cell
 from lib.schedules.cells import Slot
 
 from .names import NameRule, slot_named
-from .sources import is_time, listed, mapping, whole_number
-from .spans import JoinedCall, RankProfile, RankStep, Span, clipped, union, without
+from .sources import (
+    JoinedCall,
+    RankProfile,
+    RankStep,
+    Span,
+    clipped,
+    is_time,
+    listed,
+    mapping,
+    union,
+    whole_number,
+    without,
+)
 
 LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")

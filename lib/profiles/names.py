@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from lib.errors import RuleError
 from lib.schedules import Cell
 from lib.schedules.cells import OPERATIONS, Slot
-from lib.torch_csv.reader import slot_of
+from lib.torch_csv.files import slot_of
 
-from .spans import clipped
+from .sources import clipped
 
 GROUPS = ("stage", "batch", "chunk", "op")
 

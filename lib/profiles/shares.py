@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lib.errors import RuleError
 
 from .gathered import NOT_NAMED, common_steps, numbers_text
-from .spans import JoinedCall, RankProfile, RankStep, union, without
+from .sources import JoinedCall, RankProfile, RankStep, union, without
 
 
 class RankTime(NamedTuple):

@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 from lib.errors import RuleError
 from lib.recognition import Recognition, recognize_table
 
-from .accounting import TRUSTED, Accounting, Rung, accounted, ladder_of
+from .accounting import TRUSTED, Accounting, ProfileFinding, Rung, accounted, findings_of, ladder_of
 from .better import Prospect, prospect
-from .findings import ProfileFinding, findings_of
 from .gathered import Gathered, gathered, read_profiles
 from .names import NameRule
 from .shares import Shares, collective_shares, middle_step, single_shares
-from .sources import Source
-from .spans import RankProfile
+from .sources import RankProfile, Source
 
 
 class StageTime(NamedTuple):

@@ -22,10 +22,9 @@ from lib.values.kinds import Delta, OptState, Parked, Weight, WeightGrad
 
 from . import names as known
 from .computed import Grid, RankWork, grid_of
-from .context import context_parallel
 from .orders import match
 from .rows import Pipeline, placement_of, two_ways
-from .sharding import data_parallel, gathers
+from .sharding import context_parallel, data_parallel, gathers
 
 if TYPE_CHECKING:
     from lib.schedules import Timetable

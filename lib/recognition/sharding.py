@@ -1,16 +1,16 @@
-"""What data-parallel ranks hold of each layer, unsharded or in shards, and how they sum its gradient: the stages of
-ZeRO (Rajbhandari et al. 2020, section 5)."""
+"""How ranks share states and gradients, the stages of ZeRO (Rajbhandari et al. 2020, section 5), or tokens."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from lib.rules.collectives import COLLECTIVES
-from lib.values.base import Sharded
-from lib.values.kinds import OptState, Weight, WeightGrad
+from lib.rules.collectives import COLLECTIVES, HEADS
+from lib.values.base import Batched, Sharded
+from lib.values.kinds import KeyValue, OptState, Weight, WeightGrad
 
 from . import names
+from . import names as known
 from .computed import RankWork
 
 OTHER = "data parallelism of another kind"
@@ -172,3 +172,25 @@ HELD: Mapping[str, str] = {
 
 RANKING = [*HELD]
 """Of two kinds with equally many layers, the later one is nearer."""
+
+
+def context_parallel(ranks: Sequence[RankWork]) -> str:
+    """The name of context parallelism among some ranks."""
+    if any(True for work in ranks for _ in work.named(*HEADS)):
+        return known.ULYSSES
+    brought = {
+        op.name
+        for work in ranks
+        for op in work.named("pass_to", "allgather")
+        if any(isinstance(work.state.values[number], KeyValue) for number in op.inputs)
+    }
+    if "allgather" in brought:
+        return known.GATHERED_KEYS
+    return known.ZIGZAG if all(map(_is_zigzag, ranks)) else known.RING
+
+
+def _is_zigzag(work: RankWork) -> bool:
+    """True if the tokens of a rank are as far from the start of a sequence as from its end, and in two pieces."""
+    made = [work.state.values[op.inputs[0]] for op in work.named("keys")]
+    held = {(one.shards, one.total) for one in made if isinstance(one, Batched)}
+    return all(2 * sum(shards) == len(shards) * (total - 1) and len(shards) < total for shards, total in held)

@@ -134,7 +134,7 @@ def require_final(game: Game, weight: Weight) -> None:
 # --- What computes with a replica ---
 
 
-def replica(game: Game, *values: Weight | Activation | ActivationGrad) -> Copy | None:
+def replica(*values: Weight | Activation | ActivationGrad) -> Copy | None:
     """The replica of values that compute together: that of the copies among them; None if all weights were agreed."""
     found: Copy | None = None
     for value in values:

@@ -11,7 +11,7 @@ hand. `pipeline` plays any timetable, and `code_of` writes it as a coroutine; `t
 
 from .cells import Cell
 from .codegen import code_of
-from .data_parallel import ddp, fsdp_prefetch, zero1, zero2, zero3
+from .data_parallel import ddp, fsdp_prefetch, sequence_parallel, tensor_parallel, zero1, zero2, zero3
 from .draft import Draft
 from .orders import (
     breadth_first,
@@ -32,7 +32,6 @@ from .orders import (
     zb_v,
 )
 from .player import pipeline
-from .sharded_layers import sequence_parallel, tensor_parallel
 from .timetable import Timetable, timetable_of
 
 __all__ = [

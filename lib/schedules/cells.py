@@ -1,7 +1,11 @@
-"""Cells: what a rank of a pipeline computes at a time, what that needs, and the messages between ranks."""
+"""Cells: what a rank of a pipeline computes at a time, what that needs, and whether an order of them can be played."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from lib.errors import RuleError
+from lib.values.algebra import named
 
 OPERATIONS = {"F": "forward", "B": "backward", "I": "the input half of backward", "W": "its weight half"}
 """What a cell computes. B is I and W in one piece (Zero Bubble calls I "B")."""
@@ -80,3 +84,125 @@ class Dependencies:
             used = Cell(cell.stage + 1, "F", cell.batch)
             return used if used in self.rank_of else None
         return self._backward.get((cell.stage - 1, cell.batch)) if cell.op != "W" else None
+
+
+Tagging = Callable[[Message], int]
+"""Gives each message a tag. Between two ranks there is one mailbox for each tag, and it holds one unread message."""
+
+
+def untagged(_: Message) -> int:
+    """One mailbox between two ranks."""
+    return 0
+
+
+def by_stream(message: Message) -> int:
+    """One mailbox for the activations of a stage, and one for its gradients."""
+    return message.stream
+
+
+def by_message(stages: int) -> Tagging:
+    """One mailbox for each message, so that none is ever full."""
+    return lambda message: message.stream + 2 * stages * message.made.batch
+
+
+def require_complete(rows: Rows, copies: int) -> None:
+    """Refuses rows that are not one training step, with each stage on at most so many ranks."""
+    if not all(rows):
+        raise RuleError(f"rank {list(map(bool, rows)).index(False)} has no cells; a timetable has work for every rank")
+    placed = [(cell, rank) for rank, row in enumerate(rows) for slot in row for cell in slot]
+    if not placed:
+        raise RuleError("this timetable has no cells; each rank has a row of them, such as 0F0 0B0")
+    ranks_of: dict[int, list[int]] = {}
+    rank_of: dict[tuple[int, int], int] = {}
+    done: dict[tuple[int, int], list[str]] = {}
+    for (stage, op, batch), rank in placed:
+        if op not in OPERATIONS or min(stage, batch) < 0:
+            raise RuleError(f"there is no cell {stage}{op}{batch}; a cell is a stage, F, B, I or W, and a microbatch")
+        held = ranks_of.setdefault(stage, [])
+        if rank not in held:
+            held.append(rank)
+        if len(held) > copies:
+            others, where = named("rank", held[:-1]), "one rank" if copies == 1 else f"{copies} ranks"
+            raise RuleError(f"stage {stage} has cells on {others} and on rank {rank}; put all on {where}")
+        if rank_of.setdefault((stage, batch), rank) != rank:
+            first = rank_of[stage, batch]
+            raise RuleError(f"microbatch {batch} in stage {stage} is on rank {first} and on rank {rank}; put it on one")
+        done.setdefault((stage, batch), []).append(op)
+    for stage in range(1 + max(ranks_of)):
+        for batch in range(1 + max(batch for _, batch in done)):
+            has = sorted(done.get((stage, batch), []))
+            if has not in (["B", "F"], ["F", "I", "W"]):
+                raise RuleError(
+                    f"for microbatch {batch} stage {stage} has {' '.join(has) or 'nothing'}; it needs F and B once, or "
+                    "F, I and W once"
+                )
+
+
+class Action(NamedTuple):
+    """One step of a rank: it receives or sends a message, or computes a cell. `cell` is where that is in the row."""
+
+    cell: Cell
+    message: Message | None = None
+    sends: bool = False
+
+
+def actions(row: Sequence[Slot], needs: Dependencies) -> Iterator[Action]:
+    """What a rank does for its slots, in order."""
+    for slot in row:
+        yield from (Action(message.used, message) for message in needs.received(slot))
+        yield from (Action(cell) for cell in slot)
+        yield from (Action(message.made, message, sends=True) for message in needs.sent(slot))
+
+
+class DryRun:
+    """The actions of all ranks, carried out as far as possible."""
+
+    def __init__(self, rows: Rows, tag: Tagging, needs: Dependencies | None = None) -> None:
+        self.needs, self.tag = needs or Dependencies(rows), tag
+        self._left = [deque(actions(row, self.needs)) for row in rows]
+        self._boxes: dict[tuple[int, int, int], Message] = {}
+        self._done: set[Cell] = set()
+        while sum(map(self._advance, self._left)):  # not any(): every rank goes as far as it can
+            pass
+        self.stuck = {rank: left[0] for rank, left in enumerate(self._left) if left}
+        """By rank: the action for which it waits forever. Empty if all can be played."""
+
+    def _advance(self, left: deque[Action]) -> bool:
+        before = len(left)
+        while left and self._can(left[0]):
+            left.popleft()
+        return len(left) < before
+
+    def _can(self, action: Action) -> bool:
+        """Carries out an action, if that is possible now."""
+        cell, message, sends = action
+        if message is None:
+            here = [made for made in self.needs.of(cell) if self.needs.rank_of[made] == self.needs.rank_of[cell]]
+            ready = self._done.issuperset(here)
+            self._done |= {cell} if ready else set()
+            return ready
+        box = message.source, message.to, self.tag(message)
+        if sends:
+            return self._boxes.setdefault(box, message) is message
+        if self._boxes.get(box) != message:
+            return False
+        del self._boxes[box]
+        return True
+
+    def explain(self) -> str:
+        """Follows who waits for whom, from the first stuck rank until a rank comes up again."""
+        rank, chain = min(self.stuck), dict[int, str]()
+        while rank not in chain:
+            cell, missing = self.stuck[rank].cell, self._missing(self.stuck[rank])
+            other = self.needs.rank_of[missing]
+            at = self.stuck[other].cell
+            chain[rank] = f"{cell} on rank {rank} waits for {missing}"
+            chain[rank] += f", which comes after {at} on rank {other}" if at != missing else ""
+            rank = other
+        return f"this order cannot be played: {'; '.join(chain.values())}. Move one of these cells"
+
+    def _missing(self, action: Action) -> Cell:
+        """The cell that a stuck action waits for."""
+        if action.message is not None:
+            return action.message.made
+        return next(made for made in self.needs.of(action.cell) if made not in self._done)

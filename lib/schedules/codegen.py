@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from lib.errors import RuleError
 from lib.game.setting import CLASSIC_SETTING, Setting, Size
 
-from .feasibility import by_stream, untagged
+from .cells import by_stream, untagged
 from .timetable import Timetable
 from .timetable_rank import Axes, axes_of
 

@@ -1,16 +1,20 @@
-"""A timetable that is being made: which cells are placed, where others may go, and when each would start."""
+"""A timetable that is being made: which cells are placed, where others may go, and what of it can be run."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
+from lib import Model
 from lib.errors import RuleError
 
-from .cells import Cell, Dependencies
+from .cells import Cell, Dependencies, DryRun, by_message, by_stream, untagged
+from .timetable import Timetable
+from .timetable_rank import TimetableRank
 
 Links = Mapping[Cell, Sequence[Cell]]
 
@@ -132,13 +136,13 @@ class Draft:
         among = set(cells)
         needs: dict[Cell, list[Cell]] = {cell: [] for cell in among}
         for batch in range(self.batches):
-            way = [cell for cell in self._way(batch) if cell in among]
-            for before, cell in pairwise(way):
+            way = list(self._way(batch))
+            for before, cell in pairwise(cell for cell in way if cell in among):
                 needs[cell].append(before)
             for stage in range(self.stages):
-                weight = Cell(stage, "W", batch)
-                if weight in among:
-                    needs[weight] += self._before_weight(stage, batch, among)
+                if (weight := Cell(stage, "W", batch)) in among:
+                    until = way[: way.index(Cell(stage, "I", batch)) + 1]
+                    needs[weight] += [cell for cell in until if cell in among][-1:]
         for row in self.rows:
             for before, cell in pairwise(row):
                 needs[cell].append(before)
@@ -149,11 +153,6 @@ class Draft:
         back = "I" if self.halves else "B"
         yield from (Cell(stage, "F", batch) for stage in range(self.stages))
         yield from (Cell(stage, back, batch) for stage in reversed(range(self.stages)))
-
-    def _before_weight(self, stage: int, batch: int, among: set[Cell]) -> list[Cell]:
-        """The last cell on the way up to the input half of a stage."""
-        way = list(self._way(batch))
-        return [cell for cell in way[: way.index(Cell(stage, "I", batch)) + 1] if cell in among][-1:]
 
 
 def reached(cell: Cell, links: Links) -> dict[Cell, Cell]:
@@ -191,3 +190,49 @@ def _refusal(cell: Cell, row: Sequence[Cell], at: int, earlier: Mapping[Cell, Ce
         waits = f"needs {cell}" if through == ahead else f"waits for {through}, which waits for {cell}"
         return f"{ahead} {waits}: put {cell} before {ahead}"
     return ""
+
+
+@dataclass(frozen=True)
+class BegunTable(Timetable):
+    """The cells of a draft whose inputs are made by other cells of it, in the order of their rows."""
+
+    count: int = 1
+    has_tags: bool = False
+
+    @classmethod
+    def of_draft(cls, draft: Draft, has_tags: bool) -> BegunTable:
+        """All that can be computed."""
+        rows = tuple(tuple((cell,) for cell in row) for row in draft.computable())
+        return cls(rows, count=draft.stages, has_tags=has_tags)
+
+    def __post_init__(self) -> None:
+        needs = Dependencies(self.rows, self.count)
+        tags = (untagged, by_stream, by_message(self.count)) if self.has_tags else (untagged,)
+        tag = next((tag for tag in tags if not DryRun(self.rows, tag, needs).stuck), None)
+        if tag is None:
+            raise RuleError("in this order messages between two ranks would change places, which needs tags")
+        object.__setattr__(self, "needs", needs)
+        object.__setattr__(self, "tag", tag)
+
+    @property
+    def stages(self) -> int:
+        return self.count
+
+
+def begun(table: BegunTable, sharded: bool = False) -> Callable[[Model], Coroutine[Any, Any, None]]:
+    """The schedule that computes these cells as `pipeline` does, and updates layers whose gradients are complete."""
+
+    async def schedule(model: Model) -> None:
+        await _BegunRank(model, table, recompute=False, sharded=sharded, buffered=False).train()
+
+    return schedule
+
+
+class _BegunRank(TimetableRank):
+    """One rank, which may end early."""
+
+    async def update(self, layer: int) -> None:
+        grad = self.model.grad_weights.get(layer)
+        replicas = 1 if self.sharded else self.replicas  # whose gradients come later
+        if grad is not None and replicas * len(grad.batches) == self.model.BATCHES:
+            await super().update(layer)

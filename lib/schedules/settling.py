@@ -83,7 +83,8 @@ class _SettledRank:
     ) -> None:
         self.costs, self.ends, self.cap = costs, ends, costs.cap[r]
         self.cells = _by_slot(slots, (r, 2 * p - 1 - r), m)
-        self.change = [self._change(cell) for cell in self.cells]
+        m_b, m_w = costs.m_b, costs.m_w
+        self.change = [{"F": m_b[s], "I": m_w[s] - m_b[s], "W": -m_w[s]}[op] for s, op, _ in self.cells]
         kinds = [(stage, op) for stage in (r, 2 * p - 1 - r) for op in "FI"]
         self.queues = [[n for n, cell in enumerate(self.cells) if cell[:2] == kind] for kind in kinds]
         self.sources = [self._source(stage, op, p) for stage, op in kinds]
@@ -92,10 +93,6 @@ class _SettledRank:
         self.heads, self.done = [0] * 4, 0
         self.clock, self.held, self.forwards = 0.0, 0.0, 2 * m
         self.row: list[Cell] = []
-
-    def _change(self, cell: Cell) -> float:
-        m_b, m_w = self.costs.m_b[cell.stage], self.costs.m_w[cell.stage]
-        return {"F": m_b, "I": m_w - m_b, "W": -m_w}[cell.op]
 
     def _source(self, stage: int, op: str, p: int) -> tuple[Sequence[float] | None, float]:
         """By microbatch, when what a kind of cell needs is made, and the time of its message."""

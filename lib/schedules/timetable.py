@@ -11,8 +11,7 @@ from lib.errors import DeadlockError, RuleError
 from lib.game.costs import PAIR
 from lib.trace.ops import Op, Trace, halves
 
-from .cells import Cell, Dependencies, Message, Slot
-from .feasibility import DryRun, Tagging, by_message, by_stream, require_complete, untagged
+from .cells import Cell, Dependencies, DryRun, Message, Slot, Tagging, by_message, by_stream, require_complete, untagged
 
 CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
 
@@ -63,10 +62,14 @@ class Timetable:
             RuleError: naming the line and what is no cell.
         """
         lines = [line.strip() for line in text.splitlines()]
-        return cls(tuple(_row(line, number) for number, line in enumerate(lines, 1) if line))
+        rows = ((number, re.split(r"[\s,]+", line)) for number, line in enumerate(lines, 1) if line)
+        return cls(tuple(tuple(_slot(word, number) for word in words if word) for number, words in rows))
 
     def __str__(self) -> str:
-        return "\n".join(" ".join(map(_slot_text, row)) for row in self.rows)
+        return "\n".join(
+            " ".join(str(slot[0]) if len(slot) == 1 else f"({';'.join(map(str, slot))})" for slot in row)
+            for row in self.rows
+        )
 
     @property
     def cells(self) -> list[Cell]:
@@ -103,14 +106,6 @@ class Timetable:
         """By stage the ranks that it lies on, nearly always one."""
         held = [set(self.stages_of(rank)) for rank in range(self.ranks)]
         return {stage: tuple(r for r, some in enumerate(held) if stage in some) for stage in range(self.stages)}
-
-
-def _slot_text(slot: Slot) -> str:
-    return str(slot[0]) if len(slot) == 1 else f"({';'.join(map(str, slot))})"
-
-
-def _row(line: str, number: int) -> tuple[Slot, ...]:
-    return tuple(_slot(word, number) for word in re.split(r"[\s,]+", line) if word)
 
 
 def _slot(word: str, number: int) -> Slot:

@@ -1,4 +1,4 @@
-"""What one rank does for its row of a timetable: stages of layers, messages, weights and updates."""
+"""What one rank does for its row of a timetable: cells, stages of layers, messages, weights and updates."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 from lib import Activation, ActivationGrad, Model, Setting, Weight, WeightGrad
 from lib.runtime.handles import Handle
 
-from .cell_work import CellWork
-from .cells import Cell, Slot
-from .feasibility import by_message, untagged
+from .cells import Cell, Slot, by_message, untagged
 from .timetable import Timetable
 
 
@@ -27,8 +25,11 @@ def axes_of(setting: Setting, ranks: int) -> Axes:
     return Axes(*(mesh.get(name, 1) for name in Axes._fields))
 
 
-class TimetableRank(CellWork):
-    """What one rank does for its row of the timetable."""
+class TimetableRank:
+    """What one rank does for its row of the timetable.
+
+    `activations[layer, batch]` is the input of a layer, `grad_activations[layer, batch]` the gradient of its output.
+    """
 
     def __init__(self, model: Model, table: Timetable, recompute: bool, sharded: bool, buffered: bool) -> None:
         self.model, self.table, self.recompute = model, table, recompute
@@ -42,6 +43,7 @@ class TimetableRank(CellWork):
         _, self.replicas, self.shards = axes_of(model.dist.setting, model.RANKS)
         self.replica = model.index("dp") if "dp" in axes else 0
         self.shard = model.index("tp") if "tp" in axes else 0
+        # The game's number of this pipeline's microbatch 0.
         self.first_batch = self.replica * (model.BATCHES // self.replicas)
         self.sharded = sharded and self.replicas > 1
         self.depth = model.LAYERS // table.stages
@@ -105,15 +107,103 @@ class TimetableRank(CellWork):
         while self.under_way and 0 <= self.under_way[0].call.end <= now:
             await self.under_way.popleft()
 
+    # --- Cells ---
+
+    def first_input(self, batch: int, step: int) -> Activation:
+        """The model's input for a microbatch."""
+        return self.model.get_activation([self.first_batch + batch], step)
+
+    async def layer_forward(self, layer: int, batch: int) -> Activation:
+        """Computes a layer from its stored input."""
+        return self.model.forward(layer, self.model.activations[layer, batch], await self.weight(layer))
+
+    async def layer_backward(self, layer: int, batch: int, grad: ActivationGrad) -> tuple[WeightGrad, ActivationGrad]:
+        """The gradients of a layer's weight and input; the stored input goes."""
+        inp = self.model.activations.pop((layer, batch))
+        return self.model.backward(layer, inp, grad, await self.weight(layer))
+
+    def keep(self, cell: Cell, value: Activation | ActivationGrad | None) -> None:
+        """Stores what a cell has made, for the next stage or for the one before."""
+        if isinstance(value, Activation):
+            self.model.activations[self.layers(cell.stage).stop, cell.batch] = value
+        elif isinstance(value, ActivationGrad):
+            self.model.grad_activations[self.layers(cell.stage).start - 1, cell.batch] = value
+
     async def compute(self, cell: Cell, step: int = 0) -> Activation | ActivationGrad | None:
+        """Computes a cell of a training step, and returns what another stage waits for."""
         await self.reach(cell)
-        return await super().compute(cell, step)
+        match cell.op:
+            case "F":
+                return await self.forward(cell, step)
+            case "B":
+                return await self.backward(cell)
+            case "I":
+                return await self.backward_input(cell)
+        await self.backward_weight(cell)
+        return None
 
-    # --- Inputs that are computed again ---
+    async def forward(self, cell: Cell, step: int) -> Activation | None:
+        model, b = self.model, cell.batch
+        layers = self.layers(cell.stage)
+        if layers.start == 0:
+            model.activations[0, b] = self.first_input(b, step)
+        for layer in layers:
+            out: Activation = await self.summed(await self.layer_forward(layer, b), layer + 1)
+            if self.recompute and layer > layers.start:
+                del model.activations[layer, b]  # it is computed again
+            if layer + 1 < layers.stop:
+                model.activations[layer + 1, b] = out
+        if layers.stop < model.LAYERS:
+            return out
+        model.grad_activations[layers.stop - 1, b] = model.loss(out)
+        return None
 
-    def after_forward(self, cell: Cell, layer: int) -> None:
-        if self.recompute and layer > self.layers(cell.stage).start:
-            del self.model.activations[layer, cell.batch]
+    async def backward(self, cell: Cell) -> ActivationGrad | None:
+        model, b = self.model, cell.batch
+        layers = self.layers(cell.stage)
+        await self.before_backward(cell)
+        grad = model.grad_activations.pop((layers.stop - 1, b))
+        for layer in reversed(layers):
+            new, grad = await self.layer_backward(layer, b, grad)
+            await self.add(layer, new)
+            if layer:  # nobody needs the gradient of the model's input
+                grad = await self.summed(grad, layer - 1)
+        return grad if layers.start else None
+
+    async def pair(self, slot: Slot, step: int) -> dict[Cell, Activation | ActivationGrad | None]:
+        """The forward and the backward of a slot, of one layer each, at once."""
+        model = self.model
+        ahead, behind = sorted(slot, key=lambda cell: cell.op, reverse=True)
+        layer, back = self.layers(ahead.stage).start, self.layers(behind.stage).start
+        if layer == 0:
+            model.activations[0, ahead.batch] = self.first_input(ahead.batch, step)
+        inp, grad = model.activations.pop((back, behind.batch)), model.grad_activations.pop((back, behind.batch))
+        out, (new, before) = model.forward_backward(
+            (layer, model.activations[layer, ahead.batch], await self.weight(layer)),
+            (back, inp, grad, await self.weight(back)),
+        )
+        await self.add(back, new)
+        if layer == model.LAYERS - 1:
+            model.grad_activations[layer, ahead.batch] = model.loss(out)
+        return {ahead: out if layer < model.LAYERS - 1 else None, behind: before if back else None}
+
+    async def backward_input(self, cell: Cell) -> ActivationGrad | None:
+        """Keeps what the weight half needs: each layer's input, and the gradient of its output."""
+        model, b = self.model, cell.batch
+        layers = self.layers(cell.stage)
+        await self.before_backward(cell)
+        for layer in reversed(layers):
+            given = model.activations[layer, b], model.grad_activations[layer, b]
+            grad = model.backward_input(layer, *given, await self.weight(layer))
+            if layer > layers.start:
+                model.grad_activations[layer - 1, b] = grad
+        return grad if layers.start else None
+
+    async def backward_weight(self, cell: Cell) -> None:
+        model, b = self.model, cell.batch
+        for layer in reversed(self.layers(cell.stage)):
+            grad = model.grad_activations.pop((layer, b))
+            await self.add(layer, model.backward_weight(layer, model.activations.pop((layer, b)), grad))
 
     async def before_backward(self, cell: Cell) -> None:
         """The inputs of a stage's layers from the input of the stage."""
@@ -126,14 +216,17 @@ class TimetableRank(CellWork):
     # --- Weights ---
 
     async def weight(self, layer: int) -> Weight:
+        """The full weight of a layer."""
         return self.model.weights["whole", layer] if self.sharded else self.model.weights[layer]
 
     async def add(self, layer: int, new: WeightGrad) -> None:
+        """Takes in the gradient of a layer by one microbatch."""
         key = ("whole", layer) if self.sharded else layer
         grads = self.model.grad_weights
         grads[key] = grads[key] + new if key in grads else new
 
     async def summed(self, part: Any, layer: int) -> Any:
+        """The sum of the parts of a value that ranks with shards of a layer have made; `layer` is its label."""
         return await self.model.allreduce(part, layer, group="tp") if self.shards > 1 else part
 
     async def reach(self, cell: Cell) -> None:

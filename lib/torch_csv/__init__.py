@@ -7,8 +7,7 @@ timetable that such a file holds. Neither needs torch.
 """
 
 from .cell_times import event_times
+from .files import read_csv, write_csv, write_table
 from .pipeline import Pipeline
-from .reader import read_csv
-from .writer import write_csv, write_table
 
 __all__ = ["Pipeline", "event_times", "read_csv", "write_csv", "write_table"]

@@ -8,15 +8,14 @@ from rich.console import Console
 from rich.table import Table
 
 from lib.planning import Plan, Search, Split
-from lib.planning.families import Family, tie_text
+from lib.planning.changes import largest, memory_advice
 from lib.planning.goodput import DAY, HOUR, goodput, training_seconds
 from lib.planning.job import GIB, Job
-from lib.planning.largest import largest, memory_advice
 from lib.planning.memory import KINDS
-from lib.planning.plans import VERDICTS
+from lib.planning.plans import VERDICTS, Family, tie_text
 from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
 
-from .paragraphs import print_wrapped
+from .screen import print_wrapped
 
 AXES = ("dp", "pp", "cp", "ep", "tp")
 LINKS = {"nvlink": "NVLink", "network": "network", "host": "host"}

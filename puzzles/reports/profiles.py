@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from lib.profiles import Shares, Study
 from lib.profiles.gathered import numbers_text
-from lib.profiles.spans import RankProfile
+from lib.profiles.sources import RankProfile
 from puzzles.catalog.schedule_papers import with_papers
 
 SHOWN = 0.0005

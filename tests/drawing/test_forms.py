@@ -16,8 +16,7 @@ from drawing import Timeline, draw, draw_pareto, save, text
 from drawing.export.files import OF_A_RUN
 from drawing.export.html import web_page
 from drawing.export.perfetto import viewer_json
-from drawing.runs.dependencies import needs
-from drawing.runs.scene import scene_of
+from drawing.runs.scene import needs, scene_of
 from lib import Model, PuzzleError, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import CLASSICS, Classic

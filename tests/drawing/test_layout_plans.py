@@ -11,9 +11,8 @@ from click.testing import CliRunner
 
 from drawing import svg
 from drawing.layouts.captions import piece_text
-from drawing.layouts.graph import draw_plan, draw_plans
+from drawing.layouts.graph import BoxSize, Placing, draw_plan, draw_plans, rows_of
 from drawing.layouts.holders import draw_holders
-from drawing.layouts.placing import BoxSize, Placing, rows_of
 from drawing.layouts.propagation import draw_propagation
 from drawing.layouts.tensor import held_part
 from drawing.layouts.text import explained, holders_text, plan_text, propagation_text

@@ -29,9 +29,9 @@ from drawing.palette import (
     text_on,
 )
 from drawing.runs.captions import describe_gap
+from drawing.runs.memory import sent_by_kind
 from drawing.runs.scene import scene_from, scene_of
 from drawing.runs.timeline import summary_lines
-from drawing.runs.traffic import sent_by_kind
 from lib import Goal, Model, Size, Trace, referee, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import CLASSICS

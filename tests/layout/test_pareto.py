@@ -7,8 +7,7 @@ import pytest
 
 from lib.layout.planning import pareto
 from lib.layout.planning.elimination import Elimination
-from lib.layout.planning.pareto import ParetoElimination
-from lib.layout.planning.partial_plans import TooManyPlans, undominated
+from lib.layout.planning.pareto import ParetoElimination, TooManyPlans, undominated
 
 
 @pytest.mark.parametrize("rows", [0, 1, 60])

@@ -221,7 +221,7 @@ def test_the_exact_plan_with_shared_moves_is_what_plans_one_by_one_find(readers)
 
 def test_sharing_decides_which_plan_is_cheapest(monkeypatch):
     """Each alone would rather exchange 64 bytes and scatter a sum of 32 than gather 128; three share the gather."""
-    from lib.layout.planning import exact, shared_copies
+    from lib.layout.planning import exact, placement_problem
 
     graph = several_readers(2, 3, width=8, columns=2)
     graph.shard("relu", ((2, 1),))
@@ -231,12 +231,12 @@ def test_sharing_decides_which_plan_is_cheapest(monkeypatch):
     assert found.bytes == 128
     assert_same_program(found)
     monkeypatch.setattr(exact, "is_solver_here", lambda: False)
-    monkeypatch.setattr(shared_copies, "MAX_VALUES", 1)
+    monkeypatch.setattr(placement_problem, "MAX_VALUES", 1)
     assert plan(graph, tensor_caps=caps).bytes == 64 + 3 * 32
 
 
 def test_a_plan_says_if_not_every_way_to_share_was_considered(monkeypatch):
-    from lib.layout.planning import exact, shared_copies
+    from lib.layout.planning import exact, placement_problem
 
     graph = several_readers(2, 3)
     graph.shard("relu", ((2, 1),))
@@ -244,7 +244,7 @@ def test_a_plan_says_if_not_every_way_to_share_was_considered(monkeypatch):
         graph.shard(f"matmul{i}", ((1, 1), (1, 2)))
     assert plan(graph).not_shared == ()
     monkeypatch.setattr(exact, "is_solver_here", lambda: False)
-    monkeypatch.setattr(shared_copies, "MAX_VALUES", 1)
+    monkeypatch.setattr(placement_problem, "MAX_VALUES", 1)
     found = plan(graph)
     assert "relu" in found.not_shared
     assert "not every way to share moves of 'relu'" in found.explain()

@@ -15,7 +15,7 @@ from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.catalog.found import INDEX, rows_of
 from puzzles.commands.main import main
 from puzzles.custom import folder_added
-from puzzles.custom.drafts import begin
+from puzzles.custom.writing import begin
 from puzzles.grading.grader import grade_file
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import find, track_of
@@ -53,6 +53,7 @@ def require_refused(result: Result, folder: Path, *facts: str) -> None:
     assert not (folder / "records").exists(), "nothing is filed"
 
 
+@pytest.mark.slow
 def test_a_class_becomes_a_record_and_decides_the_third_star(own: Path, mine: Path) -> None:
     done = record(mine, "total", "--name", "Ann", "--puzzles", own)
     assert done.exit_code == 0, done.output

@@ -28,6 +28,7 @@ def puzzles(*words: str, code: int = 0) -> str:
     return " ".join(result.output.replace("│", "").split())
 
 
+@pytest.mark.slow
 def test_the_picture_in_a_report_has_the_colours_that_are_asked_for() -> None:
     batches = [batch_colour(batch) for batch in range(4)]
     puzzles(*GRADE, "-o", "layers.html")

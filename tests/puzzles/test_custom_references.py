@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
 from puzzles.custom import OwnPuzzleError, folder_added
-from puzzles.custom.drafts import begin
+from puzzles.custom.writing import begin
 from puzzles.grading.grader import grade_file
 from puzzles.tracks import find
 from tests.support.relay import measured_rows
@@ -95,6 +95,7 @@ def test_without_its_figures_only_one_working_rank_is_noted(file: Path) -> None:
     assert (verdict.stars, verdict.notes) == (3, ())
 
 
+@pytest.mark.slow
 def test_stale_figures_are_named_and_corrected_and_the_rest_of_the_file_stays(file: Path) -> None:
     text = file.read_text()
     assert check(file.parent, "--write").exit_code == 0

@@ -13,7 +13,7 @@ from puzzles.commands.main import main
 from puzzles.course.comments import read_comments
 from puzzles.course.roster import CourseError
 from puzzles.reports.class_pages import INDEX, PageNames
-from puzzles.reports.environment import environment
+from puzzles.reports.html import environment
 
 LONG = "Long " * 32 + "Name"
 
@@ -110,6 +110,7 @@ def test_nobody_is_named_where_nobody_is_to_be(tmp_path: Path) -> None:
 COMMENTS = "id,puzzle,comment\nann,,Well *done* <b>\nann,basic,Read the hint.\nnobody,,Where?\n"
 
 
+@pytest.mark.slow
 def test_comments_appear_on_the_page_and_survive_a_regrade(tmp_path: Path) -> None:
     a_class(tmp_path, "ann", "ben")
     (tmp_path / "comments.csv").write_text(COMMENTS)

@@ -169,6 +169,7 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Isol
             assert grade_puzzle(PUZZLES["ddp"], session).status == "passed", name
 
 
+@pytest.mark.slow
 @pytest.mark.own_server
 @in_each_tier()
 def test_a_server_that_is_killed_leaves_nothing_running(here: IsolationTier):

@@ -114,6 +114,15 @@ def test_too_much_is_refused_in_one_sentence(tier: IsolationTier, name: str) -> 
     assert len(found.message) < 300
 
 
+def test_a_notebook_for_which_memory_runs_out_is_called_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(_: str) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(json, "loads", exhausted)
+    with pytest.raises(ValueError, match=r"^it cannot be read as a notebook \(MemoryError: \)$"):
+        read_cells("x.ipynb", "{}")
+
+
 @pytest.mark.slow
 def test_what_is_slow_for_python_itself_ends(tier: IsolationTier) -> None:
     """Python 3.11 compiles an f-string in the square of its parts; later ones run out of memory or do it."""

@@ -16,10 +16,11 @@ from lib.trace.ops import TIMED, Op, halves
 
 from .attending import ATTEND
 from .label_walk import LabelWalk
-from .labels import Content, OnTier, as_tokens, content, held, joined, shape_of, taken
+from .labels import OnTier, as_tokens, content, held, joined, shape_of, taken
 from .layers import Layer
 from .outer_steps import OUTER
 from .tensor_device import TENSOR_COLLECTIVES, TensorDevice
+from .vocabulary import layer_of, settled
 from .workload import Workload
 
 
@@ -56,8 +57,7 @@ class ReplayEngine(TensorDevice):
         self.overlaps = port.library is not NUMPY and bool(walk.on_lanes)
         if port.library is not NUMPY:
             port.rely_on(sorted({each.group for rank in walk.ranks for each in rank.exchanges.values()}))
-        self.results: list[tuple[int | None, Content, Array]] = []
-        """Final weights with their layer, final copies with ~layer, or outputs."""
+        self.results = []
 
     def forward(self, x: Any) -> Any:
         """Plays the whole trace. Returns what was measured: bytes live at each event and at the end, on the device
@@ -80,10 +80,6 @@ class ReplayEngine(TensorDevice):
         live.append(self.live_bytes())
         seconds.update(self.took)
         return {"live": live, "seconds": list(seconds.values())}
-
-    def found(self) -> list[tuple[int | None, Content, Array]]:
-        """What this rank has declared to be a result."""
-        return self.results
 
     def turn(self, at: int, call_runs: bool, runs_later: bool) -> None:
         """One entry of the script: the operation at an index; or a call, which is made first and runs later."""
@@ -167,7 +163,7 @@ class ReplayEngine(TensorDevice):
         if isinstance(self.labels[number], OnTier):
             return None
         if number in self.tensors:
-            return self.tensors[number]
+            return settled(self.workload, op, self.labels[number], self.tensors[number])
         arriving = self.arriving[number]
         return arriving if op.name in TENSOR_COLLECTIVES or op.name == "offload" else self.xp.zeros_like(arriving)
 
@@ -223,12 +219,12 @@ class ReplayEngine(TensorDevice):
         return [self.layer(op).forward(*used)]
 
     def layer(self, op: Op) -> Layer:
-        """What the layer of an operation computes."""
-        return self.workload.layers[op.layer or 0]
+        """What the layer of an operation computes; a loss is the last layer's."""
+        return layer_of(self.workload, op, [self.labels[number] for number in op.inputs])
 
     def loss(self, op: Op, used: list[Array]) -> Sequence[Array]:
         targets = self.of_each_batch(self.workload.target, as_tokens(self.labels[op.inputs[0]]))
-        return [self.workload.layers[-1].loss(used[0], targets)]
+        return [self.layer(op).loss(used[0], targets)]
 
     def layer_backward(self, op: Op, used: list[Array]) -> Sequence[Array]:
         of_weight = self.layer(op).backward_weight(*used)
@@ -260,13 +256,6 @@ class ReplayEngine(TensorDevice):
     def cut(self, op: Op, used: list[Array]) -> Sequence[Array]:
         whole, wanted = (held(self.labels[number]) for number in (*op.inputs, *op.outputs))
         return [copy_in(taken(used[0], whole, wanted.places), self._port)]
-
-    def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        """Keeps a copy of a result, which is not the device's."""
-        with unmetered():
-            number = op.layer if op.name != "set_final_copy" else ~(op.layer or 0)
-            self.results.append((number, held(self.labels[op.inputs[0]]), self._port.library.on_host(used[0])))
-        return ()
 
     # --- What ranks do together ---
 

@@ -9,8 +9,8 @@ from typing import Any
 from lib.errors import RuleError
 from lib.rules.collectives import COLLECTIVES
 from lib.torch_csv import Pipeline
+from lib.torch_csv.files import slot_text
 from lib.torch_csv.pipeline import slots_of
-from lib.torch_csv.writer import slot_text
 from lib.trace.ops import Trace
 
 from .label_walk import LabelWalk

@@ -1,10 +1,16 @@
-"""A plan as JSON, and as MindSpore's `shard` calls."""
+"""A plan as code of a framework, by its name; here as JSON, and as MindSpore's `shard` calls."""
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.checks import nearest_name
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.planning.plan import GraphPlan
+
+from .jax_code import jax_code
+from .torch_code import torch_code
 
 PRIMITIVES = {
     "matmul": "MatMul", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "RealDiv", "relu": "ReLU",
@@ -73,3 +79,23 @@ def _layout(layout: TensorLayout) -> dict[str, Any]:
 
 def _steps(steps: Any, plan: GraphPlan) -> list[dict[str, Any]]:
     return [{"name": step.name, "bytes": step.total * plan.graph.itemsize} for step in steps]
+
+
+WRITERS: Mapping[str, Callable[[GraphPlan], str]] = {
+    "jax": jax_code,
+    "torch": torch_code,
+    "mindspore": mindspore_code,
+    "json": plan_json,
+}
+"""By name."""
+
+
+def code_of(plan: GraphPlan, framework: str) -> str:
+    """The plan as a program of "jax", DTensor placements for "torch", `shard` calls for "mindspore", or "json".
+
+    Raises:
+        LayoutError: there is no such framework, or the plan cannot be written for it.
+    """
+    if framework not in tuple(WRITERS):
+        raise LayoutError(f"there is no framework {framework!r}; {nearest_name(str(framework), WRITERS)}")
+    return WRITERS[framework](plan)

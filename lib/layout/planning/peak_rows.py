@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import gcd, inf
+from typing import NamedTuple
 
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
 from lib.layout.program.distributed import DistributedOperator
@@ -15,9 +16,31 @@ from lib.layout.program.graph import Graph
 from lib.layout.redistribution.links import Links
 
 from .highs import LinearProgram, Terms, added
-from .moves import ReaderMoves
 from .peak import ends, most_elements
 from .placed_graph import move_between
+
+Layouts = dict[Hashable, tuple[TensorLayout, Terms]]
+"""By placement: a layout, and the variables of which one is 1 if a tensor has it."""
+
+
+class Move(NamedTuple):
+    """A move of a reader: from the layout that the tensor has, or from a `copy` that an earlier reader has taken."""
+
+    source: Hashable
+    given: TensorLayout
+    target: Hashable
+    wanted: TensorLayout
+    copy: bool
+    cost: float
+
+
+class ReaderMoves(NamedTuple):
+    """An operator and the number of an input, the layouts in which it may need that, and the variables of its moves."""
+
+    operator: str
+    place: int
+    wanted: Layouts
+    moves: dict[int, Move]
 
 
 class PeakRows:

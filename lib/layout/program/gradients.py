@@ -18,7 +18,7 @@ INDEX = {"gather": 1, "scatter": 1, "select": 2}
 
 def add_gradient(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
     """Adds the gradient of an operator's input, called `name`, to the graph; returns the tensor that has it."""
-    rule = GRADIENTS.get(op.kind) or (_of_slope if op.kind in SLOPE else None)
+    rule = GRADIENTS.get(op.kind)
     if rule is None or place == INDEX.get(op.kind):
         raise LayoutError(
             f"'{op.name}': {op.kind} has no gradient for '{op.inputs[place]}', which is computed from weights"
@@ -57,17 +57,6 @@ def _reduced(graph: Graph, op: Operator, slope: str, place: int, name: str) -> s
     return summed if alone else graph.reshape(name, summed, op.input_shapes[place])
 
 
-def _of_add(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
-    return _reduced(graph, op, slope, place, name)
-
-
-def _of_subtract(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
-    if place == 0:
-        return slope
-    reduced = _reduced(graph, op, slope, place, f"{name}.minus")
-    return graph.negative(name, reduced)
-
-
 def _of_multiply(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
     if place == 0:
         return graph.multiply(name, slope, op.inputs[1])
@@ -90,12 +79,8 @@ def _of_select(graph: Graph, op: Operator, slope: str, place: int, name: str) ->
 
 
 def _of_slope(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
-    kept = op.name if SLOPE[op.kind][0] == "output" else op.inputs[0]
+    kept = op.name if op.kind == "softmax" or SLOPE[op.kind][0] == "output" else op.inputs[0]
     return graph.add_operator(name, f"{op.kind}_grad", (slope, kept), op)
-
-
-def _of_softmax(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
-    return graph.add_operator(name, "softmax_grad", (slope, op.name), op)
 
 
 def _of_sum(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
@@ -104,55 +89,45 @@ def _of_sum(graph: Graph, op: Operator, slope: str, place: int, name: str) -> st
     return graph.repeat(name, slope, axis, size, 1 / size if op.kind == "reduce_mean" else 1.0)
 
 
+def _of_repeat(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    settings = dict(op.settings)
+    if settings["scale"] == 1.0:
+        return graph.reduce_sum(name, slope, settings["axis"])
+    raise LayoutError(f"'{op.name}': the gradient of a repeat with a scale is not supported")
+
+
 def _of_transpose(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
     order = dict(op.settings)["order"]
     return graph.transpose(name, slope, tuple(order.index(dim) for dim in range(len(order))))
 
 
-def _of_concat(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
-    axis = dict(op.settings)["axis"]
-    start = sum(shape[axis] for shape in op.input_shapes[:place])
-    return graph.slice(name, slope, axis, start, start + op.input_shapes[place][axis])
-
-
-def _of_slice(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
-    settings = dict(op.settings)
-    size = op.input_shapes[0][settings["axis"]]
-    return graph.pad(name, slope, settings["axis"], settings["start"], size - settings["stop"])
-
-
-def _of_pad(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
-    settings = dict(op.settings)
-    size = op.input_shapes[0][settings["axis"]]
-    return graph.slice(name, slope, settings["axis"], settings["before"], settings["before"] + size)
+def _of_part(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    """Of a slice the gradient is padded, of a pad or a concat it is sliced."""
+    settings, axis = dict(op.settings), dict(op.settings)["axis"]
+    size = op.input_shapes[place][axis]
+    if op.kind == "slice":
+        return graph.pad(name, slope, axis, settings["start"], size - settings["stop"])
+    start = settings.get("before", sum(shape[axis] for shape in op.input_shapes[:place]))
+    return graph.slice(name, slope, axis, start, start + size)
 
 
 GRADIENTS: Mapping[str, Gradient] = {
-    "matmul": _of_product,
-    "einsum": _of_product,
-    "add": _of_add,
-    "subtract": _of_subtract,
+    **dict.fromkeys(("matmul", "einsum"), _of_product),
+    **dict.fromkeys(("reduce_sum", "reduce_mean"), _of_sum),
+    **dict.fromkeys(("slice", "pad", "concat"), _of_part),
+    **dict.fromkeys(("softmax", *SLOPE), _of_slope),
+    "add": _reduced,
+    "subtract": lambda graph, op, slope, place, name: (
+        graph.negative(name, _reduced(graph, op, slope, place, f"{name}.minus")) if place else slope
+    ),
     "multiply": _of_multiply,
     "divide": _of_divide,
     "select": _of_select,
     "negative": lambda graph, op, slope, place, name: graph.negative(name, slope),
-    "softmax": _of_softmax,
-    "reduce_sum": _of_sum,
-    "reduce_mean": _of_sum,
-    "repeat": lambda graph, op, slope, place, name: _of_repeat(graph, op, slope, name),
+    "repeat": _of_repeat,
     "reshape": lambda graph, op, slope, place, name: graph.reshape(name, slope, op.input_shapes[0]),
     "transpose": _of_transpose,
-    "concat": _of_concat,
-    "slice": _of_slice,
-    "pad": _of_pad,
     "gather": lambda graph, op, slope, place, name: graph.scatter(name, slope, op.inputs[1], op.input_shapes[0][0]),
     "scatter": lambda graph, op, slope, place, name: graph.gather(name, slope, op.inputs[1]),
 }
 """Kinds whose gradient is made of operators that a program may have, or of one of its own."""
-
-
-def _of_repeat(graph: Graph, op: Operator, slope: str, name: str) -> str:
-    settings = dict(op.settings)
-    if settings["scale"] == 1.0:
-        return graph.reduce_sum(name, slope, settings["axis"])
-    raise LayoutError(f"'{op.name}': the gradient of a repeat with a scale is not supported")

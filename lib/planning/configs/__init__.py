@@ -12,13 +12,12 @@ from lib.errors import RuleError
 
 from ..job import Job
 from ..split import Split, require_fit
-from .deepspeed import write as write_deepspeed
-from .fsdp2 import write as write_fsdp2
 from .megatron import read as read_megatron
 from .megatron import write as write_megatron
 from .reading import Config
 from .torchtitan import read as read_torchtitan
 from .torchtitan import write as write_torchtitan
+from .written import write_deepspeed, write_fsdp2
 
 __all__ = ["FORMATS", "Config", "export_config", "read_config"]
 

@@ -44,7 +44,7 @@ class PlanPuzzle(Puzzle):
     target: float = 0.0
     """Seconds for two stars: 0 for 5 % more than the best, and 1 % more than every tied kind of split."""
     tied: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of the best of every other kind of split (see `lib.planning.families`) that is within 10 % of the best
+    """Seconds of the best of every other kind of split (see `lib.planning.plans`) that is within 10 % of the best
     known: the model cannot tell these apart."""
     published: PublishedRun | None = None
     fixed: Mapping[str, Any] = field(default_factory=lambda: {"offload": "none"})

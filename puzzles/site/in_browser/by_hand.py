@@ -8,9 +8,8 @@ from lib import CLASSIC_SETTING, Trace, referee, run_async
 from lib.bounds import memory_bound, pipeline_memory_bound, pipeline_time_bound, traffic_bound
 from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
-from lib.schedules.begun import BegunTable, begun
 from lib.schedules.codegen import code_of
-from lib.schedules.draft import Draft
+from lib.schedules.draft import BegunTable, Draft, begun
 from lib.schedules.timetable import timetable_of
 from lib.schedules.timetable_rank import Axes, axes_of
 from puzzles.catalog.schedule import SchedulePuzzle

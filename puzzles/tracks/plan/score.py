@@ -8,11 +8,10 @@ from typing import Any
 
 from lib import PuzzleError
 from lib.planning import Job, Plan, Prediction, Split, gpu, plan, transformer
-from lib.planning.changes import fastest_change
+from lib.planning.changes import fastest_change, memory_advice
 from lib.planning.cost_model import units_of
-from lib.planning.families import family_of
 from lib.planning.job import GIB, KERNELS
-from lib.planning.largest import memory_advice
+from lib.planning.plans import family_of
 from lib.planning.split import problems
 from puzzles.catalog.fields import NO_LIMIT, Fields, OwnPuzzleError, texts_of
 from puzzles.catalog.plan.puzzle import PlanPuzzle

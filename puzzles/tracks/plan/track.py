@@ -97,7 +97,7 @@ class Plans(Track["PlanPuzzle"]):
         return " ".join(filter(None, [said, cannot, published_text(puzzle)]))
 
     def built(self, puzzle: PlanPuzzle, kept: str) -> str:
-        from lib.planning.families import family_of
+        from lib.planning.plans import family_of
 
         plan = self.restored(puzzle, kept)
         return "" if plan is None else f"{family_of(plan.split)} ({plan.split})"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,12 @@ from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, two_layer_mlp
-from puzzles.catalog.engine.data import memory_trials, uneven_trials
+from puzzles.catalog.engine.data import adam_trials, memory_trials, server_trials, uneven_trials
 from puzzles.catalog.engine.data.memory_trials import OTHER_CASES, PAPER_CASES, Case, require_best, require_held
 from puzzles.catalog.engine.data.trials import stepped, zero2, zero2_targets
 from puzzles.catalog.engine.data.uneven_trials import require_shard, uneven_fsdp_trial, uneven_targets
 from puzzles.catalog.engine.trial import WrongResultError
-from puzzles.catalog.engine.two_layer_mlp import integers
+from puzzles.catalog.engine.two_layer_mlp import integers, numbers
 from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.uneven_fsdp import UnevenFSDP
@@ -29,6 +31,10 @@ from tests.support.examples import examples
 
 def test_the_shown_targets_are_those_of_the_formulas() -> None:
     assert zero2_targets(8, 16, 64, 4, 1) == ENGINE_PUZZLES["ZeRO2"].targets
+    assert adam_trials.adam_targets(16, 64, 4, 4, 1) == ENGINE_PUZZLES["ShardedAdam"].targets
+    assert (
+        server_trials.server_targets(64, 2, (16, 16, 16, 48), (9, 9, 9, 3)) == ENGINE_PUZZLES["ParameterServer"].targets
+    )
     assert uneven_targets(8, 18, 64, 4) == ENGINE_PUZZLES["UnevenFSDP"].targets
 
 
@@ -177,3 +183,94 @@ def test_the_statements_way_to_read_the_meter_works() -> None:
 def test_every_puzzle_of_the_chapter_has_three_wrong_solutions() -> None:
     slugs = [slug for slug, _ in WRONG]
     assert all(slugs.count(slug) >= 3 for slug in slugs)
+
+
+def adam_outcome() -> tuple[list[Any], list[Any], list[Any]]:
+    """What forward, backward and step return on two devices where all is right, and the rows of outputs."""
+    whole = {name: numbers(i, 4, 2) for i, name in enumerate(adam_trials.NAMES)}
+    steps = [
+        {
+            "weights": {name: weight.astype(np.float16) for name, weight in whole.items()},
+            "master": {name: np.split(weight, 2)[device] for name, weight in whole.items()},
+            "scale": 8.0,
+        }
+        for device in range(2)
+    ]
+    return [whole], steps, [numbers(5 + device, 3, 2).astype(np.float16) for device in range(2)]
+
+
+def changed(steps: list[Any], **parts: Any) -> list[Any]:
+    return [steps[0], {**steps[1], **parts}]
+
+
+def test_a_step_in_mixed_precision_is_refused_by_what_differs() -> None:
+    (whole,), steps, _ = adam_outcome()
+    first = adam_trials.NAMES[0]
+    master, weights = steps[1]["master"], steps[1]["weights"]
+    adam_trials.require_step(steps, whole, 8.0, {}, "step 1")
+    made = {"is it doubled?": {name: 2 * weight for name, weight in whole.items()}}
+    refused = {
+        "step 1, device 1: step should return a dictionary of weights, master, scale": [steps[0], {"scale": 8.0}],
+        f"step 1, device 1: 'weights' should have '{first}' as float16 of shape (4, 2)": changed(steps, weights=whole),
+        f"step 1, device 1: 'master' should have '{first}' as float32 of shape (2, 2)": changed(steps, master=whole),
+        f"step 1, device 1: the master rows of '{first}' differ; is it doubled?": changed(
+            steps, master={name: 2 * rows for name, rows in master.items()}
+        ),
+        "step 1, device 1: the scale is 4.0, and should be 8: it is halved where": changed(steps, scale=4.0),
+        f"step 1, device 1: '{first}' in float16 is not what the devices' master rows are rounded to": changed(
+            steps, weights={name: weight + np.float16(0.001) for name, weight in weights.items()}
+        ),
+    }
+    for words, results in refused.items():
+        with pytest.raises(WrongResultError, match=re.escape(words)):
+            adam_trials.require_step(results, whole, 8.0, made, "step 1")
+
+
+def test_the_outputs_of_mixed_precision_are_refused_by_what_differs() -> None:
+    _, _, outs = adam_outcome()
+    right = [out.astype(np.float64) for out in outs]
+    adam_trials.require_outputs(outs, [None, None], right, "step 1")
+    refused: dict[str, tuple[list[Any], list[Any]]] = {
+        "step 1, device 0: forward should return float16 of shape (3, 2)": (right, [None, None]),
+        "step 1, device 1: the output of forward differs": ([outs[0], -outs[1]], [None, None]),
+        "step 1, device 0: backward should return None; the shards stay with you": (outs, [{}, None]),
+    }
+    for words, (returned, nothing) in refused.items():
+        with pytest.raises(WrongResultError, match=re.escape(words)):
+            adam_trials.require_outputs(returned, nothing, right, "step 1")
+
+
+def test_one_device_alone_sees_the_overflow_of_the_shown_trial() -> None:
+    """And no gradient is near the largest number of float16, so rounding cannot decide."""
+    trial = adam_trials.sharded_adam()
+    (x, g) = (np.concatenate(trial.calls[3 + i].arguments) for i in (0, 1))
+    _, grads = two_layer_mlp.mlp_forward_backward(trial.params, x, g)
+    largest = [np.abs(rows).max() * adam_trials.SCALE for rows in np.split(grads[two_layer_mlp.W0], 4)]
+    assert [most > 65_504 for most in largest] == [False, False, True, False]
+    assert min(abs(most / 65_504 - 1) for most in largest) > 0.5
+    assert np.abs(grads[two_layer_mlp.W1]).max() * adam_trials.SCALE < 30_000
+
+
+def test_the_concept_of_stale_gradients_states_measured_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = server_trials.parameter_server()
+    start, given = trial.params["weights"], trial.calls[0].arguments
+    order, examples = given[0]["order"], given[2:]
+    x, y = (np.concatenate([one[name] for one in examples]) for name in ("x", "y"))
+
+    def loss(w: Any) -> float:
+        return float(np.mean((x @ w - y) ** 2) / 2)
+
+    def after(rate: float, fresh: bool = False) -> float:
+        monkeypatch.setattr(server_trials, "RATE", rate)
+        return loss(server_trials.trained(start, examples, order, 2, fresh=fresh))
+
+    synchronous = start.astype(np.float64)
+    for _ in range(3):
+        grads = [one["x"].T @ (one["x"] @ synchronous - one["y"]) / len(one["y"]) for one in examples]
+        synchronous = synchronous - server_trials.RATE * sum(grads)
+    losses = [loss(start), after(server_trials.RATE), loss(synchronous), after(1.0, fresh=True)]
+    concept = ENGINE_PUZZLES["ParameterServer"].concept
+    assert all(f"{value:.2f}" in concept for value in losses)
+    assert after(1.0) > 100 * losses[0]
+    slow = [place for place, worker in enumerate(order) if worker == 5]
+    assert {later - before - 1 for before, later in pairwise(slow)} == {9}

@@ -10,7 +10,7 @@ from importlib import import_module
 import pytest
 
 from lib.planning import Job, Split, plan
-from lib.planning.families import family_of
+from lib.planning.plans import family_of
 from lib.planning.prediction import DOMINATES, Prediction
 from lib.planning.timing import estimated
 from puzzles.catalog.plan import PLAN_PUZZLES

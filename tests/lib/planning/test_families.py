@@ -11,8 +11,8 @@ from docs.generate import published
 from lib.planning import Job, Split, gpu, plan, search, transformer
 from lib.planning.all_splits import splits
 from lib.planning.cost_model import prices
-from lib.planning.families import ERRORS, family_of, tie_text, tied
-from lib.planning.layer_compute import activation_bytes, copied_bytes
+from lib.planning.layer_cost import activation_bytes, copied_bytes
+from lib.planning.plans import ERRORS, family_of, tie_text, tied
 from lib.planning.timing import estimated
 
 MODEL = transformer("llama-3-8b", layers=8)

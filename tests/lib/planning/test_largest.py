@@ -8,7 +8,7 @@ import pytest
 
 from lib import RuleError
 from lib.planning import Job, Split, gpu, plan, transformer
-from lib.planning.largest import LARGEST, largest, memory_advice, savings
+from lib.planning.changes import LARGEST, largest, memory_advice, savings
 from lib.planning.timing import estimated, memory_range
 
 JOB = Job(transformer("llama-3-8b", layers=8), gpu("h100"), 8, 32, 4096)

@@ -17,8 +17,7 @@ from lib.judging.recompute import Recomputation
 from lib.judging.traffic import sent_by
 from lib.planning import Job, Split, gpu, transformer
 from lib.planning.gpus import LATENCY, call_seconds
-from lib.planning.layer_compute import compute_seconds, tokens_of
-from lib.planning.layer_cost import TICKS, exact, layer_times, link_of, shared
+from lib.planning.layer_cost import TICKS, compute_seconds, exact, layer_times, link_of, shared, tokens_of
 from lib.runtime.nested import played
 
 HALVES = ("forward", "backward_input", "backward_weight")

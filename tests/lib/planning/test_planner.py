@@ -17,9 +17,8 @@ from lib.planning.all_splits import lower_bound, splits
 from lib.planning.cost_model import TICKS, prices, setting_of
 from lib.planning.gpus import call_seconds
 from lib.planning.job import KERNELS
-from lib.planning.layer_compute import activation_bytes, compute_seconds
 from lib.planning.layer_cost import TICKS as LAYER_TICKS
-from lib.planning.layer_cost import exact, layer_times
+from lib.planning.layer_cost import activation_bytes, compute_seconds, exact, layer_times
 from lib.planning.memory import KINDS
 from lib.planning.plans import program_of
 from lib.planning.split import CHUNKED, balanced, problems

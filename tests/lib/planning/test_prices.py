@@ -10,7 +10,7 @@ from lib import RuleError
 from lib.planning import Job, Split, gpu, search, transformer
 from lib.planning.cost_model import CONTENTION, TICKS, prices
 from lib.planning.gpus import HOP, LATENCY, call_seconds
-from lib.planning.layer_compute import FLASH_BACKWARD, compute_seconds
+from lib.planning.layer_cost import FLASH_BACKWARD, compute_seconds
 
 MODEL = transformer("llama-3-8b")
 JOB = Job(MODEL, gpu("h100"), 8, 8)

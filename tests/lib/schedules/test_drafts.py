@@ -27,7 +27,7 @@ from lib.schedules import (
     zb_h2,
     zb_v,
 )
-from lib.schedules.begun import BegunTable, begun
+from lib.schedules.draft import BegunTable, begun
 from tests.support.examples import examples
 
 

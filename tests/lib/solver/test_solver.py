@@ -13,8 +13,7 @@ import pytest
 
 from lib import RuleError, inflight, referee, run_async
 from lib.schedules import Timetable, breadth_first, interleaved, zb_v
-from lib.solver import Problem, Solution, solve
-from lib.solver import exact as exact_module
+from lib.solver import Problem, Solution, solve, solving
 from lib.solver.bounds import makespan_bound, span_bound
 from lib.solver.solution import solution
 from tests.support.published_search import Case, Rows, known, makespans, most_held, spans
@@ -226,7 +225,7 @@ def test_without_ortools_nothing_is_called_proven(monkeypatch: pytest.MonkeyPatc
     def missing(name: str) -> SimpleNamespace:
         raise ImportError(name)
 
-    monkeypatch.setattr(exact_module, "import_module", missing)
+    monkeypatch.setattr(solving, "import_module", missing)
     found = solve(3, 4, forward=1.2, send=0.3, memory=2, effort=0.02)
     assert not found.is_proven
     assert found.took > found.least

@@ -10,10 +10,12 @@ CHAPTER = EngineChapter(
         "DataParallel": "data_parallel",
         "OneBucket": "one_bucket",
         "RingAllReduce": "ring_all_reduce",
+        "ParameterServer": "parameter_server",
         "ZeRO1": "zero1",
         "ZeRO2": "zero2",
         "FSDP": "fsdp",
         "UnevenFSDP": "uneven_fsdp",
+        "ShardedAdam": "sharded_adam",
         "ZeROMemory": "zero_memory",
     },
 )

@@ -30,6 +30,17 @@ def ring(trial: Trial) -> dict[str, FigureBound]:
     return {**lower_bounds.calls(), "sent": sent, "peak": lower_bounds.peak(trial)}
 
 
+def parameter_server(trial: Trial) -> dict[str, FigureBound]:
+    """Every worker makes two products for each of its gradients, or another device does after receiving its rows."""
+    given = [one for (one,) in lower_bounds.arguments(trial, "forward") if "steps" in one]
+    work = lower_bounds.flops(sum(2 * one["x"].size * one["steps"] for one in given), trial.devices)
+    return {
+        **lower_bounds.calls(),
+        "sent": lower_bounds.something("the servers have no examples"),
+        "elapsed": work._replace(reason=f"the time is at least a device's flops: {work.reason}"),
+    }
+
+
 def zero_memory(trial: Trial) -> dict[str, FigureBound]:
     assert trial.targets is not None
     return {"peak": FigureBound(trial.targets["peak"], "the arrays of the case with the largest plan are held at once")}
@@ -46,6 +57,13 @@ def any_of(trial: Trial, flops: Callable[[Trial], FigureBound] = trained) -> dic
     }
 
 
+def sharded_adam(trial: Trial) -> dict[str, FigureBound]:
+    """At the end a device holds the weights in float16, and its rows of the master weights."""
+    numbers = sum(weight.size for weight in trial.params.values())
+    returned = 2 * numbers + 4 * numbers // trial.devices
+    return {**any_of(trial), "kept": FigureBound(returned, "a device holds what its last step returned")}
+
+
 def with_dx(trial: Trial) -> dict[str, FigureBound]:
     return any_of(trial, lambda trial: trained(trial, with_dx=True))
 
@@ -54,9 +72,11 @@ LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "DataParallel": any_of,
     "OneBucket": any_of,
     "RingAllReduce": ring,
+    "ParameterServer": parameter_server,
     "ZeRO1": any_of,
     "ZeRO2": any_of,
     "FSDP": with_dx,
     "UnevenFSDP": any_of,
+    "ShardedAdam": sharded_adam,
     "ZeROMemory": zero_memory,
 }

@@ -22,7 +22,9 @@ from puzzles.catalog.engine.two_layer_mlp import (
     numbers,
 )
 
+from .adam_trials import sharded_adam, sharded_adam_small
 from .memory_trials import zero_memory, zero_memory_others
+from .server_trials import parameter_server, parameter_server_small
 from .uneven_trials import uneven_fsdp, uneven_small, uneven_tiny
 
 RATE, MOMENTUM = 0.5, 0.5
@@ -125,9 +127,11 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "DataParallel": (data_parallel, partial(data_parallel, OTHER)),
     "OneBucket": (data_parallel, partial(data_parallel, OTHER)),
     "RingAllReduce": (ring_all_reduce, partial(ring_all_reduce, 3, 96)),
+    "ParameterServer": (parameter_server, parameter_server_small),
     "ZeRO1": (zero1, partial(zero1, OTHER)),
     "ZeRO2": (zero2, zero2_again),
     "FSDP": (fsdp, partial(fsdp, OTHER)),
     "UnevenFSDP": (uneven_fsdp, uneven_small, uneven_tiny),
+    "ShardedAdam": (sharded_adam, sharded_adam_small),
     "ZeROMemory": (zero_memory, zero_memory_others),
 }

@@ -1,7 +1,7 @@
 """BalanceLoss: the auxiliary loss that balances the load of the experts, over all devices' tokens."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import GLOBAL_BALANCE, SWITCH
+from puzzles.catalog.engine_papers import GLOBAL_BALANCE, SWITCH
 
 PUZZLE = EnginePuzzle(
     slug="BalanceLoss",

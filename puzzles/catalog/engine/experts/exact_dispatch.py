@@ -1,7 +1,7 @@
 """ExactDispatch: dropless dispatch without padding, by one-sided puts."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import MEGABLOCKS, OPENSHMEM, SWITCH
+from puzzles.catalog.engine_papers import MEGABLOCKS, OPENSHMEM, SWITCH
 
 PUZZLE = EnginePuzzle(
     slug="ExactDispatch",

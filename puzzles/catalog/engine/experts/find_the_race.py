@@ -1,7 +1,7 @@
 """FindTheRace: a dispatch that gives wrong results only if a put lands late."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import OPENSHMEM
+from puzzles.catalog.engine_papers import OPENSHMEM
 
 PUZZLE = EnginePuzzle(
     slug="FindTheRace",

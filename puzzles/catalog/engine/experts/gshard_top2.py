@@ -1,7 +1,8 @@
 """GShardTop2: GShard's top-2 gate with a random second choice."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import GSHARD, SPARSELY_GATED
+from puzzles.catalog.engine_papers import SPARSELY_GATED
+from puzzles.catalog.papers import GSHARD
 
 PUZZLE = EnginePuzzle(
     slug="GShardTop2",

@@ -1,7 +1,7 @@
 """SwitchDispatch: top-1 dispatch and combine by all-to-all, with a capacity."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import SPARSELY_GATED, SWITCH
+from puzzles.catalog.engine_papers import SPARSELY_GATED, SWITCH
 
 PUZZLE = EnginePuzzle(
     slug="SwitchDispatch",

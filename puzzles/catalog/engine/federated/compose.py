@@ -1,7 +1,7 @@
 """Compose: rotate, subsample and quantize an update."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import FEDERATED_STRATEGIES
+from puzzles.catalog.engine_papers import FEDERATED_STRATEGIES
 
 PUZZLE = EnginePuzzle(
     slug="Compose",

@@ -1,7 +1,7 @@
 """FedAvg: several local epochs between two averaging rounds."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import FEDERATED_AVERAGING
+from puzzles.catalog.engine_papers import FEDERATED_AVERAGING
 
 PUZZLE = EnginePuzzle(
     slug="FedAvg",

@@ -1,7 +1,7 @@
 """FedSGD: clients' gradients, averaged with weights by their numbers of examples."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import FEDERATED_AVERAGING
+from puzzles.catalog.engine_papers import FEDERATED_AVERAGING
 
 PUZZLE = EnginePuzzle(
     slug="FedSGD",

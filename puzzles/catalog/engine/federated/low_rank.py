@@ -1,7 +1,7 @@
 """LowRank: train and send one of two factors of an update."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import FEDERATED_STRATEGIES
+from puzzles.catalog.engine_papers import FEDERATED_STRATEGIES
 
 PUZZLE = EnginePuzzle(
     slug="LowRank",

@@ -1,7 +1,7 @@
 """Quantize: stochastic rounding of an update to a few bits."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import FEDERATED_STRATEGIES, MEAN_ESTIMATION
+from puzzles.catalog.engine_papers import FEDERATED_STRATEGIES, MEAN_ESTIMATION
 
 PUZZLE = EnginePuzzle(
     slug="Quantize",

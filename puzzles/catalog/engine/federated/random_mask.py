@@ -1,7 +1,7 @@
 """RandomMask: train and send only the places that a seed picks."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import FEDERATED_STRATEGIES
+from puzzles.catalog.engine_papers import FEDERATED_STRATEGIES
 
 PUZZLE = EnginePuzzle(
     slug="RandomMask",

@@ -1,7 +1,7 @@
 """Rotate: a random rotation before one-bit quantization."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import FEDERATED_STRATEGIES, MEAN_ESTIMATION
+from puzzles.catalog.engine_papers import FEDERATED_STRATEGIES, MEAN_ESTIMATION
 
 PUZZLE = EnginePuzzle(
     slug="Rotate",

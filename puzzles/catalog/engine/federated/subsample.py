@@ -1,7 +1,7 @@
 """Subsample: send a random part of an update, scaled up to stay unbiased."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import FEDERATED_STRATEGIES
+from puzzles.catalog.engine_papers import FEDERATED_STRATEGIES
 
 PUZZLE = EnginePuzzle(
     slug="Subsample",

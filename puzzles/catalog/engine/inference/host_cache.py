@@ -1,7 +1,8 @@
 """HostCache: weights on disks, and hosts that can cache half of them."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import BELADY, FLEXGEN, ZERO_INFERENCE, ZERO_INFINITY
+from puzzles.catalog.engine_papers import BELADY, ZERO_INFERENCE
+from puzzles.catalog.papers import FLEXGEN, ZERO_INFINITY
 
 PUZZLE = EnginePuzzle(
     slug="HostCache",

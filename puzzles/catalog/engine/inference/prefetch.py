@@ -1,7 +1,7 @@
 """Prefetch: fetch the next layer while this one computes."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import ZERO_INFERENCE
+from puzzles.catalog.engine_papers import ZERO_INFERENCE
 
 PUZZLE = EnginePuzzle(
     slug="Prefetch",

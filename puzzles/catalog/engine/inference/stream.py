@@ -1,7 +1,8 @@
 """Stream: weights on the hosts, gathered to the devices one layer at a time."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import ZERO_INFERENCE, ZERO_INFINITY
+from puzzles.catalog.engine_papers import ZERO_INFERENCE
+from puzzles.catalog.papers import ZERO_INFINITY
 
 PUZZLE = EnginePuzzle(
     slug="Stream",

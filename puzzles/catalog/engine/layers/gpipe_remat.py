@@ -1,7 +1,8 @@
 """GPipeRemat: GPipe with rematerialization of activations."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import CHECKPOINTING, GPIPE, TORCHGPIPE
+from puzzles.catalog.engine_papers import TORCHGPIPE
+from puzzles.catalog.papers import CHECKPOINTING, GPIPE
 
 PUZZLE = EnginePuzzle(
     slug="GPipeRemat",

@@ -1,7 +1,8 @@
 """LayerSplit: one layer per device, forward and backward, without microbatches."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import DISTBELIEF, GPIPE, ZERO_BUBBLE
+from puzzles.catalog.engine_papers import DISTBELIEF
+from puzzles.catalog.papers import GPIPE, ZERO_BUBBLE
 
 PUZZLE = EnginePuzzle(
     slug="LayerSplit",

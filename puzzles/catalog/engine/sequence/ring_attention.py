@@ -1,7 +1,8 @@
 """RingAttention: keys and values go around a ring, with an online softmax."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import FLASH_ATTENTION, ONLINE_SOFTMAX, RING_ATTENTION
+from puzzles.catalog.engine_papers import ONLINE_SOFTMAX
+from puzzles.catalog.papers import FLASH_ATTENTION, RING_ATTENTION
 
 PUZZLE = EnginePuzzle(
     slug="RingAttention",

@@ -1,7 +1,8 @@
 """Matmul2D: a matmul split along both axes of a mesh."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import GSPMD, MESH_TENSORFLOW
+from puzzles.catalog.engine_papers import MESH_TENSORFLOW
+from puzzles.catalog.papers import GSPMD
 
 PUZZLE = EnginePuzzle(
     slug="Matmul2D",

@@ -1,7 +1,8 @@
 """MegatronLayer: a transformer layer with attention split by heads and the MLP by columns and rows."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.papers import MEGATRON, TRANSFORMER
+from puzzles.catalog.engine_papers import TRANSFORMER
+from puzzles.catalog.papers import MEGATRON
 
 PUZZLE = EnginePuzzle(
     slug="MegatronLayer",

@@ -4,10 +4,12 @@ FIGURES = {
     "DataParallel": {"sent": 12_288, "flops": 20_480},
     "OneBucket": {"sent": 12_288, "flops": 20_480, "collectives": 1},
     "RingAllReduce": {"sent": 12_288, "messages": 6, "collectives": 0, "peak": 10_240},
+    "ParameterServer": {"sent": 3_328, "messages": 26, "collectives": 0, "elapsed": 36_864},
     "ZeRO1": {"sent": 2 * 12_288, "weights": 10_240, "kept": 10_240},
     "ZeRO2": {"sent": 12_288, "flops": 20_480, "collectives": 4, "peak": 17_792, "kept": 10_240},
     "FSDP": {"sent": 18_432, "flops": 24_576, "collectives": 6, "weights": 2_048, "peak": 9_088},
     "UnevenFSDP": {"sent": 42_852, "flops": 46_080, "collectives": 12, "weights": 2_388, "peak": 14_788},
+    "ShardedAdam": {"sent": 43_032, "collectives": 18, "weights": 10_240, "kept": 10_240, "peak": 15_360},
     "ZeROMemory": {"peak": 384_000},
 }
 
@@ -53,6 +55,76 @@ WRONG = {
         "            self.send(right, parts[(me - r) % n])\n            parts[(me - r - 1) % n] +=",
         "            parts[(me - r - 1) % n] += self.receive(left)\n            parts[(me - r - 1) % n] +=",
         "failed: line 8: nobody can move: device 0 waits in receive(3)",
+    ),
+    ("ParameterServer", "the slow worker first"): (
+        "        for worker in order:\n            self.w -= self.rate * self.receive(worker)\n",
+        "        slow = max(order)\n        first = [self.receive(slow)]\n        for worker in order:\n"
+        "            grad = first.pop() if worker == slow and first else self.receive(worker)\n"
+        "            self.w -= self.rate * grad\n",
+        "over_target: correct, but flops of time after loading 45,056, and the target is 36,864",
+    ),
+    ("ParameterServer", "in order of devices"): (
+        "for worker in order:\n            self.w",
+        "for worker in sorted(order, key=order.count):\n            self.w",
+        "failed: device 0, forward() differs",
+    ),
+    ("ParameterServer", "rounds with everyone"): (
+        "            grad = x.T",
+        "            self.barrier(range(self.servers, self.num_devices))\n            grad = x.T",
+        "failed: nobody can move: ",
+    ),
+    ("ParameterServer", "averaged over the workers"): (
+        "self.rate * self.receive(worker)",
+        "self.rate / len(left) * self.receive(worker)",
+        "failed: device 0, forward() differs ... is a gradient divided by the number of workers? Each is a step of its",
+    ),
+    ("ParameterServer", "weights never fetched"): (
+        "self.w = np.concatenate([self.receive(server) for server in range(self.servers)])",
+        "[self.receive(server) for server in range(self.servers)]",
+        "failed: device 0, forward() differs ... does a worker go on with its first weights? It fetches after each",
+    ),
+    ("ParameterServer", "sent before the update"): (
+        "            self.w -= self.rate * self.receive(worker)\n            left[worker] -= 1\n"
+        "            if left[worker]:\n                self.send(worker, self.w)\n",
+        "            left[worker] -= 1\n            if left[worker]:\n                self.send(worker, self.w)\n"
+        "            self.w -= self.rate * self.receive(worker)\n",
+        "failed: device 0, forward() differs",
+    ),
+    ("ParameterServer", "an answer that nobody reads"): (
+        "            if left[worker]:\n                self",
+        "            if True:\n                self",
+        "failed: messages were sent and never received: 1 from device 0 to device 2",
+    ),
+    ("ParameterServer", "a last fetch"): (
+        "    def backward(self, grads):\n",
+        "    def serve(self, order):\n        for worker in order:\n"
+        "            self.w -= self.rate * self.receive(worker)\n            self.send(worker, self.w)\n"
+        "        return self.w\n\n    def train(self, x, y, steps):\n        for _ in range(steps):\n"
+        "            grad = x.T @ (x @ self.w - y) / len(y)\n"
+        "            for server, part in enumerate(np.split(grad, self.servers)):\n"
+        "                self.send(server, part)\n"
+        "            self.w = np.concatenate([self.receive(server) for server in range(self.servers)])\n\n"
+        "    def backward(self, grads):\n",
+        "over_target: correct, but bytes sent 3,840, and the target is 3,328; and messages sent 30, and the target is",
+    ),
+    ("ParameterServer", "one server for all weights"): (
+        "    def backward(self, grads):\n",
+        "    def load_checkpoint(self, params):\n        self.w = params['weights'].copy()\n\n"
+        "    def serve(self, order):\n        if self.device_id:\n            return self.receive(0)\n"
+        "        left = {worker: order.count(worker) for worker in order}\n        for worker in order:\n"
+        "            self.w -= self.rate * self.receive(worker)\n            left[worker] -= 1\n"
+        "            if left[worker]:\n                self.send(worker, self.w)\n"
+        "        parts = np.split(self.w, self.servers)\n        for server in range(1, self.servers):\n"
+        "            self.send(server, parts[server])\n        return parts[0]\n\n"
+        "    def train(self, x, y, steps):\n        for left in reversed(range(steps)):\n"
+        "            self.send(0, x.T @ (x @ self.w - y) / len(y))\n            if left:\n"
+        "                self.w = self.receive(0)\n\n    def backward(self, grads):\n",
+        "over_target: correct, but bytes sent 6,784, and the target is 3,328; and messages sent 27, and the target",
+    ),
+    ("ParameterServer", "a product for nothing"): (
+        "            grad = x.T",
+        "            x @ self.w\n            grad = x.T",
+        "over_target: correct, but flops of time after loading 55,296, and the target is 36,864",
     ),
     ("ZeRO1", "a whole state"): (
         "(len(w) // n, w.shape[1])",
@@ -172,6 +244,71 @@ WRONG = {
         "self.reduce_scatter(self.flat(weights_grad, bias_grad))",
         "self.reduce_scatter(self.flat(weights_grad, bias_grad), 'avg')",
         "failed: device 0, forward() differs from what a single device computes",
+    ),
+    ("ShardedAdam", "each device decides alone"): (
+        'self.all_reduce(np.float32(finite), "min")',
+        "finite",
+        "failed: nobody can move: devices 0, 1, 3 wait in all_gather(float16 (4, 64), axis=0)",
+    ),
+    ("ShardedAdam", "the overflow is applied"): (
+        'if self.all_reduce(np.float32(finite), "min"):',
+        'if self.all_reduce(np.float32(finite), "min") >= 0:',
+        "failed: step 2 of 4, device 0: the master rows of 'layer_0/weights' differ; was the step made although a sum",
+    ),
+    ("ShardedAdam", "master weights in float16"): (
+        "np.split(weight, self.num_devices)[self.device_id].copy()",
+        "np.split(weight, self.num_devices)[self.device_id].astype(np.float16)",
+        "failed: step 1 of 4, device 0: 'master' should have 'layer_0/weights' as float32 of shape (4, 64)",
+    ),
+    ("ShardedAdam", "rounded to float16 after each step"): (
+        "mean / root\n",
+        "mean / root\n        self.master[name] = self.master[name].astype(np.float16).astype(np.float32)\n",
+        "failed: step 1 of 4, device 0: the master rows of 'layer_0/weights' differ; are the master weights in",
+    ),
+    ("ShardedAdam", "gradients not scaled"): (
+        "grads * np.float32(self.scale)",
+        "grads",
+        "failed: step 1 of 4, device 0: the master rows of 'layer_0/weights' differ",
+    ),
+    ("ShardedAdam", "the update is scaled"): (
+        "        grad /= np.float32(self.scale)\n",
+        "",
+        "failed: step 1 of 4, device 0: the master rows of 'layer_0/weights' differ; is the gradient still multiplied",
+    ),
+    ("ShardedAdam", "moments not corrected"): (
+        "self.rate / (1 - BETA1**self.taken)",
+        "self.rate",
+        "failed: step 1 of 4, device 0: the master rows of 'layer_0/weights' differ",
+    ),
+    ("ShardedAdam", "t counts the skipped step"): (
+        "            self.scale /= 2\n",
+        "            self.scale /= 2\n            self.taken += 1\n",
+        "failed: step 3 of 4, device 0: the master rows of 'layer_0/weights' differ; does t count the skipped step?",
+    ),
+    ("ShardedAdam", "float32 everywhere"): (
+        "self.weights[name] = weight.astype(np.float16)",
+        "self.weights[name] = weight.copy()",
+        "failed: step 1 of 4, device 0: forward should return float16 of shape (2, 16)",
+    ),
+    ("ShardedAdam", "gradients reduced in float32"): (
+        "self.reduce_scatter(x.T @ dz)",
+        "self.reduce_scatter((x.T @ dz).astype(np.float32))",
+        "over_target: correct, but ",
+    ),
+    ("ShardedAdam", "the state on every device"): (
+        "        self.taken = 0\n",
+        "        self.taken = 0\n        self.state = np.zeros(3 * 2 * model_dim * hidden_dim, np.float32)\n",
+        "over_target: correct, but bytes after loading 34,816, and the target is 10,240",
+    ),
+    ("ShardedAdam", "full gradients until the step"): (
+        'self.shards["layer_1/weights"] = self.reduce_scatter(relu(z).T @ grads)',
+        'self.full = relu(z).T @ grads; self.shards["layer_1/weights"] = self.reduce_scatter(self.full)',
+        "over_target: correct, but bytes kept at the end 12,288, and the target is 10,240; and peak bytes",
+    ),
+    ("ShardedAdam", "gradients of one sum"): (
+        "self.reduce_scatter(relu(z).T @ grads)",
+        "np.split(self.all_reduce(relu(z).T @ grads), self.num_devices)[self.device_id]",
+        "over_target: correct, but bytes sent 55,320, and the target is 43,032",
     ),
     ("ZeROMemory", "the deepest stage always"): (
         "(plan[0] == 3, plan[1], plan[0])",
