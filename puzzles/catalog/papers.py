@@ -251,9 +251,3 @@ STREAMING_DILOCO = Paper(
     "Streaming DiLoCo with Overlapping Communication: Towards a Distributed Free Lunch",
     "arXiv 2501.18512",
 )
-GLOBAL_BALANCE = Paper(
-    "Zihan Qiu, Zeyu Huang, Bo Zheng et al.",
-    2025,
-    "Demons in the Detail: On Implementing Load Balancing Loss for Training Specialized Mixture-of-Expert Models",
-    "ACL 2025, arXiv 2501.11873",
-)
