@@ -161,7 +161,7 @@ Pyodide contains CPython and its standard library, under the Python Software Fou
 https://docs.python.org/3/license.html
 """
 
-PYODIDE = "Mozilla Public License 2.0: https://www.mozilla.org/MPL/2.0/ (source: https://github.com/pyodide/pyodide)"
+PYODIDE_LICENCE = "Mozilla Public License 2.0: https://www.mozilla.org/MPL/2.0/ (source: https://github.com/pyodide/pyodide)"
 
 
 def licences(modules: Path, packages: Iterable[str], distributions: Iterable[str], wheel: Path | None = None) -> str:
@@ -175,7 +175,7 @@ def licences(modules: Path, packages: Iterable[str], distributions: Iterable[str
 def _npm(folder: Path) -> str:
     about = json.loads((folder / "package.json").read_text(encoding="utf-8"))
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.iterdir()) if _is_licence(path.name)]
-    extra = [PYODIDE] if about["name"] == "pyodide" else []
+    extra = [PYODIDE_LICENCE] if about["name"] == "pyodide" else []
     return "\n".join([f"{about['name']} {about['version']}: {about['license']}", "", *extra, *texts])
 
 
