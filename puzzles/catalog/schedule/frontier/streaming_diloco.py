@@ -10,9 +10,9 @@ PUZZLE = SchedulePuzzle(
     goal=Goal(
         "streaming_diloco",
         Size(layers=4, batches=4, ranks=4),
-        time=125,
-        memory=5_505_024,
-        traffic=3_145_728,
+        time=127,
+        memory=5_500_000,
+        traffic=3_100_000,
         records=(Record(116.5, 5_373_952, "solutions/streaming_diloco.py", LOCAL_SGD, 3_145_728),),
         setting=Setting("outer_steps", steps=8, task="outer", outer=4, late=1),
         family=LOCAL_SGD,
@@ -39,7 +39,7 @@ with one weight in each layer, forward and backward.
 
 At the end, declare each layer's last agreed weight with `set_final_weight`, and the rank's own copy after all eight
 steps with `set_final_copy`. If all layers are averaged together after every fourth step, and the ranks wait, this takes
-179.5 timesteps. Take at most 125, and send no more.
+179.5 timesteps. Take at most 127, and send no more.
 """,
     starter='''\
 async def streaming_diloco(model: Model) -> Model:
