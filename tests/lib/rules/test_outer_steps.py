@@ -29,6 +29,7 @@ from lib import (
 )
 from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.replay import replay
+from lib.game.tiers import Tier
 from solutions.streaming_diloco import streaming_diloco
 from tests.catalog.lessons.families.outer_steps import all_together, one_by_one, outer_steps
 from tests.support.mutants import zeroed
@@ -476,6 +477,23 @@ def test_replicas_of_several_microbatches_and_halves_of_backward_are_replayed() 
     assert outcome.error is None
     trace = outcome.trace
     assert referee(trace).error is None
+    assert replay(trace, small=True).passed
+
+
+def test_an_outer_state_may_be_parked() -> None:
+    async def schedule(model: Model) -> None:
+        weight, state, outer = [await model.fetch(one) for one in model.load_weights(0, tier="host", outer=True)]  # type: ignore[call-overload]
+        inp = model.get_activation([0])
+        grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+        copy, _ = model.update(0, grad, weight, state)
+        agreed, _ = model.outer_update(0, weight, model.delta(0, weight, copy), outer)
+        model.set_final_weight(0, agreed)
+        model.set_final_copy(0, copy)
+
+    costs = replace(COSTS["outer_steps"], name="host", tiers={"host": Tier(0, 0)})
+    trace = run(schedule, 1, 1, 1, setting=Setting(costs, task="outer", outer=1)).trace
+    assert referee(trace).error is None
+    assert trace_from_json(trace_to_json(trace)) == trace
     assert replay(trace, small=True).passed
 
 
