@@ -14,6 +14,7 @@ import pytest
 import drawing
 from lib import (
     COSTS,
+    Costs,
     Delta,
     Model,
     OuterState,
@@ -434,14 +435,16 @@ def test_streaming_sends_as_much_as_diloco_and_waits_for_nothing() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: int) -> None:
     program = Program(seed)
-    trace = run(program.schedule(), *program.size, setting=program.setting).trace
+    costs = Costs("random", ticks=program.ticks, overlap=program.overlaps)
+    game = Setting(costs, steps=program.steps, task="outer", outer=program.rounds, late=program.late)
+    trace = run(program.schedule(), *program.size, setting=game).trace
     report = referee(trace)
     assert report.error is None
     assert (round(report.makespan * 10), report.traffic) == program.simulated()
-    assert time_bound(trace.size, program.setting).least <= report.timesteps
-    assert memory_bound(trace.size, program.setting).least <= report.peak.memory
+    assert time_bound(trace.size, game).least <= report.timesteps
+    assert memory_bound(trace.size, game).least <= report.peak.memory
     for order in permutations(range(program.size[2])):
-        assert run(program.schedule(), *program.size, list(order), setting=program.setting).trace == trace
+        assert run(program.schedule(), *program.size, list(order), setting=game).trace == trace
     assert replay(trace, small=True).passed
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from lib import Costs, Setting
+WEIGHT = 512 * 512
+"""Elements of a weight."""
 
 
 class Action(NamedTuple):
@@ -22,7 +23,8 @@ class Action(NamedTuple):
 
 
 class Program:
-    """A random program: its `size` and its `setting`."""
+    """A random program: its `size`, its `steps`, the longest of its `rounds`, how `late` averages may be, its prices in
+    `ticks`, and whether communication `overlaps` with computation."""
 
     def __init__(self, seed: int) -> None:
         self.choice = choice = Random(seed)
@@ -32,9 +34,7 @@ class Program:
         self.own = [[b for b in range(batches) if b % ranks == rank] for rank in range(ranks)]
         self.steps, self.rounds, self.late = choice.randint(1, 5), choice.randint(1, 3), choice.randint(0, 2)
         ticks = {name: choice.randint(1, 30) for name in ("forward", "backward", "update", "outer_update", "allreduce")}
-        costs = Costs("random", ticks={**ticks, "loss": 0}, overlap=choice.random() < 0.7)
-        more: Any = {"outer": self.rounds, "late": self.late}
-        self.setting = Setting(costs, steps=self.steps, task="outer", **more)
+        self.ticks, self.overlaps = {**ticks, "loss": 0}, choice.random() < 0.7
         self.twice = {(rank, step) for rank in range(ranks) for step in range(self.steps) if choice.random() < 0.4}
         self.replaced = {(layer, step) for layer in range(3) for step in range(6) if choice.random() < 0.3}
         self.actions = [*self._actions()]
@@ -93,11 +93,11 @@ class Program:
                 elif name == "begin":
                     change = model.delta(layer, agreed[layer], copies[layer])
                     pending[layer] = model.allreduce(change, layer)
-                    if not model.dist.setting.costs.overlap:
+                    if not self.overlaps:
                         pending[layer] = await pending[layer]
                 else:
                     total = pending.pop(layer)
-                    if model.dist.setting.costs.overlap:
+                    if self.overlaps:
                         total = await total
                     agreed[layer], outer[layer] = model.outer_update(layer, agreed[layer], total, outer[layer])
                     if name == "take" and copies[layer].step == step and (layer, step) in self.replaced:
@@ -116,7 +116,7 @@ class Program:
     def simulated(self) -> tuple[int, int]:
         """Ticks until the end, and the elements that the busiest rank sends."""
         layers, _, ranks = self.size
-        price, overlap = self.setting.costs.ticks, self.setting.costs.overlap
+        price = self.ticks
         clock, lane, ends, averages = [0] * ranks, 0, dict[int, int](), 0
         for name, step, layer in self.actions:
             if name == "train":
@@ -127,9 +127,8 @@ class Program:
             elif name == "begin":
                 averages += 1
                 lane = ends[layer] = max(lane, *clock) + price["allreduce"]
-                if not overlap:
+                if not self.overlaps:
                     clock = [lane] * ranks
             else:
                 clock = [max(one, ends[layer]) + price["outer_update"] for one in clock]
-        weight = self.setting.costs.weight
-        return max(clock), averages * (2 * (ranks - 1) * weight // ranks)
+        return max(clock), averages * (2 * (ranks - 1) * WEIGHT // ranks)
