@@ -167,7 +167,13 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "streams": scene.streams,
         "rank": [rows.places[mark.rank] for mark in marks],
         "stream": [mark.stream for mark in marks],
-        "bands": list(band_data(scene)),
+        # The training steps, where there are several, as [row, stream, from, to, step].
+        "bands": [
+            [place, stream, band.start, band.end, band.step]
+            for place, lane in enumerate(rows.lanes)
+            for stream in range(len(scene.streams))
+            for band in lane.bands(stream, scene.end)
+        ],
         "called": [mark.called for mark in marks],
         "awaited": [mark.awaited for mark in marks],
         "again": [number[mark.number] for mark in marks if mark.again],
@@ -202,14 +208,6 @@ def colouring_data(scene: Scene, by: str) -> dict[str, Any]:
         "looks": [look_data(look) for look in looks],
         "swatches": swatch_data(scene, by),
     }
-
-
-def band_data(scene: Scene) -> Iterator[list[float]]:
-    """The training steps, where there are several, as [row, stream, from, to, step]."""
-    for place, lane in enumerate(scene.rows.lanes):
-        for stream in range(len(scene.streams)):
-            for band in lane.bands(stream, scene.end):
-                yield [place, stream, band.start, band.end, band.step]
 
 
 class Look(NamedTuple):

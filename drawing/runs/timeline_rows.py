@@ -32,12 +32,6 @@ def draw_bands(scene: Scene, scale: Scale) -> Iterator[Diagram]:
         yield from draw_numbers(scene.lanes[0].bands(0, scene.end), scale)
 
 
-def draw_borders(scene: Scene, scale: Scale) -> Diagram:
-    """What lies on the lanes: a line where a step begins."""
-    starts = [(scale.x(band.start), y0, y1) for _, band, y0, y1 in places(scene, scale) if band.start]
-    return lines([[(x, y0), (x, y1)] for x, y0, y1 in starts], style(None, STEP_EDGE, 1.4))
-
-
 def places(scene: Scene, scale: Scale) -> Iterator[Place]:
     """Every band that has a length."""
     for number, row in enumerate(scene.rows.every):
@@ -86,7 +80,9 @@ def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
     rows = [part for row in scene.rows.every for part in draw_row(row, scene, scale)]
     links = [*draw_links(scene.rows.links(scene.links), scale), *draw_circle(scene, scale)]
     path = draw_critical(scene, scale) if critical else []
-    return panel(scale.width, height, [*back, *rows, draw_borders(scene, scale), *links, *path])
+    starts = [(scale.x(band.start), y0, y1) for _, band, y0, y1 in places(scene, scale) if band.start]
+    borders = lines([[(x, y0), (x, y1)] for x, y0, y1 in starts], style(None, STEP_EDGE, 1.4))  # where a step begins
+    return panel(scale.width, height, [*back, *rows, borders, *links, *path])
 
 
 def draw_row(row: MarkRow, scene: Scene, scale: Scale) -> Iterator[Diagram]:

@@ -122,6 +122,9 @@ _VOCABULARY = MappingProxyType(
     }
 )
 """A vocabulary of 2 h: both layers have twice a block's weights, and the head is twice the work of a block."""
+_HALVES = ("forward", "backward_input", "backward_weight")
+_WIDE_HEAD = Kind(4 * HIDDEN * HIDDEN, None, 4 * HIDDEN * LENGTH, _with(dict.fromkeys(_HALVES, 40), backward=80))
+"""A vocabulary of 4 h: four blocks' weights, and the work of four blocks."""
 
 COSTS: Mapping[str, Costs] = MappingProxyType(
     {
@@ -178,6 +181,14 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
             ),
             Costs("vocabulary", ticks=_STAGES, gradient=_BORDER, kinds=_VOCABULARY),
             Costs(
+                "vocabulary_shards",
+                ticks=_with(_PARTS, allreduce=5),
+                gradient=_BORDER,
+                overlap=True,
+                lanes="each",
+                kinds=MappingProxyType({HEAD: _WIDE_HEAD}),
+            ),
+            Costs(
                 "outer_steps",
                 ticks=_with({}, forward=10, backward=20, loss=0, update=5, outer_update=5, allreduce=80),
                 overlap=True,
@@ -223,6 +234,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "half the speed",
         "vocabulary": "stages, with an embedding that takes no time and a head that is twice the work of a layer; both "
         "have twice the weights",
+        "vocabulary_shards": "parts, with a head of four times the work of a layer and four times the weights; "
+        "communication overlaps with computation: an all-reduce takes 0.5 steps, and messages none",
         "outer_steps": "forward 1 step, backward 2, an update or an outer update 0.5; an all-reduce takes 8 steps, "
         "over a slow link, and overlaps with computation",
         "sequences": "long, for layers of attention: keys and values of a microbatch take 3.2 steps and attending 6.4, "

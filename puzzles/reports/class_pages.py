@@ -44,7 +44,6 @@ class PageNames:
         }  # fmt: skip
 
     def page(self, path: str) -> str:
-        """The page of a submission, in the folder."""
         return f"{STUDENTS}/{self._digests[path]}.html"
 
     def aliases(self) -> dict[str, str]:
