@@ -17,7 +17,7 @@ from drawing.number_text import consecutive, time_text
 from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, STROKE, layer_colour, layer_tint, mix
 from drawing.pen import box, clip, corners, dots, hatch, label, lines, panel, polygons, stack, style, text_width
 from drawing.picture import Picture
-from lib import Activation, ActivationGrad, Model, OptState, PuzzleError, Value, Weight, WeightGrad
+from lib import Activation, ActivationGrad, Delta, Model, OptState, OuterState, PuzzleError, Value, Weight, WeightGrad
 
 HEIGHT = 44.0
 HEAD, FOOT = 14.0, 14.0
@@ -50,8 +50,10 @@ def held(value: Value) -> Held:
     match value:
         case Weight(step=step):
             return Held("W" + "'" * min(step, 3), column, value.shards, value.total, "plain")
-        case OptState(step=step):
+        case OptState(step=step) | OuterState(step=step):
             return Held("opt" + "'" * min(step, 3), column, value.shards, value.total, "dots")
+        case Delta():
+            return Held("ΔW", column, value.shards, value.total, "hatch")
         case WeightGrad():
             sums = (value.batches, value.total_batches)
             return Held("∇W", column, value.shards, value.total, "hatch", batches=sums)

@@ -10,7 +10,17 @@ from lib.runtime.dist import Dist
 from lib.runtime.model import Model, trace_of
 from lib.runtime.runner import Outcome, run, run_async
 from lib.values.base import Value
-from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, OptState, Weight, WeightGrad
+from lib.values.kinds import (
+    Activation,
+    ActivationGrad,
+    Delta,
+    KeyValue,
+    KeyValueGrad,
+    OptState,
+    OuterState,
+    Weight,
+    WeightGrad,
+)
 
 from .communication.lanes import LANES, clocks, computing
 from .communication.meetings import in_group
@@ -47,6 +57,8 @@ __all__ = [
     "ActivationGrad",
     "KeyValue",
     "KeyValueGrad",
+    "Delta",
+    "OuterState",
     "Costs",
     "DeadlockError",
     "Dist",

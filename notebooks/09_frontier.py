@@ -40,3 +40,6 @@ from puzzles import play
 
 # %% [markdown]
 # {puzzle: host_update}
+
+# %% [markdown]
+# {puzzle: streaming_diloco}

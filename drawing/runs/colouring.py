@@ -35,6 +35,7 @@ PAINTS: dict[str, Callable[[str], Paint]] = {
     "backward": full,
     "backward_input": full,
     "backward_weight": lambda hue: (mix(hue, PAPER, 0.3), PAPER, 0.5),
+    "outer_update": lambda hue: (mix(hue, PAPER, 0.6), mix(hue, INK, 0.15), HOLLOW),
     "tier_update": lambda hue: (mix(hue, PAPER, 0.6), mix(hue, INK, 0.15), HOLLOW),
     "update": lambda hue: (PAPER, mix(hue, INK, 0.15), HOLLOW),
 }

@@ -121,6 +121,7 @@ GLYPHS: dict[str, Glyph] = {
     "attend_backward": Glyph("AB", "attend, backward", outline("Lt rt Rm rb Lb lB lT")),
     "keys_backward": Glyph("KB", "keys, backward", outline("Lt rt rb Lb lB lT")),
     "update": Glyph("U", "update", update_outline, padding=5.0, sample=28.0),
+    "outer_update": Glyph("OU", "outer update", outline("lT Lt Rt rT rb lb"), "O"),
     "allgather": Glyph("AG", "all-gather", outline("lT rt rb lB"), "<"),
     "scatterreduce": Glyph("RS", "reduce-scatter", outline("lt rT rB lb"), ">"),
     "allreduce": Glyph("AR", "all-reduce", outline("lt cT rt rb cB lb", depth=0.26), "x"),
@@ -198,7 +199,7 @@ def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str, colouring: Co
     return []
 
 
-LETTERED = COMPUTING | {"update", "tier_update"}
+LETTERED = COMPUTING | {"update", "tier_update", "outer_update"}
 """The operations whose layer is part of their text."""
 
 Line = tuple[str, float]

@@ -188,6 +188,11 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
                 lanes="each",
                 kinds=MappingProxyType({HEAD: _WIDE_HEAD}),
             ),
+            Costs(
+                "outer_steps",
+                ticks=_with({}, forward=10, backward=20, loss=0, update=5, outer_update=5, allreduce=80),
+                overlap=True,
+            ),
             Costs("sequences", length=LONG, ticks=_with(_ATTENTION, pass_to=0)),
             Costs("context", length=LONG, ticks=_CONTEXT, overlap=True),
             Costs("grouped", length=LONG, ticks=_CONTEXT, overlap=True, keys_values=HIDDEN * LONG // 4),
@@ -231,6 +236,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "have twice the weights",
         "vocabulary_shards": "parts, with a head of four times the work of a layer and four times the weights; "
         "communication overlaps with computation: an all-reduce takes 0.5 steps, and messages none",
+        "outer_steps": "forward 1 step, backward 2, an update or an outer update 0.5; an all-reduce takes 8 steps, "
+        "over a slow link, and overlaps with computation",
         "sequences": "long, for layers of attention: keys and values of a microbatch take 3.2 steps and attending 6.4, "
         "each twice that backward; messages and updates are free",
         "context": "sequences, where communication overlaps with computation: a message or an all-reduce takes "

@@ -20,8 +20,9 @@ LAYERS = ("dense", "block", "experts", "attention")
 """What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard; causal attention on
 shares of the tokens."""
 
-TASKS = ("train", "local", "infer")
-"""What is to be made: weights after every batch; weights that replicas may update alone and average; outputs."""
+TASKS = ("train", "local", "outer", "infer")
+"""What is to be made: weights after every batch; weights that replicas may update alone and average, or whose changes
+an outer optimizer averages; outputs."""
 
 MAX_STEPS = 10**6
 MAX_SHARES = 1000
@@ -45,7 +46,8 @@ class Setting:
     LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all. `kinds` has the kind of
     each dense layer, which the costs describe, and `lengths` the share of the full length that each microbatch has. The
     weights that compute may be `lag` steps older than the data. Where layers are attention, a microbatch is so many
-    equal `shares` of tokens.
+    equal `shares` of tokens. With the task "outer", a round has at most `outer` steps, its average comes at most `late`
+    steps late, and a copy keeps the share `mix` of its own weight when it is merged with the average.
 
     Raises: RuleError: naming the field that cannot be.
     """
@@ -60,6 +62,9 @@ class Setting:
     lengths: tuple[Fraction, ...]
     lag: int
     shares: int
+    outer: int
+    late: int
+    mix: Fraction
 
     def __init__(
         self,
@@ -73,6 +78,9 @@ class Setting:
         lengths: Iterable[Fraction | int] = (),
         lag: int = 0,
         shares: int = 1,
+        outer: int = 0,
+        late: int = 0,
+        mix: Fraction | int = Fraction(1, 2),
     ) -> None:
         known = costs_named(costs) if isinstance(costs, str) else costs
         try:
@@ -80,9 +88,10 @@ class Setting:
         except TypeError:
             example = {"dp": 2, "tp": 4}
             raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
-        named, sizes = _kinds(kinds), _lengths(lengths)
-        for name, given in zip(FIELDS, (known, axes, steps, layer, task, fold, named, sizes, lag, shares)):
-            object.__setattr__(self, name, given)
+        named, sizes, kept = _kinds(kinds), _lengths(lengths), fraction(mix, "Setting: mix")
+        given = known, axes, steps, layer, task, fold, named, sizes, lag, shares, outer, late, kept
+        for name, content in zip(FIELDS, given, strict=True):
+            object.__setattr__(self, name, content)
         self._check()
         object.__setattr__(self, "costs", self.costs.for_game(named, sizes))
 
@@ -95,6 +104,7 @@ class Setting:
             raise RuleError(f"Setting: lag must be a whole number from 0 to {MAX_STEPS:,}; got {self.lag!r}")
         if self.lag and self.task != "train":
             raise RuleError(f"Setting: lag is for the task 'train'; this one is {self.task!r}")
+        self._check_outer()
         if type(self.shares) is not int or not 1 <= self.shares <= MAX_SHARES:
             raise RuleError(f"Setting: shares must be a whole number from 1 to {MAX_SHARES:,}; got {self.shares!r}")
         if self.shares > 1 or self.layer == "attention":
@@ -116,10 +126,24 @@ class Setting:
         if self.fold and (self.lengths or self.costs.slow):
             raise RuleError("Setting: a folded run plays one replica for all, so it has no lengths and no slow ranks")
 
+    def _check_outer(self) -> None:
+        for name, least in (("outer", self.task == "outer"), ("late", 0)):
+            steps = getattr(self, name)
+            if type(steps) is not int or not least <= steps <= MAX_STEPS:
+                raise RuleError(
+                    f"Setting: {name} must be a whole number from {least:d} to {MAX_STEPS:,}; got {steps!r}"
+                )
+        if not 0 <= self.mix < 1:
+            raise RuleError(f"Setting: mix must be at least 0 and less than 1; got {self.mix}")
+        if self.task != "outer" and (self.outer or self.late or self.mix != Fraction(1, 2)):
+            raise RuleError(f"Setting: outer, late and mix are for the task 'outer'; this one is {self.task!r}")
+        if self.task == "outer" and self.fold:
+            raise RuleError("Setting: a folded run plays one replica for all, and the task 'outer' has one of each")
+
     def _check_attention(self) -> None:
         if self.layer != "attention":
             raise RuleError(f"Setting: shares are for layers of attention; these are {self.layer!r}")
-        if self.task == "local" or self.lag or self.fold:
+        if self.task in ("local", "outer") or self.lag or self.fold:
             raise RuleError("Setting: layers of attention have neither local replicas nor lag, and are not folded")
         for what, size in (("tokens", self.costs.length), ("keys and values", self.costs.keys_and_values)):
             if size % self.shares:
@@ -152,7 +176,9 @@ def _lengths(given: Iterable[object]) -> tuple[Fraction, ...]:
     return shares
 
 
-FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold", "kinds", "lengths", "lag", "shares")
+FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold", "kinds", "lengths", "lag", "shares") + (
+    ("outer", "late", "mix")
+)
 
 CLASSIC_SETTING = Setting()
 

@@ -37,7 +37,10 @@ def _as_it_is(content: Any, _: str = "") -> Any:
     return content
 
 
-_WRITTEN: Mapping[str, Callable[[Any], Any]] = {"mesh": dict, "kinds": list, "lengths": lambda all: [*map(str, all)]}
+_WRITTEN: Mapping[str, Callable[[Any], Any]] = {
+    **{"mesh": dict, "kinds": list, "mix": str},
+    **{"lengths": lambda all: [*map(str, all)]},
+}
 """How fields of a setting are written that are no text or number."""
 
 
@@ -52,6 +55,8 @@ def setting_from_json(data: Mapping[str, Any], named: Mapping[str, Costs] = COST
         for name, read in (("kinds", checked_text), ("lengths", _fraction)):
             if name in given:
                 given[name] = tuple([read(one, name) for one in _list(given[name], name)])
+        if "mix" in given:
+            given["mix"] = _fraction(given["mix"], "mix")
         return Setting(costs_from_json(data.get("costs"), named), **given)
     except (RuleError, TypeError) as why:
         raise TraceError(f"this trace has an impossible setting: {why}") from None

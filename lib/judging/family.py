@@ -13,7 +13,7 @@ from lib.game.costs import COMPUTING
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS
 from lib.trace.ops import UPDATES, Op
 from lib.values.base import Batched, Value
-from lib.values.kinds import KeyValue, Weight
+from lib.values.kinds import Delta, KeyValue, Weight
 
 from .rank_state import RankState
 
@@ -70,7 +70,7 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
         return TENSOR_PARALLEL
     if not _each_batch_on_one_rank(ranks):
         return MIXED
-    if _bring(ranks, {"allreduce"}, Weight):
+    if _bring(ranks, {"allreduce"}, Weight) or _bring(ranks, {"allreduce"}, Delta):
         return LOCAL_SGD
     if _sends_weights(ranks):
         return OWNERS_SEND

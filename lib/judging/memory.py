@@ -9,7 +9,18 @@ from lib.game.costs import PAIR, Costs
 from lib.trace.lifetimes import Lifetimes, Span
 from lib.trace.ops import Op, Trace, halves
 from lib.values.base import Value
-from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, OptState, Parked, Weight, WeightGrad
+from lib.values.kinds import (
+    Activation,
+    ActivationGrad,
+    Delta,
+    KeyValue,
+    KeyValueGrad,
+    OptState,
+    OuterState,
+    Parked,
+    Weight,
+    WeightGrad,
+)
 
 from .rank_state import RankState
 from .recompute import executed
@@ -70,6 +81,8 @@ class Sample(NamedTuple):
 SHARE_OF: Mapping[type[Value], int] = {
     Weight: 0,
     OptState: 1,
+    OuterState: 1,
+    Delta: 3,
     Activation: 2,
     KeyValue: 2,
     ActivationGrad: 3,

@@ -8,7 +8,7 @@ from lib.game.costs import Costs
 from lib.game.setting import Setting
 from lib.trace.ops import Op
 from lib.values.base import Value
-from lib.values.kinds import OptState
+from lib.values.kinds import OptState, OuterState
 
 from .memory import Profile
 from .rank_state import RankState
@@ -67,13 +67,13 @@ def _contents(state: RankState, prof: Profile, setting: Setting) -> PeakContents
     charged = [number for number, after, until in lives.held if after < at <= until]
     reads = _next_reads(ops, at)
     under_way = _under_way(ops[:at], costs)
-    final = {number for op in ops[:at] if op.name == "set_final_weight" for number in op.inputs}
+    final = {number for op in ops[:at] if op.name in ("set_final_weight", "set_final_copy") for number in op.inputs}
     lines = {number: op.line for op in ops for number in op.outputs}
     items = []
     for number in charged:
         value, read = state.values[number], reads.get(number)
         if read is None:
-            needed = number in final or (type(value) is OptState and value.step == setting.steps)
+            needed = number in final or (_is_last_state(value, setting))
             fate, next_read = "kept" if needed else "never", None
         else:
             fate = "now" if read == at else "awaited" if ops[read].name == "await" else "later"
@@ -81,6 +81,12 @@ def _contents(state: RankState, prof: Profile, setting: Setting) -> PeakContents
         in_call = number in under_way and number not in stored
         items.append(Item(value, value.memory(costs), number in stored, fate, lines[number], next_read, in_call))
     return PeakContents(memory, state.rank, tick, event, tuple(items), setting)
+
+
+def _is_last_state(value: Value, setting: Setting) -> bool:
+    """True for the optimizer state that belongs to a final weight."""
+    first = setting.steps - setting.outer + 1 if isinstance(value, OuterState) else setting.steps
+    return isinstance(value, OptState | OuterState) and value.step >= first
 
 
 def _under_way(ops: Sequence[Op], costs: Costs) -> set[int]:

@@ -1,6 +1,6 @@
 """The state of one rank during recomputation, and the checks that every record passes."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -8,12 +8,15 @@ from typing import NamedTuple
 from lib.communication.lanes import OpIndex, overlapped
 from lib.communication.walk import Cursor
 from lib.errors import PuzzleError, TraceError
-from lib.game.costs import CLASSIC, Costs
+from lib.game.costs import CLASSIC, PAIR, Costs
 from lib.rules.collectives import Group
+from lib.rules.outer import USES_A_WEIGHT
 from lib.trace.lifetimes import Liveness
-from lib.trace.ops import NO_BATCHES, TIMED, Op, place_text
+from lib.trace.ops import NO_BATCHES, TIMED, Op, halves, place_text
 from lib.values.base import Value
 from lib.values.kinds import Activation, Parked, Weight
+
+USING_WEIGHTS = {*USES_A_WEIGHT, "tier_update", PAIR}
 
 MALFORMED = (TypeError, ValueError, AttributeError)
 """The exceptions that a record with columns of the wrong types can cause."""
@@ -30,6 +33,8 @@ class RankState(Cursor):
     liveness: Liveness = field(init=False)
     """What is stored, and until when values are needed; it follows later, when that is asked for."""
     final: list[Weight] = field(default_factory=list)
+    copies: list[Weight] = field(default_factory=list)
+    """The weights that `set_final_copy` has declared."""
     outputs: list[Activation] = field(default_factory=list)
     handmade: set[int] = field(default_factory=set)
     """Numbers of the values that were made by hand or by a model of another Dist."""
@@ -127,6 +132,18 @@ def confirm(
         if rank.cause is not None:
             rank.causes[at], rank.cause = rank.cause, None
         rank.clock = end
+
+
+def uses_of_weights(ranks: Iterable[RankState]) -> Iterator[tuple[str, list[Value]]]:
+    """Each operation that computes with a weight or updates it, on a device or a tier, with the values that it uses."""
+    for rank in ranks:
+        for op in rank.done:
+            for part in halves(op) if op.name in USING_WEIGHTS else ():
+                yield part.name.removeprefix("tier_"), [unparked(value) for value in rank.used(part)]
+
+
+def unparked(value: Value) -> Value:
+    return value.value if isinstance(value, Parked) else value
 
 
 class BlockingCall(NamedTuple):

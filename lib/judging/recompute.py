@@ -12,7 +12,7 @@ from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.ring import elements_sent
 from lib.game.setting import Game
 from lib.game.tiers import ON_TIER
-from lib.rules import completeness, durations, memory_tiers, operations
+from lib.rules import completeness, durations, memory_tiers, operations, outer
 from lib.rules.collectives import COLLECTIVES, REQUESTING, Group, requested_batches, require_contribution
 from lib.rules.operations import LOCAL_RULES, PER_BATCH, batches_of
 from lib.trace.gc_pause import no_collection
@@ -22,7 +22,7 @@ from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
 
 from .deadlock import refuse_deadlock
-from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed
+from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed, uses_of_weights
 from .recompute_lanes import OverlappedCalls
 from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
 
@@ -102,7 +102,11 @@ class Recomputation(OverlappedCalls):
         if self.game.task == "infer":
             completeness.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
         else:
-            completeness.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
+            final = [weight for rank in self.ranks for weight in rank.final]
+            completeness.complete(self.game, final)
+            if self.game.task == "outer":
+                outer.complete_copies(self.game, final, [copy for rank in self.ranks for copy in rank.copies])
+                outer.require_one_weight(uses_of_weights(self.ranks))
 
     def advance(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place.
@@ -206,7 +210,9 @@ class Recomputation(OverlappedCalls):
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(named("batch", sorted(batches)))
         confirm(rank, op, made, rank.clock, length, batches)
-        if name == "set_final_weight":
+        if name == "set_final_copy":
+            rank.copies.append(used[0])  # type: ignore[arg-type]  # a weight, as in the next line
+        elif name == "set_final_weight":
             rank.final.append(used[0])  # type: ignore[arg-type]  # the rule has checked that it is a weight
         elif name == "set_output":
             rank.outputs.append(used[0])  # type: ignore[arg-type]  # an activation, as above

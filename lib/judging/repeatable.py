@@ -61,7 +61,7 @@ def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: 
 def missing_at_end(state: RankState, prof: Profile, steps: int) -> list[int]:
     """Layers whose loaded weight a rank used but does not hold, updated, after the last of `steps`."""
     left = [state.values[number] for number in prof.lifetimes.stored_at_end]
-    held = _by_layer(Weight, [*left, *state.final], steps)
+    held = _by_layer(Weight, [*left, *state.final, *state.copies], steps)
     loaded = [state.values[op.outputs[0]] for op in state.all({"load_weights"})]
     if not _fewer(held, _by_layer(Weight, loaded)):
         return []  # whoever holds all that was loaded holds all that was used

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from lib.trace.ops import Op, Trace
-from lib.values.base import Value
-from lib.values.kinds import OptState, Parked, Weight
+from lib.trace.ops import Trace
+from lib.values.kinds import Stepped
 
-from .rank_state import RankState
+from .rank_state import RankState, unparked
 from .recompute import executed
 
 
@@ -17,8 +16,21 @@ def event_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
     Data and gradients carry their step. An operation on weights alone belongs to the step that computes with these
     weights; an average of replicas, and what comes after the last update, to the step that has just ended.
     """
-    last = trace.setting.steps - 1
-    return tuple(tuple(min(last, _step(op, rank)) for op in rank.done) for rank in executed(trace))
+    last, takes_turns = trace.setting.steps - 1, trace.setting.task == "outer"
+    return tuple(tuple(min(last, step) for step in _steps(rank, takes_turns)) for rank in executed(trace))
+
+
+def _steps(rank: RankState, takes_turns: bool) -> Iterator[int]:
+    """With outer steps, what is done to weights alone is in the step of what came before it."""
+    step = 0
+    for op in rank.done:
+        values: list[Any] = [unparked(rank.values[number]) for number in (*op.inputs, *op.outputs)]
+        data = [value.step for value in values if not isinstance(value, Stepped)]
+        if data or not values:
+            step = data[0] if data else step if takes_turns else 0
+        elif not takes_turns:
+            step = int(values[0].step) - (op.name == "allreduce")
+        yield step
 
 
 def old_versions(trace: Trace) -> tuple[frozenset[int], ...]:
@@ -30,16 +42,3 @@ def _made_with_old(rank: RankState) -> Iterator[int]:
     for at, op in enumerate(rank.done):
         if op.name == "forward" and getattr(rank.values[op.outputs[0]], "version", None) is not None:
             yield at
-
-
-def _step(op: Op, rank: RankState) -> int:
-    values = [_unparked(rank.values[number]) for number in (*op.inputs, *op.outputs)]
-    data = [value.step for value in values if not isinstance(value, (Weight, OptState))]
-    if data or not values:
-        return data[0] if data else 0
-    return int(values[0].step) - (op.name == "allreduce")
-
-
-def _unparked(value: Value) -> Any:
-    """A value, or the one that was parked; each has a step."""
-    return value.value if isinstance(value, Parked) else value

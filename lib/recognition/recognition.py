@@ -15,7 +15,7 @@ from lib.judging.traffic import staleness
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, REDUCING
 from lib.trace.gc_pause import no_collection
 from lib.values.base import Batched
-from lib.values.kinds import OptState, Parked, Weight, WeightGrad
+from lib.values.kinds import Delta, OptState, Parked, Weight, WeightGrad
 
 from . import names as known
 from .computed import Grid, RankWork, grid_of
@@ -144,10 +144,20 @@ def _of_family(ranks: Sequence[RankWork], family: str, task: str) -> str:
         case families.ONE_RANK:
             return _one_rank(ranks[0], task)
         case families.LOCAL_SGD:
-            return known.LOCAL_SGD
+            return _averaged(ranks)
         case families.CONTEXT_PARALLEL:
             return context_parallel(ranks)
     return family
+
+
+def _averaged(ranks: Sequence[RankWork]) -> str:
+    """The name of replicas whose weights, or whose changes, are averaged: all layers after the same steps, or not."""
+    changes = [value for work in ranks for value in work.state.values.values() if isinstance(value, Delta)]
+    if not changes:
+        return known.LOCAL_SGD
+    ends = {(change.step, change.layer) for change in changes}
+    at_once = len(ends) == len({step for step, _ in ends}) * len({layer for _, layer in ends})
+    return known.DILOCO if at_once else known.STREAMING_DILOCO
 
 
 def _axes(grid: Grid, setting: Setting) -> Iterator[Match]:

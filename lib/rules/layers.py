@@ -53,7 +53,7 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
         parts, shares = WHOLE, parts
     same_model(game, inp, weight)
     label = layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *shares
-    return Activation.made(*label, replica_of(inp, weight), version, None, cut)
+    return Activation.made(*label, replica_of(game, inp, weight), version, None, cut)
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:
@@ -88,7 +88,7 @@ def backward(
     whole = game.layer == "dense" and inp.of == inp.total == 1
     parts, tokens = (WHOLE, WHOLE) if whole else shares_of(game, inp, weight)
     same_model(game, inp, grad, weight)
-    copy = None if weight.copy is grad.copy is inp.copy is None else replica_of(inp, weight, grad)
+    copy = None if weight.copy is grad.copy is inp.copy is None else replica_of(game, inp, weight, grad)
     if grad.version is not None or weight.step != inp.step:
         require_version_of(grad, weight)
     own = _weight_grad(inp, weight, copy, grad.version)
@@ -110,7 +110,7 @@ def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Valu
         require_vocabulary(grad, weight)
     same_model(game, inp, grad, weight)
     require_version_of(grad, weight)
-    return _input_grad(inp, parts, tokens, replica_of(inp, weight, grad), grad.version, cut)
+    return _input_grad(inp, parts, tokens, replica_of(game, inp, weight, grad), grad.version, cut)
 
 
 def backward_weight(game: Game, layer: int, inp: Value, grad: Value, more: Value | None = None) -> WeightGrad:
@@ -127,14 +127,14 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, more: Value
         same_model(game, inp, grad)
         require_sum(inp)
         require_tokens(inp)
-        label = layer, inp.layers, inp.batches, inp.total_batches, *known_vocabulary(inp, grad, more), inp.step
-        return WeightGrad.made(*label, replica_of(inp, grad, grad), None, grad.version)
+        label = layer, inp.layers, inp.batches, inp.total_batches, *known_vocabulary(game, inp, grad, more), inp.step
+        return WeightGrad.made(*label, replica_of(game, inp, grad, grad), None, grad.version)
     weight = require_kind(more, Weight, f"the weight, which backward_weight needs where a layer is {game.layer!r},")
     require_usable(game, layer, weight, inp)
     shares_of(game, inp, weight)
     same_model(game, inp, grad, weight)
     require_version_of(grad, weight)
-    return _weight_grad(inp, weight, replica_of(inp, weight, grad), grad.version)
+    return _weight_grad(inp, weight, replica_of(game, inp, weight, grad), grad.version)
 
 
 def pair(game: Game, layer: int, back: int, batch: int, *values: Value) -> tuple[Value, ...]:

@@ -11,7 +11,7 @@ from lib.game.costs import Costs
 from lib.game.setting import Game
 from lib.game.tiers import ON_TIER, Tier
 from lib.values.base import Value, copy_of, require_kind
-from lib.values.kinds import OptState, Parked, Weight
+from lib.values.kinds import Parked
 
 
 def offload(game: Game, value: Value, to: object) -> Parked:
@@ -27,10 +27,10 @@ def fetch(game: Game, parked: Value) -> Value:
     return copy_of(require_kind(parked, Parked, "the value to fetch").value)
 
 
-def parked_weights(game: Game, made: tuple[Weight, OptState], to: object) -> tuple[Parked, Parked]:
-    """A weight and its optimizer state, on a tier instead of the device."""
+def parked_weights(game: Game, made: Iterable[Value], to: object) -> tuple[Parked, ...]:
+    """A weight and its states, on a tier instead of the device."""
     tier(game.setting.costs, to)
-    return Parked.made(made[0], to), Parked.made(made[1], to)
+    return tuple(Parked.made(one, to) for one in made)
 
 
 def tier(costs: Costs, name: object) -> Tier:

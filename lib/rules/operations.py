@@ -29,7 +29,7 @@ from lib.values.replica_shards import replica_shards_of
 from lib.values.replicas import shared
 from lib.values.sums import added
 
-from . import attention, memory_tiers, updating
+from . import attention, memory_tiers, outer, updating
 from .folded_numbers import chosen_batches, part_in_record
 from .layers import backward, backward_input, backward_weight, forward, loss, pair
 from .requirements import WHOLE, same_model
@@ -51,10 +51,10 @@ def batches_of(made: Sequence[Any]) -> frozenset[int]:
 
 
 def load_weights(
-    game: Game, layer: int, part: int, total: int, tier: object = None
-) -> tuple[Weight, OptState] | tuple[Parked, Parked]:
-    """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step; parked on a tier
-    where one is named."""
+    game: Game, layer: int, part: int, total: int, tier: object = None, with_outer: object = None
+) -> tuple[Value, ...]:
+    """Shard `part` of `total` of a layer's weight and optimizer state, and perhaps of its outer state, as they are
+    before the step; parked on a tier where one is named."""
     layer = algebra.number(layer, game.layers, "layer")
     total = algebra.whole_number(total, "total", least=1)
     if total == 1 and type(part) is int and part > 0:
@@ -62,7 +62,9 @@ def load_weights(
     own = replica_shards_of(part, total)
     shards = frozenset((algebra.number(part if own is None else int(part), total, "shard"),))
     label = layer, game.layers, 0, shards, total, None, own
-    made = Weight.made(*label), OptState.made(*label)
+    weight = Weight.made(*label)
+    more = (outer.load_outer_state(game, weight),) if with_outer else ()
+    made = (weight, OptState.made(*label), *more)
     return made if tier is None else memory_tiers.parked_weights(game, made, tier)
 
 
@@ -113,7 +115,9 @@ def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
         raise RuleError("this game is inference only, so its results are activations; call set_output")
     if weight.layer != layer:
         raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
-    if weight.step != game.steps:
+    if game.task == "outer":
+        outer.require_final(game, weight)
+    elif weight.step != game.steps:
         done = "was never updated" if not weight.step else f"is not the one after all {game.steps} steps"
         raise RuleError(f"this is the {weight}, which {done}; pass the weight that update returned")
     if not shared(weight.copy):
@@ -178,11 +182,14 @@ class LocalRecord(Protocol):
 
 
 def _loaded(game: Game, op: LocalRecord) -> Any:
-    """The arguments of loading: a shard, of how many, and a tier where there is one."""
+    """The arguments of loading: a shard, of how many, a tier where there is one, whether with an outer state."""
     if op.args[-1] is None:
         raise RuleError("a record leaves out the memory tier if there is none; got None")
-    part, total, *more = op.args
-    return part_in_record(game, part, more[1:]), total, *more[:1]
+    args: tuple[Any, ...] = op.args
+    part, total, tier, stride, with_outer = args + (None,) * (5 - len(args))
+    if with_outer not in (None, 1):
+        raise RuleError(f"a record says 1 where an outer state is loaded; got {with_outer!r}")
+    return part_in_record(game, part, () if stride is None else (stride,)), total, tier, with_outer
 
 
 def _step(op: LocalRecord) -> Any:
@@ -206,6 +213,10 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "backward_weight": lambda game, op, v: (backward_weight(game, op.layer, *v),),
     "update": lambda game, op, v: updating.update(game, op.layer, *v),
     "tier_update": lambda game, op, v: updating.tier_update(game, op.layer, *op.args, *v),
+    "delta": lambda game, op, v: (outer.delta(game, op.layer, *v),),
+    "outer_update": lambda game, op, v: outer.outer_update(game, op.layer, *v),
+    "merge": lambda game, op, v: (outer.merge(game, op.layer, *v),),
+    "set_final_copy": lambda game, op, v: outer.set_final_copy(game, op.layer, *v),
     "keys": lambda game, op, v: (attention.keys(game, op.layer, *v),),
     "attend": lambda game, op, v: (attention.attend(game, op.layer, *v),),
     "attend_backward": lambda game, op, v: attention.attend_backward(game, op.layer, *v),

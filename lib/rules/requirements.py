@@ -9,6 +9,8 @@ from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad,
 from lib.values.label_text import batches_text, expert_text, parts_text, shards_text, tokens_text
 from lib.values.replicas import Copy
 
+from . import outer
+
 Share = tuple[frozenset[int], int]
 """Shards or parts, and of how many."""
 
@@ -30,6 +32,8 @@ def require_usable(game: Game, layer: int, weight: Weight, inp: Activation) -> N
     if inp.version is not None or weight.step != inp.step or weight.step >= game.steps:
         if game.lag:
             return _require_version(game, weight, inp)
+        if game.task == "outer":
+            outer.refuse_step(weight, inp.step)
         if game.steps == 1:
             raise RuleError("this weight was already updated (step 1); use the weight from before the update")
         raise RuleError(
@@ -148,8 +152,10 @@ def require_tokens(value: Activation | ActivationGrad) -> None:
         raise RuleError(f"this is only {tokens_text(value)}; allgather them first")
 
 
-def replica_of(inp: Activation, *others: Weight | ActivationGrad) -> Copy | None:
+def replica_of(game: Game, inp: Activation, *others: Weight | ActivationGrad) -> Copy | None:
     """The replica that values belong to; the model's input belongs to all."""
+    if game.task == "outer":
+        return outer.replica(inp, *others)
     copy = others[0].copy
     for value in (*others[1:], *((inp,) if inp.layer else ())):
         if value.copy is not copy and value.copy != copy:
@@ -207,7 +213,7 @@ def require_vocabulary(grad: ActivationGrad, weight: Weight) -> None:
         raise RuleError(f"these are scores of {scores}, and the weight is {shards_text(weight)}; use the same shards")
 
 
-def known_vocabulary(inp: Activation, grad: ActivationGrad, total: Value | None) -> Share:
+def known_vocabulary(game: Game, inp: Activation, grad: ActivationGrad, total: Value | None) -> Share:
     """The shards whose weight gradient can be made, if `total` has what they need to know of the others."""
     if grad.total == 1:
         if total is not None:
@@ -226,5 +232,5 @@ def known_vocabulary(inp: Activation, grad: ActivationGrad, total: Value | None)
             f"{batches_text(inp)}"
         )
     require_sum(total)
-    replica_of(inp, grad, total)
+    replica_of(game, inp, grad, total)
     return grad.shards, grad.total

@@ -12,7 +12,7 @@ from lib.values.label_text import batches_text, shard_to_update, shards_text
 from lib.values.replica_shards import covers
 from lib.values.replicas import Copy, averages_of
 
-from . import memory_tiers
+from . import memory_tiers, outer
 from .requirements import same_model
 
 
@@ -73,6 +73,8 @@ def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptSt
             f"the optimizer state is at step {opt_state.step}, but the weight is at step {weight.step}; "
             "pass the optimizer state that belongs to this weight"
         )
+    if game.task == "outer":
+        outer.refuse_step(weight, grad.step)
     if game.lag:
         raise RuleError(
             f"this gradient is of step {grad.step}, the weight at step {weight.step}; "
@@ -86,6 +88,8 @@ def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptSt
 
 def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
     """Whose the updated weight is: everybody's after every batch; after some a replica's, if the task has any."""
+    if game.task == "outer":
+        return outer.updated_copy(grad, weight, opt_state)
     if weight.copy is grad.copy is opt_state.copy is None:
         if len(grad.batches) == grad.total_batches:
             return None

@@ -1,7 +1,7 @@
 """The player's calls that concern one rank alone: where values come from, and what is computed with them."""
 
 from collections.abc import Awaitable, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from lib.communication.lanes import PendingValue
 from lib.errors import PuzzleError, RuleError
@@ -11,26 +11,32 @@ from lib.rules.folded_numbers import require_own_batches
 from lib.trace.ops import NO_BATCHES, Op, call_text
 from lib.values import algebra
 from lib.values.base import Value, copy_of, object_text
-from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
+from lib.values.kinds import Activation, ActivationGrad, OptState, OuterState, Parked, Weight, WeightGrad
 
-from .attention import AttentionCalls
+from .outer import OuterCalls
 from .recorder import RankRecorder, player_line
 from .waits import CopyWait
 
 
-class Computation(AttentionCalls):
+class Computation(OuterCalls):
     """The operations of one rank that need no other rank. Durations are for the classic costs."""
 
     @overload
     def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]: ...
     @overload
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str) -> tuple[Parked, Parked]: ...
-    def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str | None = None) -> Any:
+    @overload
+    def load_weights(
+        self, layer: int, shard: int = 0, total: int = 1, *, outer: Literal[True]
+    ) -> tuple[Weight, OptState, OuterState]: ...
+    def load_weights(
+        self, layer: int, shard: int = 0, total: int = 1, *, tier: str | None = None, outer: bool = False
+    ) -> Any:
         """Returns shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time.
 
-        With a `tier`, such as "host", both are parked there.
+        With a `tier`, such as "host", both are parked there. With `outer`, the outer optimizer's state comes third.
         """
-        return self._source("load_weights", operations.load_weights, layer, shard, total, tier)
+        return self._source("load_weights", operations.load_weights, layer, shard, total, tier, outer)
 
     def get_activation(self, batches: Any, step: int = 0, shares: Any = None) -> Activation:
         """Returns the model's input for some microbatches, such as [0] or range(4). Takes no time.

@@ -43,8 +43,9 @@ class RankOperations(LaneOperations):
             value, cut = made[0], name == "get_activation" and args[2] is not None
             more = shortest(value.step or None, tuple(sorted(value.shards)) if cut else None)
             return recorder.write(name, made, line, (), layer, operations.batches_of(made), more)
-        plain = [part if part is None or isinstance(part, str) else index(part) for part in args]
-        return recorder.write(name, made, line, (), layer, args=shortest(*plain, stride_of(args[0]) or None))
+        *plain, outer = [part if part is None or isinstance(part, str) else index(part) for part in args]
+        more = shortest(*plain, stride_of(args[0]) or None, outer or None)
+        return recorder.write(name, made, line, (), layer, args=more)
 
     def _require_room(self, made: Sequence[Value]) -> None:
         """Refuses to park more on a tier than fits."""

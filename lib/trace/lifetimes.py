@@ -176,7 +176,7 @@ class Liveness:
                     clock = end
                 else:
                     pending.update(makes)
-            elif name == "set_final_weight":
+            elif name == "set_final_weight" or name == "set_final_copy":
                 final.update(used)
             elif asynchronous and name in asynchronous:
                 pending.update(makes)

@@ -15,16 +15,16 @@ from lib.rules.collectives import COLLECTIVES
 
 NO_BATCHES: frozenset[int] = frozenset()
 
-TIMED = COMPUTING | COLLECTIVES | {"loss", "update", "pass_to", "receive"} | ON_TIER.keys()
+TIMED = COMPUTING | COLLECTIVES | {"loss", "update", "outer_update", "pass_to", "receive"} | ON_TIER.keys()
 """The operations that are events: they have a place on the clock, and memory is sampled when they start."""
 
 
-UPDATES = frozenset(("update", "tier_update"))
-"""The operations that make a weight and its optimizer state of the next step."""
+UPDATES = frozenset(("update", "tier_update", "outer_update"))
+"""The operations that make a weight and its optimizer state of a later step."""
 
 FREE = frozenset(
     ("load_weights", "get_activation", "fake_grad", "given", "add", "combine", "shard", "set_final_weight")
-    + ("set_output", "store", "delete")
+    + ("set_output", "store", "delete", "delta", "merge", "set_final_copy")
 )
 """The operations that take no time and need no price. A timed one without a price does not exist in a game."""
 
@@ -56,7 +56,7 @@ class Form(NamedTuple):
 
 
 FORMS: Mapping[str, Form] = {
-    "load_weights": Form(True, 0, ("shard", "total"), ("tier", "stride")),
+    "load_weights": Form(True, 0, ("shard", "total"), ("tier", "stride", "outer")),
     "get_activation": Form(False, 0, (), ("step", "shares")),
     "fake_grad": Form(True, 0, (), ("step",)),
     "given": Form(False, 0, ("value",)),
@@ -72,6 +72,9 @@ FORMS: Mapping[str, Form] = {
     "keys_backward": Form(True, 4),
     "update": Form(True, 3),
     "tier_update": Form(True, 3, ("tier",)),
+    "delta": Form(True, 2),
+    "outer_update": Form(True, 3),
+    "merge": Form(True, 2),
     "add": Form(False, 2),
     "combine": Form(False, 2),
     "shard": Form(False, 1, ("shard", "total"), ("stride",)),
@@ -88,6 +91,7 @@ FORMS: Mapping[str, Form] = {
     "offload": Form(False, 1, ("tier",)),
     "fetch": Form(False, 1),
     "set_final_weight": Form(True, 1),
+    "set_final_copy": Form(True, 1),
     "set_output": Form(False, 1),
     "store": Form(False, 1, ("where", "key")),
     "delete": Form(False, 0, ("where", "key")),

@@ -60,6 +60,46 @@ class OptState(Stepped):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class OuterState(Stepped):
+    """The outer optimizer's state for one layer's agreed weight, as large as the weight; it steps with that weight."""
+
+    kind = "an outer optimizer state"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Delta(Stepped, Summed):
+    """By how much copies of a weight have moved away from the agreed weight, added up: an outer gradient.
+
+    `step` is the step of the copies, `copy.since` the step of the agreed weight, and `copies` has the batches of each.
+    """
+
+    copies: tuple[tuple[int, ...], ...] = ()
+
+    kind = "an outer gradient"
+
+    def __post_init__(self) -> None:
+        Stepped.__post_init__(self)
+        mark = self.copy
+        if mark is None or not isinstance(self.copies, (tuple, list)):
+            raise RuleError(f"Delta: an outer gradient is of copies; got {self.copies!r:.60}")
+        own = [algebra.numbers(batches, mark.of, "batch", "Delta") for batches in self.copies]
+        if algebra.disjoint_union(own, "batch", algebra.operand, "name each copy once") != mark.batches:
+            raise RuleError(f"Delta: its copies together have the batches of its mark; got {self.copies!r:.60}")
+        self._freeze(copies=tuple(sorted(tuple(sorted(batches)) for batches in own)))
+
+    def is_complete(self) -> bool:
+        mark = self.copy
+        return len(self.shards) == self.total and mark is not None and len(mark.batches) == mark.of
+
+    def __str__(self) -> str:
+        mark = self.copy
+        assert mark is not None  # as it was checked
+        held = f"{shards_text(self)}, round {len(mark.averages)}, steps {mark.since} to {self.step}"
+        copies = f"of the copies {algebra.set_text(mark.batches)} of {mark.of}"
+        return f"outer gradient of layer {self.layer}, {held}, {copies}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class WeightGrad(Sharded, Summed):
     """The gradient of one layer's weight, summed over `batches`. No batches: a zero.
 
@@ -229,7 +269,10 @@ class Parked(Value):
 
 
 KINDS: Mapping[str, type[Value]] = MappingProxyType(
-    {cls.__name__: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad, KeyValue, KeyValueGrad)}
+    {
+        cls.__name__: cls
+        for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad, KeyValue, KeyValueGrad, OuterState, Delta)
+    }
 )
 
 HOLDS: Mapping[str, type[Value]] = {
@@ -242,12 +285,17 @@ HOLDS: Mapping[str, type[Value]] = {
 }
 """The dictionaries of a device, and the kind of value that each holds."""
 
-HOLDS_TOO: Mapping[type[Value], str] = {KeyValue: "activations", KeyValueGrad: "grad_activations"}
+HOLDS_TOO: Mapping[type[Value], str] = {
+    **{KeyValue: "activations", KeyValueGrad: "grad_activations"},
+    **{OuterState: "opt_states", Delta: "grad_weights"},
+}
 """Kinds that another kind's dictionary holds too."""
 
 CLASSIC_FIELDS: Mapping[type[Value], int] = {
     Weight: 5,
     OptState: 5,
+    OuterState: 5,
+    Delta: 5,
     WeightGrad: 6,
     Activation: 4,
     ActivationGrad: 4,
@@ -257,7 +305,19 @@ CLASSIC_FIELDS: Mapping[type[Value], int] = {
 }
 """How many fields of each kind the classic puzzles use; the others come last, and have defaults."""
 
-ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches", "copy", "own", "version", "shares")
+ALIKE_IN_A_JOIN = (
+    "layer",
+    "layers",
+    "total",
+    "step",
+    "batches",
+    "total_batches",
+    "copy",
+    "own",
+    "version",
+    "shares",
+    "copies",
+)
 
 for _cls in CLASSIC_FIELDS:
     _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass

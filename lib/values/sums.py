@@ -10,7 +10,7 @@ from lib.errors import RuleError
 from . import algebra
 from .algebra import Who, operand
 from .base import Batched, Summed, Value, require_alike, require_kind, with_fields
-from .kinds import Activation, KeyValue, KeyValueGrad, WeightGrad
+from .kinds import Activation, Delta, KeyValue, KeyValueGrad, WeightGrad
 from .label_text import shares_of_batches
 
 ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy", "version", "heads", "vocabulary")
@@ -21,7 +21,9 @@ ALIKE_PARTS = (*ONE_LABEL, "batches", "of", "shards", "total")
 
 def added(values: Sequence[Value], who: Who = operand) -> Any:
     """The sum of some values of one kind: what `+` makes."""
-    return add_parts(values, who) if isinstance(values[0], Batched) else sum_grads(values, who)
+    if isinstance(values[0], Batched):
+        return add_parts(values, who)
+    return sum_deltas(values, who) if isinstance(values[0], Delta) else sum_grads(values, who)
 
 
 def add_parts(values: Sequence[Value], who: Who = operand) -> Batched:
@@ -44,6 +46,23 @@ def add_parts(values: Sequence[Value], who: Who = operand) -> Batched:
     if len(union) == first.of:
         return with_fields(first, parts=algebra.WHOLE, of=1)
     return with_fields(first, parts=frozenset(union))
+
+
+ALIKE_DELTAS = ("layer", "layers", "total", "shards", "step")
+
+
+def sum_deltas(values: Sequence[Value], who: Who = operand) -> Delta:
+    """The sum of the outer gradients of some copies, each there once, that left the same agreed weight."""
+    first = require_kind(values[0], Delta, "each value in this sum")
+    deltas = [require_kind(value, Delta, "each value in this sum") for value in values]
+    marks = [delta.copy for delta in deltas if delta.copy is not None]
+    for i, delta in enumerate(deltas):
+        require_alike(first, delta, ALIKE_DELTAS, who, i, "sum")
+        if marks[i][2:] != marks[0][2:] or marks[i].since != marks[0].since:
+            raise RuleError(f"{who(0)} contributes the {first}, {who(i)} the {delta}; sum copies of one round")
+    batches = algebra.disjoint_union([mark.batches for mark in marks], "batch", who, "sum each copy once")
+    copies = tuple(sorted(one for delta in deltas for one in delta.copies))
+    return with_fields(first, copy=marks[0]._replace(batches=batches), copies=copies)
 
 
 def _both_text(first: Batched, twice: set[int]) -> str:

@@ -245,3 +245,9 @@ SEQ_1F1B = Paper(
     "Seq1F1B: Efficient Sequence-Level Pipeline Parallelism for Large Language Model Training",
     "arXiv 2406.03488",
 )
+STREAMING_DILOCO = Paper(
+    "Arthur Douillard, Yanislav Donchev, Keith Rush et al.",
+    2025,
+    "Streaming DiLoCo with Overlapping Communication: Towards a Distributed Free Lunch",
+    "arXiv 2501.18512",
+)

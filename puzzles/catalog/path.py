@@ -66,6 +66,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "two_ways": ("zb_h1",),
     "weight_versions": ("one_f_one_b",),
     "host_update": ("offload", "weight_versions"),
+    "streaming_diloco": ("local_sgd", "ddp_overlap"),
     "seq_pipeline": ("one_f_one_b",),
     "ring_context": ("ddp_overlap", "seq_pipeline"),
     "ulysses": ("ring_context",),

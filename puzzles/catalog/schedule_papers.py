@@ -53,6 +53,8 @@ PAPERS: Mapping[str, tuple[Paper, ...]] = {
     names.ZERO_3: (papers.ZERO, papers.PYTORCH_FSDP),
     names.HYBRID: (papers.PYTORCH_FSDP,),
     names.LOCAL_SGD: (papers.LOCAL_SGD,),
+    names.DILOCO: (papers.DILOCO,),
+    names.STREAMING_DILOCO: (papers.DILOCO, papers.STREAMING_DILOCO),
     names.TENSOR: (papers.MEGATRON,),
     names.SEQUENCE: (papers.SEQUENCE_PARALLELISM,),
     names.EXPERT: (papers.GSHARD,),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
+from itertools import count
 from math import ceil
 from types import MappingProxyType
 from typing import Any
 
-from lib import Costs, Report, Setting, Trace, inflight
+from lib import Costs, Model, Report, Setting, Trace, inflight
 from lib.schedules import chimera, dualpipe, hanayo, one_f_one_b, pipeline, seq1f1b, v_half, v_min
 from lib.schedules.player import Order
 from solutions.ring_context import ring_context
@@ -124,6 +125,83 @@ def balance(p: int) -> Fraction:
     return Fraction(min(each), max(each))
 
 
+def in_rounds(fragments: int, waits: bool, sums_gradients: bool = False) -> Callable[[Model], Awaitable[None]]:
+    """Outer steps in which `fragments` of the layers take turns. An average begins after a step, and ranks wait for it
+    or take it over after the next step."""
+
+    async def schedule(model: Model) -> None:
+        rounds, layers, steps = model.dist.setting.outer, range(model.LAYERS), model.dist.setting.steps
+        copies, states, agreed, outer, pending = {}, {}, {}, {}, dict[int, Any]()
+        for layer in layers:
+            copies[layer], states[layer], outer[layer] = model.load_weights(layer, outer=True)
+            agreed[layer] = copies[layer]
+
+        async def take_over(merges: bool = True) -> None:
+            for layer in [*pending]:
+                total = await pending.pop(layer)
+                agreed[layer], outer[layer] = model.outer_update(layer, agreed[layer], total, outer[layer])
+                if merges:
+                    copies[layer] = model.merge(layer, copies[layer], agreed[layer])
+
+        for step in range(steps):
+            inputs = [model.get_activation([model.rank], step)]
+            for layer in layers:
+                inputs.append(model.forward(layer, inputs[-1], copies[layer]))
+            grad = model.loss(inputs.pop())
+            for layer in reversed(layers):
+                new, grad = model.backward(layer, inputs.pop(), grad, copies[layer])
+                new = await model.allreduce(new, layer) if sums_gradients else new
+                copies[layer], states[layer] = model.update(layer, new, copies[layer], states[layer])
+            await take_over()
+            each = model.LAYERS // fragments
+            turn, not_mine = divmod(step % rounds, rounds // fragments)
+            for layer in () if not_mine else layers[turn * each : turn * each + each]:
+                change = model.delta(layer, agreed[layer], copies[layer])
+                if sums_gradients:
+                    agreed[layer], outer[layer] = model.outer_update(layer, agreed[layer], change, outer[layer])
+                    copies[layer] = model.merge(layer, copies[layer], agreed[layer])
+                else:
+                    pending[layer] = model.allreduce(change, layer)
+            if waits:
+                await take_over()
+        await take_over(merges=False)
+        for layer in layers:
+            model.set_final_weight(layer, agreed[layer])
+            model.set_final_copy(layer, copies[layer])
+
+    return schedule
+
+
+@cache
+def apart(
+    p: int, rounds: int, fragments: int, price: int, sums: bool = False, waits: bool = False
+) -> tuple[Trace, Report]:
+    """Two rounds of four layers; F = 1, B = 2, and an all-reduce takes `price`."""
+    ticks = {"forward": 1, "backward": 2, "loss": 0, "update": 0, "outer_update": 0, "allreduce": price}
+    costs = Costs("apart", ticks=MappingProxyType(ticks), unit=1, overlap=True)
+    setting = Setting(costs, steps=2 * rounds, task="outer", outer=rounds, late=1)
+    return judged(in_rounds(fragments, waits, sums), (4, p, p), setting)
+
+
+def share_of_traffic(p: int, rounds: int) -> Fraction:
+    """What DiLoCo sends, over what data parallelism sends."""
+    local, every = (apart(p, rounds, 1, 1, sums, True)[1].traffic for sums in (False, True))
+    return Fraction(local, every)
+
+
+def dearest_link(p: int, rounds: int, fragments: int) -> int:
+    """The longest all-reduce of a layer for which no rank waits, but at the end."""
+
+    def waits(price: int) -> bool:
+        for ops in apart(p, rounds, fragments, price)[0].ranks:
+            last = max(op.end for op in ops if op.name == "update")
+            if any(op.name == "await" and op.end > op.start and op.start < last for op in ops):
+                return True
+        return False
+
+    return next(price for price in count(1) if waits(price + 1))
+
+
 EVEN = [(2, 4), (4, 8), (4, 10), (6, 14), (8, 16)]
 V_SIZES = [(p, 2 * p) for p in (3, 4, 6)]
 SHARES = [(2, 2, 2), (4, 2, 4), (3, 4, 2), (4, 3, 8), (3, 1, 8)]
@@ -173,4 +251,8 @@ FRONTIER = [
           partial(sent_for_a_layer, ulysses), (4,), [(2,)], [(2,), (4,)]),
     Claim("zigzag: attending of the rank with least, over the rank with most", "1", lambda p: 1, balance, (4,), [(2,)],
           [(2,), (4,)]),
+    Claim("DiLoCo: sent, over data parallelism; H = m", "1/H", lambda p, m: Fraction(1, m), share_of_traffic, (4, 4),
+          [(2, 2)], [(2, 2), (4, 4), (4, 8)]),
+    Claim("Streaming DiLoCo: longest free all-reduce of a layer, m fragments of four", "m (F + B)",
+          lambda p, m: 3 * m, lambda p, m: dearest_link(p, 4, m), (4, 4), [(4, 2)], [(2, 1), (2, 2), (4, 4)]),
 ]  # fmt: skip

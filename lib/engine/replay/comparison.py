@@ -1,9 +1,7 @@
 """Compares the results and measurements of a replay with a single device's results and the trace's predictions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -17,78 +15,14 @@ from lib.rules.collectives import COLLECTIVES
 from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import Op, group_of
 from lib.values.base import Value
-from lib.values.kinds import ActivationGrad, Parked, WeightGrad
-from lib.values.replicas import Average, Copy, averages_of
+from lib.values.kinds import ActivationGrad, Parked
 
 from .labels import Content, Tokens
+from .outer_reference import numbered_copies, trained_with_outer_steps
+from .reference import averages_in, outputs, trained, versions_in
 from .tensor_device import TIERS
 from .vocabulary import width
 from .workload import Workload
-
-Replica = tuple[list[Array], list[Array]]
-"""Weights and states, by layer."""
-
-
-def outputs(workload: Workload) -> list[Array]:
-    """The last layer's output for each batch, with the weights as they are loaded."""
-    weights = [workload.weight(layer) for layer in range(workload.size.layers)]
-    return [_inputs(workload, weights, batch, 0)[-1] for batch in range(workload.size.batches)]
-
-
-def trained(
-    workload: Workload, averages: Sequence[Average] = (), versions: Mapping[int, int] | None = None
-) -> list[Array]:
-    """The weights of every layer after all steps. `averages` are the means over replicas that trained alone before;
-    `versions` has the steps whose gradients were made with older weights, and of which step these are."""
-    layers, everything = range(workload.size.layers), range(workload.size.batches)
-    alike: Replica = [workload.weight(layer) for layer in layers], [workload.state(layer) for layer in layers]
-    states: dict[tuple[int, ...], list[Array]] = {}
-    done = 0
-    for parted, until, partition in averages:
-        alike = _train(workload, alike, everything, range(done, parted))
-        alone = [
-            _train(workload, (alike[0], states.get(own, alike[1])), own, range(parted, until)) for own in partition
-        ]
-        states.update((own, replica[1]) for own, replica in zip(partition, alone))
-        sums = [reduce(add, column) for column in zip(*[weights for weights, _ in alone])]
-        alike, done = ([workload.average(total, len(alone)) for total in sums], alike[1]), until
-    return _train(workload, alike, everything, range(done, workload.setting.steps), versions)[0]
-
-
-def _train(
-    workload: Workload,
-    replica: Replica,
-    batches: Iterable[int],
-    steps: Iterable[int],
-    versions: Mapping[int, int] | None = None,
-) -> Replica:
-    """Some steps on the same batches in each."""
-    weights, states = replica
-    made: dict[int, list[Array]] = {}
-    for step in steps:
-        made[step] = weights
-        used = made[(versions or {}).get(step, step)]
-        grads = [np.zeros_like(weight) for weight in weights]
-        for batch in batches:
-            inputs = _inputs(workload, used, batch, step)
-            grad = workload.layers[-1].loss(inputs.pop(), workload.target(batch, step)[None])
-            for layer in reversed(range(len(weights))):
-                of = workload.layers[layer]
-                grads[layer] += of.backward_weight(inputs[layer], grad, used[layer])
-                if layer:
-                    grad = of.backward_input(inputs[layer], grad, used[layer])
-        updated = [workload.update(*one) for one in zip(grads, weights, states)]
-        weights, states = [pair[0] for pair in updated], [pair[1] for pair in updated]
-    return weights, states
-
-
-def _inputs(workload: Workload, weights: Iterable[Array], batch: int, step: int) -> list[Array]:
-    """The input of each layer, and the last layer's output, each (1, tokens, h)."""
-    inputs = [workload.input(batch, step)[None]]
-    for layer, weight in zip(workload.layers, weights):
-        inputs.append(layer.forward(inputs[-1], weight))
-    return inputs
-
 
 Found = tuple[int | None, Content, Array]
 """A result that a rank has declared: the layer of a final weight, or None of an output; what it holds; the tensor."""
@@ -155,34 +89,17 @@ def bytes_sent(state: RankState, op: Op, workload: Workload) -> int:
     return sum(elements_sent(op.name, size, members or workload.size.ranks) for size in sizes)
 
 
-def averages_in(ranks: Sequence[RankState], steps: int) -> tuple[Average, ...]:
-    """The averages of replicas before the final weights; of a refused trace, as far as it could be followed."""
-    for rank in ranks:
-        for weight in rank.final:
-            return averages_of(weight.copy)
-    marks = {mark for rank in ranks for value in rank.values.values() if (mark := getattr(value, "copy", None))}
-    before = max((mark.averages for mark in marks), key=len, default=())
-    alone = sorted(mark for mark in marks if mark.batches and mark.averages == before)
-    return (*before, *_unfinished(alone, steps))
-
-
-def _unfinished(alone: Sequence[Copy], steps: int) -> Iterable[Average]:
-    if alone:
-        yield alone[0].since, steps, tuple(sorted(tuple(sorted(mark.batches)) for mark in alone))
-
-
-def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
-    """The steps whose gradients were made with older weights, and of which step these are."""
-    grads = [value for rank in ranks for value in rank.values.values() if isinstance(value, WeightGrad)]
-    return {grad.step: grad.version for grad in grads if grad.version is not None}
-
-
-def error_of(
-    workload: Workload, found: Sequence[Sequence[Found]], averages: Sequence[Average], versions: Mapping[int, int]
-) -> float:
+def error_of(workload: Workload, found: Sequence[Sequence[Found]], ranks: Sequence[RankState]) -> float:
     """The worst of all results; infinite if a row of some layer, or a token of some batch, is in none."""
-    infers = workload.setting.task == "infer"
-    right = outputs(workload) if infers else trained(workload, averages, versions)
+    task = workload.setting.task
+    if task == "outer":
+        right, found = trained_with_outer_steps(workload, ranks), numbered_copies(workload, found, ranks)
+    else:
+        right = (
+            outputs(workload)
+            if task == "infer"
+            else trained(workload, averages_in(ranks, workload.setting.steps), versions_in(ranks))
+        )
     missing = {(i, place) for i, tensor in enumerate(right) for place in range(tensor.shape[-2])}
     worst = 0.0
     for layer, label, tensor in (one for rank in found for one in rank):

@@ -154,7 +154,7 @@ def _values(call: Call, which: str = "values") -> tuple[Any, ...]:
 
 def _loaded(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
     shard, total, *tier = op.args
-    made = [walk.rows(kind, op, shard, total) for kind in ("weight", "state")]
+    made = [walk.rows(kind, op, shard, total) for kind in ("weight", "state", "outer")[: len(op.outputs)]]
     return [OnTier(one, tier[0]) for one in made] if tier and tier[0] is not None else list(made)
 
 
@@ -206,9 +206,18 @@ def _attended(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
 
 def _added(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
     one, other = used
+    if isinstance(one, Rows):
+        return [_of_copies(used, 0)]
     if isinstance(one, Tokens) and isinstance(other, Tokens) and one.queries and other.queries:
         return [one._replace(queries=tuple(sorted(one.queries + other.queries)))]
     return [one]
+
+
+def _of_copies(labels: Sequence[Label], place: int) -> Content:
+    """One of some labels whose tensors are added up; an outer gradient has the copies of all."""
+    mine = held(labels[place])
+    is_delta = isinstance(mine, Rows) and mine.kind == "delta"
+    return as_rows(mine)._replace(copies=sum(as_rows(one).copies for one in labels)) if is_delta else mine
 
 
 LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[Label]]] = {
@@ -229,6 +238,9 @@ LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[L
     "tier_update": lambda walk, op, used: [
         OnTier(as_rows(content(used[1]))._replace(kind=kind), *op.args) for kind in ("weight", "state")
     ],
+    "delta": lambda walk, op, used: [as_rows(held(used[1]))._replace(kind="delta")],
+    "outer_update": lambda walk, op, used: [as_rows(held(used[0]))._replace(kind=kind) for kind in ("weight", "outer")],
+    "merge": lambda walk, op, used: used[:1],
     "keys": lambda walk, op, used: [as_tokens(used[0])._replace(queries=())],
     "attend": lambda walk, op, used: used[:1],
     "attend_backward": _attended,
@@ -271,7 +283,7 @@ def _to_tokens(brought: Sequence[Content], place: int, op: Op) -> Content:
 
 
 COLLECTIVE_LABELS: Mapping[str, Callable[[Sequence[Content], int, Op], Content]] = {
-    "allreduce": lambda brought, place, op: brought[place],
+    "allreduce": lambda brought, place, op: _of_copies(brought, place),
     "allgather": lambda brought, place, op: union(brought),
     "scatterreduce": _scattered,
     "dispatch": _dispatched,

@@ -13,6 +13,8 @@ class Rows(NamedTuple):
     kind: str
     places: tuple[int, ...]
     of: int
+    copies: int = 1
+    """The copies whose changes an outer gradient adds up."""
 
 
 class Tokens(NamedTuple):

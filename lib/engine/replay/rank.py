@@ -16,8 +16,9 @@ from lib.trace.ops import TIMED, Op, halves
 
 from .attending import ATTEND
 from .label_walk import LabelWalk
-from .labels import Content, OnTier, as_tokens, content, held, joined, shape_of, taken
+from .labels import OnTier, as_tokens, content, held, joined, shape_of, taken
 from .layers import Layer
+from .outer_steps import OUTER
 from .tensor_device import TENSOR_COLLECTIVES, TensorDevice
 from .vocabulary import layer_of, settled
 from .workload import Workload
@@ -56,8 +57,7 @@ class ReplayEngine(TensorDevice):
         self.overlaps = port.library is not NUMPY and bool(walk.on_lanes)
         if port.library is not NUMPY:
             port.rely_on(sorted({each.group for rank in walk.ranks for each in rank.exchanges.values()}))
-        self.results: list[tuple[int | None, Content, Array]] = []
-        """Final weights with their layer, or outputs."""
+        self.results = []
 
     def forward(self, x: Any) -> Any:
         """Plays the whole trace. Returns what was measured: bytes live at each event and at the end, on the device
@@ -80,10 +80,6 @@ class ReplayEngine(TensorDevice):
         live.append(self.live_bytes())
         seconds.update(self.took)
         return {"live": live, "seconds": list(seconds.values())}
-
-    def found(self) -> list[tuple[int | None, Content, Array]]:
-        """What this rank has declared to be a result."""
-        return self.results
 
     def turn(self, at: int, call_runs: bool, runs_later: bool) -> None:
         """One entry of the script: the operation at an index; or a call, which is made first and runs later."""
@@ -199,8 +195,9 @@ class ReplayEngine(TensorDevice):
 
     def load(self, op: Op, used: list[Array]) -> Sequence[Array]:
         layer = op.layer or 0
-        wholes = [self.workload.weight(layer), self.workload.state(layer)]
+        draws = self.workload.weight, self.workload.state, self.workload.outer_state
         labels = [self.labels[number] for number in op.outputs]
+        wholes = [draw(layer) for draw, _ in zip(draws, labels)]
         parts = [copy_in(whole[list(content(label).places)], self._port) for whole, label in zip(wholes, labels)]
         return self.parked(op, parts) if isinstance(labels[0], OnTier) else parts
 
@@ -260,12 +257,6 @@ class ReplayEngine(TensorDevice):
         whole, wanted = (held(self.labels[number]) for number in (*op.inputs, *op.outputs))
         return [copy_in(taken(used[0], whole, wanted.places), self._port)]
 
-    def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        """Keeps a copy of a result, which is not the device's."""
-        with unmetered():
-            self.results.append((op.layer, held(self.labels[op.inputs[0]]), self._port.library.on_host(used[0])))
-        return ()
-
     # --- What ranks do together ---
 
     def meet(self, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -316,6 +307,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     **ATTEND,
     "update": ReplayEngine.update,
     "tier_update": ReplayEngine.update_on_tier,
+    **OUTER,
     "add": lambda engine, op, used: [used[0] + used[1]],
     "combine": ReplayEngine.combine,
     "shard": ReplayEngine.cut,
@@ -325,6 +317,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "offload": ReplayEngine.parked,
     "fetch": ReplayEngine.fetched,
     "set_final_weight": ReplayEngine.declare,
+    "set_final_copy": ReplayEngine.declare,
     "set_output": ReplayEngine.declare,
 }
 """Each operation that touches tensors, by name: maps the tensors it uses to those it creates."""

@@ -13,7 +13,7 @@ from lib.judging.recompute import Recomputation
 from lib.trace.notation import trace_from_json
 from lib.trace.ops import FORMS, Op, Trace
 
-from .comparison import RankReplay, averages_in, compared, error_of, versions_in
+from .comparison import RankReplay, compared, error_of
 from .label_walk import LabelWalk
 from .rank import PERFORM, ReplayEngine
 from .recording import RecordingEngine, names_of
@@ -128,7 +128,7 @@ def replay(
     return Replay(
         on,
         small,
-        error_of(workload, found, averages_in(ranks, trace.setting.steps), versions_in(ranks)),
+        error_of(workload, found, ranks),
         tuple(compared(state, workload, *rank) for state, *rank in zip(ranks, played, meters)),
         measured(trace, [rank["seconds"] for rank in played]),
         "outputs" if trace.setting.task == "infer" else "weights",

@@ -10,9 +10,10 @@ from lib.engine.engine import ShardedEngine
 from lib.engine.executors.copies import copy_in
 from lib.engine.memory_tiers import MemoryTier
 from lib.engine.metering.meter import current, unmetered
+from lib.trace.ops import Op
 
 from .label_walk import TensorExchange
-from .labels import Content, Label, OnTier, Rows, Tokens, as_tokens, axis_of, index_of, joined, shape_of
+from .labels import Content, Label, OnTier, Rows, Tokens, as_tokens, axis_of, held, index_of, joined, shape_of
 from .workload import Workload
 
 TIERS = ("host", "disk")
@@ -25,6 +26,8 @@ class TensorDevice(ShardedEngine):
     workload: Workload
     labels: Mapping[int, Label]
     """What each tensor holds, by the number of its value."""
+    results: list[tuple[int | None, Content, Array]]
+    """What the rank has declared: final weights with their layer, final copies with ~layer, or outputs."""
 
     def load_checkpoint(self, params: Any) -> None:
         """Does nothing: `load_weights` in the trace determines which part is loaded, and when."""
@@ -47,6 +50,17 @@ class TensorDevice(ShardedEngine):
         """Bytes on the device, and on each of TIERS."""
         meter = self._port.meter
         return (0,) * 3 if meter is None else (meter.live, *(getattr(meter, tier)["live"] for tier in TIERS))
+
+    def found(self) -> list[tuple[int | None, Content, Array]]:
+        """What this rank has declared to be a result."""
+        return self.results
+
+    def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        """Keeps a copy of a result, which is not the device's."""
+        with unmetered():
+            number = op.layer if op.name != "set_final_copy" else ~(op.layer or 0)
+            self.results.append((number, held(self.labels[op.inputs[0]]), self._port.library.on_host(used[0])))
+        return ()
 
     def of_each_batch(self, draw: Callable[[int, int], Array], label: Tokens) -> Array:
         with unmetered():

@@ -131,6 +131,9 @@ class Workload:
     def state(self, layer: int) -> Array:
         return self._drawn([1, layer], self.shapes.rows(layer), self.momentum)
 
+    def outer_state(self, layer: int) -> Array:
+        return self._drawn([4, layer], self.shapes.rows(layer), 1.0 if self.exact else 0.01)
+
     def input(self, batch: int, step: int = 0) -> Array:
         return self._data([2, batch, step], 0)
 
@@ -140,6 +143,18 @@ class Workload:
     def update(self, grad: Array, weight: Array, state: Array) -> tuple[Array, Array]:
         state = self.decay * state + grad
         return weight - self.rate * state, state
+
+    def outer_update(self, before: Array, total: Array, n: int, state: Array) -> tuple[Array, Array]:
+        """SGD with Nesterov momentum (Douillard et al. 2023, section 3.1) on the mean of `n` changes."""
+        rate, decay = (3, 5) if self.exact else (0.7, 0.9)
+        mean = self.average(total, n)
+        state = decay * state + mean
+        return before - rate * (mean + decay * state), state
+
+    def mixed(self, copy: Array, agreed: Array) -> Array:
+        """A copy with its share of the mixture; of whole numbers rounded down."""
+        share, of = self.setting.mix.as_integer_ratio()
+        return self.average(share * copy + (of - share) * agreed, of)
 
     def average(self, total: Array, n: int) -> Array:
         """Of a sum of `n`; of whole numbers rounded down, which is as exact as the sum."""

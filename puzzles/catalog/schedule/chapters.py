@@ -64,6 +64,7 @@ FRONTIER = _chapter(
     "The frontier",
     "what do the schedules of recent years change: stages, speeds, versions, directions?",
     "straggler", "uneven_stages", "vocab_parallel", "v_half", "two_ways", "weight_versions", "host_update",
+    "streaming_diloco",
 )  # fmt: skip
 
 LONG_CONTEXT = _chapter(

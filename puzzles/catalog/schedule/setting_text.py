@@ -19,6 +19,7 @@ LAYER_WORDS = {
 TASK_WORDS = {
     "train": "to train on every batch",
     "local": "to train replicas, whose weights are averaged",
+    "outer": "to train replicas, whose changes an outer optimizer averages",
     "infer": "outputs, without training",
 }
 
@@ -46,6 +47,7 @@ def setting_text(setting: Setting) -> str:
         words.append(f"layer {setting.layer}")
     if setting.task != "train":
         words.append(f"task {setting.task}")
+    words += [f"rounds of {setting.outer} steps, averages up to {setting.late} late"] * bool(setting.outer)
     words += [f"{setting.shares} shares of tokens"] * (setting.shares > 1)
     words += [f"kinds {_runs(setting.kinds)}"] * bool(setting.kinds)
     words += [f"lengths {_runs(setting.lengths)}"] * bool(setting.lengths)
@@ -138,6 +140,10 @@ def _kinds(setting: Setting) -> Iterator[Difference]:
     yield Difference("weights that compute", lag if setting.lag else "of the data's step", "of the data's step")
     yield Difference("a layer", LAYER_WORDS[setting.layer], LAYER_WORDS["dense"])
     yield Difference("the task", TASK_WORDS[setting.task], TASK_WORDS["train"])
+    if setting.task == "outer":
+        yield Difference("a round", f"at most {setting.outer} steps", "none")
+        yield Difference("an average", f"at most {setting.late} steps late", "none")
+        yield Difference("a merged copy", f"{setting.mix} its own weight, the rest the agreed weight", "none")
     if setting.layer == "attention":
         shares = f"{setting.shares} equal shares" if setting.shares > 1 else "one share"
         yield Difference("the tokens of a microbatch", shares, "not cut")

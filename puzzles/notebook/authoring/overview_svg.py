@@ -120,6 +120,7 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
         "hybrid_shard": group(
             lambda rank, layer: (rank % 4, 4), each, "weights within a machine, sums of shards between"
         ),
+        "streaming_diloco": group(whole, each, "one layer's changes are averaged in each step"),
         "local_sgd": group(whole, each, "weights are averaged"),
         "fsdp_bound": group(shard, fours, ahead),
         "axis_inside": group(lambda rank, layer: (rank % 4, 4), same(""), "which groups share a batch?"),

@@ -10,7 +10,7 @@ from puzzles.catalog.schedule.setting_text import price_text
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks.shown import Section
 
-EXTENDED = ("group", "tag", "step", "tier", "to")
+EXTENDED = ("group", "tag", "step", "tier", "to", "outer")
 """Parameters that the classic games do not have."""
 
 MEANINGLESS = ("self", ("update", "shard"))

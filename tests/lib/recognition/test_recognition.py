@@ -159,6 +159,7 @@ KNOWN = {
     "weight_versions": "2BW",
     "host_update": f"{STANDARD}, with prefetch, weight gradients offloaded to the host and weights fetched from the "
     "host",
+    "streaming_diloco": "Streaming DiLoCo",
     "seq_pipeline": "Seq1F1B",
     "records.seq_pipeline_longer_first_shares: six_shares": "Seq1F1B",
     "records.seq_pipeline_longer_first_shares: seven_shares": "Seq1F1B",

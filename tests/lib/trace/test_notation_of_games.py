@@ -31,6 +31,7 @@ from solutions.checkpoint import checkpoint
 from solutions.host_update import host_update
 from solutions.ring_context import ring_context
 from solutions.seq_pipeline import seq_pipeline
+from solutions.streaming_diloco import streaming_diloco
 from solutions.ulysses import ulysses
 from solutions.weight_versions import weight_versions
 from solutions.zero1 import zero1
@@ -108,6 +109,9 @@ GAMES: dict[str, Play] = {
     "pairs": game(P(schedules.dualpipev), 4, 4, 2, PAIRS),
     "host_update": game(host_update, 2, 2, 1, "host_updates", steps=3, lag=1),
     "two_versions": game(weight_versions, 2, 2, 2, "stages", steps=3, lag=1),
+    "streaming_diloco": game(
+        streaming_diloco, 2, 2, 2, "outer_steps", steps=4, task="outer", outer=2, late=1, mix=Fraction(1, 4)
+    ),
     "seq_pipeline": game(seq_pipeline, 2, 2, 2, "sequences", layer="attention", shares=4, steps=1),
     "ring_context": game(ring_context, 2, 1, 2, "grouped", layer="attention", shares=4),
     "ulysses": game(ulysses, 2, 1, 2, "context", layer="attention", shares=4),

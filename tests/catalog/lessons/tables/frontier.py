@@ -6,6 +6,7 @@ from lib.schedules import pipeline
 from lib.schedules.orders import gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.host_updates import host_updates
+from tests.catalog.lessons.families.outer_steps import all_together, one_by_one, outer_steps, two_together
 from tests.catalog.lessons.tables.common import HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips, all_messages, two_by_two
 from tests.support.mistakes import altered
 from tests.support.schedules.splits import uneven
@@ -99,5 +100,14 @@ SKIPS: Skips = {
             host_updates("fetched", at_once=False),
             {"time", "memory", "host"},
         ),
+    },
+    "streaming_diloco": {
+        "all layers after every fourth step, and ranks wait": (outer_steps(all_together, waits=True), {"time"}),
+        "all layers after every fourth step, a step late": (outer_steps(all_together), {"time", "memory"}),
+        "two layers after every second step": (outer_steps(two_together), {"time", "memory"}),
+        "a layer after each step, and ranks wait": (outer_steps(one_by_one, waits=True), {"time"}),
+        "all layers after each step": (outer_steps(lambda step: range(4), waits=True), {"time", "traffic"}),
+        "gradients are summed in each step": (outer_steps(all_together, sums_gradients=True), {"time", "traffic"}),
+        "a layer after each step, the last one at the end": (outer_steps(one_by_one), {"record"}),
     },
 }

@@ -1,0 +1,134 @@
+"""What a single device makes of an outer step: it trains the replicas of a run one after the other, and averages them.
+
+The rounds, the copies and the steps at which copies take an average over are read from the run.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+from lib.engine.collectives import Array
+from lib.judging.rank_state import RankState, uses_of_weights
+from lib.values.kinds import Weight
+from lib.values.replicas import Average
+
+from .labels import Content
+from .reference import gradients
+from .workload import Workload
+
+Own = tuple[int, frozenset[int]]
+"""A replica's copy: the layer, and its batches."""
+
+
+class _Course(NamedTuple):
+    """By layer the rounds; by copy the steps at which it is merged with a round's average, or replaced by it."""
+
+    rounds: Mapping[int, tuple[Average, ...]]
+    copies: Mapping[int, frozenset[frozenset[int]]]
+    merged: frozenset[tuple[Own, int, int]]
+    replaced: frozenset[tuple[int, int, int, int]]
+
+
+def _course(ranks: Sequence[RankState]) -> _Course:
+    rounds: dict[int, tuple[Average, ...]] = defaultdict(tuple)
+    copies: dict[int, set[frozenset[int]]] = defaultdict(set)
+    for value in (value for rank in ranks for value in rank.values.values()):
+        if isinstance(value, Weight) and value.copy is not None:
+            rounds[value.layer] = max(rounds[value.layer], value.copy.averages, key=len)
+            copies[value.layer] |= {value.copy.batches} - {frozenset()}
+    made = [rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"merge"})]
+    merged = {
+        ((one.layer, one.copy.batches), one.step, len(one.copy.averages))
+        for one in made
+        if isinstance(one, Weight) and one.copy is not None
+    }
+    replaced = set()
+    for _, values in uses_of_weights(ranks):
+        weight = next(value for value in values if isinstance(value, Weight))
+        if weight.copy is not None and not weight.copy.batches:
+            batches = values[0].batches  # type: ignore[attr-defined]  # data have batches
+            replaced |= {(weight.layer, batch, weight.step, len(weight.copy.averages)) for batch in batches}
+    return _Course(rounds, {at: frozenset(own) for at, own in copies.items()}, frozenset(merged), frozenset(replaced))
+
+
+class _Training:
+    """The copies of all replicas, and the agreed weights."""
+
+    def __init__(self, workload: Workload, course: _Course) -> None:
+        self.workload, self.course = workload, course
+        layers = self.layers = range(workload.size.layers)
+        self.agreed = [[workload.weight(layer)] for layer in layers]
+        self.outer = [workload.outer_state(layer) for layer in layers]
+        every = [(layer, own) for layer in layers for own in course.copies.get(layer, ())]
+        self.copies: dict[Own, Array] = {own: self.agreed[own[0]][0] for own in every}
+        self.states: dict[Own, Array] = {own: workload.state(own[0]) for own in every}
+        for step in range(workload.setting.steps):
+            self.average(step)
+            self.train(step)
+        self.average(workload.setting.steps)
+
+    def average(self, step: int) -> None:
+        """The rounds that end before a step, and the copies that take an average over then."""
+        for layer in self.layers:
+            rounds = self.course.rounds.get(layer, ())
+            for number in range(len(rounds) + 1):
+                self.take_over(layer, number, step)
+                if number < len(rounds) and rounds[number][1] == step:
+                    self.end_round(layer, number, rounds[number])
+
+    def take_over(self, layer: int, number: int, step: int) -> None:
+        for own in (own for own in self.copies if own[0] == layer):
+            if (own, step, number) in self.course.merged:
+                self.copies[own] = self.workload.mixed(self.copies[own], self.agreed[layer][number])
+            elif any((layer, batch, step, number) in self.course.replaced for batch in own[1]):
+                self.copies[own] = self.agreed[layer][number]
+
+    def end_round(self, layer: int, number: int, ended: Average) -> None:
+        before, partition = self.agreed[layer][number], ended[2]
+        total = reduce(add, [before - self.copies[layer, frozenset(own)] for own in partition])
+        weight, self.outer[layer] = self.workload.outer_update(before, total, len(partition), self.outer[layer])
+        self.agreed[layer].append(weight)
+
+    def train(self, step: int) -> None:
+        sums: dict[Own, Array] = {}
+        for batch in range(self.workload.size.batches):
+            own = [next(one for one in self.copies if one[0] == at and batch in one[1]) for at in self.layers]
+            weights = [self.copies[one] for one in own]
+            for layer, grad in gradients(self.workload, weights, batch, step):
+                sums[own[layer]] = sums[own[layer]] + grad if own[layer] in sums else grad
+        for one, grad in sums.items():
+            self.copies[one], self.states[one] = self.workload.update(grad, self.copies[one], self.states[one])
+
+
+def trained_with_outer_steps(workload: Workload, ranks: Sequence[RankState]) -> list[Array]:
+    """The agreed weight of each layer after its last round; then for each microbatch the copies of its replica."""
+    training = _Training(workload, _course(ranks))
+    right = [weights[-1] for weights in training.agreed]
+    for batch in range(workload.size.batches):
+        for layer in training.layers:
+            right += [weight for (at, own), weight in training.copies.items() if at == layer and batch in own]
+    return right
+
+
+Found = tuple[int | None, Content, Array]
+
+
+def numbered_copies(
+    workload: Workload, found: Sequence[Sequence[Found]], ranks: Sequence[RankState]
+) -> list[list[Found]]:
+    """What ranks have declared, with a copy once for each of its microbatches, numbered as the results are."""
+    numbered: list[list[Found]] = []
+    for results, rank in zip(found, ranks):
+        copies = iter(rank.copies)
+        own: list[Found] = []
+        for number, label, tensor in results:
+            if number is None or number >= 0:
+                own.append((number, label, tensor))
+                continue
+            mark = next(copies).copy
+            batches = mark.batches if mark is not None else ()
+            own += [((1 + batch) * workload.size.layers + ~number, label, tensor) for batch in batches]
+        numbered.append(own)
+    return numbered

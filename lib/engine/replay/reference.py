@@ -1,0 +1,106 @@
+"""The results of a single device, which a replay is compared with: outputs, and weights after all steps."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from lib.engine.collectives import Array
+from lib.judging.rank_state import RankState
+from lib.values.kinds import WeightGrad
+from lib.values.replicas import Average, Copy, averages_of
+
+from .workload import Workload
+
+Replica = tuple[list[Array], list[Array]]
+"""Weights and states, by layer."""
+
+
+def outputs(workload: Workload) -> list[Array]:
+    """The last layer's output for each batch, with the weights as they are loaded."""
+    weights = [workload.weight(layer) for layer in range(workload.size.layers)]
+    return [_inputs(workload, weights, batch, 0)[-1] for batch in range(workload.size.batches)]
+
+
+def trained(
+    workload: Workload, averages: Sequence[Average] = (), versions: Mapping[int, int] | None = None
+) -> list[Array]:
+    """The weights of every layer after all steps. `averages` are the means over replicas that trained alone before;
+    `versions` has the steps whose gradients were made with older weights, and of which step these are."""
+    layers, everything = range(workload.size.layers), range(workload.size.batches)
+    alike: Replica = [workload.weight(layer) for layer in layers], [workload.state(layer) for layer in layers]
+    states: dict[tuple[int, ...], list[Array]] = {}
+    done = 0
+    for parted, until, partition in averages:
+        alike = _train(workload, alike, everything, range(done, parted))
+        alone = [
+            _train(workload, (alike[0], states.get(own, alike[1])), own, range(parted, until)) for own in partition
+        ]
+        states.update((own, replica[1]) for own, replica in zip(partition, alone))
+        sums = [reduce(add, column) for column in zip(*[weights for weights, _ in alone])]
+        alike, done = ([workload.average(total, len(alone)) for total in sums], alike[1]), until
+    return _train(workload, alike, everything, range(done, workload.setting.steps), versions)[0]
+
+
+def _train(
+    workload: Workload,
+    replica: Replica,
+    batches: Iterable[int],
+    steps: Iterable[int],
+    versions: Mapping[int, int] | None = None,
+) -> Replica:
+    """Some steps on the same batches in each."""
+    weights, states = replica
+    made: dict[int, list[Array]] = {}
+    for step in steps:
+        made[step] = weights
+        used = made[(versions or {}).get(step, step)]
+        grads = [np.zeros_like(weight) for weight in weights]
+        for batch in batches:
+            for layer, grad in gradients(workload, used, batch, step):
+                grads[layer] += grad
+        updated = [workload.update(*one) for one in zip(grads, weights, states)]
+        weights, states = [pair[0] for pair in updated], [pair[1] for pair in updated]
+    return weights, states
+
+
+def gradients(workload: Workload, weights: Sequence[Array], batch: int, step: int) -> Iterator[tuple[int, Array]]:
+    """Each layer with the gradient of its weight, the last layer first."""
+    inputs = _inputs(workload, weights, batch, step)
+    grad = workload.layers[-1].loss(inputs.pop(), workload.target(batch, step)[None])
+    for layer in reversed(range(len(weights))):
+        of = workload.layers[layer]
+        yield layer, of.backward_weight(inputs[layer], grad, weights[layer])
+        if layer:
+            grad = of.backward_input(inputs[layer], grad, weights[layer])
+
+
+def _inputs(workload: Workload, weights: Iterable[Array], batch: int, step: int) -> list[Array]:
+    """The input of each layer, and the last layer's output, each (1, tokens, h)."""
+    inputs = [workload.input(batch, step)[None]]
+    for layer, weight in zip(workload.layers, weights):
+        inputs.append(layer.forward(inputs[-1], weight))
+    return inputs
+
+
+def averages_in(ranks: Sequence[RankState], steps: int) -> tuple[Average, ...]:
+    """The averages of replicas before the final weights; of a refused trace, as far as it could be followed."""
+    for rank in ranks:
+        for weight in rank.final:
+            return averages_of(weight.copy)
+    marks = {mark for rank in ranks for value in rank.values.values() if (mark := getattr(value, "copy", None))}
+    before = max((mark.averages for mark in marks), key=len, default=())
+    alone = sorted(mark for mark in marks if mark.batches and mark.averages == before)
+    return (*before, *_unfinished(alone, steps))
+
+
+def _unfinished(alone: Sequence[Copy], steps: int) -> Iterable[Average]:
+    if alone:
+        yield alone[0].since, steps, tuple(sorted(tuple(sorted(mark.batches)) for mark in alone))
+
+
+def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
+    """The steps whose gradients were made with older weights, and of which step these are."""
+    grads = [value for rank in ranks for value in rank.values.values() if isinstance(value, WeightGrad)]
+    return {grad.step: grad.version for grad in grads if grad.version is not None}
