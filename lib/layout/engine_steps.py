@@ -2,10 +2,10 @@
 
 A reduce-scatter, all-reduce, all-gather or all-to-all uses the engine's collective of that name, in groups. A permute
 or general exchange uses messages; a slice needs no call. The buffers that exist at the same time are those that
-`planning/buffers.py` predicts.
+`planning/peak.py` predicts.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from lib.engine import ShardedEngine, unmetered
 from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Array, blank, new_piece
+from lib.layout.redistribution.messages import Messages, TensorTransfer
 from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
 from lib.layout.redistribution.sum_exchange import SumExchange
 
@@ -57,7 +58,6 @@ def _parts(device: ShardedEngine, step: Step, piece: Array, group: Sequence[int]
 
 
 def _assembled(device: ShardedEngine, step: Step, group: Sequence[int], arrived: Array) -> Array:
-    """The new piece, assembled from what each member of the group sent."""
     result = new_piece(step.target, arrived.dtype)
     for member, part in zip(group, arrived):
         given = result[step.meeting(member, int(device.device_id), of_receiver=True)]
@@ -67,40 +67,24 @@ def _assembled(device: ShardedEngine, step: Step, group: Sequence[int], arrived:
 
 def _messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
     exchange, me = step.exchange, int(device.device_id)
-    result = new_piece(step.target, piece.dtype)
-    held, made = piece.reshape(exchange.source.local_shape), result.reshape(exchange.target.local_shape)
-    exchange.keep(me, held, made)
-    for receiver, numbers in exchange.sends[me].items():
-        sizes = exchange.hi[numbers] - exchange.lo[numbers]
-        _send(device, receiver, sizes, piece.dtype, (exchange.take(i, held) for i in numbers))
-    for sender, numbers in exchange.receives[me].items():
-        arrived = device.receive(sender)
-        for i, elements in zip(numbers, _split(arrived, exchange.hi[numbers] - exchange.lo[numbers])):
-            with unmetered():  # numpy looks up the places of a range of a box that has padding
-                exchange.put(i, made, elements)
-        del arrived, elements
-    return result
+    held = piece.reshape(exchange.source.local_shape)
+    made = exchange.kept(me, held)
+    _send(device, exchange, exchange.moves, piece.dtype, lambda share: exchange.take(share, me, held))
+    _receive(device, exchange, exchange.moves, lambda share, elements: exchange.put(share, me, made, elements))
+    return made.reshape(step.target.local_shape)
 
 
 def _sum_messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
     exchange, me = step.sum_exchange, int(device.device_id)
     result = new_piece(step.target, piece.dtype)
-    for receiver, shares in exchange.summands.sends[me].items():
-        sizes = exchange.summands.size[shares]
-        _send(device, receiver, sizes, piece.dtype, (exchange.take(share, me, piece) for share in shares))
+    _send(device, exchange, exchange.summands, piece.dtype, lambda share: exchange.take(share, me, piece))
     sums = _sums(device, exchange, piece)
-    for receiver, shares in exchange.sums.sends[me].items():
-        _send(device, receiver, exchange.sums.size[shares], piece.dtype, (sums[share] for share in shares))
+    _send(device, exchange, exchange.sums, piece.dtype, sums.__getitem__)
     for share, total in sums.items():
         if exchange.keeps[share]:
             with unmetered():
                 exchange.put(share, me, result, total)
-    for sender, shares in exchange.sums.receives[me].items():
-        arrived = device.receive(sender)
-        for share, elements in zip(shares, _split(arrived, exchange.sums.size[shares])):
-            with unmetered():
-                exchange.put(share, me, result, elements)
-        del arrived, elements
+    _receive(device, exchange, exchange.sums, lambda share, elements: exchange.put(share, me, result, elements))
     return result
 
 
@@ -109,9 +93,9 @@ def _sums(device: ShardedEngine, exchange: SumExchange, piece: Array) -> dict[in
     me, arriving = int(device.device_id), exchange.summands
     summands: dict[int, dict[int, Array]] = {share: {} for share in exchange.owned[me]}
     for sender, shares in arriving.receives[me].items():
-        for share, elements in zip(shares, _split(device.receive(sender), arriving.size[shares])):
+        for share, elements in zip(shares, _split(device.receive(sender), exchange.sizes(shares))):
             summands[share][sender] = elements
-    sizes = arriving.size[exchange.owned[me]]
+    sizes = exchange.sizes(exchange.owned[me])
     buffer = np.empty(int(sizes.sum()), piece.dtype)
     sums = dict(zip(exchange.owned[me], _split(buffer, sizes)))
     with unmetered():  # numpy copies a range of a box before it adds it up
@@ -121,12 +105,28 @@ def _sums(device: ShardedEngine, exchange: SumExchange, piece: Array) -> dict[in
     return sums
 
 
-def _send(device: ShardedEngine, receiver: int, sizes: Ints, dtype: Any, parts: Iterable[Array]) -> None:
-    """Sends parts of these sizes in one message, packed into a buffer that is freed then."""
-    buffer = np.empty(int(sizes.sum()), dtype)
-    with unmetered():  # numpy copies a range of a box before it packs it
-        np.concatenate([np.asarray(part) for part in parts], out=buffer)
-    device.send(receiver, buffer)
+def _send(
+    device: ShardedEngine, transfer: TensorTransfer, messages: Messages, dtype: Any, take: Callable[[int], Array]
+) -> None:
+    """Sends this device's shares, each message packed into a buffer that is freed then."""
+    for receiver, shares in messages.sends[int(device.device_id)].items():
+        buffer = np.empty(int(transfer.sizes(shares).sum()), dtype)
+        with unmetered():  # numpy copies a range of a box before it packs it
+            np.concatenate([np.asarray(take(share)) for share in shares], out=buffer)
+        device.send(receiver, buffer)
+        del buffer
+
+
+def _receive(
+    device: ShardedEngine, transfer: TensorTransfer, messages: Messages, put: Callable[[int, Array], None]
+) -> None:
+    """Receives this device's shares and puts each in its place."""
+    for sender, shares in messages.receives[int(device.device_id)].items():
+        arrived = device.receive(sender)
+        for share, elements in zip(shares, _split(arrived, transfer.sizes(shares))):
+            with unmetered():  # numpy looks up the places of a range of a box that has padding
+                put(share, elements)
+        del arrived, elements
 
 
 def _split(buffer: Array, sizes: Ints) -> list[Array]:

@@ -145,7 +145,6 @@ def run_instruction(
 
 
 def _fetched(device: ShardedEngine, fetch: OperandFetch, piece: Array, copies: dict[int, Array]) -> Array:
-    """An input in the layout that an operator needs."""
     if fetch.copy in copies:
         return copies.pop(fetch.copy) if fetch.last else copies[fetch.copy]
     source = piece if fetch.source is None else copies[fetch.source]
@@ -160,7 +159,6 @@ def _fetched(device: ShardedEngine, fetch: OperandFetch, piece: Array, copies: d
 
 
 def _plain_copy(piece: Array) -> Array:
-    """A copy that is not charged to the device."""
     with unmetered():
         return np.array(piece, subok=False)
 

@@ -62,7 +62,6 @@ class Spmd:
         return pieces[self.program.output]
 
     def _sources(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """This device's pieces of parameters and inputs, each with the size given by its layout."""
         pieces = {**self.parameters, **inputs}
         for name, role in self.program.graph.sources.items():
             wanted = self.plan.storage_layouts[name].local_shape

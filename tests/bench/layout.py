@@ -12,8 +12,9 @@ from time import perf_counter
 import numpy as np
 
 from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, propagate, redistribute, training
-from lib.layout.examples import feed_forward, transformer
+from lib.layout.examples import feed_forward, megatron_mlp, transformer
 from lib.layout.planning.choices import Choices
+from lib.layout.planning.highs import is_solver_here
 from lib.layout.planning.placement_problem import PlacementProblem
 from tests.bench.runtime import best, show
 from tests.support.layout_strategies import cube_with_summands, eight_devices, values
@@ -116,6 +117,15 @@ def timed_capped_plan(layers: int, mesh: DeviceMatrix, part: float = 0.1) -> flo
     return perf_counter() - start
 
 
+def timed_peak_cap() -> float:
+    """A training step on 8 devices under a cap on its peak, nine tenths of what the freest plan holds."""
+    step = training(megatron_mlp())
+    cap = plan(step).peak * 9 // 10
+    start = perf_counter()
+    assert plan(step, peak=cap).peak <= cap
+    return perf_counter() - start
+
+
 def timed_run(devices: int) -> float:
     """The feed-forward network on the engine, planned before."""
     graph = feed_forward(devices=devices, batch=256, width=256, hidden=256)
@@ -152,6 +162,8 @@ def main() -> None:
         mesh = DeviceMatrix((8, 8))
         tell(f"  all memory capped, {layers} layers", timed_capped_plan(layers, mesh), 10)
     tell("  all memory capped, 4 layers on 4x4x4", timed_capped_plan(4, DeviceMatrix((4, 4, 4))), 10)
+    if is_solver_here():
+        tell("a training step under a cap on the peak", timed_peak_cap(), 1)
     for devices in (8, 32, 128):
         tell(f"a network on the engine, {devices} devices", timed_run(devices), 1)
     for shape in ((2, 2), (4, 4), (2, 2, 2), (4, 4, 4)):

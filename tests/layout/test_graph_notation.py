@@ -37,6 +37,17 @@ def test_a_graph_comes_back_the_same(slug: str) -> None:
         assert propagate(again).bytes == propagate(graph).bytes
 
 
+def test_what_repeats_in_a_loop_comes_back() -> None:
+    graph = Graph(2)
+    graph.relu("z", graph.relu("y", graph.input("x", (4, 4))))
+    assert "repeats" not in graph_to_data(graph)
+    graph.repeats["z"] = "y"
+    again = there_and_back(graph)
+    assert again.repeats == {"z": "y"}
+    again.shard("z", ((2, 1),))
+    assert set(again.strategies) == {"y", "z"}
+
+
 def test_a_mesh_and_an_out_strategy_come_back() -> None:
     graph = Graph(mesh=DeviceMatrix((2, 3), (5, 4, 3, 2, 1, 0), ("data", "model")), itemsize=2)
     graph.input("x", (6, 6))
@@ -74,6 +85,8 @@ RELU = {"relu": "y", "inputs": ["x"]}
         ({"devices": 2, "tensors": [X], "operators": [{"relu": "y", "inputs": "x"}]}, "list of names"),
         ({"devices": 2, "tensors": [X], "operators": [{"relu": "y", "inputs": ["z"]}]}, "'z'"),
         ({"devices": 2, "tensors": [X], "operators": [RELU], "configured": {"y": [[3, 1]]}}, "makes 3 parts, which"),
+        ({"devices": 2, "tensors": [X], "operators": [RELU], "repeats": {"y": "y"}}, "'y' cannot repeat 'y'"),
+        ({"devices": 2, "tensors": [X], "operators": [RELU], "repeats": {"y": "u"}}, "no operator named 'u'"),
         ({"devices": 2, "uneven": 1, "tensors": [X], "operators": [RELU]}, "uneven is True, False, or None .* got 1"),
     ],
 )

@@ -131,6 +131,10 @@ SMALL = {
     "cross entropy": (cross_entropy, ((4, 8, 32), LABELS)),
     "gradient of cross entropy": (jax.grad(cross_entropy), ((4, 8, 32), LABELS)),
     "gradient of an embedding": (jax.grad(lambda table, rows: (table[rows] ** 2).sum()), ((32, 4), LABELS)),
+    "rows of any dimension": (
+        lambda x, y: (y[:, x[:, 0]], y[:, 2], y.T[x], jnp.zeros((3, 32)).at[:, x[0]].add(y[:3, :8])),
+        (LABELS, (4, 32)),
+    ),
     "sums of exponentials": (lambda x: (nn.logsumexp(x, axis=1), jnp.log1p(x * x), jnp.expm1(x)), (X,)),
     "a scan": (
         lambda w, x: lax.scan(lambda h, each: (jnp.tanh(h @ each["w"]) + each["b"], h.sum(1)), x, w),
@@ -290,7 +294,16 @@ REFUSED = {
     "odd power": (lambda x: x**2.3, [X], ["jax's 'pow'", "the exponent 2.29", "use exp and log"]),
     "any power": (lambda x, y: x**y, [X, X], ["jax's 'pow'", "is not a constant"]),
     "padding": (lambda x: jnp.pad(x, 1, constant_values=3), [X], ["jax's 'pad'", "something other than 0"]),
-    "columns": (lambda x, i: x[:, i], [X, jax.ShapeDtypeStruct((2,), INTS)], ["jax's 'gather'", "only full rows"]),
+    "elements": (
+        lambda x, i: x[i, i],
+        [X, jax.ShapeDtypeStruct((2,), INTS)],
+        ["jax's 'gather'", "only rows along one dimension", "reshape the table first"],
+    ),
+    "sums of elements": (
+        lambda x, i: jnp.zeros(X).at[i, i].add(x[0, :2]),
+        [X, jax.ShapeDtypeStruct((2,), INTS)],
+        ["jax's 'scatter-add'", "only rows along one dimension"],
+    ),
     "gradients": (lambda x: lax.stop_gradient(x * 2), [X], ["jax's 'stop_gradient'", "leave stop_gradient out"]),
     "truncation": (lambda x: (x * 2).astype(int), [X], ["jax's 'convert_element_type'", "compute them outside"]),
     "bits": (lambda x: x & 3, [jax.ShapeDtypeStruct(X, INTS)], ["jax's 'and'", "only for masks"]),

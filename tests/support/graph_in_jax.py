@@ -23,7 +23,7 @@ BINARY = {
 }  # fmt: skip
 UNARY = {
     "relu": lambda x: jnp.maximum(x, 0), "exp": jnp.exp, "tanh": jnp.tanh, "negative": jnp.negative,
-    "silu": jax.nn.silu, "rsqrt": jax.lax.rsqrt, "logistic": jax.nn.sigmoid, "sqrt": jnp.sqrt,
+    "silu": jax.nn.silu, "rsqrt": jax.lax.rsqrt, "logistic": jax.nn.sigmoid, "sqrt": jnp.sqrt, "log": jnp.log,
 }  # fmt: skip
 
 
@@ -57,6 +57,12 @@ def compute(op: Operator, arrays: list[Any]) -> Any:
             return jnp.where(arrays[2] != 0, x, arrays[1])
         case "gather":
             return x[arrays[1]]
+        case "scatter":
+            return jnp.zeros(op.output_shape, x.dtype).at[arrays[1]].add(x)
+        case "slice":
+            return jax.lax.slice_in_dim(x, settings["start"], settings["stop"], axis=settings["axis"])
+        case "concat":
+            return jnp.concatenate(arrays, axis=settings["axis"])
     raise NotImplementedError(op.kind)
 
 
@@ -79,7 +85,9 @@ def in_jax(plan: GraphPlan, results: tuple[str, ...], every: bool) -> tuple[Call
     wanted = {(edge.operator, edge.place): edge.target for edge in plan.edges}
 
     def pinned(array: Any, layout: TensorLayout) -> Any:
-        return jax.lax.with_sharding_constraint(array, sharding(layout, grid)) if every else array
+        if layout.partial or not every:  # XLA has no annotation for summands
+            return array
+        return jax.lax.with_sharding_constraint(array, sharding(layout, grid))
 
     def function(sources: Mapping[str, Any]) -> list[Any]:
         tensors = dict(sources)

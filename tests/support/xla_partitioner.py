@@ -13,10 +13,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lib.layout import GraphPlan, ImportedGraph, TensorLayout, candidates, from_jax, mesh, plan, propagate
+from lib.layout import GraphPlan, ImportedGraph, P, TensorLayout, candidates, from_jax, mesh, plan, propagate
 from tests.test_imports import ROOT
 
 DEVICES = 8
+COLUMNS = (("same layouts", True, True), ("Shardy's choice", False, True), ("GSPMD's choice", False, False))
+"""Whether all tensors have the layouts of the plan, and whether Shardy partitions, as by default, or GSPMD."""
 GRID = mesh(data=2, model=4)
 AXES = {None: (), "data": (0,), "model": (1,), "both": (0, 1), "turned": (1, 0)}
 
@@ -50,6 +52,16 @@ def rule(**strategies: Any) -> Callable[[ImportedGraph], GraphPlan]:
 def exact(cap: int) -> Callable[[ImportedGraph], GraphPlan]:
     """The fewest bytes under a cap on the memory of each device."""
     return lambda graph: plan(graph, memory_cap=cap)
+
+
+def ends(**layouts: P) -> Callable[[ImportedGraph], GraphPlan]:
+    """The fewest bytes with these layouts of arguments and results; a name is for every argument that ends with it."""
+
+    def planned(graph: ImportedGraph) -> GraphPlan:
+        names = (*graph.sources, *graph.results)
+        return plan(graph, layouts={name: layouts[x] for name in names if (x := name.rpartition(".")[2]) in layouts})
+
+    return planned
 
 
 def resharded(before: tuple[Any, ...], after: tuple[Any, ...]) -> Callable[[ImportedGraph], GraphPlan]:
@@ -96,6 +108,22 @@ def cases() -> list[Case]:
     def head(p: Any, rows: Any) -> Any:
         return p["table"][rows] @ p["table"].T
 
+    def plain(p: Any, x: Any) -> Any:
+        return jax.nn.relu(x @ p["w1"]) @ p["w2"]
+
+    def loss(p: Any, x: Any, labels: Any) -> Any:
+        odds = jax.nn.log_softmax(x @ p["table"].T)
+        return -jnp.take_along_axis(odds, labels[:, None], axis=-1).mean()
+
+    def three(p: Any, q: Any, k: Any, v: Any) -> Any:
+        return q @ p["wq"].T + k @ p["wk"].T + v @ p["wv"].T
+
+    def learned(table: Any, rows: Any) -> Any:
+        return jax.grad(lambda table: (table[rows] ** 2).sum())(table)
+
+    def stack(p: Any, x: Any) -> Any:
+        return jax.lax.scan(lambda h, w: (h + plain(w, h), None), x, p)[0]
+
     network = {"w1": (64, 256), "b1": (256,), "w2": (256, 64), "b2": (64,)}
     odd = {"w1": (64, 250), "b1": (250,), "w2": (250, 64), "b2": (64,)}
     gated = {"gate": (64, 128), "up": (64, 128), "down": (128, 64)}
@@ -104,6 +132,8 @@ def cases() -> list[Case]:
     tokens = jax.ShapeDtypeStruct((8, 16), jnp.int32)
     columns, rows, whole = ((2, 1), (1, 4)), ((2, 4), (4, 1)), ((8, 1), (1, 1))
     heads, mixed = ((2, 1, 1), (1, 4)), ((2, 1, 4), (4, 1))
+    wide = {"w1": (64, 256), "w2": (256, 64)}
+    by_rows, sequence = P(("data", "model")), P("data", "model")
     by_heads = rule(matmul1=heads, matmul2=heads, matmul3=heads, matmul6=mixed)
     moved = [
         (("data", None), ("model", None)),
@@ -127,6 +157,49 @@ def cases() -> list[Case]:
             "sum of two products", twice, ({"w1": (64, 64), "w2": (64, 64)}, square), rule(matmul1=rows, matmul2=rows)
         ),
         Case("embedding and head, words split", head, ({"table": (512, 32)}, tokens), rule(gather1=((4, 1), (2, 1)))),
+        Case(
+            "MLP, all stored by rows", plain, (wide, (128, 64)), ends(x=by_rows, w1=by_rows, w2=by_rows, result=by_rows)
+        ),
+        Case(
+            "MLP, tensor parallel, result by rows",
+            plain,
+            (wide, (128, 64)),
+            ends(x=P("data"), w1=P(None, "model"), w2=P("model"), result=by_rows),
+        ),
+        Case(
+            "attention, sequence split at the ends",
+            attention,
+            (projections, (4, 16, 64)),
+            ends(x=sequence, result=sequence, wo=P("model"), **dict.fromkeys(("wq", "wk", "wv"), P(None, "model"))),
+        ),
+        Case(
+            "loss of a split vocabulary",
+            loss,
+            ({"table": (128, 32)}, (64, 32), jax.ShapeDtypeStruct((64,), jnp.int32)),
+            ends(x=P("data"), labels=P("data"), table=P("model")),
+        ),
+        Case(
+            "gradients of queries, keys and values",
+            three,
+            (projections, *[square] * 3),
+            ends(
+                **dict.fromkeys(("wq", "wk", "wv"), P(None, "model")),
+                **dict.fromkeys("qkv", P("data", "model")),
+                result=P("data"),
+            ),
+        ),
+        Case(
+            "gradient of an embedding",
+            learned,
+            ((512, 32), tokens),
+            ends(table=P("model"), rows=P("data"), result=P("model")),
+        ),
+        Case(
+            "four MLPs by scan, tensor parallel",
+            stack,
+            ({"w1": (4, 64, 256), "w2": (4, 256, 64)}, square),
+            ends(x=P("data", "model"), w1=P(None, None, "model"), w2=P(None, "model"), result=P("data", "model")),
+        ),
         *(Case(f"{_layout(a)} to {_layout(b)}", lambda x: x, (square,), resharded(a, b)) for a, b in moved),
     ]
 
@@ -150,7 +223,10 @@ def measure() -> list[dict[str, Any]]:
     for case in cases():
         graph, planned = case.plan()
         rng = np.random.default_rng(0)
-        rows = {op.inputs[1] for op in graph.operators.values() if op.kind == "gather"}
+        leaves = jax.tree_util.tree_leaves(
+            case.shapes, is_leaf=lambda x: isinstance(x, tuple) and isinstance(x[0], int)
+        )
+        rows = {name for name, leaf in zip(graph.arguments, leaves, strict=True) if hasattr(leaf, "dtype")}
         values = {
             name: rng.integers(0, 8, graph.shapes[name]).astype("i4" if name in rows else "f4")
             for name in graph.sources
@@ -160,7 +236,8 @@ def measure() -> list[dict[str, Any]]:
         steps += [step for edge in planned.edges if edge.bytes for step in planned.redistribution(edge).named_steps]
         sent = tuple(int(n) for n in planned.sent)
         row: dict[str, Any] = {"name": case.name, "sent": sent, "steps": [s.name for s in steps if s.total]}
-        for column, every in (("same layouts", True), ("own choice", False)):
+        for column, every, shardy in COLUMNS:
+            jax.config.update("jax_use_shardy_partitioner", shardy)
             function, how = in_jax(planned, graph.results, every)
             program = jax.jit(function, **how).lower(values).compile()
             done = program(jax.device_put(values, how["in_shardings"][0]))

@@ -126,7 +126,6 @@ def _on(layout: TensorLayout, mesh: DeviceMatrix) -> TensorLayout:
 
 
 def _body(plan: GraphPlan, number: dict[str, str], mesh: DeviceMatrix) -> Iterator[str]:
-    """The operators, each after the moves of its inputs."""
     copies: dict[int, str] = {}
     for name, op in plan.operators.items():
         taken = []
@@ -149,7 +148,6 @@ def _body(plan: GraphPlan, number: dict[str, str], mesh: DeviceMatrix) -> Iterat
 
 
 def _expression(op: DistributedOperator, taken: Sequence[str], mesh: DeviceMatrix) -> str:
-    """What a device computes."""
     kind, settings = op.operator.kind, dict(op.operator.settings)
     if kind == "matmul":
         sides = (f"jnp.swapaxes({x}, -1, -2)" if settings[f"transpose_{n}"] else x for n, x in zip("ab", taken))
@@ -172,7 +170,6 @@ def _rows(op: DistributedOperator, taken: Sequence[str], mesh: DeviceMatrix) -> 
 
 
 def _named(steps: Sequence[Step]) -> list[Step]:
-    """The same steps, exchanges as named collectives."""
     found: list[Step] = []
     for step in steps:
         if step.name == "reduce-scatter" and step.source.largest:  # which JAX has for sums only

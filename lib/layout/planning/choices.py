@@ -87,7 +87,6 @@ class Choices:
         )
 
     def _limit(self, name: str, cap: int) -> None:
-        """Removes the choices that hold more than `cap` bytes of a tensor, as stored or as an operator's input."""
         size = self.graph.itemsize
 
         def fits(layout: TensorLayout) -> bool:
@@ -115,7 +114,6 @@ class Choices:
 
 
 def _quickest(way: DistributedOperator, links: Links, itemsize: int) -> DistributedOperator:
-    """The same operator, with its output completed in the least time."""
     if not way.reduction:
         return way
     steps = links.quickest(way.local, way.output, itemsize)

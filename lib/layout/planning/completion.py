@@ -191,7 +191,6 @@ class _Spread:
         return self._accept(offers)
 
     def _claims(self, op: Operator, letter: str) -> dict[Axes, str]:
-        """The axes that an operator's tensors claim for a letter, with the first tensor that claims them."""
         claims: dict[Axes, str] = {}
         for tensor, letters in _tensors(op):
             for dim, one in enumerate(letters):

@@ -139,7 +139,6 @@ def least_of_sum(parts: Sequence[Table], shape: Sequence[int]) -> Table:
 
 
 def _added(parts: Sequence[Table], total: Table) -> Table:
-    """The sum of tables, written into `total`."""
     first, *others = parts
     if others:
         np.add(first, others[0], out=total)

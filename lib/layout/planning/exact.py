@@ -137,7 +137,6 @@ def plan(
 
 
 def _eliminated(problem: PlacementProblem, memory_cap: int | None) -> GraphPlan:
-    """The plan of least cost among the choices of a problem."""
     chosen = cheapest(problem.costs, problem.memory, problem.pairs, memory_cap)
     found = problem.plan(chosen)
     if problem.forbids(chosen):
@@ -150,7 +149,6 @@ def _eliminated(problem: PlacementProblem, memory_cap: int | None) -> GraphPlan:
 
 
 def _better(found: GraphPlan | None, solved: Solved, objective: Objective) -> GraphPlan:
-    """The cheaper of two plans, with what is proven of all plans."""
     best = found
     if solved.plan is not None and (found is None or objective.of_plan(solved.plan) < objective.of_plan(found)):
         best = solved.plan
@@ -174,7 +172,6 @@ def _small_enough(choices: Choices, objective: Objective) -> PlacementProblem:
 
 
 def _checked(graph: Graph, caps: Any) -> Mapping[str, int]:
-    """Caps of tensors by name."""
     if caps is not None and not isinstance(caps, Mapping):
         raise LayoutError(f"tensor caps are a dictionary of bytes by name, such as {{'weight2': 4096}}; got {caps!r}")
     for name, cap in (caps or {}).items():

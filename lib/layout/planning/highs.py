@@ -15,7 +15,7 @@ import numpy as np
 
 Terms = dict[int, float]
 """Coefficients by variable."""
-FIRST_GAP = 0.25
+FIRST_GAP = 0.06
 """How far above the relaxation, relative to it, solutions are looked for first."""
 TOLERANCE = 1e-6
 """How close the solver's bound is, relative to it. Costs are multiples of their greatest common divisor."""
@@ -87,7 +87,6 @@ class LinearProgram:
             gap = above if done.x is not None else max(4 * gap, least, TOLERANCE)
 
     def _solved(self, costs: Any, most: Any, seconds: float, whole: bool = True) -> Any:
-        """What scipy returns, for the program or for its relaxation, which has the reduced costs."""
         from scipy.optimize import Bounds, LinearConstraint, linprog, milp
         from scipy.sparse import csr_matrix, vstack
 

@@ -102,7 +102,6 @@ class IntegerProgram:
                 self.program.row({**leaves.get(layout, {}), **minus}, 0, 0)
 
     def _moves(self, name: str) -> None:
-        """What readers pay for a tensor, phase by phase."""
         homes: Layouts = {}
         for layout, terms in self.lives[name].items():
             homes.setdefault(layout if layout.partial else placement(layout), (layout, {}))[1].update(terms)
@@ -184,7 +183,6 @@ class IntegerProgram:
         raise LayoutError("no plan meets these caps together with the strategies that are configured; leave some open")
 
     def _refuse_peak(self, peaks: PeakRows, seconds: float) -> NoReturn:
-        """Says the smallest peak, which a second program finds."""
         both = "" if self.memory_cap is None else f" and keeps at most {self.memory_cap:,}"
         what = f"no plan that holds at most {self.peak:,} bytes on each device at any time{both} is possible"
         least = IntegerProgram(self.choices, self.objective, None, 0)

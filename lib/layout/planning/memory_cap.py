@@ -86,7 +86,6 @@ def _priced(
 
 
 def _least_memory(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs) -> list[int]:
-    """The compatible values of minimum memory; among equals, of low cost."""
     with_forbidden = {id(table): table for table in pairs.values() if table.max() >= FORBIDDEN}
     apart = {number: np.where(table < FORBIDDEN, 0, table) for number, table in with_forbidden.items()}
     forbidden = {pair: apart[id(table)] for pair, table in pairs.items() if id(table) in apart}

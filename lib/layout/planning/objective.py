@@ -40,7 +40,6 @@ class Objective:
         return moved + self._computing(choice)
 
     def _computing(self, choice: DistributedOperator) -> int:
-        """What computing costs: on one device in time, on all devices in bytes."""
         if self.flops is None:
             return 0
         side_by_side = 1 if self.links else choice.local.devices

@@ -135,7 +135,6 @@ class ParetoElimination:
         return [int(self.keep[v][state]) for v, state in enumerate(whole.chosen(row, len(self.sizes)))]
 
     def _partial_plans(self, names: tuple[int, ...], cost: Table, held: Table) -> PartialPlans:
-        """All choices for these variables."""
         states = np.stack(np.unravel_index(np.arange(cost.size), cost.shape), axis=1).astype(np.int16)
         partial = PartialPlans(names, states, cost.ravel(), held.ravel(), np.zeros(cost.size))
         return partial.rows(np.flatnonzero(partial.cost <= self.target))

@@ -72,7 +72,6 @@ class PartialSums:
         return found
 
     def _taken(self, way: DistributedOperator, group: Sequence[int], axes: Axes) -> list[DistributedOperator]:
-        """The ways of an operator whose inputs of this group are partial over further axes."""
         inputs = tuple(_partial(x, axes) if place in group else x for place, x in enumerate(way.inputs))
         local = _partial(way.local, axes)
         base = DistributedOperator(way.operator, inputs, local, ())

@@ -17,9 +17,8 @@ from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph
-from lib.layout.redistribution.exchange import Exchange
 from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
-from lib.layout.redistribution.sum_exchange import Messages, SumExchange
+from lib.layout.redistribution.sum_exchange import SumExchange
 
 
 def ends(graph: Graph) -> dict[str, tuple[str, ...]]:
@@ -67,35 +66,21 @@ def buffer_elements(step: Step) -> Ints:
     elif step.name == SUM_EXCHANGE:
         return new + _of_sums(step.sum_exchange)
     else:
-        return new + _of_messages(step.exchange)
+        return new + _largest(step.exchange.moves.table)
     return np.full(step.source.devices, most, dtype=np.int64)
-
-
-def _of_messages(exchange: Exchange) -> Ints:
-    """The largest message: each is packed when it is sent, and put in place when it arrives."""
-    pairs = np.zeros((exchange.source.devices, exchange.source.devices), dtype=np.int64)
-    np.add.at(pairs, (exchange.sender, exchange.receiver), exchange.hi - exchange.lo)
-    return _largest(pairs)
 
 
 def _of_sums(exchange: SumExchange) -> Ints:
     """All summands that arrive with the sums of this device's shares; or the sums with the largest message."""
     devices = exchange.source.devices
     sums = np.bincount(exchange.owner, weights=exchange.hi - exchange.lo, minlength=devices).astype(np.int64)
-    packed, arrived = _pairs(exchange.summands).max(axis=1), _pairs(exchange.summands).sum(axis=0)
-    most: Ints = np.maximum(packed, sums + np.maximum(arrived, _largest(_pairs(exchange.sums))))
+    packed, arrived = exchange.summands.table.max(axis=1), exchange.summands.table.sum(axis=0)
+    most: Ints = np.maximum(packed, sums + np.maximum(arrived, _largest(exchange.sums.table)))
     return most
 
 
-def _pairs(messages: Messages) -> Ints:
-    """Elements from each device (row) to each other (column)."""
-    pairs = np.zeros((messages.devices, messages.devices), dtype=np.int64)
-    np.add.at(pairs, (messages.sender, messages.receiver), messages.size[messages.share])
-    return pairs
-
-
 def _largest(pairs: Ints) -> Ints:
-    """By device, the largest message that it sends or receives."""
+    """By device, the largest message, which is packed when it is sent, and put in place when it arrives."""
     most: Ints = np.maximum(pairs.max(axis=1), pairs.max(axis=0))
     return most
 
@@ -140,7 +125,6 @@ class MemoryTimeline:
     def _operator(
         self, name: str, op: DistributedOperator, fetches: tuple[OperandFetch, ...], freed: tuple[str, ...]
     ) -> None:
-        """An operator fetches its inputs, computes, and reduces its output."""
         size = self._size
         mine: dict[str, int] = {}
         over: set[int] = set()

@@ -99,7 +99,6 @@ class PeakRows:
             self.held[moment][v] = self.held[moment].get(v, 0.0) + c * elements
 
     def _computes(self, name: str) -> None:
-        """An operator's own piece, and what reduces it."""
         for v, way in self.ways[name]:
             self._hold(self.moments[name, "computes"], {v: 1.0}, way.local.elements)
             if way.reduction:

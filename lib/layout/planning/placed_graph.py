@@ -15,6 +15,7 @@ from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph
 from lib.layout.redistribution.links import Links, require_links
 from lib.layout.redistribution.redistribution import Redistribution, can_become, least_bytes, redistribute
+from lib.layout.redistribution.steps import Step
 
 from .decisions import CONFIGURED, Decision
 from .peak import MemoryTimeline, Moment, ends
@@ -112,7 +113,6 @@ class PlacedGraph:
         return best, source
 
     def _cost(self, given: TensorLayout, wanted: TensorLayout) -> int:
-        """Of a move: bytes, or with links its time."""
         if self.links is None:
             return least_bytes(given, wanted, self.graph.itemsize)
         return self.links.time(self.links.quickest(given, wanted, self.graph.itemsize), self.graph.itemsize)
@@ -193,12 +193,10 @@ class PlacedGraph:
             LayoutError: the links do not belong to the graph's mesh.
         """
         require_links(links, self.graph.mesh)
-        size = self.graph.itemsize
-        moves = sum(
-            links.time(self.redistribution(edge).named_steps, size) for edge in self.edges if not edge.moved_for
-        )
+        taken = [self.redistribution(edge).named_steps for edge in self.edges if not edge.moved_for]
+        taken += [op.reduction for op in self.operators.values()]
         computes = sum(op.flops // flops for op in self.operators.values()) if flops else 0
-        return moves + sum(links.time(op.reduction, size) for op in self.operators.values()) + computes
+        return sum(links.time(steps, self.graph.itemsize) for steps in taken) + computes
 
     @property
     def flops(self) -> int:
@@ -230,23 +228,21 @@ class PlacedGraph:
     @cached_property
     def sent(self) -> Ints:
         """Bytes that each device sends."""
-        own = [step.sent * self.graph.itemsize for op in self.operators.values() for step in op.reduction]
-        return sum([move.sent for move in self._moved] + own, self._nothing)
+        return (
+            sum((step.sent for step in self._steps), np.zeros(self.graph.devices, dtype=np.int64)) * self.graph.itemsize
+        )
 
     @cached_property
     def received(self) -> Ints:
         """Bytes that each device receives."""
-        own = [step.received * self.graph.itemsize for op in self.operators.values() for step in op.reduction]
-        return sum([move.received for move in self._moved] + own, self._nothing)
+        zeros = np.zeros(self.graph.devices, dtype=np.int64)
+        return sum((step.received for step in self._steps), zeros) * self.graph.itemsize
 
     @property
-    def _moved(self) -> list[Redistribution]:
-        """The redistributions that take place: one for all edges that share it."""
-        return [self.redistribution(edge) for edge in self.edges if not edge.moved_for]
-
-    @property
-    def _nothing(self) -> Ints:
-        return np.zeros(self.graph.devices, dtype=np.int64)
+    def _steps(self) -> list[Step]:
+        """The steps that take place, those of moves once for all edges that share one."""
+        moves = [step for edge in self.edges if not edge.moved_for for step in self.redistribution(edge).steps]
+        return moves + [step for op in self.operators.values() for step in op.reduction]
 
     @cached_property
     def device_program(self) -> DeviceProgram:

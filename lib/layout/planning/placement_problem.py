@@ -123,7 +123,6 @@ class PlacementProblem:
         self._pair(names, table)
 
     def _add_output(self, name: str, u: int, choices: Sequence[tuple[int, DistributedOperator]]) -> None:
-        """A variable for where an operator's output lives; each choice belongs to a value of the operator's own."""
         self._store(name, list(dict.fromkeys(choice.output for _, choice in choices)))
         v, outputs = self.lives[name]
         rows = len(self.costs[u])
@@ -183,7 +182,6 @@ class PlacementProblem:
         }
 
     def _held(self, name: str, layouts: Sequence[TensorLayout]) -> list[int]:
-        """Elements that count as memory."""
         kept = name in self.choices.storage_layouts or self.graph.keeps(name)
         return [layout.elements * kept for layout in layouts]
 
@@ -192,7 +190,6 @@ class PlacementProblem:
         return self.objective.of_operator(choice, self.graph.itemsize)
 
     def _variable(self, held: Sequence[int]) -> int:
-        """A new variable, with the elements that each value holds."""
         self.costs.append(self._one(np.zeros(len(held))))
         self.memory.append(self._one(np.array(held, dtype=np.float64) * self.graph.itemsize))
         return len(self.costs) - 1

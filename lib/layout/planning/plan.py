@@ -129,5 +129,4 @@ class GraphPlan(PlacedGraph):
         return "\n".join(lines)
 
     def _took(self, steps: Sequence[Step]) -> str:
-        """With links, the time of steps."""
         return "" if self.links is None else f", {self.links.time(steps, self.graph.itemsize):,} units of time"

@@ -20,8 +20,6 @@ LEADING_LETTERS = "bcdefgh"
 
 
 def _of_each(kind: str, meaning: str) -> Callable[[ProgramBuilder, str, str], str]:
-    """A method that adds an operator of this kind, which maps each element."""
-
     def method(self: ProgramBuilder, name: str, x: str) -> str:
         return self._broadcast(name, kind, x)
 
@@ -34,6 +32,19 @@ def _of_pairs(kind: str, meaning: str) -> Callable[[ProgramBuilder, str, str, st
 
     def method(self: ProgramBuilder, name: str, a: str, b: str) -> str:
         return self._broadcast(name, kind, a, b)
+
+    method.__name__, method.__doc__ = kind, meaning
+    return method
+
+
+def _of_axis(kind: str, meaning: str) -> Callable[[ProgramBuilder, str, str, int], str]:
+    def method(self: ProgramBuilder, name: str, x: str, axis: int) -> str:
+        shape = self._shape(x)
+        dim = self._axis(name, shape, axis)
+        letters = in_order(len(shape))
+        rest = letters[:dim] + letters[dim + 1 :]
+        less = shape[:dim] + shape[dim + 1 :]
+        return self.add_labelled(name, kind, (x,), less, (letters,), rest, letters, {"axis": dim})
 
     method.__name__, method.__doc__ = kind, meaning
     return method
@@ -120,17 +131,9 @@ class ProgramBuilder:
         free = [letter for i, letter in enumerate(letters) if i != dim]
         return self.add_labelled(name, "softmax", (x,), shape, (letters,), letters, free, {"axis": dim})
 
-    def reduce_sum(self, name: str, x: str, axis: int) -> str:
-        """The sum over one axis."""
-        return self._reduce(name, "reduce_sum", x, axis)
-
-    def reduce_mean(self, name: str, x: str, axis: int) -> str:
-        """The mean over one axis."""
-        return self._reduce(name, "reduce_mean", x, axis)
-
-    def reduce_max(self, name: str, x: str, axis: int) -> str:
-        """The maximum over one axis."""
-        return self._reduce(name, "reduce_max", x, axis)
+    reduce_sum = _of_axis("reduce_sum", "The sum over one axis.")
+    reduce_mean = _of_axis("reduce_mean", "The mean over one axis.")
+    reduce_max = _of_axis("reduce_max", "The maximum over one axis.")
 
     def einsum(self, name: str, *inputs: str, spec: str) -> str:
         """Products and sums in numpy.einsum's notation: einsum("hidden", "x", "w", spec="bd,df->bf")."""
@@ -159,15 +162,6 @@ class ProgramBuilder:
             raise LayoutError(f"{name}: every dimension of a tensor is at least 1; got {shape}")
         self.shapes[name], self.sources[name] = shape, role
         return name
-
-    def _reduce(self, name: str, kind: str, x: str, axis: int) -> str:
-        shape = self._shape(x)
-        dim = self._axis(name, shape, axis)
-        letters = in_order(len(shape))
-        rest = letters[:dim] + letters[dim + 1 :]
-        return self.add_labelled(
-            name, kind, (x,), shape[:dim] + shape[dim + 1 :], (letters,), rest, letters, {"axis": dim}
-        )
 
     def _broadcast(self, name: str, kind: str, a: str, *others: str, settings: Mapping[str, Any] | None = None) -> str:
         one = self._shape(a)

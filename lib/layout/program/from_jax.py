@@ -37,9 +37,9 @@ def from_jax(
     An argument is given by its shape, for float32, or by anything that has a shape and a dtype; dictionaries and lists
     of those are allowed. What is in one is a parameter, called by its path ('p.w1' for argument p), and so is an
     argument that is named in `parameters`; all others are inputs. Functions that JAX calls within, as of `jit`,
-    are part of the graph, and so is every step of a `scan`; layouts of the first step hold for all. Types are not converted; if floats differ in size, all
-    count as the largest. Sharding constraints are ignored, because the plan decides.
-    Rows of a `gather` are taken to be in the table. `uneven` is the graph's.
+    are part of the graph, and so is every step of a `scan`; the layouts of its first step hold for all. Types are not
+    converted; if floats differ in size, all count as the largest. Sharding constraints are ignored, because the plan
+    decides. Rows of a `gather` are taken to be in the table. `uneven` is the graph's.
 
     Raises:
         LayoutError: jax is missing or cannot trace the function, an argument has no shape, or a primitive has no
@@ -70,7 +70,6 @@ def from_jax(
 
 
 def _follow(importer: Importer, jaxpr: Any, consts: Sequence[Value], given: Sequence[Value], scope: str) -> list[Value]:
-    """Adds the operators of a jaxpr, and returns its results."""
     known: dict[Any, Value] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given)))
 
     def read(var: Any) -> Value:
@@ -167,7 +166,6 @@ def _row(importer: Importer, value: Value, number: int) -> Value:
 
 
 def _constants(importer: Importer, closed: Any) -> list[Value]:
-    """The constants of a jaxpr, which a function has from outside."""
     found = list(getattr(closed, "consts", ()))
     for array in found:
         if not is_real(getattr(array, "dtype", None)):
@@ -185,7 +183,6 @@ def _plain(setting: Any) -> Any:
 
 
 def _finish(graph: ImportedGraph, results: Sequence[str]) -> None:
-    """Removes what no result needs, and names the operators of the results."""
     needed = set(results)
     for name, op in reversed(graph.operators.items()):
         needed.update(op.inputs if name in needed else ())
@@ -228,7 +225,6 @@ def _free(graph: Graph, name: str) -> str:
 
 
 def _structs(jax: Any, given: Any, where: str) -> Any:
-    """A shape, or a container of shapes, with the type of the elements."""
     if isinstance(given, dict):
         return {key: _structs(jax, value, f"{where}, {key!r}") for key, value in given.items()}
     if isinstance(given, tuple | list) and not all(isinstance(n, int) for n in given):
@@ -247,7 +243,6 @@ def _structs(jax: Any, given: Any, where: str) -> Any:
 def _arguments(
     jax: Any, function: Callable[..., Any], structs: Sequence[Any], parameters: Collection[str]
 ) -> tuple[list[str], set[str]]:
-    """The names of all arrays, and those that are parameters."""
     names: list[str] = []
     roles: set[str] = set()
     own = list(_own_names(function, len(structs)))

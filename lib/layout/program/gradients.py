@@ -73,7 +73,6 @@ def _of_divide(graph: Graph, op: Operator, slope: str, place: int, name: str) ->
 
 
 def _of_select(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
-    """The gradient where that input was taken, and 0 elsewhere."""
     chosen = graph.multiply(name if place == 0 else f"{name}.chosen", slope, op.inputs[2])
     return chosen if place == 0 else _reduced(graph, op, graph.subtract(f"{name}.other", slope, chosen), 1, name)
 

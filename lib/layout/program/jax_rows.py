@@ -1,63 +1,121 @@
 """Groups of JAX's primitives that are one operator here, and rows or elements of tensors by number."""
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from lib.layout.errors import LayoutError
 
-from .jax_values import Importer, Known, TensorView, Value
+from .jax_values import Importer, Known, Shape, TensorView, Value
 from .operators import Operator
 
 
+class RowsByNumber:
+    """Rows of a table along one dimension, by number: letters of the table, numbers and rows, as in an einsum."""
+
+    def __init__(
+        self, importer: Importer, shape: Shape, numbers: Value, window: Any, along: Any, batch: tuple[Any, Any]
+    ) -> None:
+        if len(along) != 1:
+            raise LayoutError(
+                "only rows along one dimension can be taken or added up by number, as table[rows] or take_along_axis "
+                "does; reshape the table first"
+            )
+        letters, (self.dim,), last = iter("abcdefghijklmnopqrstuvwxyz"), along, len(numbers.shape) - 1
+        self.importer, self.shape, self.numbers = importer, shape, importer.tensor(numbers).without([last])
+        self.table = [next(letters) for _ in shape]
+        shared = {int(place): self.table[dim] for dim, place in zip(*batch)}
+        self.at = [shared.get(i) or next(letters) for i in range(last)]
+        self.left = [x for dim, x in enumerate(self.table) if dim != self.dim and dim not in batch[0]]
+        places, windows = iter(self.at), iter(self.left)
+        self.rows = [next(windows if i in window else places) for i in range(last + len(self.left))]
+        self.is_batched = bool(batch[0])
+
+    def taken(self, table: str) -> TensorView:
+        """The rows with these numbers."""
+        if self.is_batched:
+            return self._product(self.rows, (self.table, table))
+        size, *window = (self.shape[self.table.index(x)] for x in self._dim_first())
+        flat = self._arranged(table, self.table, self._dim_first(), (size, prod(window)))
+        made = self.importer.add("gather", flat.name, self.importer.plain(self.numbers))
+        parts = self.importer.reshaped(made.name, (*self.numbers.shape, *window))
+        return self._arranged(parts.name, self.at + self.left, self.rows)
+
+    def added(self, rows: str) -> TensorView:
+        """Zeros with the rows added to those with these numbers."""
+        if self.is_batched:
+            return self._product(self.table, (self.rows, rows))
+        size, *window = (self.shape[self.table.index(x)] for x in self._dim_first())
+        shape = *self.numbers.shape, prod(window)
+        flat = self._arranged(rows, self.rows, self.at + self.left, shape)
+        made = self.importer.add("scatter", flat.name, self.importer.plain(self.numbers), size=size)
+        parts = self.importer.reshaped(made.name, (size, *window))
+        return self._arranged(parts.name, self._dim_first(), self.table)
+
+    def _dim_first(self) -> list[str]:
+        return [self.table[self.dim], *self.left]
+
+    def _arranged(self, name: str, letters: list[str], wanted: list[str], shape: Shape | None = None) -> TensorView:
+        order = tuple(letters.index(x) for x in wanted)
+        if order != tuple(range(len(order))):
+            name = self.importer.add("transpose", name, order=order).name
+        return self.importer.reshaped(name, self.importer.graph.shapes[name] if shape is None else shape)
+
+    def _product(self, wanted: list[str], other: tuple[list[str], str]) -> TensorView:
+        """With 1 where the place in the table is a row's number, otherwise 0."""
+        size, rank = self.shape[self.dim], len(self.at)
+        wide = self.importer.add("repeat", self.importer.plain(self.numbers), axis=rank, size=size)
+        places = self.importer.tensor(Known(np.arange(size, dtype=np.int32)))
+        mask = self.importer.add("compare", wide.name, places.name, relation="equal")
+        spec = f"{''.join(other[0])},{''.join(self.at)}{self.table[self.dim]}->{''.join(wanted)}"
+        return self.importer.add("einsum", other[1], mask.name, spec=spec)
+
+
 def gathered(importer: Importer, settings: dict[str, Any], inputs: list[Value]) -> Value:
-    """Whole rows of a table, or one element of each row."""
-    table, rows = inputs
-    how = settings["dimension_numbers"]
-    last = len(rows.shape) - 1
-    taken = tuple(how.offset_dims), tuple(how.collapsed_slice_dims), tuple(how.start_index_map)
-    if _is_along(table.shape, rows.shape, how.collapsed_slice_dims, how.operand_batching_dims):
-        mask = _at_number(importer, rows, table.shape)
-        chosen = importer.add("multiply", importer.plain(table), mask)
-        return _with_one(importer, importer.add("reduce_sum", chosen.name, axis=len(table.shape) - 1))
-    is_rows = len(table.shape) == 2 and rows.shape[-1:] == (1,) and taken == ((last,), (0,), (0,))
-    if not is_rows or tuple(settings["slice_sizes"]) != (1, table.shape[1]):
-        raise LayoutError(
-            "only full rows of a two-dimensional table can be taken, as table[rows], or one element of each row, as "
-            "take_along_axis does; reshape it first"
-        )
-    flat = importer.tensor(rows).without([last])
-    return importer.add("gather", importer.plain(table), importer.plain(flat))
+    """Full rows of a table, one element of each row, or a part whose place is known."""
+    table, numbers = inputs
+    how, sizes = settings["dimension_numbers"], tuple(settings["slice_sizes"])
+    along, batch = tuple(how.collapsed_slice_dims), tuple(how.operand_batching_dims)
+    if isinstance(numbers, Known) and len(numbers.shape) == 1 and not batch:
+        starts = dict(zip(how.start_index_map, numbers.array.tolist()))
+        part = _part(importer, table, [starts.get(dim, 0) for dim in range(len(sizes))], sizes)
+        return part.without(along)
+    whole = tuple(1 if dim in (*along, *batch) else n for dim, n in enumerate(table.shape))
+    dims = along if along == tuple(how.start_index_map) and sizes == whole else ()
+    pairs = batch, tuple(how.start_indices_batching_dims)
+    return RowsByNumber(importer, table.shape, numbers, how.offset_dims, dims, pairs).taken(importer.plain(table))
 
 
 def scattered(importer: Importer, settings: dict[str, Any], inputs: list[Value]) -> Value:
     """What `gathered` took, added up where it belongs: its gradient."""
-    before, rows, given = inputs
+    before, numbers, given = inputs
     how = settings["dimension_numbers"]
-    last = len(rows.shape) - 1
     if not isinstance(before, Known) or before.scalar != 0:
         raise LayoutError("it adds to something other than zeros; add that to the result instead")
-    if _is_along(before.shape, rows.shape, how.inserted_window_dims, how.operand_batching_dims):
-        size = before.shape[-1]
-        flat = importer.add("reshape", importer.plain(given), shape=before.shape[:-1])
-        wide = importer.add("repeat", flat.name, axis=len(before.shape) - 1, size=size)
-        return importer.add("multiply", wide.name, _at_number(importer, rows, before.shape))
-    windows = tuple(how.update_window_dims), tuple(how.inserted_window_dims), tuple(how.scatter_dims_to_operand_dims)
-    if len(before.shape) != 2 or windows != ((last,), (0,), (0,)):
-        raise LayoutError("only full rows of a two-dimensional table can be added up, or one element of each row")
-    numbers = importer.plain(importer.tensor(rows).without([last]))
-    return importer.add("scatter", importer.plain(given), numbers, size=before.shape[0])
+    along = tuple(how.inserted_window_dims)
+    pairs = tuple(how.operand_batching_dims), tuple(how.scatter_indices_batching_dims)
+    dims = along if along == tuple(how.scatter_dims_to_operand_dims) else ()
+    rows = RowsByNumber(importer, before.shape, numbers, how.update_window_dims, dims, pairs)
+    return rows.added(importer.plain(given))
 
 
 def sliced(importer: Importer, settings: dict[str, Any], inputs: list[Value]) -> Value:
     """A part whose place is known when the function is imported."""
     x, *starts = inputs
+    if not all(isinstance(start, Known) and start.scalar is not None for start in starts):
+        raise LayoutError("the place of the part is computed; take the part outside, or by a constant")
+    known = [int(start.scalar or 0) for start in starts if isinstance(start, Known)]
+    return _part(importer, x, known, settings["slice_sizes"])
+
+
+def _part(importer: Importer, x: Value, starts: Sequence[int], sizes: Sequence[int]) -> TensorView:
+    """A part of these sizes; as in JAX, one that would reach beyond the end starts earlier."""
     made = TensorView.whole(importer.plain(x), x.shape)
-    for axis, (start, size) in enumerate(zip(starts, settings["slice_sizes"])):
-        if not isinstance(start, Known) or start.scalar is None:
-            raise LayoutError("the place of the part is computed; take the part outside, or by a constant")
-        first = int(np.clip(start.scalar, 0, made.shape[axis] - size))
+    for axis, (start, size) in enumerate(zip(starts, sizes)):
         if size != made.shape[axis]:
+            first = int(np.clip(start, 0, made.shape[axis] - size))
             made = importer.add("slice", made.name, axis=axis, start=first, stop=first + int(size))
     return made
 
@@ -72,26 +130,6 @@ def largest(importer: Importer, settings: dict[str, Any], inputs: list[Value]) -
         name = importer.add("transpose", name, order=order).name
     found: list[Value] = [importer.add("largest", name, k=k, numbers=numbers) for numbers in (False, True)]
     return found if axis == rank - 1 else [importer.add("transpose", importer.plain(one), order=order) for one in found]
-
-
-def _is_along(table: tuple[int, ...], rows: tuple[int, ...], gone: Any, batch: Any) -> bool:
-    """True for one element of each row along the last axis."""
-    last = len(table) - 1
-    return tuple(gone) == (last,) and tuple(batch) == tuple(range(last)) and rows == (*table[:-1], 1, 1)
-
-
-def _at_number(importer: Importer, rows: Value, shape: tuple[int, ...]) -> str:
-    """1 where an element's place in its row is the row's number, otherwise 0."""
-    axis, size = len(shape) - 1, shape[-1]
-    flat = importer.add("reshape", importer.plain(rows), shape=shape[:-1])
-    wide = importer.add("repeat", flat.name, axis=axis, size=size)
-    places = importer.tensor(Known(np.arange(size, dtype=np.int32)))
-    return importer.add("compare", wide.name, places.name, relation="equal").name
-
-
-def _with_one(importer: Importer, value: TensorView) -> TensorView:
-    """With a last dimension of size 1."""
-    return value.broadcast((*value.shape, 1), range(len(value.shape)))
 
 
 def mean_of(importer: Importer, total: Value, count: Value) -> Value | None:

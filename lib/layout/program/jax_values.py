@@ -96,6 +96,14 @@ class Importer:
         self.added.append(name)
         return TensorView.whole(name, self.graph.shapes[name])
 
+    def reshaped(self, name: str, shape: Shape) -> TensorView:
+        """A tensor in this shape."""
+        return (
+            TensorView.whole(name, shape)
+            if self.graph.shapes[name] == shape
+            else self.add("reshape", name, shape=shape)
+        )
+
     def operator(self, value: Value) -> Operator | None:
         """The operator that computes what a value is a view of."""
         return self.graph.operators.get(value.name) if isinstance(value, TensorView) else None

@@ -12,7 +12,10 @@ from .graph import Graph
 from .operators import KINDS, Operator
 from .training import training
 
-FIELDS = ("devices", "mesh", "order", "itemsize", "uneven", "tensors", "operators", "training", "configured", "pins")
+FIELDS = (
+    "devices", "mesh", "order", "itemsize", "uneven", "tensors", "operators", "repeats", "training", "configured",
+    "pins",
+)  # fmt: skip
 
 ROLES = {"input": Graph.input, "parameter": Graph.parameter}
 
@@ -20,8 +23,9 @@ ROLES = {"input": Graph.input, "parameter": Graph.parameter}
 def graph_to_data(graph: Graph) -> dict[str, Any]:
     """A graph as numbers, texts, lists and dictionaries: `devices`, or the axes of its `mesh` and the `order` of their
     devices; `tensors`, each with its role, name and shape; `operators`, each with its kind, name, inputs and settings;
-    and those that are `configured`; layouts as `pins`; whether splits may be `uneven`, if that is set. Of a training
-    step, its program, and as `training` the name of its optimizer.
+    by operator of a later step of a loop the one that it `repeats`; those that are `configured`; layouts as `pins`;
+    whether splits may be `uneven`, if that is set. Of a training step, its program, and as `training` the name of its
+    optimizer.
     """
     step = graph.step
     place: dict[str, Any] = {"devices": graph.devices}
@@ -47,6 +51,7 @@ def graph_to_data(graph: Graph) -> dict[str, Any]:
     ]
     place |= {"uneven": graph.uneven} if graph.uneven is not None else {}
     program = {**place, "itemsize": graph.itemsize, "tensors": tensors, "operators": operators}
+    program |= {"repeats": dict(graph.repeats)} if graph.repeats else {}
     pins = {name: _axes(layout, graph.mesh) for name, layout in graph.pins.items()}
     trained = {"training": step.optimizer} if step else {}
     return {**program, **trained, "configured": configured, **({"pins": pins} if pins else {})}
@@ -60,7 +65,6 @@ def _axes(layout: TensorLayout, mesh: DeviceMatrix | None) -> dict[str, Any]:
 
 
 def _sizes(operator: Operator) -> dict[str, Any]:
-    """The arguments of an operator's method that are not among its settings."""
     shape = operator.output_shape
     match operator.kind:
         case "reshape":
@@ -89,6 +93,11 @@ def graph_from_data(data: Mapping[str, Any]) -> Graph:
         if not isinstance(inputs, list):
             raise LayoutError(f"{name}: its inputs are a list of names; got {inputs!r:.60}")
         graph.operator(kind, name, *inputs, **rest)
+    for name, first in _mapping(data.get("repeats", {}), "repeats").items():
+        one, two = graph.operator_named(first), graph.operator_named(name)
+        if (one.kind, one.input_shapes) != (two.kind, two.input_shapes) or first in graph.repeats or first == name:
+            raise LayoutError(f"'{name}' cannot repeat '{first}': it repeats an earlier one of its kind and shapes")
+        graph.repeats[name] = first
     if "training" in data:
         graph = training(graph, data["training"])
     for name, given in _mapping(data.get("configured", {}), "configured").items():

@@ -31,7 +31,6 @@ _erf = np.vectorize(erf, otypes=[np.float64])
 
 
 def _normal(x: Array) -> Array:
-    """The normal distribution function."""
     made: Array = 0.5 * (1 + _erf(x / np.sqrt(2.0)))
     return made
 

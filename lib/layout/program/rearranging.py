@@ -147,7 +147,6 @@ class RearrangingBuilder(ProgramBuilder):
         dim: int,
         settings: Mapping[str, Any] | None = None,
     ) -> str:
-        """An operator that changes the size of one axis, which stays whole."""
         free = [letter for i, letter in enumerate(letters) if i != dim]
         return self.add_labelled(
             name, kind, inputs, whole, tuple(rows), letters, free, {"axis": dim, **(settings or {})}

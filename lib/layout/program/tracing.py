@@ -199,5 +199,4 @@ def replicate(tensor: T) -> T:
 
 
 def _as_tuple(given: tuple[Any, ...]) -> tuple[int, ...]:
-    """As numpy's methods take them: separately, or all in a tuple."""
     return tuple(given[0]) if len(given) == 1 and isinstance(given[0], Sequence) else given

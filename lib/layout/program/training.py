@@ -57,7 +57,6 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
 
 
 def _backward(step: Graph, result: str) -> dict[str, str]:
-    """Adds backward to the graph, and returns the gradient of each parameter that the result depends on."""
     trained = {name for name, role in step.sources.items() if role == "parameter"}
     forward = list(step.operators.values())
     for op in forward:
@@ -87,7 +86,6 @@ def _backward(step: Graph, result: str) -> dict[str, str]:
 def _optimize(
     step: Graph, weight: str, grad: str, moments: int, replaces: dict[str, str], weights: dict[str, str]
 ) -> None:
-    """Adds the state of a weight's optimizer, and its update."""
     letters = tuple("ijlmnopq"[: len(step.shapes[weight])])
     by, row = grad, letters
     if moments:

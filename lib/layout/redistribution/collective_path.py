@@ -242,7 +242,6 @@ def _permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayout]:
 
 
 def _few_permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayout]:
-    """The permute that ends at the goal, and those that swap two axes."""
     if here.splits == goal.splits and here.partial == goal.partial == () and here != goal:
         yield goal
     sizes = here.matrix.shape
@@ -256,7 +255,6 @@ def _few_permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayo
 
 @lru_cache(maxsize=65536)
 def _rearranged(here: TensorLayout) -> list[TensorLayout]:
-    """The layouts on the same matrix with the same splits."""
     every, summed = _arrangements(here.matrix, here.shape) or {}, set(here.partial)
     return [
         TensorLayout(here.shape, here.matrix, tensor_map, here.partial, here.largest)

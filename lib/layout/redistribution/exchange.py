@@ -21,89 +21,50 @@ from numpy.typing import NDArray
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import Ints
-from lib.layout.layouts.pieces import Array, Pieces, check, elements_of, new_piece, put_elements
+from lib.layout.layouts.pieces import Array, Pieces, check, new_piece
 from lib.layout.layouts.tensor_layout import TensorLayout, parts
+
+from .messages import Messages, TensorTransfer, within
 
 MAX_CELLS_CACHED = 4096
 """Number of pairs of pieces up to which the boxes of two splits are cached."""
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
-    """Messages as columns: message i sends elements lo[i] to hi[i] of box cell[i], row-major, to receiver[i].
+class Exchange(TensorTransfer):
+    """A transfer in one round: message i carries share i from sender[i] to receiver[i]."""
 
-    `starts` and `stops` are boxes x dimensions, in coordinates of the whole tensor.
-    """
-
-    source: TensorLayout
-    target: TensorLayout
     sender: Ints
     receiver: Ints
-    cell: Ints
-    lo: Ints
-    hi: Ints
-    starts: Ints
-    stops: Ints
-
-    @property
-    def sent(self) -> Ints:
-        """Elements sent, by device."""
-        return _count(self.sender, self.hi - self.lo, self.source.devices)
-
-    @property
-    def received(self) -> Ints:
-        """Elements received, by device."""
-        return _count(self.receiver, self.hi - self.lo, self.source.devices)
 
     @cached_property
-    def sends(self) -> list[dict[int, list[int]]]:
-        """For each device, by receiver: the indices of its messages."""
-        return by_partner(self.sender, self.receiver, self.source.devices)
+    def moves(self) -> Messages:
+        """The messages."""
+        share, devices = np.arange(len(self.sender)), self.source.devices
+        return Messages(self.sender, self.receiver, share, self.hi - self.lo, devices)
 
-    @cached_property
-    def receives(self) -> list[dict[int, list[int]]]:
-        """For each device, by sender: the indices of the messages to it."""
-        return by_partner(self.receiver, self.sender, self.source.devices)
+    @property
+    def rounds(self) -> tuple[Messages, ...]:
+        """The only one."""
+        return (self.moves,)
 
     def run(self, pieces: Pieces) -> Pieces:
         """The target's pieces, assembled from the source's."""
         check(pieces, self.source)
         result = {device: self.kept(device, piece) for device, piece in pieces.items()}
         for i, (sender, receiver) in enumerate(zip(self.sender.tolist(), self.receiver.tolist())):
-            self.put(i, result[receiver], self.take(i, pieces[sender]))
+            self.put(i, receiver, result[receiver], self.take(i, sender, pieces[sender]))
         return result
 
     def kept(self, device: int, piece: Array) -> Array:
         """A device's new piece, with only what it already holds filled in so far."""
         result = new_piece(self.target, piece.dtype)
-        self.keep(device, piece, result)
-        return result
-
-    def keep(self, device: int, piece: Array, result: Array) -> None:
-        """Writes what a device already holds into its new piece."""
         mine, yours = self.origins[0][device], self.origins[1][device]
         start = np.maximum(mine, yours)
         stop = np.minimum(mine + self.source.local_shape, yours + self.target.local_shape)
         if (start < stop).all():
             result[within(start, stop, yours)] = piece[within(start, stop, mine)]
-
-    def take(self, i: int, piece: Array) -> Array:
-        """The elements of message i, flat, taken from its sender's piece."""
-        box = within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[0][self.sender[i]])
-        return elements_of(piece, box, self.lo[i], self.hi[i])
-
-    def put(self, i: int, result: Array, elements: Array) -> None:
-        """Writes the elements of message i into its receiver's new piece."""
-        box = within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[1][self.receiver[i]])
-        put_elements(result, box, self.lo[i], self.hi[i], elements)
-
-    @cached_property
-    def origins(self) -> tuple[Ints, Ints]:
-        """The first element of each device's old and new piece in the tensor: devices x dimensions, twice."""
-        return (
-            parts(self.source) * np.array(self.source.local_shape, dtype=np.int64),
-            parts(self.target) * np.array(self.target.local_shape, dtype=np.int64),
-        )
+        return result
 
 
 def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
@@ -123,10 +84,10 @@ def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
     receiver, piece = receivers[cell, column], from_part[cell]
     volume = (stops - starts).prod(axis=1)
     if owners.shape[1] == 1:  # without copies, there is nothing to balance
-        columns = owners[piece, 0], receiver, cell, np.zeros_like(cell), volume[cell]
+        sender, lo, hi = owners[piece, 0], np.zeros_like(cell), volume[cell]
     else:
-        columns = _shared(owners, receiver, cell, piece, volume)
-    return Exchange(source, target, *columns, starts, stops)
+        sender, receiver, cell, lo, hi = _shared(owners, receiver, cell, piece, volume)
+    return Exchange(source, target, cell, lo, hi, starts, stops, sender, receiver)
 
 
 def _shared(owners: Ints, receiver: Ints, cell: Ints, piece: Ints, volume: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
@@ -145,7 +106,7 @@ def _shared(owners: Ints, receiver: Ints, cell: Ints, piece: Ints, volume: Ints)
 
     # Everything needed in one row, piece by piece; the copies of each piece divide their part into equal shares.
     begin = np.cumsum(size) - size
-    wanted = _count(piece, size, pieces)
+    wanted = np.bincount(piece, weights=size, minlength=pieces).astype(np.int64)
     first = np.cumsum(wanted) - wanted
     share = (first[:, None] + wanted[:, None] * np.arange(copies) // copies).ravel()
     bounds = np.unique(np.concatenate([begin, share, [size.sum()]]))
@@ -266,22 +227,3 @@ def _meetings(mine: int, yours: int, a: int, b: int, end: int) -> Ints:
     edges = np.union1d(np.arange(mine) * a, np.arange(yours) * b).astype(np.int64)
     edges = edges[edges < end]
     return np.stack([edges // a, edges // b, edges, np.append(edges[1:], end)], axis=1)
-
-
-def by_partner(mine: Ints, other: Ints, devices: int, what: Ints | None = None) -> list[dict[int, list[int]]]:
-    """For each device, by its partner: the indices of their messages, or `what` these carry."""
-    found: list[dict[int, list[int]]] = [{} for _ in range(devices)]
-    carried = range(len(mine)) if what is None else what.tolist()
-    for i, here, there in zip(carried, mine.tolist(), other.tolist()):
-        found[here].setdefault(there, []).append(i)
-    return found
-
-
-def _count(place: Ints, amount: Ints, length: int) -> Ints:
-    # bincount sums doubles, which are exact up to 2**53 elements.
-    return np.bincount(place, weights=amount, minlength=length).astype(np.int64)
-
-
-def within(start: Ints, stop: Ints, origin: Ints) -> tuple[slice, ...]:
-    """A box of the tensor in coordinates of a piece that starts at `origin`."""
-    return tuple(slice(a, b) for a, b in zip((start - origin).tolist(), (stop - origin).tolist()))

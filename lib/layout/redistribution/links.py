@@ -113,7 +113,6 @@ def _quickest(links: Links, given: TensorLayout, wanted: TensorLayout, itemsize:
 
 @lru_cache(maxsize=64)
 def _tables(links: Links) -> tuple[Ints, Ints]:
-    """Latency and time per byte between each two devices."""
     places = coordinates(links.mesh)
     differ = places[:, None, :] != places[None, :, :]
     first = differ.argmax(axis=2)

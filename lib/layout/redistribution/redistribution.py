@@ -5,6 +5,7 @@ Source of the definition: "Sharding Propagation", section Tensor Redistribution,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
@@ -40,12 +41,12 @@ class Redistribution:
     @cached_property
     def sent(self) -> Ints:
         """Bytes that each device sends."""
-        return self._sum([step.sent for step in self.steps])
+        return self._in_bytes(step.sent for step in self.steps)
 
     @cached_property
     def received(self) -> Ints:
         """Bytes that each device receives."""
-        return self._sum([step.received for step in self.steps])
+        return self._in_bytes(step.received for step in self.steps)
 
     @property
     def bytes(self) -> int:
@@ -106,11 +107,8 @@ class Redistribution:
         """The names of the `named_steps`."""
         return tuple(step.name for step in self.named_steps)
 
-    def _sum(self, elements: list[Ints]) -> Ints:
-        total = np.zeros(self.source.devices, dtype=np.int64)
-        for each in elements:
-            total = total + each
-        return total * self.itemsize
+    def _in_bytes(self, elements: Iterable[Ints]) -> Ints:
+        return sum(elements, np.zeros(self.source.devices, dtype=np.int64)) * self.itemsize
 
 
 def redistribute(

@@ -58,7 +58,7 @@ class Step:
         """The devices that make this collective together with this device, in the order in which sums are added up."""
         if self.name in REDUCING:
             return self._groups[device]
-        return tuple(sorted({device, *self.exchange.receives[device]}))
+        return tuple(sorted({device, *self.exchange.moves.receives[device]}))
 
     def meeting(self, holder: int, receiver: int, of_receiver: bool = False) -> Box:
         """What the piece of one device has in common with the new piece of another, in coordinates of the first one, or
@@ -77,11 +77,8 @@ class Step:
         _ = sides(self.source.shape, self.source.splits, self.target.splits)
         if self.name in REDUCING:
             _ = self._groups, parts(self.source), parts(self.target)
-        elif self.name == SUM_EXCHANGE:
-            _ = self.sum_exchange.owned, self.sum_exchange.keeps, self.sum_exchange.origins
-            _ = [(each.sends, each.receives) for each in self.sum_exchange.rounds]
         else:
-            _ = self.exchange.sends, self.exchange.receives, self.exchange.origins
+            self.messages.prepare()
 
     @cached_property
     def _groups(self) -> dict[int, tuple[int, ...]]:
@@ -113,14 +110,8 @@ class Step:
     def traffic(self) -> Ints:
         """Elements that each device (row) sends to each other (column); for a reduction, as its bytes are counted."""
         table = np.zeros((self.source.devices, self.source.devices), dtype=np.int64)
-        if self.name == SUM_EXCHANGE:
-            for each in self.sum_exchange.rounds:
-                np.add.at(table, (each.sender, each.receiver), each.size[each.share])
-            return table
         if self.name not in REDUCING:
-            moved = self.exchange
-            np.add.at(table, (moved.sender, moved.receiver), moved.hi - moved.lo)
-            return table
+            return sum((each.table for each in self.messages.rounds), table)
         for group, shares in self._shares():
             for place, here in enumerate(group):
                 for other, there in enumerate(group):
@@ -141,7 +132,6 @@ class Step:
         return {device: piece[0] for device, piece in moved.items()}
 
     def _reduction_traffic(self) -> Ints:
-        """A device sends what others sum, and receives what it sums itself; an all-reduce then gathers."""
         traffic = np.zeros(self.source.devices, dtype=np.int64)
         for group, shares in self._shares():
             for device, share in zip(group, shares):
@@ -150,7 +140,6 @@ class Step:
         return traffic
 
     def _shares(self) -> list[tuple[list[int], list[int]]]:
-        """For each group that adds up, its devices and the number of elements that each of them sums."""
         found = []
         for group in groups(self.source, self.reduced):
             size = self.source.elements if self.name == "all-reduce" else self.target.elements * len(group)
@@ -264,7 +253,6 @@ def _to_parts(here: TensorLayout, goal: TensorLayout, dim: int) -> Iterator[tupl
 
 
 def _wanted(here: TensorLayout, goal: TensorLayout) -> tuple[tuple[int, ...], ...]:
-    """The axes of each dimension of the goal, if they are on the same matrix."""
     return goal.tensor_map if goal.matrix == here.matrix else ((),) * len(here.shape)
 
 

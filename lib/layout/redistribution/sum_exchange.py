@@ -14,82 +14,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.layout.layouts.device_matrix import Ints
-from lib.layout.layouts.pieces import Array, Pieces, check, elements_of, new_piece, put_elements
-from lib.layout.layouts.tensor_layout import TensorLayout, groups, parts
+from lib.layout.layouts.pieces import Array, Pieces, check, new_piece
+from lib.layout.layouts.tensor_layout import TensorLayout, groups
 
-from .exchange import by_partner, cells, piece_number, require_same, within
+from .exchange import cells, piece_number, require_same
+from .messages import Messages, TensorTransfer
 
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Messages:
-    """Message i carries share[i] from sender[i] to receiver[i]; `size` is the size of each share."""
+class SumExchange(TensorTransfer):
+    """The `owner` of share i adds up the summands of `group[i]`, in this order, and sends the sum to `wanted[i]`."""
 
-    sender: Ints
-    receiver: Ints
-    share: Ints
-    size: Ints
-    devices: int
-
-    def count(self, side: Ints) -> Ints:
-        """Elements by device, as `sender` or `receiver`."""
-        return np.bincount(side, weights=self.size[self.share], minlength=self.devices).astype(np.int64)
-
-    @cached_property
-    def sends(self) -> list[dict[int, list[int]]]:
-        """For each device, by receiver: the shares that it sends."""
-        return by_partner(self.sender, self.receiver, self.devices, self.share)
-
-    @cached_property
-    def receives(self) -> list[dict[int, list[int]]]:
-        """For each device, by sender: the shares that it receives."""
-        return by_partner(self.receiver, self.sender, self.devices, self.share)
-
-
-@dataclass(frozen=True, eq=False)
-class SumExchange:
-    """Share i is elements lo[i] to hi[i], row-major, of the box starts[i] to stops[i] of the tensor.
-
-    Its `owner` adds up the summands of `group[i]`, in this order, and sends the sum to `wanted[i]`.
-    """
-
-    source: TensorLayout
-    target: TensorLayout
     owner: Ints
     group: Ints
     wanted: Ints
-    lo: Ints
-    hi: Ints
-    starts: Ints
-    stops: Ints
 
     @cached_property
     def summands(self) -> Messages:
         """The messages to the owners."""
         share, column = np.nonzero(self.group != self.owner[:, None])
-        return Messages(self.group[share, column], self.owner[share], share, self.hi - self.lo, self.source.devices)
+        return self._round(self.group[share, column], self.owner[share], share)
 
     @cached_property
     def sums(self) -> Messages:
         """The messages from the owners."""
         share, column = np.nonzero(self.wanted != self.owner[:, None])
-        return Messages(self.owner[share], self.wanted[share, column], share, self.hi - self.lo, self.source.devices)
+        return self._round(self.owner[share], self.wanted[share, column], share)
+
+    def _round(self, sender: Ints, receiver: Ints, share: Ints) -> Messages:
+        return Messages(sender, receiver, share, (self.hi - self.lo)[share], self.source.devices)
 
     @property
-    def rounds(self) -> tuple[Messages, Messages]:
+    def rounds(self) -> tuple[Messages, ...]:
         """Both in order."""
         return self.summands, self.sums
-
-    @property
-    def sent(self) -> Ints:
-        """Elements sent, by device."""
-        return sum((each.count(each.sender) for each in self.rounds), np.zeros(self.source.devices, dtype=np.int64))
-
-    @property
-    def received(self) -> Ints:
-        """Elements received, by device."""
-        return sum((each.count(each.receiver) for each in self.rounds), np.zeros(self.source.devices, dtype=np.int64))
 
     @cached_property
     def owned(self) -> list[list[int]]:
@@ -104,27 +64,13 @@ class SumExchange:
         """For each share, whether its owner wants the sum."""
         return [bool(kept) for kept in (self.wanted == self.owner[:, None]).any(axis=1)]
 
-    @cached_property
-    def origins(self) -> tuple[Ints, Ints]:
-        """The first element of each device's old and new piece in the tensor: devices x dimensions, twice."""
-        return (
-            parts(self.source) * np.array(self.source.local_shape, dtype=np.int64),
-            parts(self.target) * np.array(self.target.local_shape, dtype=np.int64),
-        )
-
-    def take(self, share: int, device: int, piece: Array) -> Array:
-        """A device's summand of a share, flat."""
-        box = within(self.starts[share], self.stops[share], self.origins[0][device])
-        return elements_of(piece, box, self.lo[share], self.hi[share])
+    def prepare(self) -> None:
+        """Computes in advance what devices look up."""
+        _ = super().prepare(), self.owned, self.keeps
 
     def add(self, share: int, summands: dict[int, Array]) -> Array:
         """The sum of a share, always in the order of its group, so that it never depends on the order of arrival."""
         return self.source.together(summands[device] for device in self.group[share].tolist())
-
-    def put(self, share: int, device: int, result: Array, total: Array) -> None:
-        """Writes the sum of a share into a device's new piece."""
-        box = within(self.starts[share], self.stops[share], self.origins[1][device])
-        put_elements(result, box, self.lo[share], self.hi[share], total)
 
     def run(self, pieces: Pieces) -> Pieces:
         """The target's pieces, assembled from the source's summands."""
@@ -151,7 +97,7 @@ def sum_exchange(source: TensorLayout, target: TensorLayout) -> SumExchange:
     for group in groups(source, source.partial):
         members[group] = group
     owner = holders[row, column]
-    return SumExchange(source, target, owner, members[owner], wanted[row], lo, hi, starts[row], stops[row])
+    return SumExchange(source, target, row, lo, hi, starts, stops, owner, members[owner], wanted[row])
 
 
 @lru_cache(maxsize=262144)
