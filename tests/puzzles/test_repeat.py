@@ -166,7 +166,7 @@ FORGED: dict[str, tuple[list[Any], str]] = {
     "a_function_with_a_file": ([HOLD, FILL, ["do", "numpy", "save", ["a", seen(8)], {}, []]], "calls save"),
     "a_function_by_its_path": ([["do", "numpy", "linalg.__builtins__", [], {}, []]], "does not repeat"),
     "a_method_of_an_array": ([HOLD, FILL, ["do", "method", "tofile", [seen(8), "a"], {}, []]], "calls tofile"),
-    "a_method_of_the_engine": ([["do", "engine", "_repeat", [], {}, []]], "calls _repeat"),
+    "a_method_of_the_engine": ([["do", "communication", "_repeat", [], {}, []]], "calls _repeat"),
     "results_without_memory": (
         [HOLD, FILL, ["do", "ufunc", "add.__call__", [seen(16), 1], {}, [2]], ["return", seen(16, key=2)]],
         "arrives in memory that is not charged",

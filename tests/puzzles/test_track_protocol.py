@@ -73,7 +73,7 @@ CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "E
 
 
 HIDDEN = {
-    "puzzles/sandbox/worker/interpreter.py": ["puzzles.catalog.engine"],
+    "puzzles/sandbox/worker/runner.py": ["puzzles.catalog.engine"],
     "puzzles/reports/plans.py": ["schedule", "schedule"],
 }
 """The server loads no track, and hides the right results of trials from runs by the name of their package. A table of

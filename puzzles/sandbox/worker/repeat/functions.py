@@ -43,7 +43,7 @@ METHODS = (
     "searchsorted sort std sum take trace var"
 ).split()
 
-ENGINE = ("send receive symmetric send_async barrier all_gather all_reduce reduce_scatter all_to_all").split()
+COMMUNICATION = ("send receive symmetric send_async barrier all_gather all_reduce reduce_scatter all_to_all").split()
 
 TIER = ("put", "fetch", "fetch_async", "drop")
 

@@ -13,7 +13,7 @@ from lib.engine.metering import numpy_patch
 from lib.engine.metering.arrays import MeteredArray
 from lib.engine.metering.meter import current
 
-from .functions import ENGINE, METHODS, NAME_OF, TIER
+from .functions import COMMUNICATION, METHODS, NAME_OF, TIER
 from .traced_numbers import Recording
 
 
@@ -69,8 +69,8 @@ def install() -> None:
     for name in METHODS:
         if hasattr(MeteredArray, name):
             setattr(named, name, _wrapped("method", name, getattr(MeteredArray, name)))
-    for name in ENGINE:
-        setattr(ShardedEngine, name, _wrapped("engine", name, getattr(ShardedEngine, name), with_self=True))
+    for name in COMMUNICATION:
+        setattr(ShardedEngine, name, _wrapped("communication", name, getattr(ShardedEngine, name), with_self=True))
     for name in TIER:
         setattr(MemoryTier, name, _wrapped_tier(name, getattr(MemoryTier, name)))
     write = OutputStream.write

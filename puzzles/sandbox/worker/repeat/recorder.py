@@ -139,7 +139,7 @@ class DeviceRecorder:
         its result, which it charges when the array has arrived."""
         made: list[int | None] = []
         self._collect(result, made)
-        if step[1] not in ("engine", "host", "disk", "wait"):
+        if step[1] not in ("communication", "host", "disk", "wait"):
             if result is None or "out" in kwargs or any(key is not None for key in made):
                 self._add([*step, made])
         else:

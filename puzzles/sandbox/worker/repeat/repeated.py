@@ -15,7 +15,7 @@ from lib.engine.metering.meter import Life, Meter, current
 from lib.engine.reader_writer import Reader, Writer
 
 from .functions import (
-    ENGINE,
+    COMMUNICATION,
     FUNCTIONS,
     METHODS,
     TIER,
@@ -148,7 +148,7 @@ class Repeated(ShardedEngine):
     def _do(self, kind: str, name: str, args: list[Any], kwargs: dict[str, Any], keys: list[Any]) -> None:
         given = self._read(args)
         named = self._read(kwargs)
-        if kind in ("engine", "host", "disk", "wait"):
+        if kind in ("communication", "host", "disk", "wait"):
             results = [self._communicated(kind, name, given, named)]
         else:
             results = self._computed(kind, name, given, named)
@@ -184,7 +184,7 @@ class Repeated(ShardedEngine):
         """The result of a call of the engine. Its memory is the device's from the step that holds it."""
         if kind == "wait" and len(args) == 1 and isinstance(args[0], Fetch):
             result = args[0].wait()
-        elif kind == "engine" and name in ENGINE:
+        elif kind == "communication" and name in COMMUNICATION:
             result = getattr(ShardedEngine, name)(self, *args, **kwargs)
         elif kind in ("host", "disk") and name in TIER:
             result = getattr(getattr(self, kind), name)(*args, **kwargs)
