@@ -10,7 +10,7 @@ from drawing.runs.predicted_vs_measured import draw_replay, draw_runs
 from drawing.runs.scene import EndedRun
 from drawing.runs.text import TEXT_WIDTH, text
 from drawing.runs.timeline import Timeline, draw, draw_compare
-from drawing.values.group import draw_group, draw_network, draw_value
+from drawing.values import draw_group, draw_network, draw_value
 
 from .picture import Picture, svg
 

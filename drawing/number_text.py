@@ -1,6 +1,6 @@
 """Numbers as short text: times in steps, large counts with the suffixes k, M and G."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 
@@ -23,10 +23,13 @@ def short_text(number: int) -> str:
     return str(number)
 
 
+def consecutive(numbers: Iterable[int]) -> list[list[int]]:
+    """Ascending numbers, cut where one is missing: 0, 1, 4 is [0, 1] and [4]."""
+    runs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    return [[number for _, number in pairs] for _, pairs in runs]
+
+
 def ranks_text(ranks: Sequence[int]) -> str:
     """'rank 2', 'ranks 0-2, 5': ascending numbers, three or more in sequence as a range."""
-    texts: list[str] = []
-    for _, pairs in groupby(enumerate(ranks), lambda pair: pair[1] - pair[0]):
-        run = [rank for _, rank in pairs]
-        texts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)
+    texts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in consecutive(ranks)]
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(texts)}"

@@ -46,30 +46,6 @@ def number(tenths: int) -> str:
     return "-" + digits if tenths < 0 else digits
 
 
-def compact_svg(
-    diagram: Diagram,
-    width: float,
-    height: float,
-    scale: float,
-    title: str,
-    description: str,
-    on_dark: bool = False,
-) -> str:
-    """A complete SVG document of the box from (0, 0) to (width, height), shown at `scale` if its text stays legible."""
-    content = diagram.accept(SvgWriter(dark_variant if on_dark else str), (0.0, 0.0))
-    sizes = map(float, re.findall(r'font-size="([\d.]+)"', content))
-    scale = max(scale, min(1.0, LEGIBLE / min(sizes, default=LEGIBLE)))
-    size = f'width="{round(width * scale)}" height="{round(height * scale)}"'
-    # Pictures up to notebook width shrink with it; wider ones stay legible and scroll.
-    fit = FIT if width <= 1400 else ""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}"{fit} role="img" '
-        f'aria-label="{clean(title)}" font-family="{FONT}" text-anchor="middle">'
-        f"<title>{clean(title)}</title><desc>{clean(description)}</desc>\n"
-        f"{content}</svg>\n"
-    )
-
-
 class SvgWriter(DiagramVisitor[Any, Any]):
     """Visits what `pen` creates: paths of straight lines, labels, names and translations."""
 
@@ -208,11 +184,21 @@ class Picture(Compose):
         return f"{self.title}: {self.description}\n"
 
     def in_svg(self) -> str:
-        """The picture as the text of an SVG document, with tooltips."""
+        """The picture as the text of an SVG document, with tooltips, in a size in which people can read it."""
+        content = self.accept(SvgWriter(dark_variant if self.dark else str), (0.0, 0.0))
         # The height that `chalk.set_svg_height` asked for, if it was called. What that would make illegible is larger.
         wanted: float = chalk.core.SVG_HEIGHT
         scale = 1.0 if wanted == CHALK_HEIGHT else min(wanted / self.height, MAX_ENLARGEMENT)
-        return compact_svg(self, self.width, self.height, scale, self.title, self.description, self.dark)
+        letters = map(float, re.findall(r'font-size="([\d.]+)"', content))
+        scale = max(scale, min(1.0, LEGIBLE / min(letters, default=LEGIBLE)))
+        size = f'width="{round(self.width * scale)}" height="{round(self.height * scale)}"'
+        # Pictures up to notebook width shrink with it; wider ones stay legible and scroll.
+        fit, title = FIT if self.width <= 1400 else "", clean(self.title)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width:g} {self.height:g}"{fit} '
+            f'role="img" aria-label="{title}" font-family="{FONT}" text-anchor="middle">'
+            f"<title>{title}</title><desc>{clean(self.description)}</desc>\n{content}</svg>\n"
+        )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The picture, and a text for screen readers and for notebooks converted to text.

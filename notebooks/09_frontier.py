@@ -27,6 +27,9 @@ from puzzles import play
 # {puzzle: uneven_stages}
 
 # %% [markdown]
+# {puzzle: vocab_parallel}
+
+# %% [markdown]
 # {puzzle: v_half}
 
 # %% [markdown]

@@ -80,8 +80,13 @@ quote 4Nh/P for the forward of a layer. Our row is twice that with kv = 2A, less
 paper itself is not compared. Not compared either: Sun et al. 2024 (Seq1F1B), Narayanan et al. 2021 (2BW), Liu et al.
 2023 (ring attention) and Brandon et al. 2023 (zigzag). These formulas follow from their definitions.
 
-Hanayo has no row. A public text quotes its bubble ratio as (2P - 2)/(3PW + P - 1) for B = 2F. Our order is Chimera's
-with the way back on the same ranks, and its ratio is near that but not equal.""",
+The step of V-Half and V-Min is the best that a search finds under a cap of k chunks; it is no formula of the paper. The
+weight of 2BW is for more microbatches than ranks; with as many, rank 0 holds two. Yeung et al. 2024 state p + 1 for a
+head cut by vocabulary (algorithm 2); our order is the reference of `vocab_parallel`, whose stages have two blocks.
+
+A public text quotes Hanayo's bubble ratio as (2P - 2)/(3PW + P - 1) for B = 2F. Our order is Chimera's with the way
+back on the same ranks. Its bubble is the quoted numerator, and its ratio (2P - 2)/(3PW + 2P - 2): the bubble over work
+and bubble. The paper itself is not compared.""",
     ),
     "gathers": (
         "Pipelines with sharded weights",
@@ -153,13 +158,8 @@ def at(name: str, sizes: tuple[Any, ...], letters: str = "pmv") -> str:
         return first.name
     if len(sizes) == 1:
         return f"{ {'gathers': 'm', 'states': 'N', 'sent': 'n', 'frontier': 'p'}[name] } = {first}"
-    texts = [f"p = {first}", f"m = {sizes[1]}"]
-    for size in sizes[2:]:
-        if isinstance(size, tuple):
-            texts.append("F = I = W = 1")
-        elif isinstance(size, int):
-            texts.append(f"{letters[2]} = {size}")
-    return ", ".join(texts)
+    numbers = [f"{letter} = {size}" for letter, size in zip(letters, [size for size in sizes if isinstance(size, int)])]
+    return ", ".join(numbers + ["F = I = W = 1"] * any(isinstance(size, tuple) for size in sizes))
 
 
 def shown(value: Any, unit: int = 1) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
-from itertools import groupby
+from itertools import chain, groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -167,7 +167,13 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "streams": scene.streams,
         "rank": [rows.places[mark.rank] for mark in marks],
         "stream": [mark.stream for mark in marks],
-        "bands": list(band_data(scene)),
+        # The training steps, where there are several, as [row, stream, from, to, step].
+        "bands": [
+            [place, stream, band.start, band.end, band.step]
+            for place, lane in enumerate(rows.lanes)
+            for stream in range(len(scene.streams))
+            for band in lane.bands(stream, scene.end)
+        ],
         "called": [mark.called for mark in marks],
         "awaited": [mark.awaited for mark in marks],
         "again": [number[mark.number] for mark in marks if mark.again],
@@ -202,14 +208,6 @@ def colouring_data(scene: Scene, by: str) -> dict[str, Any]:
         "looks": [look_data(look) for look in looks],
         "swatches": swatch_data(scene, by),
     }
-
-
-def band_data(scene: Scene) -> Iterator[list[float]]:
-    """The training steps, where there are several, as [row, stream, from, to, step]."""
-    for place, lane in enumerate(scene.rows.lanes):
-        for stream in range(len(scene.streams)):
-            for band in lane.bands(stream, scene.end):
-                yield [place, stream, band.start, band.end, band.step]
 
 
 class Look(NamedTuple):
@@ -278,7 +276,7 @@ def memory_data(scene: Scene) -> dict[str, Any]:
         "peak": [peak.memory, scene.rows.places[peak.rank], peak.time],
         "names": [KIND_NAMES[kind] for kind in palette.KINDS],
         "fills": [both(colour) for colour in palette.KINDS.values()],
-        "ranks": [list(memory_levels(lane)) for lane in scene.rows.lanes],
+        "ranks": [memory_levels(lane) for lane in scene.rows.lanes],
     }
 
 
@@ -294,8 +292,7 @@ def traffic_data(scene: Scene) -> dict[str, Any]:
     }
 
 
-def memory_levels(lane: LaneMarks) -> Iterator[list[float]]:
-    for kinds, group in groupby(lane.memory, key=lambda span: span.kinds):
-        spans = list(group)
-        if spans[-1].end > spans[0].start:
-            yield [spans[0].start, spans[-1].end, *(part for share in kinds for part in share)]
+def memory_levels(lane: LaneMarks) -> list[list[float]]:
+    runs = ((kinds, list(spans)) for kinds, spans in groupby(lane.memory, key=lambda span: span.kinds))
+    levels = ([spans[0].start, spans[-1].end, *chain(*kinds)] for kinds, spans in runs)
+    return [level for level in levels if level[1] > level[0]]

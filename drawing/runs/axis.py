@@ -43,6 +43,8 @@ class Scale:
     """Training steps; the numbers of several have a row below the axis."""
     places: tuple[int, ...] = ()
     """By rank: the number of its row."""
+    wide: float = 0.0
+    """Pixels of the time axis where another scale decides them, whatever its unit."""
 
     @classmethod
     def of(cls, scene: Scene, **more: Any) -> Self:
@@ -56,7 +58,7 @@ class Scale:
 
     @property
     def time_width(self) -> float:
-        return min(max(NOTEBOOK_WIDTH - LEFT - RIGHT, self.end / self.step * MIN_STEP_WIDTH), MAX_WIDTH)
+        return self.wide or min(max(NOTEBOOK_WIDTH - LEFT - RIGHT, self.end / self.step * MIN_STEP_WIDTH), MAX_WIDTH)
 
     @property
     def width(self) -> float:

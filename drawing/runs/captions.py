@@ -107,7 +107,7 @@ def name_of(scene: Scene) -> str:
     replicas, steps = scene.trace.setting.replicas, scene.steps
     known = f"{scene.known}: " if 0 < len(scene.known) <= MAX_KNOWN else ""
     ranks = _count(len(scene.lanes), "rank") + (f" of each of {replicas:,} replicas" if replicas > 1 else "")
-    sizes = [ranks, _count(scene.layers, "layer"), _count(scene.batches, "microbatch", "microbatches")]
+    sizes = [ranks, _count(scene.layers, "layer"), _count(scene.trace.size.batches, "microbatch", "microbatches")]
     return known + ", ".join([*sizes, *([f"{steps} steps"] if steps > 1 else [])])
 
 

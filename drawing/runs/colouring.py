@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
+from drawing.number_text import consecutive
 from drawing.palette import INK, OPERATIONS, PAPER, SOFT, STROKE, batch_colour, layer_colour, mix
 from lib import PuzzleError, halves
 
@@ -48,7 +48,6 @@ LIKE = {"keys": "forward", "attend": "forward", "attend_backward": "backward_inp
 
 
 def require_colour(by: str) -> None:
-    """"""
     if by not in COLOURS:
         raise PuzzleError(f"colour is {', '.join(map(repr, COLOURS[:-1]))} or {COLOURS[-1]!r}; got {by!r}")
 
@@ -115,7 +114,7 @@ def chunk_bars(computed: Mapping[int, Iterable[int]]) -> dict[tuple[int, int], f
     A chunk is a run of layers that follow each other. If ranks have several, the shortest run is the size of all:
     the last rank of a V has two chunks that touch.
     """
-    runs = {rank: list(consecutive(sorted(layers))) for rank, layers in computed.items()}
+    runs = {rank: consecutive(sorted(layers)) for rank, layers in computed.items()}
     if max(map(len, runs.values()), default=0) < 2:
         return {}
     size = min(len(run) for found in runs.values() for run in found)
@@ -126,9 +125,3 @@ def chunk_bars(computed: Mapping[int, Iterable[int]]) -> dict[tuple[int, int], f
         for i, chunk in enumerate(chunks)
         for layer in chunk
     }
-
-
-def consecutive(numbers: list[int]) -> Iterable[list[int]]:
-    """Sorted numbers, cut where one is missing: 0, 1, 4 is [0, 1] and [4]."""
-    cuts = [0, *(i for i, (a, b) in enumerate(pairwise(numbers), 1) if b != a + 1), len(numbers)]
-    return (numbers[start:end] for start, end in pairwise(cuts) if end > start)

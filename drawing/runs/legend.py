@@ -6,22 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from chalk.types import Diagram
 
-from drawing.palette import (
-    CALLS,
-    CRITICAL,
-    EMPTY,
-    IDLE,
-    IDLE_HATCH,
-    INK,
-    KINDS,
-    SOFT,
-    STEP,
-    STEP_EDGE,
-    UNDER_WAY,
-    batch_colour,
-    layer_colour,
-    text_on,
-)
+from drawing import palette
 from drawing.pen import box, clip, hatch, label, lines, panel, style, text_width
 from lib import Sample
 
@@ -73,24 +58,24 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
         if hatched is not None:
             yield operation_entry(hatched, scenes[0].colouring, words)
     if (steps := max(scene.steps for scene in scenes)) > 1:
-        border = lines([[(12, 4), (12, ROW - 4)]], style(None, STEP_EDGE, 1.2))
-        yield worded(24, [box(12, 4, 24, ROW - 4, style(STEP)), border], shaded_text(steps))
+        border = lines([[(12, 4), (12, ROW - 4)]], style(None, palette.STEP_EDGE, 1.2))
+        yield worded(24, [box(12, 4, 24, ROW - 4, style(palette.STEP)), border], shaded_text(steps))
     if any(len(scene.streams) > 1 for scene in scenes):
-        stroke = lines([[(0, ROW / 2), (24, ROW / 2)]], style(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
+        stroke = lines([[(0, ROW / 2), (24, ROW / 2)]], style(None, palette.UNDER_WAY, 1.3, dash=(2.0, 2.0)))
         yield worded(24, [stroke], "called, not started; or ended, not awaited")
     if any(lane.gaps for scene in scenes for lane in scene.rows.lanes):
         frame = (0.0, 4.0, 24.0, ROW - 4)
-        strokes = lines(hatch(*frame, gap=9.0), style(None, IDLE_HATCH, 0.8))
-        yield worded(24, [box(*frame, style(IDLE)), strokes], "idle")
+        strokes = lines(hatch(*frame, gap=9.0), style(None, palette.IDLE_HATCH, 0.8))
+        yield worded(24, [box(*frame, style(palette.IDLE)), strokes], "idle")
     if any(scene.rows.are_shared for scene in scenes):
         yield worded(0, [], SHARED)
     if critical:
-        yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], style(None, CRITICAL, 3.0))], "critical path")
+        yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], style(None, palette.CRITICAL, 3.0))], "critical path")
     yield from colour_entries(scenes)
     yield from memory_entries([span.kinds for scene in scenes for lane in scene.rows.lanes for span in lane.memory])
     # The kinds of calls in the bars of traffic.
     sent = {calls.operation for scene in scenes for calls in chain(*scene.report.sent.by_rank) if calls.elements}
-    yield from squares([(f"sent: {kind_text(kind)}", colour) for kind, colour in CALLS.items() if kind in sent])
+    yield from squares([(f"sent: {kind_text(kind)}", colour) for kind, colour in palette.CALLS.items() if kind in sent])
 
 
 def colour_entries(scenes: Sequence[Scene]) -> Iterator[LegendEntry]:
@@ -100,9 +85,9 @@ def colour_entries(scenes: Sequence[Scene]) -> Iterator[LegendEntry]:
     batches = sorted({min(mark.op.batches) for mark in marks if mark.op.batches})
     if by == "layer" and layers:
         total = max(scene.layers for scene in scenes)
-        yield swatches("layer", thin_out(layers, MAX_LAYERS), lambda layer: layer_colour(layer, total))
+        yield swatches("layer", thin_out(layers, MAX_LAYERS), lambda layer: palette.layer_colour(layer, total))
     if by == "microbatch" and batches:
-        yield swatches("microbatch", thin_out(batches, MAX_BATCHES), batch_colour)
+        yield swatches("microbatch", thin_out(batches, MAX_BATCHES), palette.batch_colour)
     bars = sorted({length for scene in scenes for length in scene.colouring.bars.values()})
     if bars:
         yield chunks_entry(bars)
@@ -110,12 +95,12 @@ def colour_entries(scenes: Sequence[Scene]) -> Iterator[LegendEntry]:
 
 def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
     """The kinds of memory, and memory that is not stored."""
-    kinds = [kind for kind in KINDS if any(sum(getattr(sample, kind)) for sample in samples)]
-    yield from squares([(KIND_NAMES[kind], KINDS[kind]) for kind in kinds])
+    kinds = [kind for kind in palette.KINDS if any(sum(getattr(sample, kind)) for sample in samples)]
+    yield from squares([(KIND_NAMES[kind], palette.KINDS[kind]) for kind in kinds])
     if any(share.hidden for sample in samples for share in sample):
         frame = (0.0, 6.0, 24.0, ROW - 6)
-        strokes = lines(hatch(*frame, gap=3.5), style(None, INK, 0.8))
-        yield worded(24, [box(*frame, style(EMPTY)), strokes], "not stored but used later")
+        strokes = lines(hatch(*frame, gap=3.5), style(None, palette.INK, 0.8))
+        yield worded(24, [box(*frame, style(palette.EMPTY)), strokes], "not stored but used later")
 
 
 def squares(named: Sequence[tuple[str, str]]) -> Iterator[LegendEntry]:
@@ -123,7 +108,7 @@ def squares(named: Sequence[tuple[str, str]]) -> Iterator[LegendEntry]:
     parts: list[Diagram] = []
     x = 0.0
     for words, colour in named:
-        parts += [box(x, 6, x + 14, ROW - 6, style(colour)), label(x + 19, ROW / 2, words, SIZE, SOFT, "start")]
+        parts += [box(x, 6, x + 14, ROW - 6, style(colour)), label(x + 19, ROW / 2, words, SIZE, palette.SOFT, "start")]
         x += 19 + text_width(words, SIZE) + 10
     if parts:
         yield LegendEntry(x, parts)
@@ -142,20 +127,20 @@ def operation_entry(mark: Mark, colouring: Colouring, words: str = "") -> Legend
 
 
 def worded(width: float, parts: Sequence[Diagram], words: str) -> LegendEntry:
-    text = label(width + 6, ROW / 2, words, SIZE, SOFT, "start")
+    text = label(width + 6, ROW / 2, words, SIZE, palette.SOFT, "start")
     return LegendEntry(width + 6 + text_width(words, SIZE), [*parts, text])
 
 
 def swatches(what: str, numbers: Sequence[int], colour: Callable[[int], str]) -> LegendEntry:
     """A swatch per layer or microbatch, light as in forward and full as in backward."""
-    parts = [label(0, ROW / 2, what, SIZE, SOFT, "start")]
+    parts = [label(0, ROW / 2, what, SIZE, palette.SOFT, "start")]
     x = text_width(what, SIZE) + 8
     for number in numbers:
         width = max(18.0, text_width(str(number), 10, bold=True) + 8)
         full = colour(number)
         parts.append(box(x, 4, x + width, ROW / 2, style(tinted(full)[0])))
         parts.append(box(x, ROW / 2, x + width, ROW - 4, style(full)))
-        parts.append(label(x + width / 2, ROW / 2, str(number), 10, text_on(full), bold=True))
+        parts.append(label(x + width / 2, ROW / 2, str(number), 10, palette.text_on(full), bold=True))
         x += width + 2
     return LegendEntry(x, parts)
 
@@ -167,9 +152,14 @@ def chunks_entry(bars: Sequence[float]) -> LegendEntry:
     x = 0.0
     for length in thin_out(bars, MAX_LAYERS):
         frame = Frame(x, 4, x + 24, ROW - 4)
-        parts += [box(frame.x0, frame.y0, frame.x1, frame.y1, style(EMPTY)), *draw_bar(length, frame, INK)]
+        parts += [
+            box(frame.x0, frame.y0, frame.x1, frame.y1, style(palette.EMPTY)),
+            *draw_bar(length, frame, palette.INK),
+        ]
         x += 26
-    return LegendEntry(x + 4 + text_width(words, SIZE), [*parts, label(x + 4, ROW / 2, words, SIZE, SOFT, "start")])
+    return LegendEntry(
+        x + 4 + text_width(words, SIZE), [*parts, label(x + 4, ROW / 2, words, SIZE, palette.SOFT, "start")]
+    )
 
 
 def shaded_text(steps: int) -> str:

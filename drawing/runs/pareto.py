@@ -47,18 +47,14 @@ class Spot(NamedTuple):
     """Elements that the busiest rank sends, where that is known."""
 
 
-def _record_name(record: Record, goal: Goal) -> str:
-    """The name of a record, from its file and variant: 'laps, three batches' for '.../gpipe_laps.py: three_batches'."""
+def _name_and_kind(record: Record, goal: Goal) -> tuple[str, str]:
+    """The name of a record and whose it is: of '.../gpipe_laps.py: three_batches' 'laps, three batches'; one of another
+    family is named by its family."""
+    if not record.is_of(goal.family):
+        return record.family, "other"
     file, variant = record.file_and_variant
     stem = PurePosixPath(file).stem.removeprefix(f"{goal.slug}_")
-    return ", ".join(filter(None, [stem, variant])).replace("_", " ") or "record"
-
-
-def _name_and_kind(record: Record, goal: Goal) -> tuple[str, str]:
-    """The name of a record and whose it is; one of another family is named by its family."""
-    if record.is_of(goal.family):
-        return _record_name(record, goal), "record"
-    return record.family, "other"
+    return ", ".join(filter(None, [stem, variant])).replace("_", " ") or "record", "record"
 
 
 @dataclass(frozen=True)

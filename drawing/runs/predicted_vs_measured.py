@@ -1,7 +1,7 @@
 """Predicted above measured: the lanes of one run in steps and in real time, at the same width."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from chalk.types import Diagram
@@ -26,17 +26,6 @@ Times = Sequence[Sequence[Sequence[float | None]]]
 made, and from when its rank has what it made."""
 
 
-@dataclass(frozen=True)
-class SameWidthScale(Scale):
-    """A scale as wide as another one, whatever its unit."""
-
-    wide: float = 0.0
-
-    @property
-    def time_width(self) -> float:
-        return self.wide
-
-
 def draw_replay(
     trace: Trace,
     times: Times,
@@ -50,7 +39,7 @@ def draw_replay(
     `measured_first`; `notes` are lines under the title; `colour` is as in `draw`."""
     (words, predicted), (seen_words, seen) = _both(trace, times, colour).items()
     above = Scale.of(predicted)
-    below = SameWidthScale.of(seen, unit=_unit(times)[0], wide=above.time_width)
+    below = Scale.of(seen, unit=_unit(times)[0], wide=above.time_width)
     halves = [(predicted, above, words), (seen, below, seen_words)]
     name = clip(title, 80) or name_of(predicted)
     return _one_above_another(name, notes, halves[::-1] if measured_first else halves, dark)

@@ -30,19 +30,7 @@ from lib.communication.deadlock_text import stuck_ranks
 from lib.recognition import recognize, recomputed
 
 from .colouring import Colouring, require_colour
-from .marks import (
-    COMPUTE,
-    Gap,
-    LaneMarks,
-    Link,
-    Mark,
-    MemorySpan,
-    Tie,
-    in_time,
-    links_between,
-    streams_of,
-    ties_between,
-)
+from .marks import Gap, LaneMarks, Link, Mark, MemorySpan, Tie, in_time, links_between, streams_of, ties_between
 from .rows import MarkRows, rows_of
 
 MAX_RECOGNIZED_OPERATIONS = 20_000
@@ -63,7 +51,7 @@ class Scene:
     ties: tuple[Tie, ...]
     end: float
     """End of the last operation, in steps."""
-    streams: tuple[str, ...] = (COMPUTE,)
+    streams: tuple[str, ...]
     """The streams of every rank."""
     colour: str = "layer"
     """What the colours of operations show: 'layer', 'microbatch' or 'operation'."""
@@ -84,10 +72,6 @@ class Scene:
     @property
     def layers(self) -> int:
         return self.trace.size.layers
-
-    @property
-    def batches(self) -> int:
-        return self.trace.size.batches
 
     @property
     def steps(self) -> int:

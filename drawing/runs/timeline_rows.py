@@ -18,9 +18,6 @@ from .scene import Scene
 
 SIZE = 10.0
 
-Place = tuple[MarkRow, Band, float, float]
-"""A band of a row, with its top and bottom."""
-
 
 def draw_bands(scene: Scene, scale: Scale) -> Iterator[Diagram]:
     """What lies behind the lanes: the shade of every other step. Nothing in a run of one step."""
@@ -32,29 +29,17 @@ def draw_bands(scene: Scene, scale: Scale) -> Iterator[Diagram]:
         yield from draw_numbers(scene.lanes[0].bands(0, scene.end), scale)
 
 
-def draw_borders(scene: Scene, scale: Scale) -> Diagram:
-    """What lies on the lanes: a line where a step begins."""
-    starts = [(scale.x(band.start), y0, y1) for _, band, y0, y1 in places(scene, scale) if band.start]
-    return lines([[(x, y0), (x, y1)] for x, y0, y1 in starts], style(None, STEP_EDGE, 1.4))
-
-
-def places(scene: Scene, scale: Scale) -> Iterator[Place]:
-    """Every band that has a length."""
+def places(scene: Scene, scale: Scale) -> Iterator[tuple[MarkRow, Band, float, float]]:
+    """Every band that has a length, with its top and bottom: all rows touch, and the first reaches up to the axis."""
     for number, row in enumerate(scene.rows.every):
+        top = scale.axis_height + number * scale.pitch
+        first = top + (scale.pitch - scale.lane) / 2
         for stream in range(len(scene.streams)):
-            edges = edges_of(number, stream, scale)
+            y0 = first + scale.row(stream)[0] if stream else top if number else AXIS_HEIGHT
+            y1 = first + scale.row(stream + 1)[0] if stream + 1 < scale.streams else top + scale.pitch
             for band in row.lane.bands(stream, scene.end):
                 if band.end > band.start:
-                    yield row, band, *edges
-
-
-def edges_of(row: int, stream: int, scale: Scale) -> tuple[float, float]:
-    """Top and bottom of a stream of a row, with margins, so that all rows touch; the first reaches up to the axis."""
-    top = scale.axis_height + row * scale.pitch
-    first = top + (scale.pitch - scale.lane) / 2
-    y0 = first + scale.row(stream)[0] if stream else top if row else AXIS_HEIGHT
-    y1 = first + scale.row(stream + 1)[0] if stream + 1 < scale.streams else top + scale.pitch
-    return y0, y1
+                    yield row, band, y0, y1
 
 
 def draw_numbers(bands: list[Band], scale: Scale) -> Iterator[Diagram]:
@@ -86,7 +71,9 @@ def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
     rows = [part for row in scene.rows.every for part in draw_row(row, scene, scale)]
     links = [*draw_links(scene.rows.links(scene.links), scale), *draw_circle(scene, scale)]
     path = draw_critical(scene, scale) if critical else []
-    return panel(scale.width, height, [*back, *rows, draw_borders(scene, scale), *links, *path])
+    starts = [(scale.x(band.start), y0, y1) for _, band, y0, y1 in places(scene, scale) if band.start]
+    borders = lines([[(x, y0), (x, y1)] for x, y0, y1 in starts], style(None, STEP_EDGE, 1.4))  # where a step begins
+    return panel(scale.width, height, [*back, *rows, borders, *links, *path])
 
 
 def draw_row(row: MarkRow, scene: Scene, scale: Scale) -> Iterator[Diagram]:

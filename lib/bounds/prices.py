@@ -5,9 +5,8 @@ from fractions import Fraction
 from itertools import accumulate
 from math import ceil
 
-from lib.errors import RuleError
+from lib import RuleError, Setting, Size
 from lib.game.costs import PAIR, PRODUCTS
-from lib.game.setting import Setting, Size
 
 NEVER = Fraction(10**12)
 """Ticks of an operation that does not exist in a game."""

@@ -10,22 +10,16 @@ from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
-from lib.errors import RuleError
-from lib.game.setting import Setting, Size
+from lib import RuleError, Setting, Size
 from lib.values.algebra import named
 
 from .prices import Prices
 
 
 class Bound(NamedTuple):
-    """The least that is possible, in steps or in elements, and why."""
+    """The least that is possible, in steps or in elements, and why; while it is computed, in ticks."""
 
     least: float
-    reason: str
-
-
-class _Ticks(NamedTuple):
-    ticks: int
     reason: str
 
 
@@ -33,60 +27,60 @@ def time_bound(size: Size, setting: Setting) -> Bound:
     """The least timesteps of any legal schedule of a puzzle of this size and setting."""
     prices = Prices(size, setting)
     ways = list(_inference(prices) if setting.task == "infer" else _training(prices))
-    best = max(ways, default=_Ticks(0, "nothing takes time"))
-    return Bound(setting.costs.steps(best.ticks), best.reason)
+    best = max(ways, default=Bound(0, "nothing takes time"))
+    return Bound(setting.costs.steps(round(best.least)), best.reason)
 
 
-def _inference(prices: Prices) -> Iterator[_Ticks]:
+def _inference(prices: Prices) -> Iterator[Bound]:
     """The last layer's forwards may all be last events, of which only the start counts."""
     layers = prices.size.layers
     if prices.can_infer:
         before, sharing = [prices.forward(layer) for layer in range(layers - 1)], _sharing(prices)
         work = prices.microbatches * sum(before)
-        yield _Ticks(sum(map(prices.stage, before)), "a microbatch goes through all layers but the last")
-        yield _Ticks(
+        yield Bound(sum(map(prices.stage, before)), "a microbatch goes through all layers but the last")
+        yield Bound(
             ceil(work / prices.together(sharing)),
             f"{_shared(sharing)} {prices.steps(work)} of forwards, before the forwards of the last layer",
         )
 
 
-def _training(prices: Prices) -> Iterator[_Ticks]:
+def _training(prices: Prices) -> Iterator[Bound]:
     if not prices.can_train:
         return
     layers, _, ranks = prices.size
     steps, rounds = prices.setting.steps, prices.rounds
     work = prices.microbatches * prices.step()
     one, why = max(_one_step(prices, work))
-    yield _Ticks(one, why)
+    yield Bound(one, why)
     if steps > 1 and prices.setting.task == "train":
-        before = max(_one_step(prices, prices.microbatches * prices.urgent())).ticks + prices.update
-        yield _Ticks((rounds - 1) * before + one, f"{rounds} times: {why}, and layer 0 is updated before the next step")
+        before = max(_one_step(prices, prices.microbatches * prices.urgent())).least + prices.update
+        yield Bound((rounds - 1) * before + one, f"{rounds} times: {why}, and layer 0 is updated before the next step")
     if steps > 1:
         chain = _chain(prices)
-        yield _Ticks(
+        yield Bound(
             rounds * chain + (rounds - 1) * prices.update, f"{rounds} times: a microbatch goes forward and back"
         )
         sharing = _sharing(prices, prices.setting.lag + 1)
         reason = f"{_shared(sharing)} {prices.steps(steps * work)} of computing"
-        yield _Ticks(ceil(steps * work / prices.together(sharing)), reason)
+        yield Bound(ceil(steps * work / prices.together(sharing)), reason)
     updates = max(0, layers * steps - ranks) * prices.least_update
     if updates and ranks > 1:
-        yield _Ticks(
+        yield Bound(
             ceil((steps * work + updates) / prices.together(ranks)),
             f"{_shared(ranks)} {prices.steps(steps * work)} of computing and {layers * steps} updates",
         )
     elif updates:
         reason = f"one rank computes for {prices.steps(steps * work)} and updates"
-        yield _Ticks(ceil((steps * work + updates) / prices.speeds[0]), reason)
+        yield Bound(ceil((steps * work + updates) / prices.speeds[0]), reason)
 
 
-def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
+def _one_step(prices: Prices, work: Fraction) -> list[Bound]:
     """From the start of a step to the start of its last update, with so much work to do before that."""
     _, batches, ranks = prices.size
     chain, sharing = _chain(prices), _sharing(prices)
     found = [
-        _Ticks(chain, "a microbatch goes forward through all layers and back"),
-        _Ticks(ceil(work / prices.together(sharing)), f"{_shared(sharing)} {prices.steps(work)} of computing"),
+        Bound(chain, "a microbatch goes forward through all layers and back"),
+        Bound(ceil(work / prices.together(sharing)), f"{_shared(sharing)} {prices.steps(work)} of computing"),
     ]
     # Ranks that each have a part of every layer need no exchange for their updates.
     together = min(batches, ranks) > 1 and prices.setting.task == "train" and not prices.is_cut
@@ -99,7 +93,7 @@ def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
         least = min((ceil((work + (speed - prices.speeds[0]) * exchange) / speed), active) for active, speed in ways)
         if least[1] > 1:
             reason = f"{_shared(least[1])} {prices.steps(work)} of computing, and then exchange gradients"
-            found.append(_Ticks(least[0], reason))
+            found.append(Bound(least[0], reason))
     if exchange:
         # Rounded up once: one operation may take all microbatches.
         alone = prices.microbatches * prices.urgent()
@@ -107,7 +101,7 @@ def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
         meeting = "a microbatch goes forward and back, and its gradient is summed with the others"
         # Of two ranks that share the update, one has to send half of its gradient at least.
         half = prices.exchange(Fraction(1, 2))
-        found.append(min(_Ticks(ceil(chain + half), meeting), _Ticks(ceil(alone / prices.speeds[0]), reason)))
+        found.append(min(Bound(ceil(chain + half), meeting), Bound(ceil(alone / prices.speeds[0]), reason)))
     return found
 
 
@@ -176,7 +170,9 @@ def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
     """The ramp, the work of a rank, and the way home; for several steps, with or without a pause between them."""
     steps, (work, urgent) = prices.setting.steps, _work(prices, stage)
     before = range(_first(prices, stage))
-    hops = _changes(stages, len(before)) * _message(prices)
+    # How often a microbatch changes ranks before it reaches the stage.
+    where = {layer: place for place, (layers, _) in enumerate(stages) for layer in layers}
+    hops = sum(where[layer] != where[layer + 1] for layer in before) * _message(prices)
     ramp = hops + sum(prices.stage(prices.forward(layer)) for layer in before)
     home = hops + sum(prices.stage(prices.at_once(layer), summed=layer > 0) for layer in before)
     one = ramp + max(ceil(work), ceil(urgent) + home)
@@ -189,12 +185,6 @@ def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
 def _first(prices: Prices, stage: Stage) -> int:
     """The first layer of a stage; 0 where a microbatch has shares, since the first of them is there almost at once."""
     return min(stage[0]) if prices.setting.shares == 1 else 0
-
-
-def _changes(stages: Sequence[Stage], until: int) -> int:
-    """How often a microbatch changes ranks before it reaches a layer."""
-    where = {layer: place for place, (layers, _) in enumerate(stages) for layer in layers}
-    return sum(where[layer] != where[layer + 1] for layer in range(until))
 
 
 def _message(prices: Prices) -> int:

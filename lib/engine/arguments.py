@@ -98,7 +98,6 @@ def checked_partner(given: Any, device: int, size: int) -> int:
 
 
 def require_exists(device: int, size: int) -> None:
-    """Refuses a device number outside 0 to `size` - 1."""
     if not 0 <= device < size:
         there = f"there are {size} devices, 0 to {size - 1}" if size > 1 else "device 0 is the only one"
         raise RuleError(f"there is no device {device}; {there}")

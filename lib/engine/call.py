@@ -162,7 +162,6 @@ def results_of(call: CollectiveCall, arrays: Sequence[Array], only: Devices = No
 
 
 def require_same_call(calls: Sequence[CollectiveCall], devices: Sequence[int]) -> None:
-    """Compares the calls that `devices` make."""
     for device, call in zip(devices[1:], calls[1:]):
         if call != calls[0]:
             raise MismatchError(

@@ -93,7 +93,6 @@ def _reduce_others(total: Array, arrays: Sequence[Array], op: str) -> None:
 
 
 def reduced_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of a reduction's result."""
     return np.dtype(np.float64) if op == "avg" and dtype.kind in "biu" else dtype
 
 

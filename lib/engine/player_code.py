@@ -49,5 +49,4 @@ def player_line(frame: FrameType | None) -> str:
 
 
 def current_player_line() -> str:
-    """The same for the running code."""
     return player_line(sys._getframe(1))

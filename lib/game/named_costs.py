@@ -122,6 +122,9 @@ _VOCABULARY = MappingProxyType(
     }
 )
 """A vocabulary of 2 h: both layers have twice a block's weights, and the head is twice the work of a block."""
+_HALVES = ("forward", "backward_input", "backward_weight")
+_WIDE_HEAD = Kind(4 * HIDDEN * HIDDEN, None, 4 * HIDDEN * LENGTH, _with(dict.fromkeys(_HALVES, 40), backward=80))
+"""A vocabulary of 4 h: four blocks' weights, and the work of four blocks."""
 
 COSTS: Mapping[str, Costs] = MappingProxyType(
     {
@@ -177,6 +180,14 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
                 slow=MappingProxyType({3: Fraction(2)}),
             ),
             Costs("vocabulary", ticks=_STAGES, gradient=_BORDER, kinds=_VOCABULARY),
+            Costs(
+                "vocabulary_shards",
+                ticks=_with(_PARTS, allreduce=5),
+                gradient=_BORDER,
+                overlap=True,
+                lanes="each",
+                kinds=MappingProxyType({HEAD: _WIDE_HEAD}),
+            ),
             Costs("sequences", length=LONG, ticks=_with(_ATTENTION, pass_to=0)),
             Costs("context", length=LONG, ticks=_CONTEXT, overlap=True),
             Costs("grouped", length=LONG, ticks=_CONTEXT, overlap=True, keys_values=HIDDEN * LONG // 4),
@@ -218,6 +229,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "half the speed",
         "vocabulary": "stages, with an embedding that takes no time and a head that is twice the work of a layer; both "
         "have twice the weights",
+        "vocabulary_shards": "parts, with a head of four times the work of a layer and four times the weights; "
+        "communication overlaps with computation: an all-reduce takes 0.5 steps, and messages none",
         "sequences": "long, for layers of attention: keys and values of a microbatch take 3.2 steps and attending 6.4, "
         "each twice that backward; messages and updates are free",
         "context": "sequences, where communication overlaps with computation: a message or an all-reduce takes "

@@ -9,7 +9,7 @@ from typing import Any
 
 from lib.errors import RuleError, TraceError
 
-from .cost_checks import MAX_DIGITS, MAX_NAME, MAX_NUMBER, MAX_PARAMETERS
+from .cost_checks import MAX_DIGITS, checked_int, checked_text
 from .costs import CLASSIC, Costs
 from .former_costs import IN_TRACES
 from .kinds import Kind
@@ -33,7 +33,7 @@ def setting_to_json(setting: Setting) -> dict[str, Any]:
     return written
 
 
-def _as_it_is(content: Any) -> Any:
+def _as_it_is(content: Any, _: str = "") -> Any:
     return content
 
 
@@ -46,13 +46,12 @@ def setting_from_json(data: Mapping[str, Any], named: Mapping[str, Costs] = COST
     stands for: in a trace what it stood for when it was written (`former_costs.IN_TRACES`).
     """
     given = {name: data[name] for name in FIELDS[1:] if name in data}
-    if "mesh" in given:
-        lengths = _numbers(given["mesh"], "mesh", minimum=1)
-        given["mesh"] = tuple(lengths.items())
-    for name, read in (("kinds", _text), ("lengths", _fraction)):
-        if name in given:
-            given[name] = tuple([read(one, name) for one in _list(given[name], name)])
     try:
+        if "mesh" in given:
+            given["mesh"] = tuple(_numbers(given["mesh"], "mesh", minimum=1).items())
+        for name, read in (("kinds", checked_text), ("lengths", _fraction)):
+            if name in given:
+                given[name] = tuple([read(one, name) for one in _list(given[name], name)])
         return Setting(costs_from_json(data.get("costs"), named), **given)
     except (RuleError, TypeError) as why:
         raise TraceError(f"this trace has an impossible setting: {why}") from None
@@ -97,19 +96,13 @@ def costs_from_json(given: Any, named: Mapping[str, Costs] = COSTS) -> Costs:
     if not isinstance(given.get("name"), str):
         raise TraceError("a cost record has a name, which is a text")
     try:
-        return Costs(**{name: READ[name](content, name) for name, content in given.items()})
+        return Costs(**{name: READ.get(name, _as_it_is)(content, name) for name, content in given.items()})
     except RuleError as why:
         raise TraceError(f"impossible cost record: {why}") from None
 
 
-def _number(given: Any, name: str, minimum: int = 0, maximum: int = MAX_NUMBER) -> int:
-    if type(given) is not int or not minimum <= given <= maximum:
-        raise TraceError(f"{name} must be a whole number from {minimum} to {maximum:,}; got {given!r:.60}")
-    return given
-
-
 def _numbers(given: Any, name: str, minimum: int = 0) -> Mapping[str, int]:
-    return _read_each(given, name, lambda price: _number(price, name, minimum))
+    return _read_each(given, name, lambda price: checked_int(price, name, minimum))
 
 
 def _fractions(given: Any, name: str) -> Mapping[str, Fraction]:
@@ -126,7 +119,7 @@ def _tiers(given: Any, name: str) -> Mapping[str, Tier]:
     def read(tier: Any) -> Tier:
         if not isinstance(tier, list) or len(tier) not in (3, len(Tier._fields)):
             raise TraceError(f"a tier is a list of {', '.join(Tier._fields)}; got {tier!r:.60}")
-        return Tier(*[None if price is None else _number(price, name) for price in tier])
+        return Tier(*tier)
 
     return _read_each(given, name, read)
 
@@ -135,8 +128,8 @@ def _kinds(given: Any, name: str) -> Mapping[str, Kind]:
     def read(kind: Any) -> Kind:
         if not isinstance(kind, list) or len(kind) != len(Kind._fields):
             raise TraceError(f"a kind is a list of {', '.join(Kind._fields)}; got {kind!r:.60}")
-        weight, inp, out = [_parameters(size, name) for size in kind[:3]]
-        return Kind(weight, inp, out, _numbers(kind[3], name))
+        weight, inp, out, ticks = kind
+        return Kind(weight, inp, out, _numbers(ticks, name))
 
     return _read_each(given, name, read)
 
@@ -161,53 +154,11 @@ def _read_each(given: Any, name: str, read: Callable[[Any], Any]) -> Mapping[str
     return MappingProxyType({key: read(price) for key, price in given.items()})
 
 
-def _text(given: Any, name: str) -> str:
-    if not isinstance(given, str) or len(given) > MAX_NAME:
-        raise TraceError(f"{name} must be a short text; got {given!r:.60}")
-    return given
-
-
-def _flag(given: Any, name: str) -> bool:
-    if type(given) is not bool:
-        raise TraceError(f"{name} must be true or false; got {given!r:.60}")
-    return given
-
-
-def _optional(given: Any, name: str) -> int | None:
-    return None if given is None else _number(given, name)
-
-
-def _parameters(given: Any, name: str) -> int | None:
-    return None if given is None else _number(given, name, minimum=1, maximum=MAX_PARAMETERS)
-
-
-def _positive(given: Any, name: str) -> int:
-    return _number(given, name, minimum=1)
-
-
 READ: Mapping[str, Callable[[Any, str], Any]] = {
-    "name": _text,
-    "hidden": _positive,
-    "length": _positive,
-    "ticks": _numbers,
-    "unit": _positive,
-    "gradient": _optional,
-    "keys_values": _optional,
-    "moments": _positive,
-    "overlap": _flag,
-    "lanes": _text,
+    **dict.fromkeys(("ticks", "calls", "alpha", "ticks_between", "alpha_between"), _numbers),
+    **dict.fromkeys(("beta", "beta_between"), _fractions),
     "tiers": _tiers,
-    "calls": _numbers,
-    "alpha": _numbers,
-    "beta": _fractions,
-    "islands": _number,
-    "ticks_between": _numbers,
-    "alpha_between": _numbers,
-    "beta_between": _fractions,
-    "flops_per_tick": _number,
-    "parameters": _parameters,
-    "time_unit": _text,
     "kinds": _kinds,
     "slow": _slow,
 }
-"""By field of a cost record: what reads it."""
+"""By field of a cost record that maps names to prices: what reads it. The record itself checks the others."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 
 from lib.game.costs import COMPUTING
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS
-from lib.trace.ops import UPDATES
+from lib.trace.ops import UPDATES, Op
 from lib.values.base import Batched, Value
 from lib.values.kinds import KeyValue, Weight
 
@@ -28,10 +28,11 @@ CONTEXT_PARALLEL = "context parallelism"
 PIPELINE = "a pipeline"
 SHARDED_PIPELINE = "a pipeline with sharded weights"
 TENSOR_PIPELINE = "a pipeline of tensor-parallel stages"
+VOCABULARY_PIPELINE = "a pipeline with a head cut by vocabulary"
 REPEATED = "a pipeline whose stages repeat the forward of others"
 MIXED = "a mixture"
 
-PIPELINES = (PIPELINE, SHARDED_PIPELINE, TENSOR_PIPELINE, REPEATED)
+PIPELINES = (PIPELINE, SHARDED_PIPELINE, TENSOR_PIPELINE, VOCABULARY_PIPELINE, REPEATED)
 
 FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, LOCAL_SGD, TENSOR_PARALLEL, EXPERT_PARALLEL) + (
     (CONTEXT_PARALLEL, *PIPELINES, MIXED)
@@ -45,10 +46,10 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
     """The family of a run that is legal: one of FAMILIES. In a folded run the ranks are in one of the `replicas`.
 
     A pipeline: activations travel in messages, and any two ranks compute either the same layers or different ones, but
-    none all of them; if that holds for backward alone, its stages repeat the forward of others. Context parallelism:
-    keys or heads travel. Tensor and expert parallelism: activations meet in collectives. Data parallelism: no
-    activation travels, and in every step a batch is computed on one rank. Each by the weights: averaged, gathered or
-    updated in shards, sent in messages, or neither.
+    none all of them, except for a head that they share; if that holds for backward alone, its stages repeat the forward
+    of others. Context parallelism: keys or heads travel. Tensor and expert parallelism: activations meet in
+    collectives. Data parallelism: no activation travels, and in every step a batch is computed on one rank. Each by the
+    weights: averaged, gathered or updated in shards, sent in messages, or neither.
     """
     if sum(not COMPUTING.isdisjoint(rank.named) for rank in ranks) * replicas < 2:
         return ONE_RANK
@@ -58,6 +59,8 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
     if any(map(_receives_activations, ranks)):
         if not _has_stages(ranks, COMPUTING):
             return REPEATED if _has_stages(ranks, BACKWARD) else MIXED
+        if any(_shares_head(rank, op) for rank in ranks for op in rank.all({"loss"})):
+            return VOCABULARY_PIPELINE
         if tensor_parallel:
             return TENSOR_PIPELINE
         return SHARDED_PIPELINE if _shards(ranks) or _sends_weights(ranks) else PIPELINE
@@ -76,8 +79,15 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
 
 def _has_stages(ranks: Sequence[RankState], names: Set[str]) -> bool:
     """True if the layers that ranks compute are several sets, any two of them equal or without a common layer."""
-    layers = {frozenset(op.layer for op in rank.all(names)) for rank in ranks} - {frozenset()}
+    own = [frozenset(op.layer for op in rank.all(names) if not _shares_head(rank, op)) for rank in ranks]
+    layers = {*own} - {frozenset()}
     return len(layers) > 1 and sum(map(len, layers)) == len(frozenset().union(*layers))
+
+
+def _shares_head(rank: RankState, op: Op) -> bool:
+    """True if an operation makes or uses scores of a part of the vocabulary."""
+    values = (rank.values[number] for number in (*op.inputs, *op.outputs))
+    return any(isinstance(value, Batched) and value.vocabulary and value.total > 1 for value in values)
 
 
 def _bring(ranks: Sequence[RankState], names: Set[str], kind: type[Value]) -> bool:

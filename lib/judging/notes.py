@@ -13,7 +13,7 @@ from .peak import PeakContents
 from .peak_text import layers_text, noun, unstored_text
 from .rank_state import RankState
 from .recompute import Recomputation
-from .repeatable import discarded_states, loaded_twice, lost_states, missing_at_end
+from .repeatable import discarded_states, loaded_again, loaded_twice, lost_states, missing_at_end
 
 
 class Note(NamedTuple):
@@ -32,8 +32,8 @@ def notes_on(
     """All remarks on a run; one on several ranks names them all. `lasting` has each rank's lasting peak."""
     ranks = recomputation.ranks
     by_note: dict[Note, list[int]] = {}
-    for state, elements, prof in zip(ranks, lasting, profiles):
-        for note in _on_rank(state, elements, prof, peak.memory, recomputation.game):
+    for state, prof in zip(ranks, profiles):
+        for note in _on_rank(state, prof, recomputation.game):
             by_note.setdefault(note, []).append(state.rank)
     notes = [note._replace(text=f"{named('rank', noted)} {note.text}") for note, noted in by_note.items()]
     if lost := lost_states(ranks, profiles, recomputation.game.steps):
@@ -48,6 +48,12 @@ def notes_on(
                 True,
             )
         )
+    if (most := max(lasting)) > peak.memory:
+        highest = [state for state, elements in zip(ranks, lasting) if elements == most]
+        again = "request" if recomputation.game.task == "infer" else "step"
+        text = f"in a second {again} the peak would be {most:,} elements ({named('rank', [s.rank for s in highest])})"
+        why = _why_more(highest[0], most, profiles[highest[0].rank])
+        notes.append(Note(f"{text}, because {why}", costs_a_star=True, about="steady"))
     if outside := unstored_text(peak):
         at = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
         notes.append(Note(f"the peak, on {at}, includes values that you hold in variables or in calls: {outside}"))
@@ -70,7 +76,7 @@ def steady_state_peak(state: RankState, sizes: Sequence[int], prof: Profile) -> 
     return max(prof.memory)
 
 
-def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Game) -> Iterator[Note]:
+def _on_rank(state: RankState, prof: Profile, game: Game) -> Iterator[Note]:
     if prof.lifetimes.kept_outside:
         yield _kept_outside(state, prof.lifetimes.kept_outside)
     if labelled := _labelled(state):
@@ -85,14 +91,17 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Gam
         layers, what = named("layer", fewer), "request" if game.task == "infer" else "step"
         text = f"ended with less of the weight of {layers} than at the start, so the {what} cannot be repeated"
         yield Note(text, costs_a_star=True, about="missing")
-    if lasting > peak:
-        what, loaded = ("request", "weights") if game.task == "infer" else ("step", "weights and states")
-        sizes = [value.memory(state.costs) for value in state.values.values()]
-        no_messages = lasting_peak(state.done, sizes, prof.lifetimes, {}, state.costs)
-        reasons = [f"it begins with the {loaded} that are loaded later here"] * (no_messages > max(prof.memory))
-        reasons += ["messages take memory until they are read"] * (lasting > no_messages)
-        text = f"would need {lasting:,} elements in a second {what}, because {' and '.join(reasons)}"
-        yield Note(text, costs_a_star=True, about="steady")
+
+
+def _why_more(state: RankState, lasting: int, prof: Profile) -> str:
+    """Why a rank's lasting peak is higher than its peak."""
+    sizes = [value.memory(state.costs) for value in state.values.values()]
+    no_messages = lasting_peak(state.done, sizes, prof.lifetimes, {}, state.costs)
+    again = loaded_again(state)
+    loaded = f"it begins with everything that this run loads{f', and {again}' if again else ' later'}"
+    reasons = [loaded] * (no_messages > max(prof.memory))
+    reasons += ["a message takes memory until it is read"] * (lasting > no_messages)
+    return ", and ".join(reasons)
 
 
 def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:

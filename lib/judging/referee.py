@@ -21,7 +21,7 @@ from .rank_state import RankState
 from .recompute import Recomputation
 from .report import Peak, RankReport, Report
 from .traffic import drift, staleness, traffic
-from .traffic_causes import Cause, loading_cause, traffic_causes
+from .traffic_causes import Cause, traffic_causes
 
 BYTES_PER_ELEMENT = 4
 
@@ -87,8 +87,7 @@ def _explained(report: Report, recomputation: Recomputation) -> Report:
         causes = traffic_causes(recomputation)
     if report.meets_traffic:
         causes = tuple(cause for cause in causes if cause.takes_time)
-    loading = "" if report.is_steady else loading_cause(recomputation.ranks)
-    return replace(report, causes=causes, loading=loading) if causes or loading else report
+    return replace(report, causes=causes) if causes else report
 
 
 _start, _end = attrgetter("start"), attrgetter("end")

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from lib.trace.ops import UPDATES
+from lib.values.algebra import named
 from lib.values.base import Sharded, Value, with_fields
 from lib.values.kinds import OptState, Parked, Weight
 from lib.values.replica_shards import ReplicaShards
@@ -23,6 +24,16 @@ def loaded_twice(state: RankState) -> list[int]:
     for op in state.all({"load_weights"}):
         loads.setdefault(op.layer, []).append(op.args[:2])  # (shard, total): from shard/total to (shard + 1)/total
     return [layer or 0 for layer, parts in loads.items() if len(parts) > 1 and _overlap(parts)]
+
+
+def loaded_again(state: RankState) -> str:
+    """Where a rank loads a layer again: 'line 12 loads layers 0-5 again'; empty if it does not."""
+    again, seen = loaded_twice(state), set()
+    for op in state.all({"load_weights"}):
+        if op.layer in again and op.layer in seen:
+            return f"line {op.line} loads {named('layer', again)} again"
+        seen.add(op.layer)
+    return ""
 
 
 def _overlap(parts: list[tuple[int, int]]) -> bool:

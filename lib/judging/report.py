@@ -45,9 +45,8 @@ class Report:
     a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
     `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
     what is loaded counted from the start, and messages until they are read. `sent` is what the ranks send, `drift` the
-    most updates that a replica makes alone. `causes` say why it sends too much, or takes too long, for its goal,
-    `loading` why it needs more memory if training goes on. `staleness` is the most steps by which weights were older
-    than the data that they computed with.
+    most updates that a replica makes alone. `causes` say why it sends too much, or takes too long, for its goal.
+    `staleness` is the most steps by which weights were older than the data that they computed with.
     """
 
     error: PuzzleError | None
@@ -69,7 +68,6 @@ class Report:
     sent: Traffic
     drift: int
     causes: tuple[Cause, ...] = ()
-    loading: str = ""
     costs: Costs = CLASSIC
     staleness: int = 0
 
@@ -109,6 +107,11 @@ class Report:
         if self.goal is None or not self.goal.steady:
             return True
         return self.goal.meets_memory(self.lasting_peak) and not self.unrepeatable
+
+    @property
+    def second_step(self) -> str:
+        """What the peak would be if training went on, and why, where that is more than the run's peak."""
+        return next((note.text for note in self.notes if note.about == "steady"), "")
 
     @property
     def unrepeatable(self) -> tuple[Note, ...]:

@@ -5,14 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lib.trace.ops import Op
-from lib.values.algebra import named
 from lib.values.base import Value
 from lib.values.kinds import OptState, Weight, WeightGrad
 
 from .peak_text import layers_text, noun
 from .rank_state import RankState
 from .recompute import Recomputation
-from .repeatable import loaded_twice
 from .traffic import elements_of
 
 BOOKKEEPING = frozenset(("store", "delete", "await"))
@@ -162,17 +160,3 @@ def _count(values: Sequence[Value]) -> str:
 def _shortened(text: str) -> str:
     """The words of a verdict, in which every gradient of a weight is a gradient."""
     return text.replace("weight gradient", "gradient").replace("activation gradient", "gradient")
-
-
-def loading_cause(ranks: Sequence[RankState]) -> str:
-    """Where a rank loads weights again, if one does."""
-    for rank in ranks:
-        again = loaded_twice(rank)
-        if again:
-            seen: set[int | None] = set()
-            for op in rank.all({"load_weights"}):
-                if op.layer in again and op.layer in seen:
-                    layers = named("layer", again)
-                    return f"line {op.line} loads {layers} again"
-                seen.add(op.layer)
-    return ""

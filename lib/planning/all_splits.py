@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
+from math import prod
 from typing import Any, NamedTuple
 
 from .cost_model import Prices, members_of_replicas, prices
@@ -54,6 +55,7 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
     experts = divisors(model.experts) if model.experts else [1]
     unusual = ("selective" if job.flash else "", "ops" if job.kernels == "megatron" else "")
     recomputed = [name for name in RECOMPUTED if name not in unusual]
+    warmup = fixed.get("warmup", 0)
     outer = product(
         of("tp", wide), of("pp", deep), of("cp", long), of("ep", experts), of("microbatch", MICROBATCHES),
         of("sp", (True,)), of("recompute", recomputed), of("every", EVERY),
@@ -66,22 +68,8 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
         if fixed.get("dp", dp) != dp or ("every" not in fixed and every > 1 and recompute != "full"):
             continue
         for schedule, chunks in _orders(job, pp, fixed):
-            first = Split(
-                dp,
-                tp,
-                pp,
-                cp,
-                ep,
-                sp,
-                1,
-                schedule,
-                chunks,
-                microbatch,
-                recompute,
-                every=every,
-                layers=layers,
-                warmup=fixed.get("warmup", 0),
-            )
+            axes = dp, tp, pp, cp, ep, sp
+            first = Split(*axes, 1, schedule, chunks, microbatch, recompute, every=every, layers=layers, warmup=warmup)
             if next(problems(job, first), None) is not None:
                 continue
             sizes = first.stage_layers(job)
@@ -110,12 +98,8 @@ def cells(job: Job, split: Split) -> int:
 
 
 def size_of(*axes: Any) -> int:
-    size = 1
-    for axis in axes:
-        if type(axis) is not int or axis < 1:
-            return 0
-        size *= axis
-    return size
+    """The ranks along some axes; 0 if one of them has no length."""
+    return prod(axes) if all(type(axis) is int and axis > 0 for axis in axes) else 0
 
 
 def _orders(job: Job, pp: int, fixed: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

@@ -1,7 +1,9 @@
 """Changes of one choice of a split: the one that makes a step fastest, and those that save most memory."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -121,13 +123,12 @@ def largest(job: Job, split: Split, what: str) -> tuple[Larger, Larger]:
     made, most = _scaled(job, split, what)
     found: list[Larger] = []
     for end in (1, 0):  # the eager end of the range, and the fused one
-        low, high = 0, 1
-        while high <= most and _fits(made, high, end):
-            low, high = high, 2 * high
-        high = min(high, most + 1)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if _fits(made, middle, end) else (low, middle)
+
+        def too_large(size: int, end: int = end) -> bool:
+            return memory_range(*made(size))[end] > job.gpu.usable
+
+        high = next(2**k for k in count() if 2**k > most or too_large(2**k))
+        low = bisect_left(range(high), True, high // 2 + 1, min(high, most + 1), key=too_large) - 1
         if not low:
             code = ("fused", "eager")[end]
             small, _ = made(1)
@@ -136,11 +137,6 @@ def largest(job: Job, split: Split, what: str) -> tuple[Larger, Larger]:
         larger = made(low)
         found.append(Larger(*larger, *memory_range(*larger)))
     return found[0], found[1]
-
-
-def _fits(made: Callable[[int], tuple[Job, Split]], size: int, end: int) -> bool:
-    job, split = made(size)
-    return memory_range(job, split)[end] <= job.gpu.usable
 
 
 def _scaled(job: Job, split: Split, what: str) -> tuple[Callable[[int], tuple[Job, Split]], int]:

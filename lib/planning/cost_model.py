@@ -149,23 +149,18 @@ def moves_of(job: Job, split: Split) -> Moves:
     stages = gpu.members(split.tp * split.cp * split.ep, split.pp)
     wide = widths(job, split)
     state = shards_of(job, split) * wide.state
-    collective, host = _ticks(call_seconds(gpu.link(members, replicas), replicas)), _ticks(LATENCY["host"])
-    return Moves(
-        {
-            **dict.fromkeys(("allreduce", "scatterreduce"), collective + _ticks(call_between(job, split))),
-            "allgather": collective,
-            "pass_to": _ticks(LATENCY[gpu.link(stages, split.pp)]),
-            **dict.fromkeys(("offload", "fetch"), host),
-        },
-        {
-            **dict.fromkeys(
-                ("allreduce", "scatterreduce"), exact((job.gradient / rate + seconds_between(job, split)) * TICKS)
-            ),
-            "allgather": exact(wide.gathered / rate * TICKS),
-            "pass_to": exact(2 / gpu.rate(stages, split.pp) * TICKS),
-            **dict.fromkeys(("offload", "fetch"), exact(float(state) / (gpu.host * REACHED) * TICKS)),
-        },
-    )
+    groups, near = between_groups(job, split)
+    between = call_seconds(gpu.link(near, groups), groups) if groups > 1 else 0.0
+    sent = sent_between(split) * job.gradient / gpu.rate(near, groups)
+    call, host = _ticks(call_seconds(gpu.link(members, replicas), replicas)), _ticks(LATENCY["host"])
+    seconds = {  # of each call besides its bytes, in ticks, and of each element
+        **dict.fromkeys(("allreduce", "scatterreduce"), (call + _ticks(between), job.gradient / rate + sent)),
+        "allgather": (call, wide.gathered / rate),
+        "pass_to": (_ticks(LATENCY[gpu.link(stages, split.pp)]), 2 / gpu.rate(stages, split.pp)),
+        **dict.fromkeys(("offload", "fetch"), (host, float(state) / (gpu.host * REACHED))),
+    }
+    beta = {name: exact(each * TICKS) for name, (_, each) in seconds.items()}
+    return Moves({name: ticks for name, (ticks, _) in seconds.items()}, beta)
 
 
 def shards_of(job: Job, split: Split) -> Fraction:
@@ -178,15 +173,9 @@ def shards_of(job: Job, split: Split) -> Fraction:
 def setting_of(job: Job, split: Split) -> Setting:
     """What a run of the pipeline is played with."""
     priced, moves = prices(job, split), moves_of(job, split)
-    ticks = {
-        "forward": priced.forward,
-        "backward": priced.back_input + priced.back_weight,
-        "backward_input": priced.back_input,
-        "backward_weight": priced.back_weight,
-        "loss": priced.loss,
-        "update": priced.update,
-        "receive": 0,
-    }
+    halves = {"backward_input": priced.back_input, "backward_weight": priced.back_weight}
+    ticks = {"forward": priced.forward, "backward": sum(halves.values()), **halves}
+    ticks |= {"loss": priced.loss, "update": priced.update, "receive": 0}
     costs = Costs(
         f"{job.model.name} on {job.gpu.name}",
         hidden=job.model.hidden // split.tp,
@@ -200,12 +189,9 @@ def setting_of(job: Job, split: Split) -> Setting:
         calls=MappingProxyType(dict(moves.calls)),
         beta=MappingProxyType(dict(moves.beta)),
     )
-    replicas = priced.replicas
-    return Setting(
-        costs,
-        mesh={**({"dp": replicas} if replicas > 1 else {}), "pp": split.pp},
-        fold="dp" if replicas > 1 else "",
-    )
+    if priced.replicas == 1:
+        return Setting(costs, mesh={"pp": split.pp})
+    return Setting(costs, mesh={"dp": priced.replicas, "pp": split.pp}, fold="dp")
 
 
 def units_of(job: Job, split: Split) -> tuple[tuple[int, ...], int]:
@@ -240,18 +226,6 @@ def sent_between(split: Split) -> float:
     """Bytes sent between groups for each byte that a reduction sends within one: all-reduced shards."""
     groups = split.dp * split.cp // split.sharing
     return 2 * (groups - 1) / (groups * (split.sharing - 1)) if groups > 1 else 0.0
-
-
-def seconds_between(job: Job, split: Split) -> float:
-    """Seconds between groups for each element that a reduction sends within one."""
-    groups, near = between_groups(job, split)
-    return sent_between(split) * job.gradient / job.gpu.rate(near, groups)
-
-
-def call_between(job: Job, split: Split) -> float:
-    """Seconds of a call between groups besides its bytes."""
-    groups, near = between_groups(job, split)
-    return call_seconds(job.gpu.link(near, groups), groups) if groups > 1 else 0.0
 
 
 def _ticks(seconds: float) -> int:

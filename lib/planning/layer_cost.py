@@ -150,10 +150,9 @@ def layer_times(job: Job, split: Split) -> LayerTimes:
     added["tp"] = forward + back_input + back_weight - sum(computed)
     for axis, moves, width, (there, back) in _exchanges(job, split):
         ranks = getattr(split, axis)
-        seconds = [
-            sum(n * moves.ticks(name, size, ranks) for name, size, n in calls) / TICKS for calls in (there, back)
-        ]
-        counts = [sum(n * elements_sent(name, size, ranks) for name, size, n in calls) for calls in (there, back)]
+        ways = there, back
+        seconds = [sum(n * moves.ticks(name, size, ranks) for name, size, n in calls) / TICKS for calls in ways]
+        counts = [sum(n * elements_sent(name, size, ranks) for name, size, n in calls) for calls in ways]
         forward, back_input = forward + seconds[0], back_input + seconds[1]
         sent[axis], sent_forward[axis] = width * sum(counts), width * counts[0]
         added[axis] += sum(seconds)
@@ -180,12 +179,8 @@ def _exchanges(job: Job, split: Split) -> Iterator[tuple[str, Moves, int, tuple[
         # Each rank keeps a share of the tokens, and gathers them: the input twice, and the gradient (Korthikanti et
         # al. 2022, section 4.2.2).
         there, back = ([("allgather", whole // tp, n * PARTS)] if split.sp else [] for n in (1, 2))
-        yield (
-            "tp",
-            _moves(job, split, "tp", 2 / gpu.rate(gpu.members(1, tp), tp)),
-            2,
-            ([*there, reduce], [*back, reduce]),
-        )
+        moves = _moves(job, split, "tp", 2 / gpu.rate(gpu.members(1, tp), tp))
+        yield "tp", moves, 2, ([*there, reduce], [*back, reduce])
     if cp > 1:
         # Keys and values go round a ring, and in backward again with their gradients (Liu et al. 2023, Ring Attention).
         pairs = tokens * (model.kv_bytes // tp)

@@ -58,14 +58,10 @@ def rank_memory(rank: RankState, job: Job, split: Split, program: Program, fused
     wide, costs = widths(job, split), setting_of(job, split).costs
 
     def fullest(priced: Prices) -> tuple[int, dict[str, int], dict[int, tuple[str, str, int]]]:
-        kinds = {
-            number: _bytes(value, value.memory(costs), mine, wide, program, priced)
-            for number, value in rank.values.items()
-        }
+        kinds = {n: _bytes(value, value.memory(costs), mine, wide, program, priced) for n, value in rank.values.items()}
         sizes = [kinds[number][2] for number in range(len(kinds))]
-        samples = {
-            kind: lives.sampled([span for span in spans if kinds[span[0]][0] == kind], sizes) for kind in KINDS[:4]
-        }
+        alike = {kind: [span for span in spans if kinds[span[0]][0] == kind] for kind in KINDS[:4]}
+        samples = {kind: lives.sampled(some, sizes) for kind, some in alike.items()}
         totals = list(map(sum, zip(*samples.values())))
         moment = totals.index(max(totals))
         stages = program.table.stages_of(rank.rank)
@@ -84,14 +80,11 @@ def rank_memory(rank: RankState, job: Job, split: Split, program: Program, fused
     held += [PeakShare(what, 1, low[kind]) for kind, what in FIXED.items() if low[kind]]
     operation = rank.done[at].name if at < lives.end else "the end"
     layers = len(mine) * fused.layers
-    return RankMemory(rank.rank, layers, low, max(high, sum(low.values())), operation, _largest_first(held))
+    held.sort(key=lambda one: (-one.bytes, one.what))
+    return RankMemory(rank.rank, layers, low, max(high, sum(low.values())), operation, tuple(held))
 
 
 FIXED = {"ends": "embedding, head and logits", "workspace": "activations of a layer that is computed again"}
-
-
-def _largest_first(held: Collection[PeakShare]) -> tuple[PeakShare, ...]:
-    return tuple(sorted(held, key=lambda one: (-one.bytes, one.what)))
 
 
 def _bytes(

@@ -71,15 +71,14 @@ def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str
 
 def smallest(job: Job, bounds: list[Bound]) -> tuple[Split, int]:
     """The split that takes least memory, of the TRIED that may take least."""
-    found: tuple[int, Split] | None = None
+    found: list[tuple[int, Split]] = []
     for bound in sorted(bounds, key=lambda bound: (bound.bytes, cells(job, bound.split)))[:SPLITS_TRIED]:
-        if found is not None and bound.bytes >= found[0]:
+        if found and bound.bytes >= found[-1][0]:
             break
         peak = estimated(job, bound.split).peak
-        if found is None or peak < found[0]:
-            found = peak, bound.split
-    assert found is not None
-    return found[1], found[0]
+        if not found or peak < found[-1][0]:
+            found.append((peak, bound.split))
+    return found[-1][1], found[-1][0]
 
 
 SLOWEST = 2

@@ -6,10 +6,11 @@ host) was late. The shares add up to the ranks times the step. Findings say what
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean, median
+from types import MappingProxyType
 from typing import NamedTuple
 
 from lib.schedules import Cell
@@ -73,18 +74,15 @@ class Accounting:
     @cached_property
     def waited_for(self) -> dict[int, float]:
         """By rank, how long others waited for it in all, after their warm-up."""
-        found: dict[int, float] = {}
+        found: dict[int, float] = defaultdict(float)
         for one in self.idle:
             if one.source is not None and one.at and one.waiting > 0:
-                found[one.source] = found.get(one.source, 0.0) + one.waiting
-        return found
-
-    def host(self, rank: int, at: int) -> float:
-        """The host's time before a slot."""
-        return self._hosts[rank, at]
+                found[one.source] += one.waiting
+        return dict(found)
 
     @cached_property
-    def _hosts(self) -> dict[tuple[int, int], float]:
+    def host(self) -> dict[tuple[int, int], float]:
+        """By rank and index of a slot, the host's time before it."""
         return {(one.rank, one.at): one.host for one in self.idle}
 
 
@@ -138,36 +136,33 @@ def ladder_of(found: Accounting) -> list[Rung]:
     uneven stages; single slow cells; messages; the host; and what is not explained."""
     step = found.step
 
-    def replay_with(key: Callable[[Span], Hashable], message: float = 0.0, host: bool = False) -> float:
-        lengths = defaultdict(list)
-        for row in step.spans:
-            for span in row:
-                lengths[key(span)].append(span.length)
-        typical = {kind: mean(some) for kind, some in lengths.items()}
-        times = replayed(
-            step.order,
-            lambda rank, at: typical[key(step.spans[rank][at])],
-            message,
-            *([found.host] if host else []),
-        )
-        return makespan(times)
-
-    def operation(span: Span) -> Hashable:
-        return tuple(op for _, op in span.kind)
+    def replay_with(
+        key: Callable[[Span], Hashable],
+        message: float = 0.0,
+        host: Mapping[tuple[int, int], float] = MappingProxyType({}),
+    ) -> float:
+        typical = {kind: mean(some) for kind, some in _lengths_by(key, step).items()}
+        return makespan(replayed(step.order, lambda rank, at: typical[key(step.spans[rank][at])], message, host))
 
     heights = {
-        "order": replay_with(operation),
+        "order": replay_with(lambda span: tuple(op for _, op in span.kind)),
         "uneven stages": replay_with(lambda span: span.kind),
         "single slow cells": replay_with(lambda span: span),
         "messages": replay_with(lambda span: span, found.message),
-        "host": replay_with(lambda span: span, found.message, host=True),
+        "host": replay_with(lambda span: span, found.message, found.host),
         "not explained": step.length,
     }
-    rungs, below = [], found.computing
-    for cause, height in heights.items():
-        rungs.append(Rung(cause, height - below))
-        below = height
-    return rungs
+    return [
+        Rung(cause, now - below) for (cause, now), below in zip(heights.items(), [found.computing, *heights.values()])
+    ]
+
+
+def _lengths_by(key: Callable[[Span], Hashable], step: PipelineStep) -> Mapping[Hashable, list[float]]:
+    """The lengths of the spans of each kind."""
+    lengths: Mapping[Hashable, list[float]] = defaultdict(list)
+    for span in (span for row in step.spans for span in row):
+        lengths[key(span)].append(span.length)
+    return lengths
 
 
 SLOW_RANK = 0.08
@@ -225,11 +220,7 @@ def _work_by_stage(found: Accounting) -> dict[int, float]:
 
 
 def _slow_cells(found: Accounting) -> Iterator[ProfileFinding]:
-    by_kind = defaultdict(list)
-    for row in found.step.spans:
-        for span in row:
-            by_kind[span.kind].append(span.length)
-    typical = {kind: median(lengths) for kind, lengths in by_kind.items()}
+    typical = {kind: median(some) for kind, some in _lengths_by(lambda span: span.kind, found.step).items()}
     for rank, row in zip(found.step.ranks, found.step.spans):
         for span in row:
             more = span.length - typical[span.kind]

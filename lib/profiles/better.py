@@ -10,7 +10,7 @@ from typing import Any
 from lib.errors import RuleError
 from lib.recognition.rows import Pipeline
 from lib.schedules import Cell, Timetable
-from lib.solver import Problem, Solution, solve
+from lib.solver import Problem, solve
 from lib.solver.bounds import bound
 from lib.solver.solution import figures
 
@@ -119,8 +119,9 @@ def _better(problem: Problem, own: Rows, times: Mapping[tuple[int, str], float],
     found = []
     for one, rows in [*wholes, (halves, _split(own))]:
         replay = _makespan(problem, own) if problem.whole else _makespan(one, rows)
+        fields = {name: getattr(one, name) for name in one.__match_args__}
         try:
-            solution = _solved(one, effort)
+            solution = solve(effort=effort, proof_seconds=0, **fields)
         except RuleError:  # nothing fits, as where halves hold more
             continue
         if solution.makespan < (1 - SHORTER) * replay:
@@ -130,17 +131,9 @@ def _better(problem: Problem, own: Rows, times: Mapping[tuple[int, str], float],
     ms, one, solution, replay = min(found, key=lambda each: each[0])
     assumed = problem.whole and not one.whole
     rows = [[cell for slot in row for cell in slot] for row in solution.table.rows]
-    spread = (
-        [_makespan(replace(one, **_lengths(times, one.stages, share, whole=False)), rows) for share in HALVES]
-        if assumed
-        else [ms]
-    )
+    others = [replace(one, **_lengths(times, one.stages, share, whole=False)) for share in HALVES if assumed]
+    spread = [_makespan(other, rows) for other in others] or [ms]
     return Better(solution.table, ms, replay, (min(spread), max(spread)), assumed, max(solution.held))
-
-
-def _solved(problem: Problem, effort: float) -> Solution:
-    fields = {name: getattr(problem, name) for name in problem.__match_args__}
-    return solve(effort=effort, proof_seconds=0, **fields)
 
 
 def _makespan(problem: Problem, rows: Rows) -> float:
@@ -155,19 +148,20 @@ def _split(rows: Rows) -> list[list[Cell]]:
 def _lengths(times: Mapping[tuple[int, str], float], stages: int, share: float, whole: bool) -> dict[str, Any]:
     """The times of a problem by stage. Of a full backward a share is its input half, and nothing in the first stage,
     whose input needs no gradient."""
-    f, i, w = [], [], []
+    halves = []
     for stage in range(stages):
-        f.append(_rounded(times[stage, "F"]))
         back = times.get((stage, "B"), 0.0)
-        halved = (times[stage, "I"], times[stage, "W"]) if (stage, "I") in times else None
         if whole:
-            i.append(_rounded(back))
-            w.append(0.0)
-            continue
-        one, two = halved or (back * share if stage else 0.0, back * (1 - share) if stage else back)
-        i.append(_rounded(one))
-        w.append(_rounded(two, 0.0))
-    return {"forward": tuple(f), "backward_input": tuple(i), "backward_weight": tuple(w)}
+            halves.append((back, 0.0))
+        elif (stage, "I") in times:
+            halves.append((times[stage, "I"], times[stage, "W"]))
+        else:
+            halves.append((back * share, back * (1 - share)) if stage else (0.0, back))
+    return {
+        "forward": tuple(_rounded(times[stage, "F"]) for stage in range(stages)),
+        "backward_input": tuple(_rounded(one) for one, _ in halves),
+        "backward_weight": tuple(_rounded(two, 0.0) for _, two in halves),
+    }
 
 
 def _rounded(ms: float, least: float = LEAST) -> float:

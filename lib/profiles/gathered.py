@@ -137,9 +137,8 @@ def gathered(profiles: Sequence[RankProfile]) -> Gathered:
     empty = [rank for rank, steps in with_cells.items() if not steps]
     guessed = [one.rank for one in profiles if one.notes]
     if empty:
-        raise RuleError(
-            _unnamed([*with_cells]) if guessed else f"no cell is named on rank {numbers_text(empty)}: {NOT_NAMED}"
-        )
+        named = f"no cell is named on rank {numbers_text(empty)}: {NOT_NAMED}"
+        raise RuleError(_unnamed([*with_cells]) if guessed else named)
     common = common_steps(with_cells)
     found: list[PipelineStep] = []
     notes = [note for one in profiles[:1] for note in one.notes]
@@ -246,10 +245,8 @@ def _require_complete(number: int, ranks: Sequence[int], rows: Sequence[Sequence
             raise RuleError(f"step {number} has no cell of stage {stage}")
         for batch in range(batches):
             has = done.get((stage, batch), [])
-            missing = (
-                "F" if "F" not in has else "" if "B" in has or {"I", "W"} <= {*has} else "W" if "I" in has else "B"
-            )
-            if missing:
+            wanted = "F" if "B" in has else "FIW" if "I" in has else "FB"
+            if missing := next((op for op in wanted if op not in has), ""):
                 raise RuleError(
                     f"step {number} of rank {rank_of[stage]} is incomplete: microbatch {batch} has no "
                     f"{OPERATIONS[missing].replace('its ', '')} in stage {stage}"

@@ -16,19 +16,7 @@ from lib.schedules import Cell
 from lib.schedules.cells import Slot
 
 from .names import NameRule, slot_named
-from .sources import (
-    JoinedCall,
-    RankProfile,
-    RankStep,
-    Span,
-    clipped,
-    is_time,
-    listed,
-    mapping,
-    union,
-    whole_number,
-    without,
-)
+from .sources import JoinedCall, RankProfile, RankStep, Span, clipped, is_time, mapping, union, whole_number, without
 
 LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -108,6 +96,11 @@ def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = 
         groups,
         notes,
     )
+
+
+def listed(value: Any) -> list[Any]:
+    """A JSON list; an empty one for anything else."""
+    return value if isinstance(value, list) else []
 
 
 def _pipeline_groups(info: Mapping[str, Any]) -> Iterator[list[int]]:

@@ -1,9 +1,10 @@
 """An order played again with any times, each slot as early as it can be; and one clock for the ranks that ran it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from lib.errors import RuleError
@@ -52,15 +53,11 @@ class Order:
         return found
 
 
-def no_time(rank: int, at: int) -> float:
-    return 0.0
-
-
 def replayed(
     order: Order,
     length: Callable[[int, int], float],
     message: float = 0.0,
-    host: Callable[[int, int], float] = no_time,
+    host: Mapping[Place, float] = MappingProxyType({}),
 ) -> list[list[tuple[float, float]]]:
     """By rank, the start and the end of each slot: when its rank is free and its inputs have arrived, and `host` later.
     A `message` takes as long between any two ranks, and no rank's time."""
@@ -68,7 +65,7 @@ def replayed(
     for rank, at in order.sequence:
         free = found[rank][-1][1] if at else 0.0
         ready = max((found[source][place][1] + message for (source, place), _ in order.arrivals[rank][at]), default=0.0)
-        start = max(free, ready) + host(rank, at)
+        start = max(free, ready) + host.get((rank, at), 0.0)
         found[rank].append((start, start + length(rank, at)))
     return found
 

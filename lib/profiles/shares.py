@@ -93,11 +93,7 @@ def single_shares(profiles: Sequence[RankProfile], wanted: int | None = None) ->
 
 def _step_of(profiles: Sequence[RankProfile], wanted: int | None) -> int:
     common = common_steps({one.rank: one.steps for one in profiles})
-    return middle_step({n: max(_length(one.steps[n]) for one in profiles) for n in common}, wanted)
-
-
-def _length(step: RankStep) -> float:
-    return step.end - step.start
+    return middle_step({n: max(one.steps[n].length for one in profiles) for n in common}, wanted)
 
 
 Meeting = dict[int, JoinedCall]
@@ -152,8 +148,8 @@ def _rank_time(rank: int, step: RankStep, met: Sequence[Meeting], offsets: dict[
         waiting[last] += _sum(left) - _sum(rest)
         left = rest
     host = without(left, union(moving))
-    computing = _length(step) - _sum(idle)
-    return RankTime(rank, _length(step), computing, dict(waiting), _sum(left) - _sum(host), _sum(host))
+    computing = step.length - _sum(idle)
+    return RankTime(rank, step.length, computing, dict(waiting), _sum(left) - _sum(host), _sum(host))
 
 
 def _sum(intervals: Sequence[tuple[float, float]]) -> float:

@@ -62,6 +62,10 @@ class RankStep:
     computing: tuple[tuple[float, float], ...] = ()
     """When anything but communication ran, ascending and disjoint; only where no cells are named."""
 
+    @property
+    def length(self) -> float:
+        return self.end - self.start
+
 
 @dataclass(frozen=True)
 class RankProfile:
@@ -221,8 +225,3 @@ def is_time(value: Any) -> bool:
 def mapping(value: Any) -> Mapping[str, Any]:
     """A JSON object; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
-
-
-def listed(value: Any) -> list[Any]:
-    """A JSON list; an empty one for anything else."""
-    return value if isinstance(value, list) else []

@@ -82,15 +82,9 @@ class Study:
                     most = max(most, held)
                     if len(span.cells) == 1:
                         by_op.setdefault((cell.stage, cell.op), []).append(span.length)
-            rows += [
-                StageRow(
-                    stage,
-                    step.ranks[rank],
-                    {op: _time(by_op[stage, op]) for op in "FBIW" if (stage, op) in by_op},
-                    most,
-                )
-                for stage in step.table.stages_of(rank)
-            ]
+            for stage in step.table.stages_of(rank):
+                times = {op: _time(by_op[stage, op]) for op in "FBIW" if (stage, op) in by_op}
+                rows.append(StageRow(stage, step.ranks[rank], times, most))
         return sorted(rows)
 
 

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from lib import Op, Weight, halves
 from lib.game.costs import ATTENDING, COMPUTING
 from lib.judging.rank_state import RankState
-from lib.trace.ops import Op, halves
 from lib.values.base import Batched
-from lib.values.kinds import Weight
 
 Batches = frozenset[int]
 
@@ -100,11 +99,8 @@ class Grid(NamedTuple):
 def grid_of(ranks: Sequence[RankWork]) -> Grid | None:
     """How ranks are laid out; None if some combination of layers, microbatches and shards is missing or there twice."""
     places = [(work.layers, work.batches, work.shards) for work in ranks]
-    layers, batches, shards = (
-        {work.layers for work in ranks},
-        {work.batches for work in ranks},
-        {work.shards for work in ranks},
-    )
+    layers, batches = {work.layers for work in ranks}, {work.batches for work in ranks}
+    shards = {work.shards for work in ranks}
     if len(set(places)) < len(places) or len(layers) * len(batches) * len(shards) != len(places):
         return None
     stages = sorted(layers, key=lambda some: (min(some), sorted(some)))

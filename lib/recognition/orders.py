@@ -1,7 +1,7 @@
 """Compares a pipeline with the textbook orders: it has one, or is near one, and differs there first."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import accumulate, groupby, pairwise, zip_longest
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lib.errors import PuzzleError, RuleError
 
 from . import names
-from .rows import Cell, Pipeline, Row
+from .rows import Cell, Pipeline, Row, in_halves
 
 Rows = Sequence[Sequence[Cell]]
 """For each place of a pipeline the cells of its rank."""
@@ -63,7 +63,8 @@ SIZES: Mapping[str, Callable[[int, int], list[int]]] = {
 
 
 class Match(NamedTuple):
-    """A textbook's order. `difference` is the first thing that is otherwise; empty if there is none."""
+    """How ranks share the work along one axis, mostly a textbook's order. `difference` is the first thing that is
+    otherwise; empty if there is none."""
 
     name: str
     difference: str = ""
@@ -183,15 +184,8 @@ def textbook(kind: str, p: int, m: int, v: int) -> Mapping[str, Rows]:
             table = getattr(schedules, order)(p, *sizes)
         except RuleError:  # some orders need a multiple of p microbatches, or 2p of them
             continue
-        found[name] = [[*_in_halves(row)] for row in table.rows]
+        found[name] = [in_halves(row) for row in table.rows]
     return found
-
-
-def _in_halves(row: Sequence[Sequence[tuple[int, str, int]]]) -> Iterator[Cell]:
-    """The cells of some slots, with each backward as its two halves."""
-    for slot in row:
-        for stage, op, batch in slot:
-            yield from (Cell(stage, half, batch) for half in ("IW" if op == "B" else op))
 
 
 def _has(pipeline: Pipeline, name: str, rows: Rows) -> bool:

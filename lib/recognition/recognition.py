@@ -6,23 +6,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from lib.errors import PuzzleError
-from lib.game.costs import COMPUTING
-from lib.game.setting import Setting
+from lib import COMPUTING, Op, PuzzleError, Setting, Trace
 from lib.judging import family as families
 from lib.judging.recompute import Recomputation
 from lib.judging.traffic import staleness
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, REDUCING
 from lib.trace.gc_pause import no_collection
-from lib.trace.ops import Op, Trace
 from lib.values.base import Batched
 from lib.values.kinds import OptState, Parked, Weight, WeightGrad
 
 from . import names as known
 from .computed import Grid, RankWork, grid_of
-from .orders import match
+from .orders import Match, match
 from .rows import Pipeline, placement_of, two_ways
 from .sharding import context_parallel, data_parallel, gathers
 
@@ -125,7 +122,7 @@ def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Rec
         axes = [_ordered([Pipeline([*enumerate(ways.ranks)], ways.placement, ways.up)])]
         stages = tuple(Counter(work.layers for work in ranks).items())
     else:
-        axes = [_Axis(_of_family(ranks, family, setting.task))]
+        axes = [Match(_of_family(ranks, family, setting.task))]
     names = tuple(axis.name for axis in axes)
     extras = tuple(extras_of(ranks, not GATHERING.isdisjoint(names)))
     difference = "; ".join(axis.difference for axis in axes if axis.difference)
@@ -141,13 +138,6 @@ GATHERING = frozenset((known.ZERO_3, known.WEIGHT_SHARDED, known.HYBRID))
 """Where weights are gathered for each use."""
 
 
-class _Axis(NamedTuple):
-    """How ranks share the work along one axis, and the first difference from the textbook."""
-
-    name: str
-    difference: str = ""
-
-
 def _of_family(ranks: Sequence[RankWork], family: str, task: str) -> str:
     """The name of what has no axes."""
     match family:
@@ -160,19 +150,19 @@ def _of_family(ranks: Sequence[RankWork], family: str, task: str) -> str:
     return family
 
 
-def _axes(grid: Grid, setting: Setting) -> Iterator[_Axis]:
+def _axes(grid: Grid, setting: Setting) -> Iterator[Match]:
     if len(grid.stages) > 1:
         yield _pipeline(grid, setting)
     if grid.tensor > 1:
-        yield _Axis(_tensor(grid))
+        yield Match(_tensor(grid))
     if len(grid.replicas) * setting.replicas > 1:
-        yield _Axis(*data_parallel(grid.ranks))
+        yield Match(*data_parallel(grid.ranks))
 
 
-def _pipeline(grid: Grid, setting: Setting) -> _Axis:
+def _pipeline(grid: Grid, setting: Setting) -> Match:
     """The order of a pipeline, the same in all replicas."""
     if setting.task == "infer":
-        return _Axis("a pipeline for inference")
+        return Match("a pipeline for inference")
     placement, p, first = placement_of(grid), len(grid.stages), grid.ranks[0]
     if placement.kind == "contiguous" and first.shares > 1:
         pieces = {part.batches for part in first.parts if min(part.batches) < first.shares and part.step == 0}
@@ -190,14 +180,13 @@ def recognize_table(table: Timetable) -> Recognition:
     return Recognition((axis.name,), axis.difference, (), families.PIPELINE)
 
 
-def _ordered(replicas: Sequence[Pipeline]) -> _Axis:
+def _ordered(replicas: Sequence[Pipeline]) -> Match:
     """The order of a pipeline's replicas."""
     if all(one.batches == 1 for one in replicas):
-        return _Axis("a pipeline without microbatches")
+        return Match("a pipeline without microbatches")
     if all(map(_has_one_at_a_time, replicas)):
-        return _Axis("a pipeline with one microbatch at a time")
-    found = match(replicas)
-    return _Axis(SHAPES[replicas[0].placement.kind]) if found is None else _Axis(*found)
+        return Match("a pipeline with one microbatch at a time")
+    return match(replicas) or Match(SHAPES[replicas[0].placement.kind])
 
 
 SHAPES = {

@@ -21,6 +21,11 @@ class Cell(NamedTuple):
     batch: int
 
 
+def in_halves(row: Sequence[Sequence[tuple[int, str, int]]]) -> list[Cell]:
+    """The cells of some slots, with each backward as its two halves."""
+    return [Cell(s, half, b) for slot in row for s, op, b in slot for half in ("IW" if op == "B" else op)]
+
+
 class Row(NamedTuple):
     """What a rank computes in one step, with the time of each cell, in ticks."""
 
@@ -155,7 +160,7 @@ class Pipeline:
         made.regular, made.batches, made.places = True, table.batches, [*range(p)]
         made.rows = []
         for rank, row in enumerate(table.rows):
-            cells = [Cell(s, half, b) for slot in row for s, op, b in slot for half in ("IW" if op == "B" else op)]
+            cells = in_halves(row)
             made.rows.append(Row(rank, 0, cells, range(len(cells))))
         return made
 

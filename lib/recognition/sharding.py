@@ -1,6 +1,7 @@
 """How ranks share states and gradients, the stages of ZeRO (Rajbhandari et al. 2020, section 5), or tokens."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -31,12 +32,6 @@ class Holding(NamedTuple):
     """The most reduce-scatters of the layer in a step."""
     at_once: bool
     """One gradient a step, which is summed before the next layer's is computed."""
-
-
-def holdings_of(work: RankWork) -> Mapping[int, Holding]:
-    """By layer that a rank computes: how it is held there."""
-    reader = _Reader(work)
-    return {layer: reader.holding(layer) for layer in sorted(work.layers)}
 
 
 def name_of(holding: Holding) -> str:
@@ -70,13 +65,16 @@ class _Reader:
         gradients = [number for op in updates for number in op.inputs if type(self.values[number]) is WeightGrad]
         held = [self._share(number) for number in self.work.computed_with() if self.values[number].layer == layer]
         states = [self._share(n) for op in updates for n in op.inputs if type(self.values[n]) is OptState]
-        scatters = [number for number in self._brought("scatterreduce") if self.values[number].layer == layer]
+        scattered = [self.values[number] for op in self.work.named("scatterreduce") for number in op.inputs]
+        # What this rank contributes: gradients with something in them.
+        mine = [one for one in scattered if type(one) is WeightGrad and one.batches and one.layer == layer]
+        steps = [getattr(grad, "step", 0) for grad in mine]
         return Holding(
             gathered="allgather" in came,
             whole="allgather" not in came[:1],
             state_cut=min(states, default=Fraction(1)) < min(held, default=Fraction(1)),
             summed=frozenset(name for number in gradients for name in self.sums(number)),
-            scatters=self._most_in_a_step(scatters),
+            scatters=max(map(steps.count, steps), default=0),
             at_once=self._at_once(layer),
         )
 
@@ -106,18 +104,6 @@ class _Reader:
                 elif op.name in ("add", "shard", "combine"):
                     waiting += op.inputs
 
-    def _brought(self, *names: str) -> Iterator[int]:
-        """What this rank contributes to some collectives: gradients with something in them."""
-        for op in self.work.named(*names):
-            for number in op.inputs:
-                value = self.values[number]
-                if type(value) is WeightGrad and value.batches:
-                    yield number
-
-    def _most_in_a_step(self, numbers: Sequence[int]) -> int:
-        steps = [getattr(self.values[number], "step", 0) for number in numbers]
-        return max(map(steps.count, steps), default=0)
-
     def _at_once(self, layer: int) -> bool:
         """True if a gradient of the layer goes to its sum, as backward made it, before the next backward."""
         parts = [part for part in self.work.parts if part.half == "W"]
@@ -136,18 +122,15 @@ class _Reader:
 
 def gathers(work: RankWork) -> list[int]:
     """How often a rank gathers each of the layers that it computes, in a step; none where weights are not gathered."""
-    made: dict[tuple[int, int], int] = {}
-    for op in work.named("allgather"):
-        for number in op.outputs:
-            value = work.state.values[number]
-            if type(value) is Weight and value.layer in work.layers:
-                made[value.layer, value.step] = made.get((value.layer, value.step), 0) + 1
-    return list(made.values())
+    values = (work.state.values[number] for op in work.named("allgather") for number in op.outputs)
+    weights = (one for one in values if type(one) is Weight and one.layer in work.layers)
+    return list(Counter((weight.layer, weight.step) for weight in weights).values())
 
 
 def data_parallel(ranks: Sequence[RankWork]) -> tuple[str, str]:
     """The kind of data parallelism of the ranks that share their layers, and the first layer that is held otherwise."""
-    names = [(work.rank, layer, name_of(holding)) for work in ranks for layer, holding in holdings_of(work).items()]
+    held = ((one, layer) for one in map(_Reader, ranks) for layer in sorted(one.work.layers))
+    names = [(one.work.rank, layer, name_of(one.holding(layer))) for one, layer in held]
     each = [name for _, _, name in names]
     most = max(dict.fromkeys(each), key=lambda name: (each.count(name), RANKING.index(name)))
     for rank, layer, name in names:

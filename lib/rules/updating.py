@@ -21,6 +21,8 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
     if game.task == "infer":
         raise RuleError("this game is inference only: no weight is updated")
     if type(weight_grad) is not WeightGrad or type(weight) is not Weight or type(opt_state) is not OptState:
+        if isinstance(weight, Parked) and memory_tiers.tier(game.setting.costs, weight.tier).update is not None:
+            raise RuleError(f'this is the {weight}; to update it there, pass `on="{weight.tier}"`')
         call = "update(layer, weight_grad, weight, opt_state)"
         refuse_kinds(call, (weight_grad, WeightGrad), (weight, Weight), (opt_state, OptState))
     grad = weight_grad
@@ -54,7 +56,8 @@ def tier_update(
     there: list[Value] = []
     for value in (weight_grad, weight, opt_state):
         if not isinstance(value, Parked):
-            raise RuleError(f"update on the {to} needs values that are parked there; the {value} is on the device")
+            there_now = f"the {value} is on the device; offload it first"
+            raise RuleError(f"update on the {to} needs values that are parked there; {there_now}")
         if value.tier != to:
             raise RuleError(f"update on the {to} needs values that are parked there; this is the {value}")
         there.append(value.value)
@@ -72,7 +75,8 @@ def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptSt
         )
     if game.lag:
         raise RuleError(
-            f"this gradient is of step {grad.step}, the weight at step {weight.step}; updates are made in order"
+            f"this gradient is of step {grad.step}, the weight at step {weight.step}; "
+            f"update it with the gradient of a batch of step {weight.step}"
         )
     raise RuleError(
         f"the gradient is of step {grad.step}, but the weight is at step {weight.step} of {game.steps}; "

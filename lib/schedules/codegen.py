@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from lib.errors import RuleError
-from lib.game.setting import CLASSIC_SETTING, Setting, Size
+from lib import CLASSIC_SETTING, RuleError, Setting, Size
 
 from .cells import by_stream, untagged
 from .timetable import Timetable

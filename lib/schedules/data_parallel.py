@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from lib import Model, Weight, WeightGrad
-from lib.errors import RuleError
+from lib import Model, RuleError, Weight, WeightGrad
 
 
 async def ddp(model: Model) -> None:
@@ -156,11 +155,22 @@ class _Replica:
             weights[layer] = await self.gather(layer)
 
 
+def _with_shards(model: Model) -> Any:
+    """What a model stores, with this rank's shards of all weights and states."""
+    for layer in range(model.LAYERS):
+        model.weights[layer], model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    return model.storage()
+
+
+def _update(model: Model, layer: int) -> None:
+    weights, states = model.weights, model.opt_states
+    weights[layer], states[layer] = model.update(layer, model.grad_weights.pop(layer), weights[layer], states[layer])
+    model.set_final_weight(layer, weights[layer])
+
+
 async def tensor_parallel(model: Model, sum_of_the_input: bool = True) -> None:
     """Each rank has a shard of every block, and all sum what they yield (Shoeybi et al. 2019, section 3)."""
-    weights, states, inputs, grads, weight_grads = model.storage()
-    for layer in range(model.LAYERS):
-        weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    weights, _, inputs, grads, weight_grads = _with_shards(model)
     inputs[0] = model.get_activation(range(model.BATCHES))
     for layer in range(model.LAYERS):
         inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
@@ -176,16 +186,13 @@ async def tensor_parallel(model: Model, sum_of_the_input: bool = True) -> None:
             grads[0] = await model.allreduce(grads[0], layer - 1)
         if not layer:
             del grads[0]
-        weights[layer], states[layer] = model.update(layer, weight_grads.pop(layer), weights[layer], states[layer])
-        model.set_final_weight(layer, weights[layer])
+        _update(model, layer)
 
 
 async def sequence_parallel(model: Model) -> None:
     """Between blocks every rank keeps its share of the tokens (Korthikanti et al. 2022, section 4.2.2). The model's
     full input is available at any time, and nobody needs its gradient."""
-    weights, states, inputs, grads, weight_grads = model.storage()
-    for layer in range(model.LAYERS):
-        weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    weights, _, inputs, grads, weight_grads = _with_shards(model)
 
     async def whole(layer: int) -> Any:
         return await model.allgather(inputs[layer], layer) if layer else model.get_activation(range(model.BATCHES))
@@ -204,5 +211,4 @@ async def sequence_parallel(model: Model) -> None:
             grads[0] = await model.scatterreduce(grads[0], layer - 1)
         else:
             del grads[0]
-        weights[layer], states[layer] = model.update(layer, weight_grads.pop(layer), weights[layer], states[layer])
-        model.set_final_weight(layer, weights[layer])
+        _update(model, layer)

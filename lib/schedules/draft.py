@@ -9,10 +9,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from lib import Model
-from lib.errors import RuleError
+from lib import Model, RuleError
 
-from .cells import Cell, Dependencies, DryRun, by_message, by_stream, untagged
+from .cells import Cell, Dependencies, by_message, by_stream, untagged
 from .timetable import Timetable
 from .timetable_rank import TimetableRank
 
@@ -206,13 +205,9 @@ class BegunTable(Timetable):
         return cls(rows, count=draft.stages, has_tags=has_tags)
 
     def __post_init__(self) -> None:
-        needs = Dependencies(self.rows, self.count)
         tags = (untagged, by_stream, by_message(self.count)) if self.has_tags else (untagged,)
-        tag = next((tag for tag in tags if not DryRun(self.rows, tag, needs).stuck), None)
-        if tag is None:
+        if self.tagged(Dependencies(self.rows, self.count), tags).stuck:
             raise RuleError("in this order messages between two ranks would change places, which needs tags")
-        object.__setattr__(self, "needs", needs)
-        object.__setattr__(self, "tag", tag)
 
     @property
     def stages(self) -> int:

@@ -4,8 +4,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
 from typing import Any
 
-from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, Weight, WeightGrad
-from lib.errors import RuleError
+from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, RuleError, Weight, WeightGrad
 from lib.values.base import object_text
 
 from .cells import Cell, untagged

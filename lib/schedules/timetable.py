@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
+from lib import DeadlockError, Op, RuleError, Trace, halves
 from lib.communication.mesh import Mesh
-from lib.errors import DeadlockError, RuleError
 from lib.game.costs import PAIR
-from lib.trace.ops import Op, Trace, halves
 
 from .cells import Cell, Dependencies, DryRun, Message, Slot, Tagging, by_message, by_stream, require_complete, untagged
 
@@ -39,14 +38,19 @@ class Timetable:
 
     def __post_init__(self) -> None:
         require_complete(self.rows, self.copies)
-        needs = Dependencies(self.rows)
-        for tag in (untagged, by_stream, by_message(self.stages)):
+        play = self.tagged(Dependencies(self.rows), (untagged, by_stream, by_message(self.stages)))
+        if play.stuck:
+            raise DeadlockError(play.explain())
+
+    def tagged(self, needs: Dependencies, tags: Sequence[Tagging]) -> DryRun:
+        """The play with the first tags with which it ends, or with the last; the timetable has them."""
+        for tag in tags:
             play = DryRun(self.rows, tag, needs)
             if not play.stuck:
-                object.__setattr__(self, "needs", needs)
-                object.__setattr__(self, "tag", tag)
-                return
-        raise DeadlockError(play.explain())
+                break
+        object.__setattr__(self, "needs", needs)
+        object.__setattr__(self, "tag", tag)
+        return play
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[Cell | Slot]]) -> Self:

@@ -89,11 +89,9 @@ def _spans(problem: Problem, rank: int) -> Iterator[LowerBound]:
     longest = sum(sorted((f[stage] for stage in mine for _ in range(min(m, room))), reverse=True)[:room])
     head = max(0, _way(problem, first, last, f[first : last + 1]) + back - longest)
     rest = m * sum(i[stage] + w[stage] for stage in mine) - i[last] - w[last]
-    densest = max(
-        _density(ticks, size)
-        for stage in mine
-        for ticks, size in [(i[stage] + w[stage], m_b[stage]), *([] if problem.whole else [(w[stage], m_w[stage])])]
-    )
+    halves = [(i[stage] + w[stage], m_b[stage]) for stage in mine]
+    halves += [] if problem.whole else [(w[stage], m_w[stage]) for stage in mine]
+    densest = max(Fraction(ticks, size) if size else Fraction(1 << 60) for ticks, size in halves)
     tail = ceil(max(Fraction(0), back - min(Fraction(rest), (cap - m_b[last]) * densest)))
     idle = head + tail if pieces > room else max(head, tail)
     why = f"rank {rank} computes for {problem.time(work):g}"
@@ -104,7 +102,3 @@ def _spans(problem: Problem, rank: int) -> Iterator[LowerBound]:
         m_b[stage] * (f[stage] + least_turnaround(problem, stage) + i[stage]) + m_w[stage] * w[stage] for stage in mine
     )
     yield LowerBound(-(-area // cap) if cap else 0, f"each microbatch is held on rank {rank} until it comes back")
-
-
-def _density(ticks: int, size: int) -> Fraction:
-    return Fraction(ticks, size) if size else Fraction(1 << 60)

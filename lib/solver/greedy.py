@@ -175,9 +175,8 @@ class _Contiguous(GreedyRun):
 
     def backwards(self) -> None:
         for r in reversed(self.ranks):
-            if not r and self.count[r]["F"] == self.m:
-                while self.pending[r]:
-                    self.put_weight(r)
+            while not r and self.count[r]["F"] == self.m and self.pending[r]:
+                self.put_weight(r)
             self.put_in_room(r, "I")
 
 

@@ -153,14 +153,10 @@ class Problem:
         for rank, memory in enumerate(self.caps):
             least = self.least_memory(rank)
             if memory < least:
-                where, advice = "", f"memory={least:g} or more"
+                where = f" on rank {rank}" if isinstance(self.memory, tuple) or not self.is_even else ""
+                advice = f"memory={max(map(self.least_memory, range(self.ranks))):g} or more"
                 if isinstance(self.memory, tuple):
-                    where, advice = f" on rank {rank}", f"{least:g} or more for rank {rank}"
-                elif not self.is_even:
-                    where, advice = (
-                        f" on rank {rank}",
-                        f"memory={max(map(self.least_memory, range(self.ranks))):g} or more",
-                    )
+                    advice = f"{least:g} or more for rank {rank}"
                 raise RuleError(
                     f"nothing fits into a memory of {memory:g}{where}: while a rank trains one microbatch it holds "
                     f"{least:g}; take {advice}"

@@ -164,21 +164,15 @@ class Search:
         rows = rows_of(problem, shape) if isinstance(shape, Shape) else ordered(problem, shape)
         return None if rows is None else linked(problem, rows)
 
-    def shaped(self, shape: Shape | str, policy: Policy) -> Candidate | None:
+    def shaped(self, shape: Shape | str, *some: Policy) -> Candidate | None:
+        """The best candidate of a shape with one of some policies."""
         steps = self.steps(shape)
-        return None if steps is None else self.timed(steps, policy, shape)
-
-    def begun(self, shape: Shape | str) -> Candidate | None:
-        """The best start with a shape."""
-        steps = self.steps(shape)
-        if steps is None:
-            return None
-        found = [one for policy in policies(self.problem) if (one := self.timed(steps, policy, shape))]
+        found = [one for policy in some if steps is not None and (one := self.timed(steps, policy, shape))]
         return min(found, key=lambda one: one.figures, default=None)
 
     def starts(self) -> list[Candidate]:
         """Starts of several kinds, the best first."""
-        found = [one for shape in self.shapes() if (one := self.begun(shape))]
+        found = [one for shape in self.shapes() if (one := self.shaped(shape, *policies(self.problem)))]
         return sorted(found, key=lambda one: one.figures)
 
     def shapes(self) -> Iterator[Shape | str]:
@@ -212,7 +206,7 @@ class Search:
             return self.shaped(self.shifted(one.shape), one.policy)
         policy = one.policy.copy()
         which = policy.lag if dice < 0.65 else policy.late if dice < 0.8 else policy.gap
-        some = self.some_ranks()
+        some = self.some(self.problem.ranks)
         if which is policy.gap:
             w = self.problem.typical[2]
             gap = self.random.choice((NEVER, w, w * 3 // 4, w // 2, w // 4, 1))
@@ -224,26 +218,23 @@ class Search:
                 which[rank] = min(max(which[rank] + by, 0), self.many)
         return self.timed(one.steps, policy, one.shape)
 
-    def some_ranks(self) -> range:
-        """One rank, all from one on, all up to one, or some between two."""
-        p = self.problem.ranks
-        a, b = sorted((self.random.randrange(p), self.random.randrange(p)))
-        return self.random.choice((range(a, a + 1), range(a, p), range(b + 1), range(a, b + 1)))
+    def some(self, count: int) -> range:
+        """Of so many ranks or stages one, all from one on, all up to one, or some between two."""
+        a, b = sorted((self.random.randrange(count), self.random.randrange(count)))
+        return self.random.choice((range(a, a + 1), range(a, count), range(b + 1), range(a, b + 1)))
 
     def shifted(self, shape: Shape) -> Shape:
         """A shape in which some ranks are ahead or behind."""
         new = shape.copy()
         if self.problem.placement == "contiguous":
             by = self.random.choice((-2, -1, -1, 1, 1, 2))
-            for rank in self.some_ranks():
+            for rank in self.some(self.problem.ranks):
                 new.back[rank] = max(new.back[rank] + by, 0.5)
             for rank in range(self.problem.ranks - 2, -1, -1):  # a rank is not ahead of those before it
                 new.back[rank] = max(new.back[rank], new.back[rank + 1])
             return new
         lags = new.forward if self.random.random() < 0.5 else new.back
-        stages = self.problem.stages
-        a, b = sorted((self.random.randrange(stages), self.random.randrange(stages)))
-        some = self.random.choice((range(a, a + 1), range(a, stages), range(b + 1), range(a, b + 1)))
+        some = self.some(self.problem.stages)
         shift = self.random.choice((-1, 1)) * self.random.choice((1.0, 0.5, 0.25, 0.1)) / self.problem.v
         for stage in some:
             lags[stage] += shift

@@ -1,13 +1,11 @@
 """A schedule that was found: its order, what it takes, and what else it can be: a coroutine, a trace, a program."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lib import Costs, Model, Setting, Size, Trace
-from lib.errors import RuleError
-from lib.game.named_costs import COSTS
+from lib import COSTS, Costs, Model, RuleError, Setting, Size, Trace
 from lib.schedules import Cell, Timetable, pipeline
 from lib.schedules.cells import Dependencies
 
@@ -173,24 +171,17 @@ def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
         for rank, row in enumerate(rows):
             while at[rank] < len(row):
                 cell = row[at[rank]]
-                start = _ready(needs, ends, cell, c)
-                if start is None:
+                made = needs.of(cell)
+                if not ends.keys() >= {*made}:
                     break
-                start = max(start, clock[rank])
+                ready = (ends[one] + c * (needs.rank_of[one] != rank) for one in made)
+                start = max(clock[rank], *ready, 0)
                 begun[rank] = start if begun[rank] < 0 else begun[rank]
                 clock[rank] = ends[cell] = start + length[cell.op][cell.stage]
                 at[rank] += 1
                 left -= 1
         assert left < before, "cells wait for each other"
     return Figures(begun, clock, [_most_held(problem, row) for row in rows])
-
-
-def _ready(needs: Dependencies, ends: Mapping[Cell, int], cell: Cell, send: int) -> int | None:
-    """When all that a cell needs is there; None if some of it is not done."""
-    made, rank_of = needs.of(cell), needs.rank_of
-    if not all(one in ends for one in made):
-        return None
-    return max((ends[one] + send * (rank_of[one] != rank_of[cell]) for one in made), default=0)
 
 
 def solution(problem: Problem, table: Timetable, is_proven: bool = False) -> Solution:

@@ -1,6 +1,7 @@
 """`solve`: the best schedule that search, textbooks and, for small problems, a constraint solver find."""
 
 from importlib import import_module
+from itertools import product
 from typing import Any, NamedTuple, Unpack
 
 from lib.errors import RuleError
@@ -54,12 +55,8 @@ class _Program:
         self.back, self.last = ("B", "B") if problem.whole else ("I", "W")
         # A rank may begin later than rank 0 by the full way to it.
         horizon = most + (sum(f) + problem.ranks * problem.ticks.c if problem.least == "span" else 0)
-        cells = [
-            Cell(stage, op, batch)
-            for stage in range(problem.stages)
-            for op in self.lengths
-            for batch in range(problem.microbatches)
-        ]
+        sizes = range(problem.stages), self.lengths, range(problem.microbatches)
+        cells = [Cell(stage, op, batch) for stage, op, batch in product(*sizes)]
         self.at = {cell: model.new_int_var(0, horizon, str(cell)) for cell in cells}
         for stage in range(problem.stages):
             self.in_order(stage)

@@ -6,22 +6,8 @@ from itertools import product
 from math import inf
 from types import MappingProxyType
 
-from lib.errors import PuzzleError
-from lib.schedules import (
-    Cell,
-    Timetable,
-    breadth_first,
-    dualpipev,
-    gpipe,
-    interleaved,
-    interleaved_zb,
-    one_f_one_b,
-    v_half,
-    v_min,
-    zb_h1,
-    zb_h2,
-    zb_v,
-)
+from lib import PuzzleError, schedules
+from lib.schedules import Cell, Timetable
 from lib.schedules.settling import Slots, StageCosts, settled, v_half_slots, v_min_slots
 
 from .greedy import MODES, greedy, greedy_v
@@ -66,24 +52,20 @@ def _pattern(slots: Callable[[int], list[Slots]], in_turn: float, unit: bool, pr
 @lru_cache(maxsize=64)
 def orders(placement: str, whole: bool) -> Mapping[str, Order]:
     """The orders with a placement, by name."""
-    books: tuple[Callable[..., Timetable], ...]
+    books: list[Callable[..., Timetable]]
     match placement:
         case "contiguous":
-            books = (one_f_one_b, gpipe) if whole else (one_f_one_b, gpipe, zb_h1, zb_h2)
+            books = [schedules.one_f_one_b, schedules.gpipe, *([] if whole else [schedules.zb_h1, schedules.zb_h2])]
         case "looped":
-            books = (interleaved, breadth_first) if whole else (interleaved, breadth_first, interleaved_zb)
+            books = [schedules.interleaved, schedules.breadth_first, *([] if whole else [schedules.interleaved_zb])]
         case _:
-            books = (zb_v, dualpipev)
-    found: dict[str, Order] = {}
-    book: Callable[..., Timetable]
-    for book in books:
-        found[book.__name__] = partial(_sized, book)
+            books = [schedules.zb_v, schedules.dualpipev]
+    found: dict[str, Order] = {book.__name__: partial(_sized, book) for book in books}
     if placement == "contiguous" and not whole:
         found |= {f"greedy {mode}": partial(greedy, *mode) for mode in MODES}
     if placement == "V" and not whole:
         found |= {f"greedy {a} {b}": partial(greedy_v, a, b) for a, b in product((True, False), repeat=2)}
-        for book in (v_min, v_half):
-            found[book.__name__] = partial(_sized, book)
+        found |= {book.__name__: partial(_sized, book) for book in (schedules.v_min, schedules.v_half)}
         for in_turn in IN_TURN:
             for unit in (True, False):
                 for slots in (v_min_slots, v_half_slots):

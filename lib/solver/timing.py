@@ -106,25 +106,17 @@ def timed(problem: Problem, steps: Sequence[Step], policy: Policy, rows: list[li
     for rank, stage, number, needs, lag, is_forward in steps:
         now, waiting = clock[rank], pending[rank]
         ready = ends[needs] + lag
-        more = m_b[stage] if is_forward else grows[stage]
-        if more:
-            while held[rank] + more > caps[rank]:
-                if not waiting:
-                    return None
-                done = waiting.popleft()
-                held[rank] -= m_w[done]
-                now += w[done]
-                if rows is not None:
-                    rows[rank].append(-1)
+        room = caps[rank] - (m_b[stage] if is_forward else grows[stage])
+        while held[rank] > room or (ready > now and waiting and ready - now >= gaps[rank]):
+            if not waiting:
+                return None
+            done = waiting.popleft()
+            held[rank] -= m_w[done]
+            now += w[done]
+            if rows is not None:
+                rows[rank].append(-1)
         if ready > now:
-            while waiting and ready > now and ready - now >= gaps[rank]:
-                done = waiting.popleft()
-                held[rank] -= m_w[done]
-                now += w[done]
-                if rows is not None:
-                    rows[rank].append(-1)
-            if ready > now:
-                now = ready
+            now = ready
         if rows is not None:
             rows[rank].append(number)
         if is_forward:

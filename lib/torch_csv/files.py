@@ -5,11 +5,9 @@ import re
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from lib.errors import RuleError
+from lib import Activation, ActivationGrad, RuleError, Trace, Weight, WeightGrad
 from lib.schedules import Cell, Timetable
 from lib.schedules.cells import Slot
-from lib.trace.ops import Trace
-from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
 
 from .messages import WITHOUT, Transfer, require_messages
 from .pipeline import Pipeline, slots_of

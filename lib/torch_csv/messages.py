@@ -54,17 +54,12 @@ def message_text(message: Message) -> str:
     return f"the {'activation' if kind == 'F' else 'gradient'} of microbatch {batch} from stage {stage}"
 
 
-def messages_of(table: Timetable) -> dict[Message, planned.Message]:
-    """The messages that the cells of a timetable need."""
-    every = [message for row in table.rows for slot in row for message in table.needs.sent(slot)]
-    return {("F" if one.made.op == "F" else "B", one.made.stage, one.made.batch): one for one in every}
-
-
 def require_messages(rows: Sequence[Row], table: Timetable) -> None:
     """Refuses messages with which PyTorch could not run these rows: it posts sends and receives without waiting, a cell
     waits for its messages, and messages between two ranks arrive in the order of sending.
     """
-    needed = messages_of(table)
+    every = [message for row in table.rows for slot in row for message in table.needs.sent(slot)]
+    needed = {("F" if one.made.op == "F" else "B", one.made.stage, one.made.batch): one for one in every}
     places: dict[Transfer, tuple[int, int]] = {}
     for rank, row in enumerate(rows):
         for at, action in enumerate(row):

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from lib import PuzzleError, RuleError, Setting, Trace
 from lib.communication.mesh import Mesh
-from lib.errors import PuzzleError, RuleError
 from lib.game.costs import PAIR
-from lib.game.setting import Setting
 from lib.judging.recompute import Recomputation
 from lib.recognition.computed import Grid, Part, RankWork, grid_of
 from lib.recognition.rows import placement_of
 from lib.schedules import Cell, Timetable
 from lib.schedules.cells import Slot
-from lib.trace.ops import Trace
 
 Cells = Mapping[Cell, Sequence[int]]
 """The cells of a rank in their order, each with the indices of its operations on that rank, ascending."""
@@ -60,10 +58,9 @@ class Pipeline:
             return first
         axes, ranks, size = self.trace.setting.mesh, [work.rank for work in first.works], self.trace.size
         play = f"--size {size.layers},{len(first.batches)},{len(ranks)}"
-        if axes:
-            mesh = Mesh(axes, size.ranks)
-            lengths = (f"{axis}={len({mesh.index(rank, axis) for rank in ranks})}" for axis, _ in axes)
-            play += f" --mesh {','.join(lengths)}"
+        mesh = Mesh(axes, size.ranks)
+        lengths = (f"{axis}={len({mesh.index(rank, axis) for rank in ranks})}" for axis, _ in axes)
+        play += f" --mesh {','.join(lengths)}" if axes else ""
         raise RuleError(
             f"this run has {len(self.replicas)} replicas of a pipeline, and here PyTorch runs one; play one with {play}"
         )

@@ -5,6 +5,7 @@ from typing import NoReturn
 from lib.errors import RuleError
 
 from .base import Value, object_text
+from .kinds import Parked
 from .label_text import order_hint
 
 
@@ -16,4 +17,5 @@ def refuse_kinds(call: str, *given: tuple[object, type[Value]]) -> NoReturn:
         swapped = "; ".join(f"{name} is {object_text(value)}" for name, (value, _) in wrong.items())
         raise RuleError(f"the arguments are in the wrong order: {swapped}; write {call}")
     name, (value, kind) = next(iter(wrong.items()))
-    raise RuleError(f"{name} must be {kind.kind}; got {object_text(value)}{order_hint(type(value), kind)}")
+    hint = "; fetch it first" if type(value) is Parked else order_hint(type(value), kind)
+    raise RuleError(f"{name} must be {kind.kind}; got {object_text(value)}{hint}")

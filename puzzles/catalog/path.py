@@ -61,6 +61,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "local_sgd": ("ddp",),
     "straggler": ("ddp", "grad_accum"),
     "uneven_stages": ("one_f_one_b",),
+    "vocab_parallel": ("uneven_stages", "zb_h1"),
     "v_half": ("zb_v",),
     "two_ways": ("zb_h1",),
     "weight_versions": ("one_f_one_b",),

@@ -1,18 +1,23 @@
-"""`puzzles check`: checks the puzzles of a folder, and finds what their references score."""
+"""`puzzles new` and `check`: begins a puzzle of your own; checks a folder of them, and finds what references score."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from puzzles.custom import OwnFolder, add_folder, folder_added
+from puzzles.custom.puzzle_file import shown
 from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import select_tier
+from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks.outcomes import listed
 
-from .shared.params import Seconds, usage_errors
+from .shared.params import seconds_text, usage_errors
 
 if TYPE_CHECKING:
-    from puzzles.custom import OwnFolder
     from puzzles.custom.check import Check, Finding
     from puzzles.sandbox.client import Client
 
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("folder", metavar="FOLDER", type=click.Path())
 @click.option("--write", is_flag=True, help="Write what the reference scores: targets, a record, other sizes.")
 @click.option("--only", metavar="SLUG", multiple=True, help="Check only this puzzle; may be repeated.")
-@click.option("--time-limit", type=Seconds(), default=Limits().seconds, show_default=True,
+@click.option("--time-limit", type=seconds_text, default=Limits().seconds, show_default=True,
               help="Seconds of wall time for each solution.")  # fmt: skip
 @click.pass_context
 def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], time_limit: float) -> None:
@@ -31,10 +36,7 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
     meets. With --write: writes targets that are missing, and what the reference of a schedule scores at the shown size
     (a record to beat) and at the others. Exits with 0 if nothing is wrong or missing, with 1 otherwise.
     """
-    from puzzles.custom import folder_added
     from puzzles.grading.session import client_for
-    from puzzles.sandbox.tiers import select_tier
-    from puzzles.tracks.outcomes import listed
 
     limits = Limits(time_limit)
     with (
@@ -50,8 +52,6 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
 
 def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Client, limits: Limits) -> bool:
     """Checks a puzzle, shows what was found, and returns whether all is well."""
-    from puzzles.custom import add_folder
-    from puzzles.custom.puzzle_file import shown
     from puzzles.custom.writing import can_be_written, write_rows, write_targets
 
     made, findings = _found(found, slug, client, limits)
@@ -76,10 +76,43 @@ def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Clie
 def _found(found: OwnFolder, slug: str, client: Client, limits: Limits) -> tuple[Check, list[Finding]]:
     from puzzles.custom.check import Check, require_expectations
     from puzzles.grading.session import REASONS
-    from puzzles.sandbox.tiers import select_tier
-    from puzzles.tracks import track_of
 
     own = found.puzzles[slug]
     require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(slug).reasons)))
     made = Check(own, limits, client, select_tier())
     return made, list(made.findings())
+
+
+KINDS = list(TRACKS)
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--track",
+    type=click.Choice(KINDS),
+    default=KINDS[0],
+    show_default=True,
+    help="What its solutions are: schedules, classes, layouts or plans.",
+)
+@click.option(
+    "-o",
+    "folder",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="my_puzzles",
+    show_default=True,
+    help="The folder of your puzzles.",
+)
+def new(name: str, track: str, folder: Path) -> None:
+    """Begin a puzzle of your own, called NAME.
+
+    Writes a TOML file with a small puzzle that works, its reference solution and two wrong ones. Replace what they
+    say, then let 'puzzles check' find the targets and what is missing.
+    """
+    from puzzles.custom.writing import begin
+
+    with usage_errors():
+        written = begin(name, track, folder)
+    click.echo("".join(f"Wrote {path}.\n" for path in written), nl=False)
+    click.echo(f"Edit them, then: puzzles check {folder}")

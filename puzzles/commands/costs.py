@@ -1,16 +1,14 @@
 """`puzzles costs`: the known cost records, and what is in one."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import click
 
-from .shared.params import terminal, usage_errors
+from lib import Costs
+from lib.game.named_costs import MEANINGS, costs_named
+from lib.game.setting_notation import record_to_json
 
-if TYPE_CHECKING:
-    from lib import Costs
+from .shared.params import terminal, usage_errors
 
 
 @click.command()
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON, to change it for --costs FILE.json.")
 def costs(name: str | None, as_json: bool) -> None:
     """List the costs that --costs takes, or show what is in one of them."""
-    from lib.game.named_costs import costs_named
-
     if name is None:
         if as_json:
             raise click.UsageError("--json prints one record; name it, as in 'puzzles costs parts --json'")
@@ -27,18 +23,13 @@ def costs(name: str | None, as_json: bool) -> None:
     with usage_errors():
         record = costs_named(name)
     if as_json:
-        from lib.game.setting_notation import record_to_json
-
         click.echo(json.dumps(record_to_json(record), indent=2))
     else:
         show(record)
 
 
 def show_all() -> None:
-    """A row for each known record."""
     from rich.table import Table
-
-    from lib.game.named_costs import MEANINGS
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
@@ -49,9 +40,6 @@ def show_all() -> None:
 
 
 def show(record: Costs) -> None:
-    """One record: what it is for, and what is in it."""
-    from lib.game.named_costs import MEANINGS
-
     click.echo(f"{record.name}: {MEANINGS[record.name]}.")
     for line in facts(record):
         click.echo(line)

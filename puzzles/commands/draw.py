@@ -1,20 +1,26 @@
-"""`puzzles draw`: the picture of a solution, as its track draws it."""
+"""`puzzles draw` and `compare`: the picture of a solution, as its track draws it, and the reference next to it."""
 
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import click
 
+from lib import PuzzleError
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.grading.submission import Submission, source_of
 from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.tracks import OptionError, track_of
+from puzzles.tracks.workbench import DrawOptions
 
 from .shared.game_options import chosen, fold_option, game_options, game_track
-from .shared.params import Seconds, SlugText, SolutionPath, colour_option, usage_errors
+from .shared.params import PUZZLE, SLUG_TEXT, SolutionPath, colour_option, seconds_text, usage_errors
 
 
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True))
-@click.argument("name", metavar="SLUG", type=SlugText())
+@click.argument("name", metavar="SLUG", type=SLUG_TEXT)
 @game_options
 @fold_option
 @click.option(
@@ -33,7 +39,7 @@ from .shared.params import Seconds, SlugText, SolutionPath, colour_option, usage
 @click.option("--pareto", is_flag=True, help="Plot memory against time, of a file or of a folder of attempts.")
 @click.option("--dark", is_flag=True, help="Draw for dark slides.")
 @colour_option
-@click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time for each run.")
+@click.option("--time-limit", type=seconds_text, default=TIME_LIMIT, show_default=True, help="Wall time for each run.")
 @click.pass_context
 def draw(
     ctx: click.Context, /, path: str, name: str, output: str | None, text: bool, width: int | None, opens: bool,
@@ -49,8 +55,6 @@ def draw(
 
     With --size or --costs: any function of the file, at any size, without targets.
     """
-    from puzzles.tracks.workbench import DrawOptions
-
     from .shared.workbench import CommandWorkbench
 
     if os.path.isdir(path) and not pareto:
@@ -69,4 +73,40 @@ def draw(
     track = game_track(puzzle)
     with usage_errors():
         passed = track.draw(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit, opens))
+    ctx.exit(0 if passed else 1)
+
+
+@click.command()
+@click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@click.argument("puzzle", metavar="SLUG", type=PUZZLE)
+@click.option("-o", "output", metavar="FILE", help="Where to write the picture  [default: SLUG_against.svg]")
+@click.option("--open", "opens", is_flag=True, help="Open the picture.")
+@click.pass_context
+def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, opens: bool) -> None:
+    """Show the reference solution next to yours.
+
+    Of a schedule: both runs in one picture. Of every puzzle: the lines that differ.
+    """
+    from puzzles.tracks.references import as_lines, differing_lines, reference_file
+
+    from .shared.workbench import CommandWorkbench
+
+    slug, track = puzzle.slug, track_of(puzzle.slug)
+    reference = reference_file(slug)
+    if reference is None:
+        raise click.UsageError(f"there is no reference solution of {slug} here")
+    bench = CommandWorkbench(path, track, slug, TIME_LIMIT, opens)
+    bench.require_readable(path)
+    found = differing_lines(source_of(Submission.read(Path(path))), reference.read_text(encoding="utf-8"), slug)
+    if found is None:
+        raise click.ClickException(bench.absent())
+    click.echo("\n".join(as_lines(found)))
+    try:
+        passed = track.draw(puzzle, DrawOptions(output or "", against=str(reference)), bench)
+    except OptionError:  # a class or a layout has no such picture
+        if output or opens:
+            raise click.UsageError(f"there is no picture of {slug}; leave out -o and --open") from None
+        return
+    except PuzzleError as why:
+        raise click.UsageError(str(why)) from None
     ctx.exit(0 if passed else 1)

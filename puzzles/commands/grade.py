@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from puzzles.custom import folders
 from puzzles.failure import sanitized
+from puzzles.grading.progress import is_own_file, remember
+from puzzles.grading.verdict import Graded
+from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, start_probe
 from puzzles.sandbox.visible_files import INSTALL_ROOT
@@ -31,12 +35,18 @@ from .shared.course_options import (
     with_course,
 )
 from .shared.game_options import puzzle_slugs
-from .shared.group import abandon_output
-from .shared.params import SlugText, colour_option, limit_option, limits_from, require_picture, terminal
+from .shared.params import (
+    SLUG_TEXT,
+    abandon_output,
+    colour_option,
+    limit_option,
+    limits_from,
+    require_picture,
+    terminal,
+)
 
 if TYPE_CHECKING:
     from puzzles.course.points import Scoring
-    from puzzles.grading.verdict import Graded
 
 
 def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -54,7 +64,7 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     "--puzzle",
     "wanted",
     metavar="SLUG",
-    type=SlugText(),
+    type=SLUG_TEXT,
     multiple=True,
     help="Grade only this puzzle, or the puzzles of a track or chapter; may be repeated.  "
     "[default: all that a file attempts]",
@@ -169,8 +179,6 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
 
 def _own() -> tuple[tuple[str, str], ...]:
     """The folders of own puzzles, for processes that have to add them too."""
-    from puzzles.custom import folders
-
     return tuple((str(folder.path), folder.digest) for folder in folders())
 
 
@@ -257,9 +265,6 @@ def _is_own_work(folder: Path) -> bool:
 
 def _remember(graded: Graded, tell: bool) -> None:
     """Adds the verdicts on one file to the player's progress; with `tell`, says so if the file does not count."""
-    from puzzles.grading.progress import is_own_file, remember
-    from puzzles.reports.screen import next_command, print_wrapped
-
     remember(graded)
     if tell and graded.attempted and not is_own_file(graded.path):
         status, watch = next_command("status"), next_command("watch", graded.path)

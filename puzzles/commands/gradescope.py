@@ -8,21 +8,23 @@ from typing import Any
 
 import click
 
+from puzzles.custom import folders
+
 from .shared.course_options import POINTS_OPTIONS, added, visibility_option
 from .shared.game_options import puzzle_slugs
-from .shared.params import Seconds, SlugText
+from .shared.params import SLUG_TEXT, seconds_text
 
 
 @click.command()
 @click.option("-o", "output", metavar="FILE", default="autograder.zip", show_default=True, help="Where to write.")
 @click.option(
-    "--puzzle", "wanted", metavar="SLUG", type=SlugText(), multiple=True, help="A puzzle, track or chapter to grade."
+    "--puzzle", "wanted", metavar="SLUG", type=SLUG_TEXT, multiple=True, help="A puzzle, track or chapter to grade."
 )
 @partial(added, options=POINTS_OPTIONS)
 @visibility_option
 @click.option("--with", "packages", metavar="PACKAGE", multiple=True,
               help="Another package that submissions may import; may be repeated.")  # fmt: skip
-@click.option("--time-limit", type=Seconds(), help="Seconds of wall time for each puzzle.")
+@click.option("--time-limit", type=seconds_text, help="Seconds of wall time for each puzzle.")
 @click.option("--wheel", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="The wheel of the game  [default: built from what runs here]")  # fmt: skip
 @click.option("--wheels", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -43,7 +45,6 @@ def gradescope(
     Say what it grades with --points fsdp=10,gpipe=5 or with --puzzle, and add folders of your own with --puzzles.
     """
     from puzzles.course.points import parse_points
-    from puzzles.custom import folders
     from puzzles.gradescope.autograder import Autograder, WheelError, is_our_wheel, our_wheel
     from puzzles.reports.gradescope import parse_visibility
 

@@ -1,4 +1,4 @@
-"""`puzzles list`: the tracks with their puzzles and the player's stars; of one track or chapter the targets."""
+"""`puzzles list`, `path`, `status` and `reset`: tracks, chapters and the core path, with the player's stars."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from puzzles.catalog.path import CORE, PATH, known
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.text_lines import GLUE
+from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, wrapped
+from puzzles.grading.progress import PuzzleProgress, forget, load, next_slug, solved_slugs
+from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
-from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
-from puzzles.tracks.registry import before, mark
+from puzzles.tracks import SHIPPED, TRACKS, PuzzleGroup, Track, before, mark, track_of
+from puzzles.tracks.shown import Overview
 
-from .shared.params import GroupOrSlug, terminal
+from .shared.params import SLUGS, group_or_puzzle, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from puzzles.grading.progress import PuzzleProgress
-    from puzzles.tracks.shown import Overview
 
 MAX_BEFORE = 7
 """Puzzles in a list that leaves room on the screen for what comes before each."""
@@ -28,14 +29,12 @@ Progress = Mapping[str, "PuzzleProgress"]
 
 
 @click.command("list")
-@click.argument("group", metavar="[TRACK|CHAPTER]", type=GroupOrSlug(), required=False)
+@click.argument("group", metavar="[TRACK|CHAPTER]", type=group_or_puzzle, required=False)
 def list_(group: PuzzleGroup | Puzzle | None) -> None:
     """List the puzzles with your stars.
 
     Of one track or chapter: its puzzles with their titles and targets.
     """
-    from puzzles.grading.progress import load
-
     if group is None:
         return show_tracks(terminal(), load())
     if not isinstance(group, PuzzleGroup):
@@ -46,8 +45,6 @@ def list_(group: PuzzleGroup | Puzzle | None) -> None:
 def show_tracks(console: Console, entries: Progress) -> None:
     """All tracks: the question of each, and a row for each chapter, so that all of them fit a screen."""
     from rich.table import Table
-
-    from puzzles.reports.feedback import what_next
 
     for track in TRACKS.values():
         print_wrapped(console, f": {track.idea}{GLUE} {_stars(track.slugs, entries)} stars", lead=track.title)
@@ -89,7 +86,6 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
 
 
 def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:
-    """The puzzles of each chapter, with the stars of those that were attempted."""
     from puzzles.reports.standings import stars_text
 
     core = any(mark(slug) == "core" for slug in track.slugs)
@@ -135,3 +131,90 @@ def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzlePr
     stars = f"{GLUE} {stars_text(console, entry.stars)}" if entry.attempts else ""
     print_wrapped(console, f"{GLUE} {puzzle.title}{stars}", lead=_marked(slug))
     print_wrapped(console, track.listed_limits(puzzle), "dim", "  ")
+
+
+TITLE = 2 + max(len(step.title) for step in PATH)
+
+
+@click.command()
+def path() -> None:
+    """Show the core path, and what you have done of it."""
+    from rich.text import Text
+
+    from puzzles.reports.standings import stars_text
+
+    console, entries = terminal(), load()
+    solved = solved_slugs(entries)
+    done = known(solved)
+
+    def stop(slug: str) -> str:
+        if entries[slug].attempts:
+            return f"{slug} {stars_text(console, entries[slug].stars)}"
+        return f"{slug} (known)" if slug in done else slug
+
+    print_wrapped(console, f": {len(done & set(CORE))} of {len(CORE)} puzzles are done.", lead="The core path")
+    for number, step in enumerate(PATH, 1):
+        lead, *rest = (f"{number:>2}  {step.title:<{TITLE}}", *[" " * (TITLE + 4)] * len(step.slugs))
+        stops = f"{GLUE} ".join(stop(slug).replace(" ", GLUE) for slug in step.slugs)
+        for margin, line in zip((lead, *rest), wrapped(stops, min(console.width, MAX_WIDTH) - len(lead)).splitlines()):
+            console.print(Text(margin + line), soft_wrap=True)
+    print_wrapped(console, f"The other {len(SHIPPED) - len(CORE)} puzzles are extra: '{next_command('list')}'.", "dim")
+    if set(CORE) - solved:
+        print_wrapped(
+            console,
+            "Do you know some of it? Solve any puzzle, in a file or a notebook: what comes before it counts as known.",
+            "dim",
+        )
+    opens = f" '{next_command('next')}' opens it." if next_slug(entries) else ""
+    print_wrapped(console, f"{what_next()}{opens}")
+
+
+@click.command()
+def status() -> None:
+    """Show your stars, and what to try next."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from puzzles.reports.standings import stars_text
+
+    console, entries = terminal(), load()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("puzzle", "stars", "attempts", "hints", "best"):
+        table.add_column(
+            heading, justify="right" if heading in ("attempts", "hints") else "left", no_wrap=heading != "best"
+        )
+    begun = {slug: entry for slug, entry in entries.items() if entry.attempts or entry.hints}
+    for slug, e in begun.items():
+        track = track_of(slug)
+        puzzle = track.puzzle(slug)
+        best = ", ".join(f"{measure.value_text} {measure.words}" for measure in track.measures(puzzle, e.figures))
+        stars = stars_text(console, e.stars) if e.attempts else ""
+        table.add_row(slug, stars, str(e.attempts), f"{e.hints} of {len(puzzle.hints)}", best if e.figures else "")
+    if begun:
+        console.print(table)
+    for track in TRACKS.values():
+        print_wrapped(console, f"{track.title}: {_stars(track.slugs, entries)} stars.")
+    unbeaten = next_slug(entries, after=next(iter(entries)), stars=3)
+    if next_slug(entries) is not None:
+        print_wrapped(console, what_next())
+    elif unbeaten is not None:
+        print_wrapped(
+            console, f"You have met every target. For a third star, try {unbeaten}: a better solution is known."
+        )
+    else:
+        print_wrapped(console, "You have every star. Can you beat a record?")
+
+
+@click.command()
+@click.argument("slugs", metavar="[SLUG]", type=SLUGS, required=False)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset(slugs: tuple[str, ...] | None, yes: bool) -> None:
+    """Forget your progress. Your files are not touched.
+
+    With SLUG: only in that puzzle, or in the puzzles of that track or chapter.
+    """
+    what = f"your progress in {', '.join(slugs)}" if slugs else "all your progress"
+    if not yes:
+        click.confirm(f"Forget {what}?", abort=True)
+    forget(slugs or ())
+    click.echo(f"Forgot {what}.")

@@ -1,42 +1,91 @@
-"""The command line: assembles the commands, each of which has its own file."""
+"""The command line: the group of all commands. Its help fits a screen; a wrong name gets the nearest one."""
 
+import os
 import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from itertools import chain
+from types import MappingProxyType
+from typing import Any
 
 import click
 
+from puzzles.custom import add_installed
+from puzzles.tracks import ALL
 from puzzles.version import VERSION
 
-from .check import check
-from .compare import compare
+from .check import check, new
 from .costs import costs
 from .doctor import doctor
-from .draw import draw
-from .export import export
+from .draw import compare, draw
+from .export import export, import_
 from .grade import grade
 from .gradescope import gradescope
-from .hint import hint
-from .import_ import import_
 from .leaderboard import leaderboard
-from .list import list_
-from .new import new
-from .next import next_
+from .list import list_, path, reset, status
 from .notebook import notebook
-from .path import path
 from .plan import plan
 from .profile import profile
-from .record import record
-from .reset import reset
 from .run import run
 from .share import share
-from .shared.group import Commands
-from .shared.params import with_own_puzzles
-from .show import show
+from .shared.params import abandon_output, with_own_puzzles
+from .show import hint, show
 from .solve import solve
-from .start import start
-from .status import status
-from .submit import submit
+from .start import next_, start
+from .submit import record, submit
 from .verify import verify
 from .watch import watch
+
+
+class Commands(click.Group):
+    """A group that suggests the nearest command to a wrong one. Its help explains those to `play`, and names the others
+    by what they are for, so that it fits a screen."""
+
+    play: Sequence[click.Command] = ()
+    others: Mapping[str, Sequence[click.Command]] = MappingProxyType({})
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Click's entry. A standard stream that is closed becomes one that leads nowhere: Python has None for it, and
+        the next file that is opened would get its number."""
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for the rest of the process
+        try:
+            return super().main(*args, **extra)
+        except OSError as why:
+            if why.filename is not None:  # the streams have no names
+                raise
+            abandon_output()
+            click.echo(f"Error: cannot show the results: {why.strerror or why}", err=True)
+            sys.exit(2)
+
+    def add_commands(self, play: Sequence[click.Command], others: Mapping[str, Sequence[click.Command]]) -> None:
+        self.play, self.others = play, others
+        for command in (*play, *chain(*others.values())):
+            self.add_command(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(command.name or "", command.get_short_help_str(60)) for command in self.play])
+        with formatter.section("More ('puzzles COMMAND -h' explains each)"):
+            formatter.write_dl([(what, ", ".join(str(one.name) for one in them)) for what, them in self.others.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = get_close_matches(name, self.commands, n=1, cutoff=0.5)
+            if name == "torch":
+                advice = "type 'puzzles run FILE NAME --on torch', for a pipeline with '--through pipelining'"
+            elif name in ALL:
+                advice = f"did you mean 'puzzles show {name}'?"
+            elif near:
+                advice = f"did you mean '{near[0]}'?"
+            else:
+                advice = f"there are {', '.join(self.commands)}"
+            ctx.fail(f"there is no command '{name}'; {advice}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -47,7 +96,6 @@ def main() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
-    from puzzles.custom import add_installed
 
     for problem in add_installed():
         click.echo(f"Warning: {problem}", err=True)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from puzzles.grading.progress import add_own_file
+
 OPENED_BY = {"jupyter": "jupyter lab", "marimo": "marimo edit"}
 
 
@@ -20,7 +22,6 @@ def notebook(folder: Path, solved: bool, form: str, force: bool) -> None:
 
     They go to DIR, by default the current folder. Existing files are kept, unless you say --force.
     """
-    from puzzles.grading.progress import add_own_file
     from puzzles.notebook.authoring.build import MissingPackageError, as_marimo, books
 
     try:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict, replace
+from functools import partial
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lib import PuzzleError
+
 from .shared.files import calibrated, gpu_named, model_named, text_of, write_text
-from .shared.params import colour_option, require_picture, terminal, usage_errors
+from .shared.params import Parsed, colour_option, require_picture, terminal, usage_errors
 
 if TYPE_CHECKING:
     from lib.planning import Job, Plan
@@ -24,20 +28,18 @@ USUAL_TOKENS = 4 * 2**20
 """Tokens of a step, unless something else is asked for."""
 
 
-class Amount(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
+@partial(Parsed, "number")
+def amount_text(value: Any) -> Any:
     """A number of tokens, parameters, bytes or flops: 4096, 4M, 80GiB, 312e12."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            if number := amount(value):
-                return number
-            self.fail("this must be more than 0", param, ctx)
-        except ValueError:
-            self.fail(f"'{value}' is not a number; write 4096, 4M, 80GiB or 312e12", param, ctx)
+    if not isinstance(value, str):
+        return value
+    try:
+        number = amount(value)
+    except ValueError:
+        raise ValueError(f"'{value}' is not a number; write 4096, 4M, 80GiB or 312e12") from None
+    if not number:
+        raise ValueError("this must be more than 0")
+    return number
 
 
 def amount(text: str) -> int | float:
@@ -52,24 +54,21 @@ def amount(text: str) -> int | float:
     return int(number) if number == int(number) else number
 
 
-class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
+@partial(Parsed, "numbers")
+def layers_text(value: Any) -> tuple[int, ...]:
     """Layers of each stage, separated by commas."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, str) and re.fullmatch(r"\d{1,6}(,\d{1,6})*", value):
-            return tuple(map(int, value.split(",")))
-        self.fail(f"'{value}' is no list of whole numbers; write 10,10,11,9", param, ctx)
+    if isinstance(value, str) and re.fullmatch(r"\d{1,6}(,\d{1,6})*", value):
+        return tuple(map(int, value.split(",")))
+    raise ValueError(f"'{value}' is no list of whole numbers; write 10,10,11,9")
 
 
 @click.command()
 @click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b, or a preset file.")
 @click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU, or a preset file.")
-@click.option("--gpus", type=Amount(), help="How many GPUs.")
-@click.option("--batch", type=Amount(), help="Sequences in a step  [default: about 4 million tokens]")
-@click.option("--tokens", type=Amount(), help="Tokens in a step, instead of --batch.")
-@click.option("--sequence", type=Amount(), help="Tokens of a sequence  [default: the model's]")
+@click.option("--gpus", type=amount_text, help="How many GPUs.")
+@click.option("--batch", type=amount_text, help="Sequences in a step  [default: about 4 million tokens]")
+@click.option("--tokens", type=amount_text, help="Tokens in a step, instead of --batch.")
+@click.option("--sequence", type=amount_text, help="Tokens of a sequence  [default: the model's]")
 @click.option("--tp", type=int, help="Tensor parallel ranks, which share each layer.")
 @click.option("--pp", type=int, help="Stages of the pipeline.")
 @click.option("--dp", type=int, help="Replicas.")
@@ -79,7 +78,9 @@ class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
 @click.option("--shards", type=int, help="Replicas that share shards (HSDP): 8 is a machine; 0 is all.")
 @click.option("--schedule", help="1f1b, gpipe, interleaved, breadth_first, zb_h1 or zb_v.")
 @click.option("--chunks", type=int, help="Chunks of a stage.")
-@click.option("--layers", type=Layers(), metavar="10,10,11,9", help="Layers of each stage, instead of a balanced cut.")
+@click.option(
+    "--layers", type=layers_text, metavar="10,10,11,9", help="Layers of each stage, instead of a balanced cut."
+)
 @click.option("--warmup", type=int, help="Forwards of an interleaved pipeline's first rank before a backward.")
 @click.option("--microbatch", type=int, help="Sequences of a microbatch.")
 @click.option("--recompute", help="What backward computes again: none, selective (attention's core), ops or full.")
@@ -117,9 +118,9 @@ class Layers(click.ParamType):  # type: ignore[type-arg]  # as above
     help="Write the fastest plan that this program can run.",
 )
 @click.option("--calibrate", metavar="RUN.json", help="Rates of a GPU from a measured step, as a preset for --gpu.")
-@click.option("--mtbf", type=Amount(), help="Hours between failures of one GPU: the share of time that trains.")
-@click.option("--checkpoint", type=Amount(), default=100e9, help="Bytes per second of checkpoints  [default: 100GB]")
-@click.option("--train", type=Amount(), help="Tokens to train in all: days, and hours of GPUs.")
+@click.option("--mtbf", type=amount_text, help="Hours between failures of one GPU: the share of time that trains.")
+@click.option("--checkpoint", type=amount_text, default=100e9, help="Bytes per second of checkpoints  [default: 100GB]")
+@click.option("--train", type=amount_text, help="Tokens to train in all: days, and hours of GPUs.")
 @click.option("--pareto", metavar="FILE.svg", help="Draw memory against time: .svg, .png or .pdf.")
 @click.option(
     "-o", "output", metavar="FILE.html", help="The timeline of the fastest (.html, .svg, .json, .txt), or its config."
@@ -187,7 +188,6 @@ def plan(
 
 def exported(plans: list[Plan], target: str) -> tuple[int, str]:
     """The number of the first plan that a program can do, and its config."""
-    from lib import PuzzleError
     from lib.planning.configs import export_config
 
     refusals = []
@@ -203,8 +203,6 @@ def plan_of_config(
     path: str, named: tuple[Any, ...], how: dict[str, Any], kernels: str | None, fixed: dict[str, Any]
 ) -> Plan:
     """The plan of a config file on a number of GPUs; options replace what it says."""
-    from dataclasses import replace
-
     from lib.planning import plan as plan_split
     from lib.planning.configs import read_config
 
@@ -219,7 +217,6 @@ def plan_of_config(
 def job_of(
     model: str, gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, numbers: tuple[str, ...], **how: Any
 ) -> Job:
-    """The job that the options describe."""
     from lib.planning import Job
 
     changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}}
@@ -247,8 +244,6 @@ def job_of(
 
 def as_record(plan: Plan) -> dict[str, Any]:
     """A plan as JSON: seconds, tokens per second, shares, and bytes."""
-    from dataclasses import asdict
-
     return {
         "split": asdict(plan.split),
         "seconds": plan.seconds,
@@ -265,7 +260,6 @@ def as_record(plan: Plan) -> dict[str, Any]:
 
 
 def draw(plans: list[Plan], pareto: str | None, output: str | None, colour: str) -> None:
-    """Writes the pictures that were asked for."""
     from drawing import draw_plans, save
 
     if pareto:
@@ -280,7 +274,6 @@ def draw(plans: list[Plan], pareto: str | None, output: str | None, colour: str)
 
 
 def list_presets() -> None:
-    """The known models and GPUs."""
     from rich.table import Table
 
     from lib.planning import gpu, transformer

@@ -1,29 +1,29 @@
 """`puzzles profile`: reads profiler traces of a run, names the schedule, and says where the step went."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from .shared.params import usage_errors
+from puzzles.catalog.text_lines import wrapped
+
+from .shared.params import Parsed, usage_errors
 
 WIDTH = 100
 
 
-class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
+@partial(Parsed, "ranks")
+def ranks_text(value: Any) -> set[int]:
     """Ranks as 0-3,6."""
-
-    name = "ranks"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> set[int]:
-        found: set[int] = set()
-        for part in str(value).split(","):
-            first, _, last = part.strip().partition("-")
-            if not (first.isdecimal() and (last or first).isdecimal()) or len(first + last) > 10:
-                self.fail(f"{value!r} is no list of ranks; write 0-3 or 0,2,5", param, ctx)
-            found |= {*range(int(first), min(int(last or first), 99_999) + 1)}
-        return found
+    found: set[int] = set()
+    for part in str(value).split(","):
+        first, _, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()) or len(first + last) > 10:
+            raise ValueError(f"{value!r} is no list of ranks; write 0-3 or 0,2,5")
+        found |= {*range(int(first), min(int(last or first), 99_999) + 1)}
+    return found
 
 
 @click.command()
@@ -37,7 +37,7 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 @click.option(
     "--names", "names_file", metavar="FILE.toml", help="Patterns for annotations that name cells in another way."
 )
-@click.option("--ranks", "only", type=Ranks(), help="The ranks to read, as 0-3, if some are missing.")
+@click.option("--ranks", "only", type=ranks_text, help="The ranks to read, as 0-3, if some are missing.")
 @click.option(
     "--order",
     type=click.Choice(["better", "measured"]),
@@ -62,7 +62,6 @@ def profile(
     one. PyTorch is not needed.
     """
     from lib.profiles.hooks import hooks as hooks_for
-    from puzzles.catalog.text_lines import wrapped
     from puzzles.notebook.profile import profile as profiled
     from puzzles.notebook.profile import require_known
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import click
 
+from lib import Setting
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.tracks.workbench import TensorOptions
 
-from .import_ import imported
+from .export import imported
 from .shared.game_options import FIELDS, chosen, fold_option, game_options, game_track
-from .shared.params import Seconds, SlugText, colour_option, require_picture, usage_errors
+from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, usage_errors
 
 PATIENCE = 300.0
 """Seconds for PyTorch."""
@@ -18,7 +20,7 @@ PATIENCE = 300.0
 
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
-@click.argument("name", metavar="[SLUG]", required=False, type=SlugText())
+@click.argument("name", metavar="[SLUG]", required=False, type=SLUG_TEXT)
 @game_options
 @fold_option
 @click.option(
@@ -49,7 +51,7 @@ PATIENCE = 300.0
     "--tensors/--no-tensors", default=None, help="Run on tensors, or only judge  [default: tensors for a puzzle]"
 )
 @click.option(
-    "--time-limit", type=Seconds(), help=f"Wall time of the run  [default: {TIME_LIMIT:g}; for PyTorch {PATIENCE:g}]"
+    "--time-limit", type=seconds_text, help=f"Wall time of the run  [default: {TIME_LIMIT:g}; for PyTorch {PATIENCE:g}]"
 )
 @click.pass_context
 def run(
@@ -65,8 +67,6 @@ def run(
     With --size or --costs: any function of the file, at any size, without targets. This shows what the run takes, and
     exits with 0 if it is correct; --tensors, --on, --small and -o run it on tensors too. With --fold, -o draws the run.
     """
-    from puzzles.tracks.workbench import TensorOptions
-
     from .shared.workbench import CommandWorkbench
 
     if on != "torch" and (device != "cpu" or through or folder):
@@ -123,7 +123,6 @@ def run(
 
 def _in_csv(path: str, costs: Any) -> tuple[Any, Any]:
     """The pipeline of PyTorch's file as a game, and a run of it."""
-    from lib import Setting
     from puzzles.tracks.free_play import FreeGame
 
     _, trace = imported(path, 1, Setting(costs or "parts"))

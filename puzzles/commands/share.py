@@ -4,10 +4,13 @@ from pathlib import Path
 
 import click
 
+from puzzles.address import site as published
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.tracks import track_of
+from puzzles.failure import of_source
+from puzzles.grading.submission import Submission
+from puzzles.tracks import TRACKS, track_of
 
-from .shared.params import SavedSlug
+from .shared.params import saved_puzzle
 
 MAX_LINK = 8000
 """Characters of a link that some programs cut off."""
@@ -15,7 +18,7 @@ MAX_LINK = 8000
 
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
-@click.argument("puzzle", metavar="SLUG", type=SavedSlug())
+@click.argument("puzzle", metavar="SLUG", type=saved_puzzle)
 @click.option("--run", "of_run", is_flag=True, help="Share the run without the code.")
 @click.option("--site", metavar="URL", help="Address of the site  [default: the published one, else this machine]")
 @click.pass_context
@@ -25,7 +28,6 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
     The link itself holds the code, compressed; with --run it holds the trace of a run, which the browser judges again.
     Nothing is uploaded. The code runs in the browser of whoever opens the link.
     """
-    from puzzles.address import site as published
     from puzzles.site.links import link
     from puzzles.site.serve import LOCAL
 
@@ -45,10 +47,7 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
 
 def _code(path: str, slug: str) -> str:
     """The part of a file that a puzzle needs."""
-    from puzzles.failure import of_source
-    from puzzles.grading.submission import Submission
     from puzzles.site.links import split
-    from puzzles.tracks import TRACKS
 
     submission = Submission.read(Path(path))
     if submission.failure is not None:
@@ -68,7 +67,6 @@ def _run(path: str, puzzle: Puzzle) -> str:
     """The run of a solution, judged in the sandbox."""
     from puzzles.grading.grader import grade_puzzle
     from puzzles.grading.session import Session
-    from puzzles.grading.submission import Submission
 
     with Session(Submission.read(Path(path))) as session:
         verdict = grade_puzzle(puzzle, session, keep=True)

@@ -1,4 +1,4 @@
-"""`puzzles show`: a puzzle's statement, calls and starter, or the background of it."""
+"""`puzzles show` and `hint`: a puzzle's statement, calls and starter, the background of it, one hint at a time."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import MAX_WIDTH, text_lines
+from puzzles.grading.progress import remember_hint
 from puzzles.reports.screen import next_command, print_wrapped
-from puzzles.tracks import track_of
+from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.registry import place
 
-from .shared.params import Slug, terminal
+from .shared.params import PUZZLE, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 @click.command()
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("puzzle", metavar="SLUG", type=PUZZLE)
 @click.option("--about", is_flag=True, help="Show the idea behind it, what real systems do, and the sources.")
 def show(puzzle: Puzzle, about: bool) -> None:
     """Show a puzzle: its statement, calls and starter."""
@@ -28,7 +28,6 @@ def show(puzzle: Puzzle, about: bool) -> None:
 
 
 def show_statement(console: Console, puzzle: Puzzle) -> None:
-    """Title, size, targets, statement."""
     track = track_of(puzzle.slug)
     print_wrapped(console, track.heading(puzzle), "bold")
     print_wrapped(console, track.limits(puzzle))
@@ -41,7 +40,6 @@ def show_statement(console: Console, puzzle: Puzzle) -> None:
 
 
 def show_puzzle(console: Console, puzzle: Puzzle) -> None:
-    """Statement, targets, the calls to use, and the starter."""
     from rich.text import Text
 
     show_statement(console, puzzle)
@@ -60,7 +58,6 @@ def show_puzzle(console: Console, puzzle: Puzzle) -> None:
 
 
 def show_background(console: Console, puzzle: Puzzle) -> None:
-    """The concept, what real systems do, and the sources."""
     track = track_of(puzzle.slug)
     print_wrapped(console, f"Behind {track.called(puzzle)}: {puzzle.title}", "bold")
     print_paragraphs(console, puzzle.concept)
@@ -95,3 +92,26 @@ def _code(console: Console, source: str) -> None:
 
         code = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(source)
     console.print(code, soft_wrap=True)
+
+
+@click.command()
+@click.argument("puzzle", metavar="SLUG", type=PUZZLE)
+@click.option("-n", "number", type=int, default=1, show_default=True, help="Which one, from gentle to explicit.")
+def hint(puzzle: Puzzle, number: int) -> None:
+    """Show a hint."""
+    if puzzle.hints and not 1 <= number <= len(puzzle.hints):
+        raise click.UsageError(f"{puzzle.slug} has hints 1 to {len(puzzle.hints)}; there is no hint {number}")
+    show_hint(terminal(), puzzle, number)
+    remember_hint(puzzle.slug, number)
+
+
+def show_hint(console: Console, puzzle: Puzzle, number: int, again: str = "") -> None:
+    """Prints one hint, and how to get the next: `again`, or the command."""
+    hints = puzzle.hints
+    if not hints:
+        return print_wrapped(console, f"{puzzle.slug} has no hints.")
+    print_wrapped(console, f"{puzzle.title}, hint {number} of {len(hints)}", "bold")
+    print_paragraphs(console, hints[number - 1], lead=False)
+    following = f"'{next_command('hint', puzzle.slug, '-n', str(number + 1))}'"
+    if number < len(hints):
+        print_wrapped(console, f"Still stuck? {again or following}", "dim")

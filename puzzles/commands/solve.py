@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import shutil
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lib import Trace
+
 from .shared.files import require_endings, write_run
-from .shared.params import colour_option, require_picture, usage_errors
+from .shared.params import Parsed, colour_option, require_picture, usage_errors
 
 if TYPE_CHECKING:
-    from lib import Trace
     from lib.solver import Solution
 
 MAX_DRAWN_CELLS = 4_000
 """Cells up to which a schedule is also shown as text."""
 
 
-class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
+@partial(Parsed, "number,...")
+def numbers_text(value: Any) -> float | list[float]:
     """A number, or several separated by commas."""
-
-    name = "number,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | list[float]:
-        try:
-            found = [float(each) for each in str(value).split(",")]
-        except ValueError:
-            self.fail(f"{value!r} is neither a number nor a list of numbers such as 1,1,2,1", param, ctx)
-        return found if len(found) > 1 else found[0]
+    try:
+        found = [float(each) for each in str(value).split(",")]
+    except ValueError:
+        raise ValueError(f"{value!r} is neither a number nor a list of numbers such as 1,1,2,1") from None
+    return found if len(found) > 1 else found[0]
 
 
 @click.command()
@@ -38,27 +36,31 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic only in new
 @click.option("--microbatches", type=int, required=True, help="Microbatches of a step.")
 @click.option(
     "--forward",
-    type=Numbers(),
+    type=numbers_text,
     default=1.0,
     show_default=True,
     help="Time of a microbatch in a stage; or a list by stage, such as 1,1,2,1, here and below.",
 )
-@click.option("--backward-input", type=Numbers(), default=1.0, show_default=True, help="Time of its input half.")
-@click.option("--backward-weight", type=Numbers(), default=1.0, show_default=True, help="Time of its weight half.")
+@click.option("--backward-input", type=numbers_text, default=1.0, show_default=True, help="Time of its input half.")
+@click.option("--backward-weight", type=numbers_text, default=1.0, show_default=True, help="Time of its weight half.")
 @click.option(
     "--send", type=float, default=0.0, show_default=True, help="Time of a message, which overlaps with computation."
 )
 @click.option(
     "--memory",
-    type=Numbers(),
+    type=numbers_text,
     help="What a rank may hold, in microbatches of a stage; or a list by rank  [default: all]",
 )
 @click.option(
-    "--m-b", type=Numbers(), default=1.0, show_default=True, help="What a microbatch counts until its input half ends."
+    "--m-b",
+    type=numbers_text,
+    default=1.0,
+    show_default=True,
+    help="What a microbatch counts until its input half ends.",
 )
 @click.option(
     "--m-w",
-    type=Numbers(),
+    type=numbers_text,
     default=1.0,
     show_default=True,
     help="What it counts after that, until its weight half ends.",
@@ -115,7 +117,6 @@ def title(found: Solution) -> str:
 
 
 def lines(found: Solution) -> list[str]:
-    """What was found, in sentences."""
     problem, least = found.problem, found.least
     rank = max(range(problem.ranks), key=lambda rank: found.held[rank] / (problem.caps[rank] or 1))
     held = f"{max(found.held):g}"
@@ -138,7 +139,6 @@ def lines(found: Solution) -> list[str]:
 
 
 def drawn(found: Solution, trace: Trace) -> str:
-    """The schedule as text."""
     import drawing
 
     return drawing.text(trace, title(found), max(shutil.get_terminal_size().columns, 40), colour="microbatch")

@@ -1,4 +1,4 @@
-"""`puzzles start`: a file of starters, with the statement of each puzzle above its gap."""
+"""`puzzles start` and `next`: a file of starters, with the statement of each puzzle above its gap."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,16 +7,20 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import UnreadableError
-from puzzles.reports.screen import next_command
+from puzzles.grading.progress import add_own_file, load, next_slug
+from puzzles.grading.starters import add_starters
+from puzzles.reports.feedback import what_next
+from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import PuzzleGroup, default_slugs, track_of
 
-from .shared.params import GroupOrSlug
+from .shared.params import group_or_puzzle, terminal
+from .show import show_statement
 
 DEFAULT_FILE = "my_solutions.py"
 
 
 @click.command()
-@click.argument("wanted", metavar="[SLUG|TRACK|CHAPTER]", type=GroupOrSlug(), required=False)
+@click.argument("wanted", metavar="[SLUG|TRACK|CHAPTER]", type=group_or_puzzle, required=False)
 @click.option("-o", "output", metavar="FILE", help="Where to write  [default: my_solutions.py, or my_ and the name]")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) -> None:
@@ -41,9 +45,6 @@ def add_to(path: str, slugs: Sequence[str], force: bool = False) -> list[str]:
     """Adds the missing starters to a file, which counts as the player's own from now on, and returns their slugs. With
     `force`, or where there is no file, it is written.
     """
-    from puzzles.grading.progress import add_own_file
-    from puzzles.grading.starters import add_starters
-
     try:
         added = add_starters([track_of(slug).puzzle(slug) for slug in slugs], path, force)
     except UnreadableError as why:
@@ -52,3 +53,21 @@ def add_to(path: str, slugs: Sequence[str], force: bool = False) -> list[str]:
         raise click.UsageError(f"cannot write {path}: {why.strerror}") from None
     add_own_file(path)
     return added
+
+
+@click.command("next")
+@click.option("-o", "path", metavar="FILE", default=DEFAULT_FILE, show_default=True, help="Where to add its starter.")
+def next_(path: str) -> None:
+    """Open the next puzzle of the core path.
+
+    Its starter is added to FILE, which is written if it does not exist; nothing in it is overwritten.
+    """
+    console, slug = terminal(), next_slug(load())
+    if slug is None:
+        return print_wrapped(console, what_next())
+    added = add_to(path, [slug])
+    show_statement(console, track_of(slug).puzzle(slug))
+    console.print()
+    watch = next_command("watch", path)
+    where = f"Its starter is now in {path}." if added else f"{path} has a definition of {slug} already."
+    print_wrapped(console, f"{where} '{watch}' grades the file on every save; there, n goes on to the next puzzle.")

@@ -1,8 +1,18 @@
-"""`puzzles submit`: writes an entry for a leaderboard, or takes over one as a record."""
+"""`puzzles submit` and `record`: writes an entry for a leaderboard; takes over an entry or a solution as a record."""
+
+from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from puzzles.custom.puzzle_file import shown
+from puzzles.tracks import UnknownPuzzleError, find, track_of
+
+if TYPE_CHECKING:
+    from puzzles.leaderboard.entry import Entry
+    from puzzles.leaderboard.take_over import SourceEntry
 
 
 @click.command()
@@ -18,7 +28,6 @@ def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
     from your solution, which is graded first.
     """
     from puzzles.leaderboard.entry import EntryError, judged, saved_puzzle
-    from puzzles.tracks import track_of
 
     try:
         puzzle = saved_puzzle(slug or path.stem, "" if slug else "; --puzzle SLUG says which it solves")
@@ -36,10 +45,8 @@ def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
 
 
 def _trace(path: Path, slug: str) -> bytes:
-    """A saved trace, or the trace of a solution, which runs in the sandbox."""
     from puzzles.grading.grader import grade_file
     from puzzles.leaderboard.entry import EntryError
-    from puzzles.tracks import find
 
     if path.suffix not in (".py", ".ipynb"):
         return path.read_bytes()
@@ -49,3 +56,52 @@ def _trace(path: Path, slug: str) -> bytes:
     if verdict.status != "passed":
         raise EntryError(f"it does not pass {slug}: {verdict.message}")
     return verdict.trace.encode()
+
+
+@click.command()
+@click.argument("path", metavar="ENTRY.json|FILE.py", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("slug", metavar="[SLUG]", required=False)
+@click.option("--name", help="Who found it; an entry says it itself.")
+def record(path: Path, slug: str | None, name: str | None) -> None:
+    """Take over an entry or a solution as a record of its puzzle.
+
+    Judges it again, compares it with all known records, and files it where the puzzle's records are: in a clone of the
+    game, or in your own folder of puzzles. From then on it decides the third star.
+
+    A schedule is filed as its trace. A class is graded in the sandbox at every size, and its file is filed. SLUG is the
+    puzzle that a solution solves; without it, the file's name is.
+    """
+    from puzzles.leaderboard.entry import EntryError
+    from puzzles.leaderboard.take_over import take_over
+
+    try:
+        entry = _entry(path, slug, name)
+        file = take_over(entry)
+    except EntryError as why:
+        raise click.ClickException(f"{path}: {why}") from None
+    except OSError as why:
+        where = why.filename or path
+        raise click.ClickException(f"cannot write {where}: {why.strerror}; take records over in a clone") from None
+    puzzle, verdict = entry.puzzle, entry.verdict
+    figures = track_of(puzzle.slug).figures_text(puzzle, verdict.figures)
+    family = f"{verdict.family}, " if verdict.family else ""
+    click.echo(f"Filed {shown(file)}: {puzzle.slug}, {family}{figures}, by {entry.name}.")
+    click.echo(f"Commit it with {shown(file.with_name('index.json'))}.")
+
+
+def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntry:
+    from puzzles.leaderboard.entry import EntryError, read_entry
+    from puzzles.leaderboard.take_over import folder_for, graded
+
+    if path.suffix not in (".py", ".ipynb"):
+        if slug or name:
+            raise EntryError("an entry holds its puzzle and its name; leave out SLUG and --name")
+        return read_entry(path)
+    if not name:
+        raise EntryError("say who found it, with --name")
+    try:
+        puzzle = find(slug or path.stem)
+    except UnknownPuzzleError as why:
+        raise EntryError(f"{why}; add the name of the puzzle behind the file") from None
+    folder_for(puzzle)
+    return graded(path, puzzle, name)

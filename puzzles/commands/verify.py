@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from lib import PuzzleError
+from lib.game.setting_notation import setting_to_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, sanitized
 from puzzles.grading.judge import judge_saved
@@ -13,12 +15,12 @@ from puzzles.grading.submission import MAX_FILE_SIZE, SourceFile
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 
-from .shared.params import SavedSlug, terminal
+from .shared.params import saved_puzzle, terminal
 
 
 @click.command()
 @click.argument("path", metavar="TRACE.json", type=click.Path(exists=True, dir_okay=False))
-@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), help="The puzzle that it should solve  [default: none]")
+@click.option("--puzzle", metavar="SLUG", type=saved_puzzle, help="The puzzle that it should solve  [default: none]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.pass_context
 def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: bool) -> None:
@@ -52,8 +54,6 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
 
 def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
     """Judges a saved trace of any size and setting, shows what the run took, and returns whether it is correct."""
-    from lib import PuzzleError
-    from lib.game.setting_notation import setting_to_json
     from puzzles.tracks.free_play import figures, judged_saved, show_report
 
     try:

@@ -13,7 +13,7 @@ import click
 
 from puzzles.sandbox.limits import Limits
 
-from .shared.params import Bytes, Seconds, colour_option, terminal
+from .shared.params import bytes_text, colour_option, seconds_text, terminal
 from .shared.watch_state import WatchState
 
 SEQUENCE = re.compile(r"\x1b(\[[\d;]*[@-~]|O.|.|$)")
@@ -76,8 +76,8 @@ DEFAULT = Limits()
 
 @click.command()
 @click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
-@click.option("--time-limit", type=Seconds(), default=DEFAULT.seconds, show_default=True, help="Seconds per puzzle.")
-@click.option("--memory-limit", type=Bytes(), default="1024M", show_default=True, help="Memory of a process.")
+@click.option("--time-limit", type=seconds_text, default=DEFAULT.seconds, show_default=True, help="Seconds per puzzle.")
+@click.option("--memory-limit", type=bytes_text, default="1024M", show_default=True, help="Memory of a process.")
 @colour_option
 def watch(path: str, time_limit: float, memory_limit: int, colour: str | None) -> None:
     """Grade FILE again on every save.

@@ -7,8 +7,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from puzzles.catalog.fields import Fields, OwnPuzzleError
-from puzzles.custom.loaded import COURSE_FILE, puzzle_files
+from puzzles.catalog.fields import Fields
+from puzzles.custom import COURSE_FILE, puzzle_files
 from puzzles.failure import sanitized
 from puzzles.tracks import UnknownPuzzleError, find
 
@@ -27,7 +27,6 @@ class Comments:
         self._by_word = by_word
 
     def on(self, submitted: Submitted) -> list[Comment]:
-        """The comments on a submission."""
         return [comment for word in _words(submitted) for comment in self._by_word.get(word, ())]
 
     def unknown(self, submitted: Iterable[Submitted]) -> list[str]:
@@ -90,8 +89,6 @@ def read_course(path: Path) -> Course:
         return _course(file, tomllib.loads(file.read_text(encoding="utf-8-sig")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
         raise CourseError(f"{file}: {getattr(why, 'strerror', None) or why}") from None
-    except OwnPuzzleError as why:
-        raise CourseError(str(why)) from None
 
 
 def _course(file: Path, given: Mapping[str, Any]) -> Course:

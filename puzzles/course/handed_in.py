@@ -51,7 +51,6 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def alone(file: SourceFile) -> Submitted:
-    """A file as a submission."""
     return Submitted(file.path, (file,), Student(id=Path(file.path).stem), os.path.basename(file.path))
 
 
@@ -197,7 +196,6 @@ class Gathering:
 
 
 def without_runs(graded: Graded) -> Graded:
-    """The same verdicts without the runs that were kept with them."""
     return replace(graded, verdicts=tuple(replace(v, trace="") if v.trace else v for v in graded.verdicts))
 
 

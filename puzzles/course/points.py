@@ -181,11 +181,9 @@ class Scoring:
         return round(self.earned(verdict) * (self.late.kept(graded.student) if self.late else 1.0), 4)
 
     def total(self, graded: Graded) -> float:
-        """The points for a submission."""
         return round(sum(self.score(graded, verdict) for verdict in graded.verdicts), 4)
 
     def days_late(self, graded: Graded) -> int:
-        """How many days late a submission is."""
         return self.late.days(graded.student) if self.late else 0
 
     def facts(self, graded: Graded, verdict: Verdict | None = None) -> dict[str, float]:

@@ -9,6 +9,7 @@ from os.path import join
 from pathlib import Path
 from typing import NamedTuple
 
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Student
 
@@ -37,12 +38,11 @@ NOT_STUDENTS = ("points possible", "student, test")
 """What Canvas writes into the column of names besides students."""
 
 
-class CourseError(Exception):
+class CourseError(OwnPuzzleError):
     """A file of a course that cannot be used; the text names it, the line, and what to do."""
 
 
 def read_roster(path: Path) -> list[Student]:
-    """The students of a roster, in its order."""
     found: list[Student] = []
     lines: dict[str, int] = {}
     for number, row in enumerate(rows_of(path), 2):
@@ -59,7 +59,6 @@ def read_roster(path: Path) -> list[Student]:
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file by their headings."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))

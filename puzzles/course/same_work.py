@@ -104,7 +104,6 @@ def _shipped() -> Iterator[Path]:
 
 
 def _own(slug: str) -> list[Path]:
-    """The reference of a teacher's puzzle."""
     home = home_of(slug)
     own = home.puzzles[slug] if home else None
     file = own.file.parent / own.reference if own and own.reference else None

@@ -3,29 +3,288 @@
 from puzzles.custom import add_folder
 """
 
-from puzzles.catalog.fields import OwnPuzzleError
+import hashlib
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from keyword import iskeyword
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
 
-from .loaded import (
-    FOLDERS_VARIABLE,
-    OwnFolder,
-    add_folder,
-    add_installed,
-    fault_in,
-    folder_added,
-    folders,
-    home_of,
-    remove_folder,
-)
+from puzzles.catalog.fields import Fields
+from puzzles.catalog.fields import OwnPuzzleError as OwnPuzzleError
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.sandbox import visible_files
+from puzzles.tracks import TRACKS, add_chapter, remove_chapter
 
-__all__ = [
-    "FOLDERS_VARIABLE",
-    "OwnFolder",
-    "OwnPuzzleError",
-    "add_folder",
-    "add_installed",
-    "fault_in",
-    "folder_added",
-    "folders",
-    "home_of",
-    "remove_folder",
-]
+from .puzzle_file import OwnPuzzle, error_text, from_python, from_toml, shown
+
+CHAPTER_FILE = "chapter.toml"
+COURSE_FILE = "course.toml"
+"""What a course gives for the puzzles, which is read elsewhere."""
+RECORDS = "records"
+"""The folder with records that players found."""
+
+FOLDERS_VARIABLE = "TRAINING_PUZZLES_FOLDERS"
+"""Environment variable with folders of puzzles, separated as in PATH."""
+
+
+@dataclass(frozen=True)
+class OwnChapter:
+    """The puzzles of a folder for one track."""
+
+    name: str
+    title: str
+    idea: str
+    puzzles: Mapping[str, OwnPuzzle]
+    folder: str = ""
+
+    @property
+    def slugs(self) -> tuple[str, ...]:
+        return tuple(self.puzzles)
+
+    def puzzle(self, slug: str) -> Puzzle:
+        return self.puzzles[slug].puzzle
+
+    def trials(self, slug: str) -> tuple[Any, ...]:
+        """Makers of the trials of a class."""
+        return self.puzzles[slug].trials()
+
+
+@dataclass(frozen=True)
+class OwnFolder:
+    """A folder that was read: its chapters by track, and a digest of all that they depend on."""
+
+    path: Path
+    chapters: Mapping[str, OwnChapter]
+    digest: str
+
+    @property
+    def puzzles(self) -> dict[str, OwnPuzzle]:
+        """Its puzzles by slug, in the order of play."""
+        return {slug: own for chapter in self.chapters.values() for slug, own in chapter.puzzles.items()}
+
+
+_added: dict[Path, OwnFolder] = {}
+
+
+def add_folder(path: str | Path, draft: bool = False) -> OwnFolder:
+    """Adds the puzzles of a folder to their tracks; one that has changed since it was added is read again. Code that
+    is graded later cannot read the folder.
+
+    With `draft`, puzzles may lack targets.
+    """
+    found = read_folder(path, draft)
+    before = _added.get(found.path)
+    if before == found or (before is not None and before.digest == found.digest):
+        return before
+    if before is not None:
+        remove_folder(path)
+    done = []
+    try:
+        for track, chapter in found.chapters.items():
+            add_chapter(TRACKS[track], chapter)
+            done.append((TRACKS[track], chapter))
+    except ValueError as why:
+        for one, chapter in done:
+            remove_chapter(one, chapter)
+        raise OwnPuzzleError(f"{path}: {why}; rename the file or the folder") from None
+    _added[found.path] = found
+    visible_files.hide(found.path)
+    return found
+
+
+def remove_folder(path: str | Path) -> None:
+    """Removes a folder that was added."""
+    found = _added.pop(Path(path).resolve())
+    for track, chapter in found.chapters.items():
+        remove_chapter(TRACKS[track], chapter)
+    visible_files.show(found.path)
+
+
+@contextmanager
+def folder_added(path: str | Path, draft: bool = False) -> Iterator[OwnFolder]:
+    """The folder is added within the block."""
+    found = add_folder(path, draft)
+    try:
+        yield found
+    finally:
+        if found.path in _added:
+            remove_folder(found.path)
+
+
+def folders() -> tuple[OwnFolder, ...]:
+    """The folders that have been added."""
+    return tuple(_added.values())
+
+
+def home_of(slug: str) -> OwnFolder | None:
+    """The folder that a puzzle is from; None for one that is shipped."""
+    return next((folder for folder in _added.values() if slug in folder.puzzles), None)
+
+
+def fault_in(slug: str, error: Exception) -> str:
+    """What is wrong with a teacher's puzzle that made this error: where, and what; empty if no teacher's did."""
+    if isinstance(error, OwnPuzzleError):
+        return str(error)
+    home = home_of(slug)
+    if home is None:
+        return ""
+    frames = [f for f in extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home.path)]
+    where = (
+        f"{shown(Path(frames[-1].filename))}, line {frames[-1].lineno}" if frames else shown(home.puzzles[slug].file)
+    )
+    return f"{where}: {error_text(error)}"
+
+
+def add_installed() -> list[str]:
+    """Adds the folders that TRAINING_PUZZLES_FOLDERS names and the folders of installed packages. Returns a sentence
+    for each that cannot be used; the others are added."""
+    problems = []
+
+    def add(name: str, folder: Callable[[], str]) -> None:
+        try:
+            add_folder(folder())
+        except OwnPuzzleError as why:
+            problems.append(f"{name}: {why}")
+
+    for path in filter(None, os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep)):
+        add(FOLDERS_VARIABLE, partial(str, path))
+    for name, module in installed_packages():
+        add(f"the entry point '{name}'", partial(_package_folder, module))
+    return problems
+
+
+def _package_folder(module: str) -> str:
+    with suppress(Exception):  # a package above it may fail when it is imported
+        spec = find_spec(module)
+        if spec is not None and spec.submodule_search_locations:
+            return spec.submodule_search_locations[0]
+    raise OwnPuzzleError(f"there is no package {module} with a folder of puzzles")
+
+
+def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
+    """Reads a folder of puzzles and adds nothing."""
+    try:
+        folder = Path(path).resolve()
+        is_file, is_folder = folder.is_file(), folder.is_dir()
+    except (OSError, ValueError) as why:
+        raise OwnPuzzleError(f"{path!s:.80}: this cannot be a folder: {getattr(why, 'strerror', why)}") from None
+    if is_file:
+        raise OwnPuzzleError(f"{path}: this is a file; name the folder that it is in, {shown(folder.parent)}")
+    if not is_folder:
+        raise OwnPuzzleError(f"{path}: there is no such folder; 'puzzles new NAME' begins one")
+    if visible_files.INSTALL_ROOT.is_relative_to(folder):
+        raise OwnPuzzleError(f"{path}: the game itself is in this folder; keep your puzzles in one of their own")
+    puzzles = [_read(file, draft) for file in puzzle_files(folder)]
+    if not puzzles:
+        raise OwnPuzzleError(f"{path}: it has no puzzle, a file such as relay.toml; 'puzzles new NAME' writes one")
+    title, idea, order = _chapter_fields(folder)
+    places = {slug: number for number, slug in enumerate(order)}
+    slugs = [own.slug for own in puzzles]
+    if wrong := [slug for slug in order if slug not in slugs]:
+        raise OwnPuzzleError(
+            f"{shown(folder / CHAPTER_FILE)}: 'order' names '{wrong[0]}', and there is no such puzzle here"
+        )
+    if twice := [slug for slug in slugs if slugs.count(slug) > 1]:
+        raise OwnPuzzleError(f"{path}: '{twice[0]}' is there twice, in TOML and in Python; keep one")
+    puzzles.sort(key=lambda own: places.get(own.slug, len(places)))
+    tracks = [name for name in TRACKS if any(own.track == name for own in puzzles)]
+    chapters = {}
+    for track in tracks:
+        name = folder.name if len(tracks) == 1 else f"{folder.name}-{track}"
+        members = {own.slug: own for own in puzzles if own.track == track}
+        chapters[track] = OwnChapter(name.lower(), title, idea, members, folder.name.lower())
+    return OwnFolder(folder, chapters, _digest(folder))
+
+
+def puzzle_files(folder: Path) -> list[Path]:
+    """The files of a folder that are puzzles."""
+    return [
+        file
+        for file in sorted(folder.iterdir())
+        if file.suffix in (".toml", ".py")
+        and file.name not in (CHAPTER_FILE, COURSE_FILE)
+        and not file.name.startswith((".", "_"))
+    ]
+
+
+def _read(file: Path, draft: bool) -> OwnPuzzle:
+    if not file.stem.isidentifier() or iskeyword(file.stem):
+        raise OwnPuzzleError(
+            f"{shown(file)}: the file's name is also the name of the puzzle and of a function; '{file.stem}' cannot be"
+        )
+    own = from_python(file) if file.suffix == ".py" else from_toml(file, draft)
+    return replace(own, puzzle=TRACKS[own.track].with_found(own.puzzle, file.parent / RECORDS))
+
+
+def _chapter_fields(folder: Path) -> tuple[str, str, tuple[str, ...]]:
+    """The title, the question and the order of play, as chapter.toml says them."""
+    file = folder / CHAPTER_FILE
+    try:
+        given = tomllib.loads(file.read_text(encoding="utf-8-sig")) if file.exists() else {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
+        raise OwnPuzzleError(f"{shown(file)}: {why}") from None
+    fields = Fields(shown(file), given)
+    read = fields.text("title", folder.name), fields.text("idea", "puzzles of your course."), fields.texts("order")
+    fields.done()
+    return read
+
+
+def _digest(folder: Path) -> str:
+    """Of the files that its puzzles may depend on."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.suffix in (".toml", ".py", ".json") and file.is_file():
+            digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+ENTRY_POINTS = "training_puzzles.puzzles"
+"""Group of entry points; the value of each is the package whose folder holds the puzzles."""
+
+METADATA = (".dist-info", ".egg-info")
+
+
+def installed_packages() -> list[tuple[str, str]]:
+    """The entry points: (name, module)."""
+    if not may_have_entry_points():
+        return []
+    from importlib.metadata import entry_points  # here, because it is slow to import and seldom needed
+
+    return [(point.name, point.module) for point in entry_points(group=ENTRY_POINTS)]
+
+
+def may_have_entry_points() -> bool:
+    """False if no package in an ordinary folder has the group, and there is no other place for packages. Every command
+    asks, and reading the metadata of all packages takes a tenth of its time."""
+    if any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path):
+        return True
+    return any(map(_may_have_them, sys.path))
+
+
+def _may_have_them(place: str) -> bool:
+    """The same of one entry of `sys.path`."""
+    try:
+        names = os.listdir(place or ".")
+    except OSError:
+        return os.path.exists(place)  # an archive, perhaps
+    if "EGG-INFO" in names:
+        return True
+    return any(_names_us(Path(place, name)) for name in names if name.endswith(METADATA))
+
+
+def _names_us(folder: Path) -> bool:
+    try:
+        return ENTRY_POINTS.encode() in (folder / "entry_points.txt").read_bytes()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True

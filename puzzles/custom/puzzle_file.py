@@ -39,7 +39,6 @@ class OwnPuzzle:
         return self.puzzle.slug
 
     def path(self, name: str) -> Path:
-        """A file beside this one."""
         return self.file.parent / name
 
 
@@ -65,7 +64,6 @@ def module_at(path: Path) -> ModuleType:
 
 
 def error_text(error: BaseException) -> str:
-    """An exception in a line."""
     return f"{type(error).__name__}: {sanitized(str(error))[:300]}"
 
 

@@ -29,7 +29,6 @@ def can_be_written(own: OwnPuzzle) -> bool:
 
 
 def write_targets(own: OwnPuzzle, targets: Mapping[str, float]) -> None:
-    """Adds targets to the file of a puzzle that has none."""
     if own.has_targets or not can_be_written(own):
         raise OwnPuzzleError(f"{shown(own.file)}: it has targets already")
     lines = "".join(f"{name} = {_toml(limit)}\n" for name, limit in targets.items())

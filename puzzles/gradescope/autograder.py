@@ -109,7 +109,6 @@ class Autograder:
     """Other packages that submissions may import."""
 
     def write(self, path: Path) -> None:
-        """Writes the file."""
         with zipfile.ZipFile(path, "w") as archive:
             add(archive, "setup.sh", self._script("setup.sh"), 0o755)
             add(archive, "run_autograder", self._script("run_autograder"), 0o755)

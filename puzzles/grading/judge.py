@@ -168,12 +168,13 @@ def _stated(
         status="over_target" if missed else "passed",
         stars=stars,
         figures=score.figures,
-        message=f"correct, but {'; and '.join(missed)}" if missed else "",
+        message=definition.placed(f"correct, but {'; and '.join(missed)}") if missed else "",
         notes=(*map(definition.placed, score.notes), *filter(None, (note, remark))),
-        advice=score.advice,
+        advice=definition.placed(score.advice),
         why=tuple(map(definition.placed, score.why)),
         why_matters=score.why_matters,
         family=score.family,
+        second_step=definition.placed(score.second_step),
         shown_size_only=bool(note),
     )
 

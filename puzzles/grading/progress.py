@@ -53,7 +53,6 @@ class PuzzleProgress:
 
 
 def data_folder() -> Path:
-    """The folder of progress and checkpoints."""
     if os.environ.get(HOME):
         return Path(os.environ[HOME])
     import platformdirs  # here, because most commands can do without
@@ -94,7 +93,6 @@ def add_own_file(path: str | Path) -> None:
 
 
 def is_own_file(path: str | Path) -> bool:
-    """True if a file counts as the player's own."""
     try:
         known = _own_files().read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
@@ -157,14 +155,12 @@ def next_slug(
 
 
 def remember_hint(slug: str, number: int) -> None:
-    """Records that a hint was read."""
     entries = load()
     entries[slug].hints = max(entries[slug].hints, number)
     save(entries)
 
 
 def forget(slugs: Iterable[str] = ()) -> None:
-    """Forgets some puzzles, or all."""
     entries = load()
     for name in tuple(slugs) or ALL:
         entries[name] = PuzzleProgress()

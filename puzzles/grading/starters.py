@@ -13,9 +13,8 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import text_lines
 from puzzles.failure import UNPARSABLE, UnreadableError
 from puzzles.sandbox.worker.sketch import Sketch, called_name, sketch
-from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks import TRACKS, place, track_of
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.registry import place
 
 WIDTH = 100
 
@@ -70,7 +69,6 @@ def add_starters(puzzles: Sequence[Puzzle], path: str, overwrite: bool = False) 
 
 
 def _text_to_extend(path: str) -> str:
-    """The text of a Python file."""
     if not path.endswith(".py"):
         raise UnreadableError(f"starters are added to Python files only, and {path} is none; name one that ends in .py")
     with open(path, encoding="utf-8", newline="") as file:

@@ -173,7 +173,6 @@ class Submission:
         return None if self.problem is None else of_source(self.problem)
 
     def as_given(self) -> dict[str, Any]:
-        """Returns it as plain data for the sandbox."""
         return {"name": self.path.name, "text": self.text}
 
     @cached_property
@@ -194,7 +193,7 @@ class Submission:
         """A message with the lines of a notebook counted by cell: 'line 57' becomes 'cell 5, line 3'."""
         if not self._is_json:
             return message
-        return re.sub(r"\bline (\d{1,7})\b", lambda found: self._cell(int(found[1])) or found[0], message)
+        return re.sub(r"\b([Ll])ine (\d{1,7})\b", self._placed, message)
 
     @property
     def _is_json(self) -> bool:
@@ -205,6 +204,10 @@ class Submission:
         if self._is_json:
             return [line for cell in self.cells for line in cell.text.split("\n")]
         return re.split(r"\r\n|\r|\n", self.text)
+
+    def _placed(self, found: re.Match[str]) -> str:
+        cell = self._cell(int(found[2])) or found[0]
+        return cell.capitalize() if found[1] == "L" else cell
 
     def _cell(self, line: int) -> str:
         for cell in reversed(self.cells):

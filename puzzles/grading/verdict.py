@@ -84,6 +84,8 @@ class Verdict:
     """True if that figure misses a target; then they are always shown."""
     family: str = ""
     """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
+    second_step: str = ""
+    """The higher peak of a schedule's second step, and its reason, if there is one."""
     shown_size_only: bool = False
     """True if it is correct at the size that the puzzle shows, and fails at another."""
     found_in: str = ""

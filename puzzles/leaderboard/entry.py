@@ -54,7 +54,6 @@ class Entry:
 
     @property
     def digest(self) -> str:
-        """Of the run."""
         return hashlib.sha256(self.trace.encode()).hexdigest()[:12]
 
     @property
@@ -67,7 +66,6 @@ class Entry:
         return self.point != other.point and all(a <= b for a, b in zip(self.point, other.point))
 
     def text(self) -> str:
-        """The entry as JSON."""
         fields = (FORMAT, VERSION, self.puzzle.slug, self.name, json.loads(self.trace))
         return json.dumps(dict(zip(FIELDS, fields)), ensure_ascii=False, separators=(",", ":")) + "\n"
 
@@ -94,7 +92,6 @@ def judged(puzzle: Puzzle, name: str, trace: bytes) -> Entry:
 
 
 def require_name(name: str) -> None:
-    """"""
     if not name.strip() or name != sanitized(name) or len(name) > MAX_NAME:
         raise EntryError(f"a name has 1 to {MAX_NAME} characters on one line; got {name[:MAX_NAME]!r}")
 

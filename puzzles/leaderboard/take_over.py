@@ -8,8 +8,7 @@ from pathlib import Path
 
 from puzzles.catalog.found import INDEX, rows_of
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.custom import home_of
-from puzzles.custom.loaded import RECORDS
+from puzzles.custom import RECORDS, home_of
 from puzzles.custom.puzzle_file import shown
 from puzzles.grading.grader import grade_file
 from puzzles.grading.submission import Submission

@@ -43,7 +43,6 @@ def smile(result: ResultWords) -> str:
 
 
 def smile_text(result: ResultWords) -> str:
-    """The same as plain text."""
     return f"{PUPPY_TEXT}\n{result.puzzle.praise}" if result.stars == 3 else ""
 
 
@@ -116,7 +115,6 @@ def _head(result: ResultWords, colour: str) -> str:
 
 
 def measures_of(result: ResultWords) -> list[Measure]:
-    """The figures of a correct solution, with their targets."""
     return list(result.track.measures(result.puzzle, result.values)) if result.values else []
 
 

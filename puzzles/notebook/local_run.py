@@ -208,7 +208,6 @@ def known_of(track: Track[Any], slug: str, definition: Any, graded: bool = True)
 
 
 async def run_once(track: Track[Any], slug: str, definition: Any, request: RunRequest, seconds: float) -> RunOutcome:
-    """One run of a definition on the running event loop."""
     turns = LimitedTurns(seconds)
     try:
         run = await track.run_here(slug, definition, request, turns)

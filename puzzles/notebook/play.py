@@ -9,6 +9,7 @@ from typing import Any
 from lib import Costs, PuzzleError
 from lib.runtime.nested import no_running_loop
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.custom import add_installed
 from puzzles.grading.progress import remember_verdicts
 from puzzles.tracks import ALL, UnknownPuzzleError, find
 from puzzles.tracks.free_play import FreeGame, game_of, track_for
@@ -106,8 +107,6 @@ def play(
 @cache
 def _add_installed() -> None:
     """Adds the puzzles of installed packages, once; those that cannot be used are named in warnings."""
-    from puzzles.custom import add_installed
-
     for problem in add_installed():
         warnings.warn(problem, stacklevel=3)
 

@@ -29,7 +29,6 @@ class ReleaseError(Exception):
 
 
 def main(version: str) -> None:
-    """"""
     changelog = require_ready(version, ROOT)
     try:
         write_version(version, changelog, ROOT)

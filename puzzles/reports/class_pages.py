@@ -44,7 +44,6 @@ class PageNames:
         }  # fmt: skip
 
     def page(self, path: str) -> str:
-        """The page of a submission, in the folder."""
         return f"{STUDENTS}/{self._digests[path]}.html"
 
     def aliases(self) -> dict[str, str]:
@@ -177,7 +176,6 @@ def _counts(graded: Sequence[Graded], slugs: Sequence[str]) -> list[Counter[int]
 
 
 def _cell(verdict: Verdict | None) -> tuple[str, str]:
-    """The class and the text of a cell."""
     if verdict is None or not verdict.attempted:
         return "n", ""
     return LETTERS[verdict.status], ("★" * verdict.stars or verdict.reason or "failed") + shown_size_mark(verdict)

@@ -194,7 +194,6 @@ def _most(slugs: Sequence[str], scoring: Scoring) -> float:
 
 
 def csv_text(rows: Sequence[Sequence[object]]) -> str:
-    """Rows as CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

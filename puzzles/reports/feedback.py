@@ -7,18 +7,19 @@ from puzzles.catalog.path import CORE
 from puzzles.grading.progress import load, next_slug, solved_slugs
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import chapter_of, track_of
+from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.references import reference_file
 
 from .screen import next_command
 
-MAX_CONCEPT = 360
-"""Characters of a puzzle's concept after a pass; with what was built, about six lines of a terminal."""
+MAX_BUILT = 440
+"""Characters of what was built with the puzzle's concept: six lines of a terminal."""
 
 
 def story(verdict: Verdict) -> list[str]:
-    """Paragraphs on a solution that has passed: what the player has built, and the one thing to know of the third
-    star. `details` has the rest."""
-    return [*filter(None, [built(verdict), third_star(verdict)])]
+    """Paragraphs on a solution that has passed: what the player has built, what a second step needs, and the one thing
+    to know of the third star. `details` has the rest."""
+    return [*filter(None, [built(verdict), _second_step(verdict), third_star(verdict)])]
 
 
 def details(verdict: Verdict) -> list[str]:
@@ -28,7 +29,9 @@ def details(verdict: Verdict) -> list[str]:
     puzzle = track.puzzle(verdict.puzzle)
     compared = " ".join(track.comparison(puzzle, verdict.figures, verdict.trace))
     practice = f"In practice: {_first_sentences(puzzle.in_practice)}" if puzzle.in_practice else ""
-    known = achieved(verdict).replace(third_star(verdict), "").strip()
+    known = achieved(verdict)
+    for told in story(verdict):
+        known = known.replace(told, "")
     return [*filter(None, [" ".join(known.split()), compared, practice])]
 
 
@@ -43,11 +46,18 @@ def third_star(verdict: Verdict) -> str:
 
 
 def achieved(verdict: Verdict) -> str:
-    """By how much a pass beats its targets, and what is best known."""
+    """By how much a pass beats its targets, what a second step needs, and what is best known."""
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
     margin = track.margin(puzzle, verdict.figures)
-    return " ".join(filter(None, [margin, track.record(puzzle, verdict.figures, verdict.stars, verdict.family)]))
+    record = track.record(puzzle, verdict.figures, verdict.stars, verdict.family)
+    return " ".join(filter(None, [margin, _second_step(verdict), record]))
+
+
+def _second_step(verdict: Verdict) -> str:
+    """The peak of a second step and its reason, unless that is why the third star is missing."""
+    told = verdict.second_step in third_star(verdict)
+    return "" if told else f"{capitalized(verdict.second_step)}."
 
 
 def offers(path: str, slug: str) -> str:
@@ -62,12 +72,12 @@ def built(verdict: Verdict) -> str:
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
     name = track.built(puzzle, verdict.trace) if verdict.trace else ""
-    kept = ""
+    kept = f"You have built {name}." if name else ""
     for sentence in re.split(r"(?<=[.:])\s+(?=[A-Z`])", " ".join(puzzle.concept.split())):
-        if len(kept) + len(sentence) >= MAX_CONCEPT:
+        if len(kept) + len(sentence) >= MAX_BUILT:
             break
         kept = f"{kept} {sentence}".strip()
-    return " ".join(filter(None, [f"You have built {name}." if name else "", kept]))
+    return kept
 
 
 def what_next(after: str = "", passed: Iterable[str] = ()) -> str:

@@ -96,7 +96,6 @@ def _attempt(v: Verdict, colour: str) -> dict[str, Any]:
 
 
 def named(slug: str) -> tuple[str, str]:
-    """A puzzle's slug and heading."""
     track = track_of(slug)
     return slug, track.heading(track.puzzle(slug))
 

@@ -9,8 +9,7 @@ from rich.table import Table
 
 from lib.planning import Plan, Search, Split
 from lib.planning.changes import largest, memory_advice
-from lib.planning.goodput import DAY, HOUR, goodput, training_seconds
-from lib.planning.job import GIB, Job
+from lib.planning.job import DAY, GIB, HOUR, Job, goodput, training_seconds
 from lib.planning.memory import KINDS
 from lib.planning.plans import VERDICTS, Family, tie_text
 from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
@@ -53,7 +52,6 @@ def report_plans(console: Console, found: Search, by_rank: bool = False) -> None
 
 
 def job_text(job: Job) -> str:
-    """What is planned, in one sentence."""
     return (
         f"{job.model.name} ({job.model.weights / 10**9:.1f}B parameters) on {job.gpus:,} {job.gpu.name}: "
         f"{job.batch:,} sequences of {job.sequence:,} tokens a step, {job.flops:.3g} flops."
@@ -100,7 +98,6 @@ def report_training(
 
 
 def parts(plan: Plan) -> Table:
-    """Where the time of a step goes."""
     table = _table("time", "s", "share")
     for name, seconds in time_parts(plan).items():
         if seconds >= LEAST_PART * plan.seconds:
@@ -194,7 +191,6 @@ def at_the_peak(plan: Plan) -> Table:
 
 
 def numbered(plans: Sequence[Plan]) -> Iterator[tuple[str, Plan]]:
-    """Each plan with its number."""
     yield from zip(map(str, count(1)), plans)
 
 

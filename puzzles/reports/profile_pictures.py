@@ -81,7 +81,6 @@ def bar_of(found: Study) -> dict[str, float]:
 
 
 def draw_profile(found: Study, title: str = "", colour: str = COLOUR, dark: bool = False) -> Picture:
-    """The picture of a profiled pipeline."""
     notes = [ladder_text(found), *(one.text for one in found.findings[:3])]
     return draw_runs(views(found, colour).scenes, title or with_papers(found.name), notes, bar_of(found), dark)
 
@@ -114,6 +113,5 @@ def page_parts(found: Study, title: str = "", colour: str = COLOUR) -> PageParts
 
 
 def profile_page(found: Study, title: str = "", colour: str = COLOUR) -> str:
-    """The same as a web page."""
     parts = page_parts(found, title, colour)
     return web_pages(parts.views, parts.title, parts.lines, parts.bar)

@@ -59,7 +59,6 @@ def show_fitted(console: Console, parts: Iterable[ScreenPart]) -> None:
 
 
 def _rows(console: Console, part: ScreenPart) -> int:
-    """Rows of the screen that a part takes."""
     from rich.text import Text
 
     with console.capture() as capture:

@@ -162,7 +162,6 @@ def _cell(console: Console, slugs: Sequence[str], verdicts: Sequence[Verdict]) -
 
 
 def shown_size_mark(verdict: Verdict) -> str:
-    """What marks a solution that works only at the shown size."""
     return SHOWN_SIZE if verdict.shown_size_only else ""
 
 

@@ -101,7 +101,6 @@ def report_on(console: Console, title: str, verdict: Verdict) -> None:
 
 
 def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Verdict]]]:
-    """Tracks with the verdicts on what is attempted."""
     for track in TRACKS.values():
         mine = [v for v in verdicts if v.track == track.name and v.attempted]
         if mine:
@@ -202,7 +201,6 @@ def _show_message(console: Console, verdict: Verdict, lead: str) -> None:
 
 
 def _show_why(console: Console, verdict: Verdict, where: str) -> None:
-    """The explanation of a peak: a heading and its rows."""
     console.print()
     console.print(
         Text(f"{where}{verdict.puzzle}, {track_of(verdict.puzzle).why_title}:", style="bold"),
@@ -216,7 +214,6 @@ def _show_why(console: Console, verdict: Verdict, where: str) -> None:
 
 
 def _show_printed(console: Console, verdict: Verdict) -> None:
-    """The output of the player's code, marked as such."""
     if verdict.printed:
         console.print(Text(f"{verdict.puzzle} printed:", style="dim"))
         for line in verdict.printed:

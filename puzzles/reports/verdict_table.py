@@ -55,12 +55,10 @@ NO_POINTS: Mapping[str, float] = {}
 
 
 def points_cells(worth: Mapping[str, float]) -> list[Text]:
-    """The cell of the points, where a table has them."""
     return [Text.assemble(f"{worth['points']:g}", (f" of {worth['max_points']:g}", "dim"))] if worth else []
 
 
 def empty_table(track: Track[Any], is_scored: bool) -> Table:
-    """The headings of a table of verdicts."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("puzzle", "stars", *(["points"] if is_scored else [])):
         table.add_column(heading, no_wrap=True)

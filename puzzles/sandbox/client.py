@@ -15,9 +15,8 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from . import cgroup, protocol, remove_tree
-from .channel import Channel
 from .limits import Limits
-from .protocol import RUN_FOLDER
+from .protocol import RUN_FOLDER, Channel
 from .tiers import START_SECONDS, IsolationTier, cache_bytecode, command, environment
 from .visible_files import read_rules
 

@@ -72,7 +72,6 @@ class Protection(NamedTuple):
 
 
 def protection(tier: IsolationTier) -> Protection:
-    """The means of a tier on this machine."""
     if not tier.forks:
         return Protection(tier, 0, False, False)
     return Protection(tier, landlock.version(), seccomp.is_available(), os.getuid() == 0)

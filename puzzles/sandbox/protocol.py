@@ -1,11 +1,16 @@
-"""Messages between a client and its server: a length in hexadecimal digits, then JSON."""
+"""Messages between a client and its server, a length in hexadecimal digits and then JSON, and the client's ends of the
+pipes."""
 
 import json
+import os
+import select
+from collections.abc import Iterable
+from time import monotonic
 from typing import IO, Any
 
 LENGTH_DIGITS = 8
 
-LATE = ("trial",)
+LATE = ("trial", "recordings")
 """Parts of a request that follow it in a message of their own. The worker reads that after it has forked the devices,
 so no device has the others' data in its memory."""
 
@@ -14,13 +19,11 @@ RUN_FOLDER = "run"
 
 
 def framed(message: dict[str, Any]) -> bytes:
-    """A message as it is sent."""
     text = json.dumps(message).encode()
     return b"%0*x" % (LENGTH_DIGITS, len(text)) + text
 
 
 def send(stream: IO[bytes], message: dict[str, Any]) -> None:
-    """Writes one message."""
     stream.write(framed(message))
     stream.flush()
 
@@ -39,7 +42,6 @@ def receive(stream: IO[bytes], longest: int = 1 << 30) -> dict[str, Any] | None:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """The message in some bytes."""
     message = json.loads(text)
     if not isinstance(message, dict):
         raise ValueError("a message is an object")
@@ -47,7 +49,6 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 
 def length_in(head: bytes, longest: int) -> int:
-    """The length of the message that follows."""
     length = int(head, 16)
     if not 0 <= length <= longest:
         raise ValueError("a message is too long")
@@ -71,3 +72,58 @@ def _read_exactly(stream: IO[bytes], length: int) -> bytes:
         pieces.append(piece)
         length -= len(piece)
     return b"".join(pieces)
+
+
+PIECE = 1 << 18
+"""Bytes read or written at once."""
+
+
+class Channel:
+    """Sends messages to a server and reads its answers, without a thread that watches the time."""
+
+    def __init__(self, requests: IO[bytes], answers: IO[bytes]) -> None:
+        """Both pipes are used by their file descriptors only, so nothing is left in buffers."""
+        self._requests, self._answers = requests.fileno(), answers.fileno()
+        for fd in (self._requests, self._answers):
+            os.set_blocking(fd, False)
+
+    def exchange(self, messages: Iterable[dict[str, Any]], seconds: float, longest: int) -> dict[str, Any] | None:
+        """The answer, of at most `longest` bytes, to some messages; None if the server has ended."""
+        deadline = monotonic() + seconds
+        self._write(b"".join(map(framed, messages)), deadline)
+        head = self._read(LENGTH_DIGITS, deadline)
+        if head is None:
+            return None
+        text = self._read(length_in(head, longest), deadline)
+        return None if text is None else parsed(text)
+
+    def _write(self, data: bytes, deadline: float) -> None:
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[os.write(self._requests, left[:PIECE]) :]
+            except BlockingIOError:
+                _wait(self._requests, select.POLLOUT, deadline)
+
+    def _read(self, length: int, deadline: float) -> bytes | None:
+        """So many bytes; None if they end before."""
+        pieces = []
+        while length > 0:
+            try:
+                piece = os.read(self._answers, min(length, PIECE))
+            except BlockingIOError:
+                _wait(self._answers, select.POLLIN, deadline)
+                continue
+            if not piece:
+                return None
+            pieces.append(piece)
+            length -= len(piece)
+        return b"".join(pieces)
+
+
+def _wait(fd: int, event: int, deadline: float) -> None:
+    left = deadline - monotonic()
+    poll = select.poll()
+    poll.register(fd, event)
+    if left <= 0 or not poll.poll(left * 1000):
+        raise TimeoutError

@@ -37,7 +37,6 @@ def _opened(folder: str) -> int:
 
 
 def remove(folder: str) -> None:
-    """Removes a folder with all that is in it, if it exists."""
     with suppress(OSError):
         empty(folder)
         os.rmdir(folder)

@@ -107,7 +107,6 @@ def _probe() -> subprocess.Popen[str]:
 
 
 def command(tier: IsolationTier, limits: Limits, program: str = SERVER_PROGRAM) -> list[str]:
-    """Returns the command that starts a Python program in a tier."""
     start = f"{START}; sys.path.append({str(IMPORT_PACKAGE.parent)!r}); {program}"
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]
     if not tier.is_sandbox:

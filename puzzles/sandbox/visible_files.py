@@ -73,7 +73,6 @@ def hidden_folders() -> list[Path]:
 
 
 def hidden_paths() -> list[str]:
-    """Real paths of the hidden folders."""
     return [os.path.realpath(folder) for folder in hidden_folders()]
 
 

@@ -69,7 +69,7 @@ def build(site: Path, work: Path, numpy: str = RELEASE) -> Site:
     (site / "style.css").write_text(web_file("page.css") + (PAGE / "style.css").read_text(encoding="utf-8"))
     index = (PAGE / "index.html").read_text(encoding="utf-8")
     (site / "index.html").write_text(index.replace(FRAME_DIGEST, policy_source), encoding="utf-8")
-    for name in ("icon.svg", "manifest.webmanifest", "start.js"):
+    for name in ("icon.svg", "manifest.webmanifest", "start.js", "loader.js"):
         shutil.copy(PAGE / name, site)
     shown = {**listing(), "board": (site / BOARD).is_dir(), "first": first_run()}
     shown["numpy"] = numpy_files(site, folder, wheel, work / ARRAYS)
@@ -161,7 +161,9 @@ Pyodide contains CPython and its standard library, under the Python Software Fou
 https://docs.python.org/3/license.html
 """
 
-PYODIDE_LICENCE = "Mozilla Public License 2.0: https://www.mozilla.org/MPL/2.0/ (source: https://github.com/pyodide/pyodide)"
+PYODIDE_LICENCE = (
+    "Mozilla Public License 2.0: https://www.mozilla.org/MPL/2.0/ (source: https://github.com/pyodide/pyodide)"
+)
 
 
 def licences(modules: Path, packages: Iterable[str], distributions: Iterable[str], wheel: Path | None = None) -> str:

@@ -25,7 +25,6 @@ def fragment(slug: str, kind: str, text: str) -> str:
 
 
 def link(site: str, slug: str, kind: str, text: str) -> str:
-    """The link for the address of a site."""
     return f"{site.partition('#')[0]}#{fragment(slug, kind, text)}"
 
 
@@ -48,7 +47,6 @@ def packed(text: str) -> str:
 
 
 def unpacked(data: str) -> str:
-    """"""
     try:
         squeezed = urlsafe_b64decode(data.encode() + b"=" * (-len(data) % 4))
         unsqueeze = zlib.decompressobj(-zlib.MAX_WBITS)
@@ -85,7 +83,6 @@ class FilePart(NamedTuple):
 
 
 def parts_of(text: str) -> Iterator[FilePart]:
-    """The statements of a file, in order."""
     lines, done = text.splitlines(), 0
     for node in ast.parse(text).body:
         end = node.end_lineno or node.lineno

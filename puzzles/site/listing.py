@@ -7,6 +7,7 @@ from typing import Any
 
 from drawing import palette
 from lib import Model, run
+from lib.layout import propagate
 from lib.schedules import one_f_one_b, pipeline
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.path import AFTER, PATH
@@ -17,10 +18,9 @@ from puzzles.custom import add_folder, home_of
 from puzzles.notebook.authoring.collective_svg import collective_svg
 from puzzles.notebook.authoring.overview_svg import overview_svg
 from puzzles.reports.html import message_html, text_html
-from puzzles.tracks import TRACKS, Track
+from puzzles.tracks import TRACKS, Track, mark, place
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.references import reference_file
-from puzzles.tracks.registry import mark, place
 from puzzles.version import VERSION
 
 from .custom import is_played
@@ -32,7 +32,6 @@ COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "al
 
 
 def picture_of(track: Track[Any], puzzle: Puzzle) -> str:
-    """The picture; empty if there is none."""
     if isinstance(puzzle, SchedulePuzzle):
         return "" if home_of(puzzle.slug) else overview_svg(puzzle)  # nobody drew a sketch for a teacher's puzzle
     if isinstance(puzzle, LayoutPuzzle):
@@ -46,7 +45,6 @@ def layout_svg(puzzle: LayoutPuzzle) -> str:
     """The graph as it is given, completed by the rule."""
     from drawing import svg
     from drawing.layouts.graph import draw_plan
-    from lib.layout import propagate
 
     if not puzzle.given:
         return ""  # nothing to complete it from
@@ -63,6 +61,7 @@ WITHOUT_TIMETABLE = {
     "two_ways": "each of its stages is on two ranks, and a timetable by hand has each on one",
     "weight_versions": "it is about several training steps, and a timetable is of one",
     "seq_pipeline": "its microbatches are shares of sequences, which come back in an order of their own",
+    "vocab_parallel": "its head is on all ranks, and a timetable by hand has each layer on one",
     "uneven_stages": "its stages have different numbers of layers, and a cell is one layer of each rank there",
 }
 """Why a puzzle on pipelines has none."""
@@ -115,7 +114,6 @@ def references() -> dict[str, str]:
 
 
 def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
-    """What the page shows of a puzzle."""
     head, why = track.starter_head([puzzle]), WITHOUT_TIMETABLE.get(puzzle.slug)
     return {
         "slug": puzzle.slug,
@@ -174,7 +172,6 @@ WARM_UP = Path(__file__).parent / "warm_up"
 
 
 def add_warm_up() -> None:
-    """Adds the puzzle, as teachers add theirs."""
     add_folder(WARM_UP)
 
 

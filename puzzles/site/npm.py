@@ -19,7 +19,6 @@ class SiteError(Exception):
 
 
 def require_node() -> None:
-    """"""
     advice = f"install Node.js {NODE_VERSION} or newer, which brings npm (https://nodejs.org, or 'apt-get install npm')"
     for program in ("node", "npm"):
         if shutil.which(program) is None:

@@ -1,49 +1,229 @@
-"""The tracks of the game, and the registry that finds their puzzles by name.
+"""The tracks of the game: finds puzzles, chapters and tracks by name; packages from outside register their own.
 
 from puzzles.tracks import Track, find, register
 """
 
-from .base import Track
-from .registry import (
-    ALL,
-    SHIPPED,
-    TRACKS,
-    UnknownPuzzleError,
-    add_chapter,
-    chapter_of,
-    default_slugs,
-    find,
-    find_group,
-    find_several,
-    groups,
-    near_group,
-    register,
-    registered,
-    remove_chapter,
-    track_of,
-    unregister,
-)
-from .shown import OptionError, PuzzleGroup
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
 
-__all__ = [
-    "ALL",
-    "SHIPPED",
-    "TRACKS",
-    "OptionError",
-    "PuzzleGroup",
-    "Track",
-    "UnknownPuzzleError",
-    "add_chapter",
-    "chapter_of",
-    "default_slugs",
-    "find",
-    "find_group",
-    "find_several",
-    "groups",
-    "near_group",
-    "register",
-    "registered",
-    "remove_chapter",
-    "track_of",
-    "unregister",
-]
+from puzzles.catalog.chapter import AnyChapter
+from puzzles.catalog.path import AFTER, CORE, FOLDED, ON_TENSORS
+from puzzles.catalog.puzzle import Puzzle
+
+from .base import Track as Track
+from .engine.track import Engine
+from .layout.track import Layouts
+from .plan.track import Plans
+from .schedule.track import Schedules
+from .shown import OptionError as OptionError
+from .shown import PuzzleGroup as PuzzleGroup
+
+MIN_PART, MAX_NEAR = 3, 3
+"""Letters of a part of a name by which puzzles are suggested, and how many are."""
+
+MAX_DIGITS = 10
+"""Of a puzzle's number. Python refuses to read numbers of thousands."""
+
+_tracks: dict[str, Track[Any]] = {}
+_by_slug: dict[str, Track[Any]] = {}
+
+TRACKS: Mapping[str, Track[Any]] = MappingProxyType(_tracks)
+"""Every track by its name."""
+
+ALL: Mapping[str, Track[Any]] = MappingProxyType(_by_slug)
+"""Every slug in the order of play, with its track. No two are alike; some differ in case only."""
+
+
+class UnknownPuzzleError(LookupError):
+    """No puzzle has that name; the text says which name was probably meant."""
+
+
+def register(track: Track[Any]) -> None:
+    """Adds a track: commands, grader, reports and notebooks know its puzzles from now on.
+
+    Its `stage` is imported by the worker, which sees the standard library, this package and site-packages.
+    """
+    _require_free(track.name, *track.slugs)
+    _tracks[track.name] = track
+    _by_slug.update(dict.fromkeys(track.slugs, track))
+
+
+def add_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
+    """Adds a chapter to a track that has a listing, behind all others."""
+    if track.listing is None:
+        raise ValueError(f"the track '{track.name}' takes no chapters")
+    _require_free(*chapter.slugs)
+    if chapter.name in {*TRACKS, *(group.name for group in groups())}:
+        raise ValueError(f"there is already a chapter or track named '{chapter.name}'")
+    track.listing.add(chapter)
+    _by_slug.update(dict.fromkeys(chapter.slugs, track))
+
+
+def remove_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
+    """Removes a chapter that was added."""
+    assert track.listing is not None
+    track.listing.remove(chapter)
+    for slug in chapter.slugs:
+        del _by_slug[slug]
+
+
+def _require_free(*names: str) -> None:
+    taken = {*_tracks, *_by_slug}.intersection(names)
+    if taken:
+        raise ValueError(f"there is already a track or puzzle named '{min(taken)}'")
+
+
+def unregister(track: Track[Any]) -> None:
+    """Removes a track that was registered."""
+    del _tracks[track.name]
+    for slug in track.slugs:
+        del _by_slug[slug]
+
+
+@contextmanager
+def registered(track: Track[Any]) -> Iterator[None]:
+    """The track is registered within the block."""
+    register(track)
+    try:
+        yield
+    finally:
+        unregister(track)
+
+
+for _one in (Schedules(), Engine(), Layouts(), Plans()):
+    register(_one)
+
+SHIPPED = frozenset(ALL)
+"""The puzzles of the game itself, without teachers' puzzles and tracks from outside."""
+
+
+def track_of(slug: str) -> Track[Any]:
+    """The track that a puzzle is of."""
+    return ALL[slug]
+
+
+def default_slugs() -> tuple[str, ...]:
+    """The puzzles that every file is graded on, and that a fresh file of solutions holds."""
+    return tuple(slug for slug, track in ALL.items() if track.is_default(slug))
+
+
+def find(name: str) -> Puzzle:
+    """The puzzle of this name: its slug ('fsdp', 'FSDP'; in any case, where only one puzzle has it), also with its
+    track ('layout:ffn'), or its number in the track; a number by itself means a schedule.
+
+    Raises:
+        UnknownPuzzleError: there is none; the text names the nearest one, or all of them.
+    """
+    track, _, rest = name.strip().rpartition(":")
+    wanted = rest.strip()
+    among = [TRACKS[track.strip().lower()]] if track.strip().lower() in TRACKS else list(TRACKS.values())
+    if track and len(among) > 1:
+        raise UnknownPuzzleError(f"there is no track '{track}'; there are {', '.join(TRACKS)}")
+    slugs = {slug: one for one in among for slug in one.slugs}
+    if wanted.isdecimal() and len(wanted) < MAX_DIGITS and int(wanted) < len(among[0].slugs):
+        wanted = among[0].slugs[int(wanted)]
+    wanted = FOLDED.get(wanted, wanted)
+    if wanted not in slugs:
+        same = [slug for slug in slugs if _loose(slug) == _loose(wanted)]
+        if not same:
+            kind = f"{among[0].name} puzzle" if len(among) == 1 else "puzzle"
+            raise UnknownPuzzleError(f"there is no {kind} '{rest}'; {_advice(wanted, slugs)}")
+        wanted = same[0]
+    puzzle: Puzzle = slugs[wanted].puzzle(wanted)
+    return puzzle
+
+
+def find_several(name: str) -> tuple[str, ...]:
+    """The slugs of a track, of a chapter, or of a folder of several, by its name; of a puzzle, its own."""
+    group = find_group(name)
+    return group.slugs if group else (find(name).slug,)
+
+
+def find_group(name: str) -> PuzzleGroup | None:
+    """A track as a whole, one of its chapters, or all chapters of a folder; None if nothing has that name."""
+    wanted = name.strip().lower()
+    if wanted in TRACKS:
+        track = TRACKS[wanted]
+        return PuzzleGroup(track.name, track.title, track.idea, track.slugs)
+    found = [group for group in groups() if wanted and wanted in (group.name, group.folder)]
+    return found[0]._replace(name=wanted, slugs=tuple(slug for one in found for slug in one.slugs)) if found else None
+
+
+def near_group(name: str) -> str:
+    """The track or chapter with the most similar name; empty if there is none."""
+    names = [*TRACKS, *(name for group in groups() for name in (group.name, group.folder) if name)]
+    return next(iter(get_close_matches(name.strip().lower(), names, n=1, cutoff=0.7)), "")
+
+
+def groups() -> Iterator[PuzzleGroup]:
+    """The chapters of all tracks."""
+    for track in TRACKS.values():
+        yield from track.groups
+
+
+def chapter_of(slug: str) -> PuzzleGroup:
+    """The chapter that a puzzle is in."""
+    return next(group for group in track_of(slug).groups if slug in group.slugs)
+
+
+def _loose(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _near(wanted: str, slugs: Iterable[str]) -> list[str]:
+    """The slugs that were probably meant: those spelled alike, else those that begin with or contain the word."""
+    by_name: dict[str, str] = {}
+    for slug in slugs:
+        by_name.setdefault(_loose(slug), slug)
+    whole = len(wanted) >= MIN_PART
+    ways = (
+        get_close_matches(wanted, by_name, MAX_NEAR, cutoff=0.85),
+        [name for name in by_name if whole and name.startswith(wanted)],
+        [name for name in by_name if whole and wanted in name],
+        get_close_matches(wanted, by_name, 1, cutoff=0.65),
+    )
+    found = next(filter(None, ways), [])
+    return [slug for name, slug in by_name.items() if name in found][:MAX_NEAR]
+
+
+def _advice(wanted: str, slugs: Mapping[str, Track[Any]]) -> str:
+    if near := _near(_loose(wanted), slugs):
+        *others, last = map(repr, near)
+        return f"did you mean {', '.join(others)} or {last}?" if others else f"did you mean {last}?"
+    if len(slugs) > 10:
+        return "'puzzles list' names them all; for a teacher's, add --puzzles FOLDER"
+    return f"there are {', '.join(slugs)}"
+
+
+AS_SCHEDULE = {tensors: schedule for schedule, tensors in ON_TENSORS.items()}
+
+
+def mark(slug: str) -> str:
+    """'core' or 'extra'; empty for a teacher's puzzle and for tracks from outside."""
+    if slug not in SHIPPED:
+        return ""
+    return "core" if slug in CORE else "extra"
+
+
+def place(slug: str) -> str:
+    """'core 7 of 25; after: zero1; the same on real tensors: FSDP'; empty where there is no mark."""
+    if not mark(slug):
+        return ""
+    order = f"core {CORE.index(slug) + 1} of {len(CORE)}" if slug in CORE else "extra"
+    parts = [order]
+    if slug in AFTER:
+        parts.append(f"after: {', '.join(AFTER[slug])}")
+    if slug in ON_TENSORS:
+        parts.append(f"the same on real tensors: {ON_TENSORS[slug]}")
+    if slug in AS_SCHEDULE:
+        parts.append(f"the same as a schedule: {AS_SCHEDULE[slug]}")
+    return "; ".join(parts)
+
+
+def before(slugs: Iterable[str]) -> str:
+    """What several puzzles come after, as a sentence; empty where nothing is known of it."""
+    shown = [f"{slug} after {' and '.join(AFTER[slug])}" for slug in slugs if mark(slug) and slug in AFTER]
+    return f"Order: {', '.join(shown)}." if shown else ""

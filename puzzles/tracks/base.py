@@ -2,25 +2,22 @@
 
 All others know a track by this class only, so a package from outside can add one: see `puzzles.tracks.register`."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.sandbox.worker.stages.stage import DefinitionSite
 
 from .open_track import OpenTrack
 from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
 from .shown import Column, OptionError, Overview, PuzzleGroup, Section
-
-if TYPE_CHECKING:
-    from .workbench import DrawOptions, TensorOptions, Turns, Workbench
+from .workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 P = TypeVar("P", bound=Puzzle)
 
@@ -113,8 +110,6 @@ class Track(OpenTrack[P], ABC):
 
         By default it runs the worker's stage as one turn.
         """
-        from puzzles.sandbox.worker.stages.stage import DefinitionSite
-
         stage = import_module(self.stage)
         prepared = stage.prepare({**request.data, "slug": slug})
         site = DefinitionSite("", 0)

@@ -6,32 +6,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lib import CLASSIC_SETTING, PuzzleError, Report, Setting, Size, Trace
+from lib.communication.mesh import axes_of
+from lib.game.setting import Game
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.schedule import PUZZLES
 
+from . import ALL, TRACKS, track_of
 from .base import Track
-from .registry import ALL, TRACKS, track_of
-from .schedule.free_game import FreeGame, figures, judged_saved, require_size, summary
+from .schedule.free_game import FreeGame as FreeGame
+from .schedule.free_game import figures as figures
+from .schedule.free_game import judged_saved as judged_saved
+from .schedule.free_game import require_size
+from .schedule.free_game import summary as summary
+from .schedule.pictures import timeline
+from .workbench import TensorOptions, Workbench
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from lib import Report, Setting, Size, Trace
-
-    from .workbench import TensorOptions, Workbench
-
-__all__ = [
-    "FreeGame",
-    "figures",
-    "free_track",
-    "game_of",
-    "judged_saved",
-    "own_game",
-    "picture",
-    "replay_on_tensors",
-    "show_report",
-    "summary",
-    "track_for",
-]
 
 
 def free_track() -> Track[Any]:
@@ -46,8 +38,6 @@ def track_for(game: Puzzle | FreeGame) -> Track[Any]:
 
 def own_game(slug: str) -> tuple[Puzzle, Size, Setting] | None:
     """The puzzle of this name with its size and setting; None if the track with free play has none."""
-    from puzzles.catalog.schedule import PUZZLES
-
     puzzle = PUZZLES.get(slug)
     return None if puzzle is None else (puzzle, puzzle.goal.size, puzzle.goal.setting)
 
@@ -59,10 +49,6 @@ def game_of(slug: str, given: Mapping[str, Any]) -> Puzzle | FreeGame:
     Raises:
         PuzzleError: there is no such game. It says why, and what to do.
     """
-    from lib import CLASSIC_SETTING, PuzzleError
-    from lib.communication.mesh import axes_of
-    from lib.game.setting import Game
-
     puzzle, own_size, own = own_game(slug) or (None, None, CLASSIC_SETTING)
     if puzzle is None and slug in ALL:
         able = free_track().title.lower()
@@ -92,6 +78,4 @@ def replay_on_tensors(game: FreeGame, trace: Trace, options: TensorOptions, benc
 
 def picture(game: FreeGame, trace: Trace, colour: str) -> str:
     """A run as SVG; empty if there is nothing to draw."""
-    from .schedule.pictures import timeline
-
     return timeline(trace, game.title, judged=False, colour=colour)

@@ -38,7 +38,6 @@ def as_svg(place: str, *given: Any, **named: Any) -> str:
 
 
 def import_drawing() -> ModuleType:
-    """The package that draws."""
     try:
         drawing: ModuleType = import_module("drawing")
     except ImportError as why:

@@ -32,6 +32,8 @@ class Score(NamedTuple):
     """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
     remark: str = ""
     """At a further size: what is much worse there than it should be. It is noted on a pass, and costs a star."""
+    second_step: str = ""
+    """The higher peak of a second step, and its reason, if there is one."""
 
 
 @dataclass(frozen=True)

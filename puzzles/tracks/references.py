@@ -9,7 +9,7 @@ from typing import NamedTuple
 from puzzles.failure import UNPARSABLE
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-from .registry import SHIPPED, track_of
+from . import SHIPPED, track_of
 
 SOLUTIONS = INSTALL_ROOT / "solutions"
 

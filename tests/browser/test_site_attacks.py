@@ -249,7 +249,7 @@ def test_a_forged_verdict_is_not_believed(game: Game, record: str) -> None:
 
 PATCHED = """
 import sys
-import lib.judging.referee, puzzles.grading.judge, lib.rules.operations, puzzles.site.in_browser.judging
+import lib.judging.referee, puzzles.grading.judge, lib.rules.operations, puzzles.site.in_browser.run_record
 from puzzles.site.in_browser import api, player
 
 sys.left_behind = True
@@ -259,7 +259,7 @@ for rules in (lib.rules.operations.LOCAL_RULES, lib.rules.operations.BATCHED):
         rules.clear()
     except AttributeError:
         pass
-puzzles.site.in_browser.judging.run_judge = puzzles.grading.judge.judge = lambda *given, **more: "passed"
+puzzles.site.in_browser.run_record.run_judge = puzzles.grading.judge.judge = lambda *given, **more: "passed"
 lib.judging.referee.referee = lambda *given, **more: None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -11,8 +12,7 @@ from puzzles.catalog.path import AFTER, CORE, FOLDED, ON_TENSORS, PATH, known, n
 from puzzles.grading import progress
 from puzzles.grading.progress import PuzzleProgress, next_slug
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.tracks import ALL, SHIPPED, TRACKS
-from puzzles.tracks.registry import before, find, mark, place, track_of
+from puzzles.tracks import ALL, SHIPPED, TRACKS, before, find, mark, place, track_of
 
 
 def test_the_path_has_ten_steps_of_puzzles_that_exist_each_once() -> None:
@@ -26,6 +26,13 @@ def test_prerequisites_form_no_circle_and_come_first() -> None:
     list(TopologicalSorter(AFTER).static_order())
     for number, slug in enumerate(CORE):
         assert set(CORE[:number]).issuperset(known(AFTER.get(slug, ()))), f"{slug} comes too early"
+
+
+@pytest.mark.parametrize("slug", CORE)
+def test_a_core_puzzle_speaks_of_earlier_puzzles_only(slug: str) -> None:
+    puzzle, earlier = track_of(slug).puzzle(slug), known(CORE[: CORE.index(slug)])
+    words = " ".join([puzzle.statement, puzzle.starter, *puzzle.hints])
+    assert {*re.findall(r"`(\w+)`", words)} & {*ALL} <= {slug, *earlier}
 
 
 def test_every_core_puzzle_but_the_first_builds_on_another() -> None:

@@ -361,7 +361,7 @@ def test_equal_values_have_equal_pictures_and_others_do_not() -> None:
 
 
 def test_a_gradient_is_at_the_output_of_the_layer_whose_backward_uses_it() -> None:
-    held = drawing.values.network.held
+    held = drawing.values.held
     for layer in range(4):
         weight, grad = held(Weight(layer, 4, 0)), held(ActivationGrad(layer, 4, {0}, 4))
         inp, out = held(Activation(layer, 4, {0}, 4)), held(Activation(layer + 1, 4, {0}, 4))
@@ -372,9 +372,7 @@ def test_a_gradient_is_at_the_output_of_the_layer_whose_backward_uses_it() -> No
 
 
 def test_kinds_have_their_own_pattern() -> None:
-    patterns = {
-        drawing.values.network.held(value).mark[0]: drawing.values.network.held(value).pattern for value in VALUES[:8]
-    }
+    patterns = {drawing.values.held(value).mark[0]: drawing.values.held(value).pattern for value in VALUES[:8]}
     assert patterns == {"W": "plain", "o": "dots", "∇": "hatch", "A": "plain"}
 
 

@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from puzzles.commands.main import main
-from puzzles.custom import folders
-from puzzles.custom.loaded import read_folder
+from puzzles.custom import folders, read_folder
 from tests.support.relay import TRACKS, finished_folder
 
 SYNTAX = "def f(:\n"

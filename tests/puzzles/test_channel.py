@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 import pytest
 
 from puzzles.sandbox import protocol
-from puzzles.sandbox.channel import Channel
+from puzzles.sandbox.protocol import Channel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="servers are forked")
 

@@ -23,9 +23,10 @@ from puzzles.custom import (
     add_installed,
     folder_added,
     folders,
+    may_have_entry_points,
+    read_folder,
     remove_folder,
 )
-from puzzles.custom.loaded import may_have_entry_points, read_folder
 from puzzles.custom.writing import begin
 from puzzles.grading.checkpoint import GradingJob
 from puzzles.grading.grader import grade_file

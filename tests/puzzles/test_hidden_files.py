@@ -29,7 +29,7 @@ from puzzles.sandbox.visible_files import (
     visible_roots,
 )
 from puzzles.sandbox.worker import landlock
-from puzzles.sandbox.worker.interpreter import HIDDEN_MODULES
+from puzzles.sandbox.worker.runner import HIDDEN_MODULES
 from puzzles.tracks import TRACKS
 from tests.support.tiers import require_tier
 

@@ -59,6 +59,19 @@ def test_products_that_no_meter_counts(name: str, here: IsolationTier) -> None:
 
 
 @pytest.mark.sampled(1)
+@in_every_tier(hiding.REFUSED)
+def test_arrays_whose_products_no_meter_counts(name: str, here: IsolationTier) -> None:
+    found = verdict(hiding.without_flops(SOLUTION, hiding.REFUSED[name]), here)
+    require_refused(found, "a device computes with plain arrays", "no meter counts products of", "use arrays, @ and *")
+
+
+@in_each_tier()
+def test_a_fused_kernel_is_for_programs_of_layouts(here: IsolationTier) -> None:
+    kernel = "from lib.engine.metering import kernel\n        kernel.run_kernel(lambda: self.w0 * 2)"
+    require_refused(verdict(hiding.with_statement(SOLUTION, kernel), here), "run_kernel() is for programs of layouts")
+
+
+@pytest.mark.sampled(1)
 @in_every_tier(hiding.SHARED)
 def test_devices_share_no_interpreter(name: str, here: IsolationTier) -> None:
     """In one interpreter it would be right, with no byte sent."""

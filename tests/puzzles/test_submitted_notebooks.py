@@ -165,6 +165,16 @@ def test_messages_inside_a_message_name_cells_too(tmp_path: Path):
     assert "wait in receive() on cell 3, line 2 for a message" in found.message
 
 
+def test_advice_names_a_line_by_its_cell(tmp_path: Path):
+    """Each rank of the pipeline sends its gradient back after its update."""
+    send = "    if not first:\n        await model.pass_to(model.rank - 1, grad_activations[stage[0]])\n"
+    before, found, after = solution("pipeline").partition(send)
+    assert found
+    late = before + after.replace("    return model", f"{send}    return model")
+    (verdict,) = verdicts(notebook(tmp_path, "x = 1\ny = 2", late), "pipeline")
+    assert verdict.advice.startswith("Cell 3, line ")
+
+
 def test_a_notebook_whose_cells_have_no_ids_is_read_without_a_warning(tmp_path: Path) -> None:
     """The tests turn warnings into errors: a warning would be reported as a notebook that cannot be read."""
     cell = {"cell_type": "code", "metadata": {}, "source": solution("ddp"), "outputs": [], "execution_count": None}

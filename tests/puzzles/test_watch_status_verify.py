@@ -149,7 +149,7 @@ def test_n_says_why_a_starter_cannot_be_added(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr("puzzles.grading.starters.add_starters", refuse)
+        patched.setattr("puzzles.commands.shared.watch_state.add_starters", refuse)
         assert "mine.py cannot be written: Permission denied." in watched.press("n")
     watched.game.path = "mine.ipynb"
     Path("mine.ipynb").write_text("{}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
 from puzzles.notebook.html import result_page
+from puzzles.reports.feedback import achieved, built
 from tests.support import CLASSICS
 
 ROOT = Path(__file__).parents[2]
@@ -174,3 +176,22 @@ def test_a_class_over_its_target_is_told_why_without_being_asked() -> None:
     shown = grade(written("mine.py", kept))
     assert "and the target is 9,088" in shown
     assert re.search(r"4,096  made at line 31; no operation reads it again", shown)
+
+
+# --- After a pass ---
+
+
+@pytest.mark.parametrize("why", [False, True])
+def test_the_peak_of_a_second_step_has_its_reason_also_without_why(why: bool) -> None:
+    result = play("interleaved", import_module("solutions.interleaved").interleaved, why=why)
+    reason = "elements (rank 0), because a message takes memory until it is read."
+    assert f"In a second step the peak would be 3,153,920 {reason}" in result.next_step
+    assert achieved(result.verdict).startswith(
+        "1 timestep, 54,272 elements and 71,776 elements sent under target. In a second step the peak"
+    )
+
+
+@pytest.mark.parametrize("slug", ["pipeline_fsdp", "fsdp_prefetch", "host_update"])
+def test_what_is_built_has_six_lines(slug: str) -> None:
+    result = play(slug, getattr(import_module(f"solutions.{slug}"), slug))
+    assert len(textwrap.wrap(f"{slug}: {built(result.verdict)}", 80)) <= 6

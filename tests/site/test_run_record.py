@@ -13,8 +13,7 @@ from puzzles.failure import Failure
 from puzzles.notebook.local_run import judge_here
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.site.in_browser import player
-from puzzles.site.in_browser.judging import judged
-from puzzles.site.in_browser.run_record import MAX_RUNS, KeptRun, RunRecord
+from puzzles.site.in_browser.run_record import MAX_RUNS, KeptRun, RunRecord, judged
 from tests.test_imports import ROOT
 
 RECORD = RunRecord(

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
+from math import ceil
 from types import MappingProxyType
 from typing import Any
 
 from lib import Costs, Report, Setting, Trace, inflight
-from lib.schedules import chimera, dualpipe, one_f_one_b, pipeline, seq1f1b, v_half, v_min
+from lib.schedules import chimera, dualpipe, hanayo, one_f_one_b, pipeline, seq1f1b, v_half, v_min
 from lib.schedules.player import Order
 from solutions.ring_context import ring_context
 from solutions.ulysses import ulysses
+from tests.support.mistakes import altered
 from tests.support.truth_runs import Claim, costs_of, judged
 
 
@@ -71,6 +73,39 @@ def lagging(p: int, m: int, n: int, flush: bool) -> Report:
     return judged(pipeline(one_f_one_b, flush=flush), (p, m, p), setting)[1]
 
 
+def extra_version(p: int, m: int, n: int) -> tuple[int, ...]:
+    """By rank, how much higher the peak of 2BW is than the peak of 1F1B, in weights."""
+    held = [[max(rank.memory) for rank in lagging(p, m, n, flush).ranks] for flush in (False, True)]
+    return tuple((late - usual) // costs_of(1, 1, 1).weight for late, usual in zip(*held, strict=True))
+
+
+@cache
+def v_step(order: Order, p: int, m: int) -> float:
+    return judged(pipeline(order), (2 * p, m, p), Setting(costs_of(1, 1, 1)))[1].makespan
+
+
+def hanayo_bubble(p: int, waves: int) -> float:
+    work = 3 * 2 * waves * p
+    _, report = judged(pipeline(partial(hanayo, waves=waves)), (2 * waves * p, p, p), Setting(costs_of(1, 1, 1)))
+    return (report.makespan - work) / 2
+
+
+@cache
+def with_cut_head(p: int, m: int, most: int) -> float:
+    """A step of p stages of two blocks, and a head of four on all ranks; rank r has at most `most` - r in flight."""
+    schedule = altered("vocab_parallel", (("> ranks - rank", f">= {most} - rank"),))
+    setting = Setting("vocabulary_shards", kinds=("block",) * 2 * p + ("head",))
+    return judged(schedule, (2 * p + 1, m, p), setting)[1].makespan
+
+
+def needed_in_flight(p: int) -> int:
+    """The fewest microbatches in flight on rank 0 with which no rank waits in a steady state: four more microbatches
+    take four times the work for one."""
+    work = 6 + 3 * ceil(40 / p) / 10
+    more = {k: with_cut_head(p, 10, k) - with_cut_head(p, 6, k) for k in range(p, p + 3)}
+    return next(k for k, four in more.items() if round(four - 4 * work, 6) <= 0)
+
+
 @cache
 def sent_for_a_layer(schedule: Callable[..., Any], p: int) -> Fraction:
     """Elements that a rank sends for keys, or for tokens and heads, of a layer, forward and back, in activations."""
@@ -93,6 +128,7 @@ EVEN = [(2, 4), (4, 8), (4, 10), (6, 14), (8, 16)]
 V_SIZES = [(p, 2 * p) for p in (3, 4, 6)]
 SHARES = [(2, 2, 2), (4, 2, 4), (3, 4, 2), (4, 3, 8), (3, 1, 8)]
 LAGGED = [(4, 4, 4), (2, 3, 3), (4, 3, 5), (3, 6, 2)]
+LONGER = [(2, 3, 3), (3, 4, 3), (4, 6, 3), (3, 6, 2)]
 
 FRONTIER = [
     Claim("DualPipe: bubble, F = I = W = 1, F&B = 3", "(p/2 - 1)(F&B + B - 3W)", lambda p, m: (p // 2 - 1) * 2,
@@ -112,6 +148,12 @@ FRONTIER = [
           partial(held_in_v, v_half), (4, 8), [(3, 6)], V_SIZES),
     Claim("V-Min: most in flight, in chunks", "2 floor((p + 4)/3)", lambda p, m: 2 * ((p + 4) // 3),
           partial(held_in_v, v_min), (4, 8), [(3, 6)], V_SIZES),
+    Claim("V-Half: a step, F = I = W = 1, with k in flight", "6m + 6p - 3k - 1",
+          lambda p, m: 6 * (m + p) - 6 * ((p + 2) // 2) - 1, partial(v_step, v_half), (4, 8), [(3, 6)], V_SIZES),
+    Claim("V-Min: a step, F = I = W = 1, with k in flight", "6m + 6p - 3k - 1",
+          lambda p, m: 6 * (m + p) - 6 * ((p + 4) // 3) - 1, partial(v_step, v_min), (4, 8), [(3, 6)], V_SIZES),
+    Claim("Hanayo, m = p, W waves: bubble, in forwards of two chunks", "2p - 2", lambda p, w: 2 * p - 2,
+          hanayo_bubble, (4, 2), [(3, 1)], [(2, 3), (3, 2), (4, 1), (4, 2), (6, 1)], "pW"),
     Claim("Seq1F1B, k equal shares: a step, in shares", "3mk + 3(p - 1)", lambda p, m, k: 3 * m * k + 3 * (p - 1),
           lambda p, m, k: in_shares(p, m, k)[1].makespan, (4, 2, 4), SHARES[:2], SHARES, "pmk"),
     Claim("Seq1F1B: in flight, in shares", "min(p - 1 - r + k, mk)",
@@ -121,6 +163,10 @@ FRONTIER = [
           lambda p, m, n: lagging(p, m, n, False).makespan, (4, 4, 4), LAGGED[:2], LAGGED, "pmn"),
     Claim("1F1B: n steps with a flush after each", "n(m + p - 1)(F + B)", lambda p, m, n: 3 * n * (m + p - 1),
           lambda p, m, n: lagging(p, m, n, True).makespan, (4, 4, 4), LAGGED[:2], LAGGED, "pmn"),
+    Claim("2BW, m > p: weights that a rank holds more than with a flush", "1 a stage", lambda p, m, n: (1,) * p,
+          extra_version, (4, 6, 3), LONGER[:1], LONGER, "pmn"),
+    Claim("a head cut by vocabulary: in flight on rank 0 so that no rank waits", "p + 1", lambda p: p + 1,
+          needed_in_flight, (3,), [(2,)], [(2,), (3,)]),
     Claim("ring attention: sent for a layer, kv = 2A", "3 kv (p - 1)/p",
           lambda p: Fraction(6 * (p - 1), p), partial(sent_for_a_layer, ring_context), (4,), [(2,)], [(2,), (4,)]),
     Claim("Ulysses: sent for a layer, kv = 2A", "2(2A + kv)(p - 1)/p^2", lambda p: Fraction(8 * (p - 1), p * p),

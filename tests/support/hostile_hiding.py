@@ -36,10 +36,16 @@ def _readable(path):
 
 UNCOUNTED = {
     "python_numbers": "np.array([[sum(u * v for u, v in zip(r, c)) for c in b.T.tolist()] for r in a.tolist()], np.float32)",
-    "matrices": "np.asarray(np.matrix(a) * np.matrix(b))",
     "arrays_of_bytes": "np.ndarray(a.shape, a.dtype, a.tobytes()) @ np.ndarray(b.shape, b.dtype, b.tobytes())",
 }
 """By name: `product(a, b)` without a product that the meter counts."""
+
+REFUSED = {
+    "matrices": "np.asarray(np.matrix(a) * np.matrix(b))",
+    "views_as_matrices": "np.asarray(a.view(np.matrix) * b)",
+    "records": "np.asarray(a.view(np.recarray) @ b.view(np.recarray))",
+}
+"""By name: `product(a, b)` with arrays whose products no meter can count."""
 
 COUNTED = {
     "broadcast_sum": "(a[:, :, None] * b[None, :, :]).sum(1)",
@@ -47,8 +53,8 @@ COUNTED = {
     "elements": "np.stack([sum(b[k] * a[i, k] for k in range(len(b))) for i in range(len(a))])",
     "outer": "sum(np.outer(a[:, k], b[k]) for k in range(len(b)))",
     "plain_views": "a.view(np.ndarray) @ b.view(np.ndarray)",
-    "convolve": "np.array([[np.convolve(r, c[::-1], 'valid')[0] for c in b.T] for r in a], np.float32)",
-    "correlate": "np.array([[np.correlate(r, c)[0] for c in b.T] for r in a], np.float32)",
+    "convolve": "np.stack([np.concatenate([np.convolve(r, c[::-1], 'valid') for c in b.T]) for r in a])",
+    "correlate": "np.stack([np.concatenate([np.correlate(r, c) for c in b.T]) for r in a])",
     "cumsum": "np.cumsum(a[:, :, None] * b[None, :, :], axis=1)[:, -1]",
     "add_reduce": "np.add.reduce(np.multiply(a[:, :, None], b[None, :, :]), axis=1)",
     "memory": "np.frombuffer(np.asarray(a, np.float32).tobytes(), np.float32).reshape(a.shape).view(np.ndarray)"

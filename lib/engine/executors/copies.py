@@ -13,8 +13,6 @@ from lib.engine.transports.base import Port
 
 
 class NoArgument:
-    """The type of `NO_ARGUMENT`."""
-
     def __reduce__(self) -> str:
         return "NO_ARGUMENT"
 

@@ -22,8 +22,7 @@ from lib.engine.transports.processes.control import GRACE_SECONDS
 from lib.errors import RuleError
 
 from .base import LaunchOptions
-from .process_errors import pickled
-from .processes import ProcessExecutor
+from .processes import ProcessExecutor, pickled
 
 
 class ForkedExecutor:

@@ -39,7 +39,6 @@ class ProcessStream:
         port.stream = self
 
     def is_ready(self) -> bool:
-        """True if an output can be taken."""
         while self.reports:
             source, (kind, inputs, item) = self.reports.popleft()
             device = self.sink.devices[source]

@@ -12,7 +12,7 @@ from numpy import ndarray, zeros
 
 from lib.engine.arguments import plain_array
 from lib.engine.collectives import Array
-from lib.engine.metering.arrays import LentBlock, as_metered, lend, plain_view
+from lib.engine.metering.arrays import LentBlock, as_metered, bases_of, lend, plain_view
 from lib.engine.metering.meter import Meter
 from lib.engine.metering.numpy_patch import patched_numpy
 
@@ -42,7 +42,6 @@ class ArrayLibrary:
         return copied
 
     def copy_out(self, array: Any) -> Array:
-        """A copy that belongs to no device."""
         return new_array(plain_view(array))
 
     def on_host(self, array: Any) -> Array:
@@ -69,7 +68,7 @@ class ArrayLibrary:
     def offset_in(self, buffer: Any, view: Any) -> int | None:
         """Where a view of a buffer starts in it; None if it is no view of it."""
         offset = _address(view) - _address(buffer)
-        shares = np.may_share_memory(view, buffer) if view.size else _is_view(view, buffer)
+        shares = np.may_share_memory(view, buffer) if view.size else any(base is buffer for base in bases_of(view))
         return offset if 0 <= offset <= buffer.nbytes and shares else None
 
     def place_in(self, buffer: Any, offset: int, strides: tuple[int, ...], like: Any) -> Array:
@@ -106,16 +105,8 @@ def numbers(count: int, like: Any) -> Array:
 
 
 def cast_like(like: Any, array: Any) -> Array:
-    """An array with the dtype of another one."""
     cast: Array = array.astype(like.dtype) if isinstance(array, ndarray) else array.to(like.dtype)
     return cast
-
-
-def _is_view(array: Any, buffer: Array) -> bool:
-    """True also for an empty view, which shares no memory."""
-    while array is not None and array is not buffer:
-        array = ndarray.base.__get__(array) if isinstance(array, ndarray) else None
-    return array is buffer
 
 
 def _address(array: Any) -> int:

@@ -137,7 +137,6 @@ class TorchLibrary(ArrayLibrary):
         return future
 
     def fill(self, tensor: Any, given: Any) -> None:
-        """Writes an array of numpy into a tensor."""
         tensor.copy_(torch.from_numpy(np.array(given)))
 
     @contextmanager

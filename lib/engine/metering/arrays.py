@@ -7,15 +7,17 @@ share their block, which counts once. Arrays that start as plain ones (np.zeros 
 temporary memory, which differs between versions.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
-from numpy import ndarray
+from numpy import inexact, ndarray
+from numpy.ma import MaskedArray
 
 from lib.engine.collectives import Array
+from lib.errors import RuleError
 
 from . import flops
-from .lives import Life
-from .meter import Meter, current
+from .meter import Life, Meter, current
 
 
 class ChargedBlock:
@@ -91,6 +93,8 @@ class MeteredArray(ndarray[Any, Any]):
                 meter.compute(flops.FLOPS_OF_MATMUL[ufunc](bare, kwargs, result))
             elif ufunc in flops.ELEMENTWISE:
                 meter.multiply(flops.elementwise(ufunc, method, bare, result, meter.scales))
+            elif ufunc not in flops.OTHER_UFUNCS:  # a function of Python, by np.vectorize or np.frompyfunc
+                meter.multiply(flops.outer(bare, kwargs, result))
         if out is not None:
             return out[0] if len(out) == 1 else out
         if type(result) is ndarray:
@@ -122,10 +126,29 @@ class MeteredArray(ndarray[Any, Any]):
     def view(self, *given: Any, **named: Any) -> Any:
         """A view stays metered, also if it is asked for as a plain array."""
         plain = _view(self, *given, **named)
+        if not isinstance(plain, MeteredArray | MaskedArray) and type(plain) is not ndarray:
+            raise RuleError(UNCOUNTED.format(type(plain).__name__))
         return restore_block(plain, self) if type(plain) is ndarray else plain
+
+    def __getitem__(self, place: Any) -> Any:
+        return number_out(super().__getitem__(place))
 
     def __setitem__(self, place: Any, value: Any) -> None:
         super().__setitem__(place, plain_view(value))
+
+    def item(self, *place: Any) -> Any:
+        return number_out(super().item(*place))
+
+    def tolist(self) -> Any:
+        if self.dtype.kind in "fc" and current.meter is not None:
+            current.meter.take_out(self.size)
+        return super().tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
 
     def __repr__(self) -> str:
         return repr(plain_view(self))
@@ -133,6 +156,15 @@ class MeteredArray(ndarray[Any, Any]):
     def __reduce__(self) -> Any:
         return plain_view(self).__reduce__()
 
+
+def number_out(found: Any) -> Any:
+    """What was taken out of an array; counted if it is a number and may have digits."""
+    if isinstance(found, float | complex | inexact) and current.meter is not None:
+        current.meter.take_out(1)
+    return found
+
+
+UNCOUNTED = "a device computes with plain arrays, because no meter counts products of {}; use arrays, @ and *"
 
 DOT = next(function for function in flops.FLOPS_OF_FUNCTION if function.__name__ == "dot")
 
@@ -160,7 +192,6 @@ def plain_view(array: Any) -> Any:
 
 
 def touch_all(args: Any) -> None:
-    """Marks arrays as read, also in lists and tuples."""
     for arg in args:
         if isinstance(arg, list | tuple):
             touch_all(arg)
@@ -208,13 +239,16 @@ def lend(array: Array, meter: Meter) -> tuple[Array, LentBlock]:
     return counted, block
 
 
+def bases_of(array: Any) -> Iterator[Any]:
+    """An array, what it is a view of, and so on."""
+    while isinstance(array, ndarray):
+        yield array
+        array = _base_of(array)
+
+
 def block_of(array: Any) -> ChargedBlock | None:
     """The block that an array is a view of; None if it belongs to no device."""
-    while array is not None:
-        if isinstance(array, MeteredArray) and array._block is not None:
-            return array._block
-        array = _base_of(array) if isinstance(array, ndarray) else getattr(array, "base", None)
-    return None
+    return next((a._block for a in bases_of(array) if isinstance(a, MeteredArray) and a._block is not None), None)
 
 
 def charge_results(result: Any) -> Any:

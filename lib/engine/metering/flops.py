@@ -147,6 +147,7 @@ FLOPS_OF_NAMED: dict[Any, Rule] = {
     np.cross: cross,
     np.convolve: convolve,
     np.correlate: convolve,
+    np.interp: outer,
     np.cov: covariance,
     np.corrcoef: covariance,
 }
@@ -168,8 +169,13 @@ for _name in ("vecdot", "matvec", "vecmat"):  # of numpy 2
         FLOPS_OF_MATMUL[getattr(np, _name)] = matmul
 
 SCALING = frozenset((np.multiply, np.divide, np.floor_divide))
-ELEMENTWISE = SCALING | {np.square, np.power, np.float_power}
+ELEMENTWISE = SCALING | {np.square, np.power, np.float_power, np.hypot}
 """Ufuncs that make a product of each pair of elements."""
+
+OTHER_UFUNCS = frozenset(
+    found for module in (np, np.linalg, np.fft) for found in vars(module).values() if isinstance(found, np.ufunc)
+)
+"""Numpy's own, which make no products besides those above."""
 
 MAX_SCALES = 16
 """Different numbers of Python that scale arrays on a device for free: rates, roots of sizes."""

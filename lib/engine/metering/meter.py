@@ -5,20 +5,23 @@ every run.
 """
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from lib.engine.collectives import COLLECTIVES
-
-from .lives import Life, Lives
+from lib.engine.player_code import running_line
 
 
 def unused_memory() -> dict[str, int]:
     """The figures of a slower memory before its first use."""
     return dict.fromkeys(("read", "written", "live", "peak"), 0)
+
+
+MAX_NUMBERS_OUT = 1024
+"""Floats that a device may take out of arrays for free: maxima, losses, factors of rows."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,55 @@ class Reading:
         return self.calls.get("send", 0) + self.calls.get("send_async", 0)
 
 
+class Life:
+    """A block: its bytes, the line that made it, and when it was made and last read."""
+
+    __slots__ = ("born", "line", "nbytes", "read")
+
+    def __init__(self, nbytes: int, line: int, born: int) -> None:
+        self.nbytes, self.line = nbytes, line
+        self.born = self.read = born
+
+
+class Lives:
+    """All blocks of a device that are live or may be live at the peak. Time passes when a block is made."""
+
+    __slots__ = ("_ended", "_live", "_peak_time", "time")
+
+    def __init__(self) -> None:
+        self.time = 0
+        self._peak_time = 0
+        self._live: dict[int, Life] = {}
+        self._ended: list[Life] = []
+
+    def begin(self, nbytes: int) -> Life:
+        self.time += 1
+        life = Life(nbytes, running_line(), self.time)
+        self._live[id(life)] = life
+        return life
+
+    def end(self, life: Life) -> None:
+        del self._live[id(life)]
+        if life.born <= self._peak_time:
+            self._ended.append(life)
+
+    def mark_peak(self) -> None:
+        """The newest block makes the peak."""
+        self._peak_time = self.time
+        self._ended.clear()
+
+    def at_peak(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """The bytes that are live at the peak, by the line that made them, and the bytes among them that no later
+        operation reads. What the operation at the peak may read, and the block before, count as read."""
+        held, idle = Counter[str](), Counter[str]()
+        for life in (*self._ended, *self._live.values()):
+            if life.born <= self._peak_time:
+                held[str(life.line)] += life.nbytes
+                if life.read < self._peak_time - 1:
+                    idle[str(life.line)] += life.nbytes
+        return dict(held), dict(idle)
+
+
 class Meter:
     """The running figures of one device, named as in `Reading`. `byte_time`: for each slower memory, the flops on the
     clock that a transferred byte takes."""
@@ -74,6 +126,7 @@ class Meter:
         "host",
         "live",
         "lives",
+        "numbers_out",
         "peak",
         "peak_line",
         "scales",
@@ -88,6 +141,8 @@ class Meter:
         self.flops = 0
         self.scales: set[Any] = set()
         """Numbers of Python by which this device has scaled arrays."""
+        self.numbers_out = 0
+        """Floats of arrays that this device has made numbers of Python or numpy."""
         self.live = 0
         self.lives = Lives()
         self.peak = 0
@@ -122,6 +177,12 @@ class Meter:
         """Counts products element by element."""
         if flops:
             self.compute(flops)
+
+    def take_out(self, count: int) -> None:
+        """Counts floats that leave arrays as numbers: what is computed with them is not seen, so beyond the first each
+        counts as one operation."""
+        self.numbers_out += count
+        self.multiply(max(0, min(count, self.numbers_out - MAX_NUMBERS_OUT)))
 
     def transfer(self, memory: str, nbytes: int) -> int:
         """Queues a transfer on the link to a slower memory; returns its number, for `wait_for`."""

@@ -148,7 +148,6 @@ def bytes_on(tier: str | None, value: Value, workload: Workload) -> int:
 
 
 def bytes_sent(state: RankState, op: Op, workload: Workload) -> int:
-    """Bytes that the tensors of an operation make its rank send."""
     if op.name != "pass_to" and op.name not in COLLECTIVES:
         return 0
     sizes = [bytes_on(None, value, workload) for value in state.used(op)]

@@ -160,7 +160,6 @@ def relu(x: Array) -> Array:
 
 
 def turned(matrices: Array) -> Array:
-    """The transposes of a stack of matrices."""
     return matrices.swapaxes(-1, -2)
 
 

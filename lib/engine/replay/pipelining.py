@@ -140,7 +140,6 @@ class PipelineDevice(ShardedEngine):
 
 
 def _stage(width: int, depth: int, number: int) -> Any:
-    """A stage of the model: the same in every process."""
     import torch
 
     torch.manual_seed(SEED + number)

@@ -51,7 +51,6 @@ class Replay:
 
 
 def require_playable(trace: Trace) -> None:
-    """Refuses a trace that no tensors can play."""
     if trace.costs.weight % trace.costs.hidden**2:
         raise TraceError(
             f"a replay's weights are hidden x hidden, and the costs {trace.costs.name!r} give a layer "
@@ -172,7 +171,6 @@ def replay_from_json(text: str) -> Replay:
 
 
 def replay_to_json(result: Replay) -> str:
-    """A replay as JSON, to be sent to another process."""
     return json.dumps(asdict(result))
 
 

@@ -151,7 +151,6 @@ def padded(engine: TensorDevice, tensor: Array, axis: int, length: int) -> Array
 
 
 def pieces(tensor: Array, n: int, axis: int) -> list[Array]:
-    """Views of n equal parts along an axis."""
     each, before = tensor.shape[axis] // n, [slice(None)] * axis
     return [tensor[(*before, slice(i * each, (i + 1) * each))] for i in range(n)]
 

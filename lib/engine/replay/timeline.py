@@ -46,11 +46,9 @@ class RankClock(UncheckedCursor):
 
     @property
     def took(self) -> float:
-        """The seconds of the next event."""
         return self.seconds[self.at]
 
     def add(self, op: Op, start: float, length: float) -> None:
-        """Adds the next event, which keeps the rank busy."""
         self.clock = start + length
         self.events[self.at] = TimedEvent(op.name, op.layer, start, self.clock)
 

@@ -62,7 +62,6 @@ class Shapes:
         return Kind(rows * self.hidden, *((self.length, None) if name == EMBEDDING else (None, self.length * rows)))
 
     def rows(self, layer: int) -> int:
-        """The rows of a layer's weight."""
         return self.hidden if self.costs.unequal is None else self.costs.unequal.weight(layer) // self.hidden
 
     def width(self, layer: int) -> int | None:
@@ -76,7 +75,6 @@ class Shapes:
         return layer == len(self.kinds) > 0 and self.kinds[-1] == HEAD
 
     def tokens(self, batch: int) -> int:
-        """The tokens of a microbatch."""
         return int(self.length * self.lengths[batch]) if self.lengths else self.length
 
 

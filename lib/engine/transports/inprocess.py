@@ -20,8 +20,17 @@ from lib.engine.metering.meter import Meter, current
 from lib.engine.player_code import player_line
 from lib.errors import DeadlockError, MismatchError
 
-from .base import ENDED, CallableInt, Put, end_greenlet, require_own_thread
-from .deadlock_text import RETURNED, PendingReceive, deadlock_text, waiting_text
+from .base import (
+    ENDED,
+    RETURNED,
+    CallableInt,
+    PendingReceive,
+    Put,
+    deadlock_text,
+    end_greenlet,
+    require_own_thread,
+    waiting_text,
+)
 from .tasks import GreenletExit, getcurrent, greenlet
 
 

@@ -87,7 +87,6 @@ def _switch(to: SuspendedTask, value: Any = None, error: BaseException | None = 
 
 
 def getcurrent() -> SuspendedTask:
-    """The task that runs."""
     return _running
 
 

@@ -22,12 +22,7 @@ from .written import write_deepspeed, write_fsdp2
 __all__ = ["FORMATS", "Config", "export_config", "read_config"]
 
 FORMATS: Mapping[str, Callable[[Job, Split], str]] = MappingProxyType(
-    {
-        "megatron": write_megatron,
-        "torchtitan": write_torchtitan,
-        "deepspeed": write_deepspeed,
-        "fsdp2": write_fsdp2,
-    }
+    {"megatron": write_megatron, "torchtitan": write_torchtitan, "deepspeed": write_deepspeed, "fsdp2": write_fsdp2}
 )
 
 

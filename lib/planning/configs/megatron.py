@@ -47,7 +47,9 @@ def write(job: Job, split: Split) -> str:
         flags.append(f"--num-virtual-stages-per-pipeline-rank {split.chunks}")
     stages = split.stage_layers(job)
     if len(set(stages)) > 1:
-        flags.append(f'--pipeline-model-parallel-layout "{layout_text(stages)}"')
+        # `Et*3|t*4|t*2L` is the embedding and 3 layers, 4 layers, and 2 layers and the loss.
+        layout = "|".join(f"t*{count}" if count else "" for count in stages)
+        flags.append(f'--pipeline-model-parallel-layout "E{layout}L"')
     elif sum(stages) > job.model.layers:
         flags += ["--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"]
     if split.zero == 1:
@@ -65,12 +67,6 @@ def write(job: Job, split: Split) -> str:
     if split.tp * split.cp > 1 and split.zero < 2:
         head.append("# before Blackwell it needs CUDA_DEVICE_MAX_CONNECTIONS=1 in the environment")
     return "\n".join([*head, *flags]) + "\n"
-
-
-def layout_text(stages: tuple[int, ...]) -> str:
-    """Stages of different sizes: `Et*3|t*4|t*2L` is the embedding and 3 layers, 4 layers, and 2 layers and the loss."""
-    parts = [f"t*{count}" if count else "" for count in stages]
-    return "E" + "|".join(parts) + "L"
 
 
 def _recomputation(job: Job, split: Split) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import prod
 from typing import Any
 
 from lib.errors import RuleError
@@ -24,9 +25,7 @@ class Config:
     def split_on(self, gpus: int) -> Split:
         """The split on so many GPUs."""
         given = dict(self.split)
-        inner = 1
-        for axis in ("tp", "pp", "cp"):
-            inner *= given.get(axis, 1)
+        inner = prod(given.get(axis, 1) for axis in ("tp", "pp", "cp"))
         if gpus % inner:
             raise RuleError(f"pp x cp x tp is {inner} in the config, which does not divide {gpus} GPUs")
         return Split(**{"dp": gpus // inner, **given})

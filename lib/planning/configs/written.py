@@ -37,6 +37,8 @@ def write_deepspeed(job: Job, split: Split) -> str:
 
 
 FSDP2 = "torch 2.13"
+WRAPPER = "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper"
+ON_HOST = "    # this policy keeps weights and gradients on the host too, which the plan does not"
 
 
 def write_fsdp2(job: Job, split: Split) -> str:
@@ -55,11 +57,7 @@ def write_fsdp2(job: Job, split: Split) -> str:
         f'"""{job.model.name} on {job.gpus} GPUs, for {FSDP2}."""',
         "",
         "import torch",
-        *(
-            ["from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper"]
-            if again
-            else []
-        ),
+        *([WRAPPER] if again else []),
         "from torch.distributed.device_mesh import init_device_mesh",
         f"from torch.distributed.fsdp import {', '.join(['CPUOffloadPolicy', *imports] if offload else imports)}",
         "",
@@ -68,11 +66,7 @@ def write_fsdp2(job: Job, split: Split) -> str:
         "",
         "",
         "def shard(model):",
-        *(
-            ["    # this policy keeps weights and gradients on the host too, which the plan does not"]
-            if offload
-            else []
-        ),
+        *([ON_HOST] if offload else []),
         f'    mesh = init_device_mesh("cuda", {sizes}, mesh_dim_names={names})',
         "    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)",
         "    for place, (name, block) in enumerate(model.layers.named_children()):",

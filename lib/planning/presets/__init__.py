@@ -74,13 +74,10 @@ def _made(kind: type[P], name: str, row: Mapping[str, Any], changed: Mapping[str
     for key, given in changed.items():
         nearest(key, known, f"number of a {thing}")
         if isinstance(given, bool) != (known[key].type == "bool") or not isinstance(given, int | float):
-            raise RuleError(f"{thing}.{key} must be {_wanted(known[key].type)}; got {given!r:.60}")
+            wanted = "true or false" if known[key].type == "bool" else "a number"
+            raise RuleError(f"{thing}.{key} must be {wanted}; got {given!r:.60}")
     whole = {key: int(n) if known[key].type == "int" and n % 1 == 0 else n for key, n in changed.items()}
     return kind(**{"name": name.lower(), **row, **whole})
-
-
-def _wanted(kind: Any) -> str:
-    return "true or false" if kind == "bool" else "a number"
 
 
 def nearest(name: str, known: Any, thing: str) -> str:

@@ -63,7 +63,7 @@ FRONTIER = _chapter(
     "frontier",
     "The frontier",
     "what do the schedules of recent years change: stages, speeds, versions, directions?",
-    "straggler", "uneven_stages", "v_half", "two_ways", "weight_versions", "host_update",
+    "straggler", "uneven_stages", "vocab_parallel", "v_half", "two_ways", "weight_versions", "host_update",
 )  # fmt: skip
 
 LONG_CONTEXT = _chapter(

@@ -13,9 +13,6 @@ from .reference_figures import ReferenceAt, shipped_at
 CREDIT = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush/LLM-Training-Puzzles"
 """Credit for the original puzzles."""
 
-GATHER_IT = "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
-LOAD_IT_ONCE = "Load each weight once, on the rank that keeps it, and keep the updated weight to the end."
-
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulePuzzle(Puzzle):
@@ -34,16 +31,13 @@ class SchedulePuzzle(Puzzle):
     """What a player is asked to predict before playing, and why it is so; the statement's last paragraph asks it."""
     reload_reason: str = "a rank begins again with all that it has loaded"
     reload_advice: str = ""
-    """What a schedule is told that misses the goal because it loads more than it keeps (`Goal.steady`); without advice
-    of its own, the advice follows from its calls."""
+    """What a schedule is told whose ranks end with less than they loaded (`Goal.steady`); else the calls decide."""
     reference_at: tuple[ReferenceAt, ...] = ()
     """What the reference scores at the other sizes, if this is a teacher's puzzle; `puzzles check` measures it."""
     credit: str = CREDIT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slug", self.goal.slug)
-        if not self.reload_advice:
-            object.__setattr__(self, "reload_advice", GATHER_IT if "allgather" in self.calls else LOAD_IT_ONCE)
 
     def reference_scores(self, size: Size) -> ReferenceAt | None:
         """What the reference scores at another size; None if that is not known."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from puzzles.grading.verdict import Graded
+
 from .params import add_folders, usage_errors
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from puzzles.course.points import Scoring
     from puzzles.course.same_work import Same
     from puzzles.grading.checkpoint import GradingJob
-    from puzzles.grading.verdict import Graded
     from puzzles.reports.class_pages import ClassPages, PageNames
 
 
@@ -34,12 +35,9 @@ def _read_course(ctx: click.Context, param: click.Parameter, path: Path | None) 
     if path is None:
         return
     from puzzles.course.comments import read_course
-    from puzzles.course.roster import CourseError
 
-    try:
+    with usage_errors():
         course = read_course(path)
-    except CourseError as why:
-        raise click.UsageError(str(why), ctx) from None
     add_folders(ctx, param, tuple(map(str, course.puzzles)))
     ctx.meta[COURSE] = course
 
@@ -121,7 +119,6 @@ GRADEBOOK_OPTIONS = (
 
 
 def visibility_option(command: C) -> C:
-    """Adds the option on when students see results."""
     words = (
         "When students see Gradescope's results: visible, hidden, after_due_date or after_published; of a puzzle with "
         "SLUG=...; other-sizes=hidden adds a test to each puzzle for what works only at the shown size."
@@ -131,14 +128,12 @@ def visibility_option(command: C) -> C:
 
 
 def added(command: C, options: Sequence[Any]) -> C:
-    """The command with some options, in their order."""
     for option in reversed(options):
         command = option(command)
     return command
 
 
 def course_options(command: C) -> C:
-    """Adds the options of a course."""
     return added(command, (*OPTIONS, *GRADEBOOK_OPTIONS))
 
 
@@ -237,7 +232,6 @@ def sort_outputs(options: dict[str, Any]) -> None:
 
 
 def page_names(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> PageNames:
-    """Names of pages, and aliases, of all submissions."""
     from puzzles.reports.class_pages import PageNames
 
     folder = options["html"] if options["html"] and is_folder(options["html"]) else None
@@ -251,7 +245,6 @@ def class_pages(
     options: Mapping[str, Any],
     scoring: Scoring,
 ) -> ClassPages | None:
-    """The folder of pages, if that is wanted."""
     if not (options["html"] and is_folder(options["html"])):
         return None
     from puzzles.reports.class_pages import ClassPages

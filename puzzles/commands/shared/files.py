@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lib import PuzzleError, Trace, trace_to_json
+
 if TYPE_CHECKING:
-    from lib import Trace
     from lib.planning import Gpu, Transformer
     from lib.schedules import Timetable
 
 
 def text_of(path: str) -> str:
-    """The text of a file."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             return file.read()
@@ -26,7 +26,6 @@ def text_of(path: str) -> str:
 
 
 def write_text(text: str, output: str | None) -> None:
-    """Writes a text to a file, or prints it."""
     if output is None:
         click.echo(text, nl=False)
         return
@@ -47,7 +46,6 @@ def gpu_named(name: str, changed: dict[str, Any]) -> Gpu:
 
 
 def model_named(name: str, changed: dict[str, Any]) -> Transformer:
-    """A known model, or the one of a preset file. Errors as in `gpu_named`."""
     from lib.planning import transformer
     from lib.planning.presets import transformer_of_file
 
@@ -82,7 +80,6 @@ def write_run(
 ) -> None:
     """Writes each file. The trace is made if a file needs it; `colour` is what the colours of its pictures show."""
     import drawing
-    from lib import PuzzleError, trace_to_json
     from lib.torch_csv import write_table
 
     for path in paths:

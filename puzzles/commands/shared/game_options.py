@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lib import PuzzleError
+from lib.game.named_costs import costs_named
+from lib.game.setting_notation import costs_from_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import ALL, Track, UnknownPuzzleError, find, find_several
 
-from .params import usage_errors
+from .params import Parsed, usage_errors
 
 if TYPE_CHECKING:
     from puzzles.tracks.free_play import FreeGame
@@ -28,72 +32,58 @@ MAX_RECORD = 1 << 16
 """Bytes of a file with a cost record."""
 
 
-class SizeText(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
+@partial(Parsed, "L,B,R")
+def size_text(value: Any) -> Any:
     """Layers, batches and ranks: 4,8,4."""
-
-    name = "L,B,R"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return [int(part) if re.fullmatch(r"\s*\d{1,9}\s*", part) else part for part in value.split(",")]
+    return [int(part) if re.fullmatch(r"\s*\d{1,9}\s*", part) else part for part in value.split(",")]
 
 
-class CostsText(click.ParamType):  # type: ignore[type-arg]  # as above
+@partial(Parsed, "NAME")
+def costs_text(value: Any) -> Any:
     """Costs by name, or a file with a cost record."""
-
-    name = "NAME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from lib import PuzzleError
-        from lib.game.named_costs import costs_named
-        from lib.game.setting_notation import costs_from_json
-
-        try:
-            if not value.endswith(".json"):
-                return costs_named(value)
-            with Path(value).open("rb") as file:
-                return costs_from_json(json.loads(file.read(MAX_RECORD)))
-        except PuzzleError as why:
-            more = "" if value.endswith(".json") else "; 'puzzles costs' shows them all"
-            self.fail(f"{why}{more}", param, ctx)
-        except OSError as why:
-            self.fail(f"cannot read {value}: {why.strerror or why}", param, ctx)
-        except (ValueError, RecursionError) as why:
-            self.fail(f"{value} holds no cost record in JSON: {why}", param, ctx)
+    try:
+        if not value.endswith(".json"):
+            return costs_named(value)
+        with Path(value).open("rb") as file:
+            return costs_from_json(json.loads(file.read(MAX_RECORD)))
+    except PuzzleError as why:
+        more = "" if value.endswith(".json") else "; 'puzzles costs' shows them all"
+        raise ValueError(f"{why}{more}") from None
+    except OSError as why:
+        raise ValueError(f"cannot read {value}: {why.strerror or why}") from None
+    except (ValueError, RecursionError) as why:
+        raise ValueError(f"{value} holds no cost record in JSON: {why}") from None
 
 
-class MeshText(click.ParamType):  # type: ignore[type-arg]  # as above
+@partial(Parsed, "AXIS=N,...")
+def mesh_text(value: Any) -> Any:
     """The axes of a mesh with their lengths: dp=2,pp=4."""
-
-    name = "AXIS=N,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        axes = [AXIS.fullmatch(part) for part in value.split(",")]
-        names = [axis[1] for axis in axes if axis]
-        if not all(axes):
-            self.fail(f"'{value}' is no mesh; name each axis with its length, as dp=2,pp=4", param, ctx)
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            self.fail(f"the axis {twice[0]} is there twice in '{value}'; give each axis its own name", param, ctx)
-        return tuple((axis[1], int(axis[2])) for axis in axes if axis)
+    axes = [AXIS.fullmatch(part) for part in value.split(",")]
+    names = [axis[1] for axis in axes if axis]
+    if not all(axes):
+        raise ValueError(f"'{value}' is no mesh; name each axis with its length, as dp=2,pp=4")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"the axis {twice[0]} is there twice in '{value}'; give each axis its own name")
+    return tuple((axis[1], int(axis[2])) for axis in axes if axis)
 
 
 def game_options(command: C) -> C:
-    """Adds the options to a command, which gets them by name."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
 
 
 OPTIONS = (
-    click.option("--size", metavar="L,B,R", type=SizeText(), help="Play at this size: layers, batches, ranks."),
+    click.option("--size", metavar="L,B,R", type=size_text, help="Play at this size: layers, batches, ranks."),
     click.option(
         "--costs",
         metavar="NAME",
-        type=CostsText(),
+        type=costs_text,
         help="Play with these costs ('puzzles costs'), or with a .json.",
     ),
     click.option(
-        "--mesh", metavar="AXIS=N,...", type=MeshText(), help="Put the ranks on the axes of a mesh, as dp=2,pp=4."
+        "--mesh", metavar="AXIS=N,...", type=mesh_text, help="Put the ranks on the axes of a mesh, as dp=2,pp=4."
     ),
     click.option("--steps", metavar="N", type=click.IntRange(1, 10_000), help="Train for this number of steps."),
     click.option("--layer", type=click.Choice(["dense", "block", "experts"]), help="The kind of layer."),
@@ -125,7 +115,6 @@ def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
 
 
 def puzzle_slugs(name: str) -> tuple[str, ...]:
-    """The slugs of a puzzle, or of all puzzles of a track or chapter."""
     with usage_errors():
         return find_several(name)
 
@@ -139,7 +128,6 @@ def _puzzle(name: str) -> Puzzle:
 
 
 def game_track(game: Puzzle | FreeGame) -> Track[Any]:
-    """The track that a game is of."""
     from puzzles.tracks.free_play import track_for
 
     return track_for(game)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from math import isfinite
 from pathlib import Path, PurePath
@@ -12,6 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lib import PuzzleError
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.custom import OwnPuzzleError, add_folder, folders, remove_folder
 from puzzles.reports.screen import FOLDERS
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.visible_files import INSTALL_ROOT
@@ -19,6 +24,7 @@ from puzzles.tracks import (
     ALL,
     TRACKS,
     OptionError,
+    PuzzleGroup,
     UnknownPuzzleError,
     find,
     find_group,
@@ -42,21 +48,13 @@ def usage_errors() -> Iterator[None]:
     """What is refused inside, in full sentences, becomes an error of usage."""
     try:
         yield
-    except Exception as why:
-        from lib import PuzzleError  # here, with the others, because most commands can do without
-        from puzzles.course.roster import CourseError
-        from puzzles.custom import OwnPuzzleError
-
-        if isinstance(why, PuzzleError | CourseError | OwnPuzzleError | OptionError | UnknownPuzzleError):
-            raise click.UsageError(str(why)) from None
-        raise
+    except (PuzzleError, OwnPuzzleError, OptionError, UnknownPuzzleError) as why:
+        raise click.UsageError(str(why)) from None
 
 
 def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> None:
     """Click's callback of --puzzles: adds the folders before other parameters look for puzzles, until the command
     ends."""
-    from puzzles.custom import OwnPuzzleError, add_folder, folders, remove_folder
-
     ctx.meta[FOLDERS] = (*ctx.meta.get(FOLDERS, ()), *paths)
     for path in paths:
         before = folders()
@@ -68,7 +66,6 @@ def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ..
 
 
 def with_own_puzzles(command: Command) -> Command:
-    """The command, with an option for folders of puzzles."""
     words = "Add a folder of puzzles; may be repeated."
     command.params.append(
         click.Option(
@@ -84,43 +81,47 @@ def with_own_puzzles(command: Command) -> Command:
     return command
 
 
-class Slug(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
-    """A puzzle of any track, as `find` reads it."""
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
+    """A parameter that a function reads, which refuses a value with the words of its error."""
 
-    name = "slug"
+    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
+        self.name = name
+        self.read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self.read(value)
+        except (ValueError, UnknownPuzzleError) as why:
+            self.fail(str(why), param, ctx)
+
+
+class Slug(Parsed):
+    """A parameter that names a puzzle, as `find` reads it, or what a function finds by a name."""
+
+    def __init__(self, read: Callable[[Any], Any] = find) -> None:
+        super().__init__("slug", lambda value: read(value) if isinstance(value, str) else value)
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """Click's hook: what follows "Missing argument 'SLUG'."."""
         return "'puzzles list' shows the names of all puzzles."
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return find(value)
-        except UnknownPuzzleError as why:
-            self.fail(str(why), param, ctx)
+
+PUZZLE, SLUGS = Slug(), Slug(find_several)
+SLUG_TEXT = Slug(str)
+"""The name of a puzzle, or of any schedule in free play; the command looks it up with its other options."""
 
 
-class SlugText(Slug):
-    """The name of a puzzle, or of any schedule in free play; the command looks it up with its other options."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return value
-
-
-class SavedSlug(Slug):
+@Slug
+def saved_puzzle(name: str) -> Puzzle:
     """A puzzle of a track whose runs can be saved and judged again."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        puzzle = super().convert(value, param, ctx)
-        if not _is_saved(puzzle.slug):
-            same = [slug for slug in ALL if slug.lower() == puzzle.slug.lower() and _is_saved(slug)]
-            able = [track.name for track in TRACKS.values() if any(map(_is_saved, track.slugs))]
-            advice = f"did you mean '{same[0]}'?" if same else f"there are traces of: {', '.join(able)}"
-            self.fail(f"there are no traces of {puzzle.slug}, a puzzle of the track "
-                      f"'{track_of(puzzle.slug).name}'; {advice}", param, ctx)  # fmt: skip
-        return puzzle
+    puzzle = find(name)
+    if not _is_saved(puzzle.slug):
+        same = [slug for slug in ALL if slug.lower() == puzzle.slug.lower() and _is_saved(slug)]
+        able = [track.name for track in TRACKS.values() if any(map(_is_saved, track.slugs))]
+        advice = f"did you mean '{same[0]}'?" if same else f"there are traces of: {', '.join(able)}"
+        track = track_of(puzzle.slug).name
+        raise ValueError(f"there are no traces of {puzzle.slug}, a puzzle of the track '{track}'; {advice}")
+    return puzzle
 
 
 def _is_saved(slug: str) -> bool:
@@ -128,27 +129,15 @@ def _is_saved(slug: str) -> bool:
     return bool(track.saved_as(track.puzzle(slug)))
 
 
-class Slugs(Slug):
-    """The slugs of a puzzle, or of all puzzles of a track or chapter."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        try:
-            return value if isinstance(value, tuple) else find_several(value)
-        except UnknownPuzzleError as why:
-            self.fail(str(why), param, ctx)
-
-
-class GroupOrSlug(Slug):
+@Slug
+def group_or_puzzle(name: str) -> PuzzleGroup | Puzzle:
     """A track or a chapter by its name, or a puzzle."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = find_group(value) if isinstance(value, str) else value
-        if not found and near_group(value):
-            try:
-                return find(value)
-            except UnknownPuzzleError:
-                self.fail(f"there is no chapter '{value}'; did you mean '{near_group(value)}'?", param, ctx)
-        return found or super().convert(value, param, ctx)
+    try:
+        return find_group(name) or find(name)
+    except UnknownPuzzleError:
+        if near := near_group(name):
+            raise ValueError(f"there is no chapter '{name}'; did you mean '{near}'?") from None
+        raise
 
 
 class SolutionPath(click.Path):
@@ -164,34 +153,34 @@ class SolutionPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Seconds(click.ParamType):  # type: ignore[type-arg]  # as above
+@partial(Parsed, "seconds")
+def seconds_text(value: Any) -> float:
     """A positive number of seconds: 10, 0.5s."""
-
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            seconds = float(str(value).removesuffix("s"))
-        except ValueError:
-            seconds = 0.0
-        if not (isfinite(seconds) and 0 < seconds <= 10**6):
-            self.fail(f"'{value}' is not a positive number of seconds", param, ctx)
-        return seconds
+    try:
+        seconds = float(str(value).removesuffix("s"))
+    except ValueError:
+        seconds = 0.0
+    if not (isfinite(seconds) and 0 < seconds <= 10**6):
+        raise ValueError(f"'{value}' is not a positive number of seconds")
+    return seconds
 
 
-class Bytes(click.ParamType):  # type: ignore[type-arg]  # as above
+@partial(Parsed, "size")
+def bytes_text(value: Any) -> int:
     """A size as people write it: 65536, 64k, 512M, 2GiB."""
+    if isinstance(value, int):
+        return value
+    found = re.fullmatch(r"(\d{1,15})\s*([kmg]?)(i?b)?", str(value).strip().lower())
+    size = int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]] if found else 0
+    if not 0 < size < 1 << 50:
+        raise ValueError(f"'{value}' is not a size; write a number of bytes, or 64k, 512M, 2G")
+    return size
 
-    name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"(\d{1,15})\s*([kmg]?)(i?b)?", str(value).strip().lower())
-        size = int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]] if found else 0
-        if not 0 < size < 1 << 50:
-            self.fail(f"'{value}' is not a size; write a number of bytes, or 64k, 512M, 2G", param, ctx)
-        return size
+def abandon_output() -> None:
+    """Lets standard output lead nowhere: what is left in its buffer would fail again at the end of the interpreter."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def terminal() -> Console:
@@ -218,10 +207,10 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 DEFAULT = Limits()
 KINDS: dict[str, click.ParamType] = {  # type: ignore[type-arg]  # generic only in newer clicks
-    "time": Seconds(),
-    "memory": Bytes(),
-    "output": Bytes(),
-    "files": Bytes(),
+    "time": seconds_text,
+    "memory": bytes_text,
+    "output": bytes_text,
+    "files": bytes_text,
     "processes": click.IntRange(1, 10_000),
 }
 """What each limit is, by its name, in the order of the fields of `Limits`."""
@@ -235,16 +224,13 @@ OLD_WORDS = ("--time-limit", "--memory-limit", "--output-limit", "--file-limit",
 """In the order of `KINDS`; for one release."""
 
 
-class LimitText(click.ParamType):  # type: ignore[type-arg]  # as above
+@partial(Parsed, "limit")
+def limit_text(value: Any) -> tuple[str, Any]:
     """A limit with its value: time=10s."""
-
-    name = "limit"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        name, _, text = value.partition("=")
-        if name not in KINDS or not text:
-            self.fail(f"'{value}' is not a limit; the limits are {DEFAULTS}", param, ctx)
-        return name, KINDS[name].convert(text, param, ctx)
+    name, _, text = value.partition("=")
+    if name not in KINDS or not text:
+        raise ValueError(f"'{value}' is not a limit; the limits are {DEFAULTS}")
+    return name, KINDS[name].convert(text, None, None)  # click adds the option to a refusal
 
 
 def limit_option(command: C) -> C:
@@ -252,7 +238,7 @@ def limit_option(command: C) -> C:
     for name, word in zip(KINDS, OLD_WORDS):
         command = click.option(word, f"limit_{name}", type=KINDS[name], hidden=True)(command)
     words = f"Limit of a run; may be repeated.  [default: {DEFAULTS}]"
-    added: C = click.option("--limit", "limits", metavar="time=10s", type=LimitText(), multiple=True, help=words)(
+    added: C = click.option("--limit", "limits", metavar="time=10s", type=limit_text, multiple=True, help=words)(
         command
     )
     return added

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from puzzles.catalog.path import CORE
 from puzzles.catalog.text_lines import GLUE
 from puzzles.failure import UnreadableError, sanitized
+from puzzles.grading.progress import add_own_file, load, next_slug, remember, remember_hint
+from puzzles.grading.starters import add_starters
 from puzzles.grading.submission import Submission, fingerprints
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.screen import ScreenPart, next_command, print_wrapped, show_fitted
@@ -45,8 +47,6 @@ class WatchState:
     def begin(self) -> None:
         """Grades the file, which counts as the player's own, and shows the puzzle where the player left off: its
         verdict if the file passes, else its statement."""
-        from puzzles.grading.progress import add_own_file
-
         add_own_file(self.path)
         self._grade_changes()
         self.current = self._left_off()
@@ -85,8 +85,6 @@ class WatchState:
     def _grade_changes(self) -> list[str]:
         """Grades the puzzles whose definitions changed, and returns them; if anything else changed, grades all of the
         file, and returns none."""
-        from puzzles.grading.progress import remember
-
         changed = self._changed(Submission.read(Path(self.path)))
         if changed is None or changed:
             self.console.print(f"Grading {sanitized(self.path)} ...", style="dim")
@@ -106,8 +104,6 @@ class WatchState:
 
     def _following(self, slug: str) -> str:
         """The puzzle to offer after a pass; the same one if there is no other."""
-        from puzzles.grading.progress import load, next_slug
-
         return next_slug(load(), slug, self._passed()) or slug
 
     def _passed(self) -> list[str]:
@@ -132,7 +128,7 @@ class WatchState:
 
     def statement(self, said: str = "") -> None:
         """The statement of the current puzzle, what was just done, and the verdict as far as there is room for it."""
-        from ..show import print_paragraphs
+        from puzzles.commands.show import print_paragraphs
 
         statement = track_of(self.current).puzzle(self.current).statement
         parts = [ScreenPart(lambda console: print_paragraphs(console, statement), optional=False)]
@@ -143,14 +139,10 @@ class WatchState:
         self._show([*parts, *(ScreenPart(part.show) for part in self._explanation())])
 
     def picture(self) -> None:
-        """The current puzzle's run as text."""
         self._show([ScreenPart(self._print_picture if self._picture_lines() else self._say_undrawn, optional=False)])
 
     def hint(self) -> None:
-        """The next hint of the current puzzle."""
-        from puzzles.grading.progress import remember_hint
-
-        from ..hint import show_hint
+        from puzzles.commands.show import show_hint
 
         puzzle = track_of(self.current).puzzle(self.current)
         number = min(self.hints.get(self.current, 0) + 1, len(puzzle.hints))
@@ -174,8 +166,6 @@ class WatchState:
     def _add_starter(self) -> str:
         """Adds the current puzzle's starter to the end of the file, unless the file defines it, and says what was done.
         The file is graded again, so that the save which this is finds nothing new."""
-        from puzzles.grading.starters import add_starters
-
         path = sanitized(self.path)
         try:
             if not add_starters([track_of(self.current).puzzle(self.current)], self.path):
@@ -211,7 +201,6 @@ class WatchState:
         self.show(target.resolve().as_uri())
 
     def _show(self, parts: Sequence[ScreenPart]) -> None:
-        """A new screen: the puzzle's heading, the parts, the keys."""
         self.console.clear()
         ends = (self._print_heading, self._print_keys)
         head, foot = (ScreenPart(show, optional=False) for show in ends)
@@ -260,7 +249,6 @@ class WatchState:
             print_wrapped(console, offer, "green")
 
     def _print_picture(self, console: Console) -> None:
-        """The picture in text, if the track has one of the run."""
         lines = self._picture_lines()
         for line in ["", *lines] if lines else []:
             console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
@@ -291,7 +279,6 @@ class WatchState:
 
 
 def _play_order() -> list[str]:
-    """The core path, then all other puzzles."""
     return [*CORE, *(slug for slug in ALL if slug not in CORE)]
 
 

@@ -68,7 +68,6 @@ def build(path: Path, solved: bool = False) -> str:
 
 
 def _written(cells: list[tuple[str, str, str]], solved: bool) -> str:
-    """The text of a notebook with these cells."""
     _, nbformat = _jupyter()
     notebook = nbformat.v4.new_notebook(
         cells=list(_cells(nbformat.v4, cells, solved)),

@@ -50,7 +50,6 @@ def collective_svg(name: str) -> str:
 
 
 def collective_markdown(name: str) -> str:
-    """The picture as an image embedded in Markdown."""
     data = b64encode(collective_svg(name).encode()).decode()
     return f"![{TITLES[name]}](data:image/svg+xml;base64,{data})"
 

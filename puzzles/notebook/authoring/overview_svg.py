@@ -98,6 +98,11 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
             lambda r: f"batches {'0-3' if r == 0 else '4-7'}" if r in (0, ranks - 1) else "",
             "down from one end, up from the other",
         ),
+        "vocab_parallel": line(
+            lambda r, layer: (r, ranks) if layer == layers - 1 else (0, 1) if layer // 2 == r else None,
+            in_turn,
+            "activations down, sums of the head, gradients up",
+        ),
         "zb_v": line(
             lambda r, layer: (0, 1) if layer in (r, layers - 1 - r) else None, in_turn, "down and up the V, and back"
         ),
@@ -142,7 +147,6 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
 
 
 def overview_svg(puzzle: SchedulePuzzle) -> str:
-    """The overview as SVG."""
     placement, (layers, _, ranks) = placement_of(puzzle), puzzle.goal.size
     row = CELL if ranks <= 8 else CELL * 0.75
     right = LEFT + layers * (CELL + GAP)
@@ -174,7 +178,6 @@ def overview_svg(puzzle: SchedulePuzzle) -> str:
 
 
 def overview_markdown(puzzle: SchedulePuzzle) -> str:
-    """The overview as an image embedded in Markdown."""
     data = b64encode(overview_svg(puzzle).encode()).decode()
     return f"![What each rank keeps, and who talks to whom](data:image/svg+xml;base64,{data})"
 

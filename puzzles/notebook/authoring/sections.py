@@ -10,9 +10,8 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
-from puzzles.tracks import track_of
+from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.registry import place
 from puzzles.tracks.schedule.calls import reminder, value_calls
 from puzzles.version import VERSION
 

@@ -249,7 +249,6 @@ def bound_by(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
 
 
 def bound_as(alias: ast.alias) -> str:
-    """The name that an import binds."""
     return alias.asname or alias.name.partition(".")[0]
 
 

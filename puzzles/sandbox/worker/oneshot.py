@@ -11,8 +11,7 @@ import sys
 from puzzles.sandbox import protocol
 
 from . import os_limits
-from .interpreter import set_up_interpreter
-from .runner import DefinitionRun
+from .runner import DefinitionRun, set_up_interpreter
 from .source import SubmissionCode
 
 

@@ -1,5 +1,7 @@
 """One run of one definition of a player's file, in the worker: loads the file, runs it, sends the result."""
 
+import _sitebuiltins
+import builtins
 import json
 import os
 import sys
@@ -24,6 +26,25 @@ MODULE_NAME = "submission"
 
 DEVICES_FIRST = 0.15
 """Seconds by which the devices' time is up before the worker's, because they know the line that runs."""
+
+
+HIDDEN_MODULES = ("solutions", "tests", "notebooks", "puzzles.catalog.engine")
+"""Modules that a submission cannot import: answers, and the trials of classes with their right results."""
+
+
+def set_up_interpreter(packages: str) -> None:
+    """Provides third-party packages, `exit` and unbuffered streams, and makes imports of hidden modules fail."""
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  # as long as the process
+    for fd, name in ((1, "stdout"), (2, "stderr")):
+        stream = open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    if packages and packages not in sys.path:
+        sys.path.append(packages)
+    for name in HIDDEN_MODULES:
+        sys.modules[name] = None  # type: ignore[assignment]  # which makes an import of it fail
 
 
 def stage_of(module: str) -> Any:
@@ -59,6 +80,8 @@ class DefinitionRun:
             with os.fdopen(late, "rb") as rest:
                 request = {**request, **(json.loads(rest.read()) if request.get("late") else {})}
         self.prepared = self.stage.prepare(request)
+        self.recordings = request.get("recordings")
+        """Of an earlier run: what is repeated instead of the file."""
         self.out = out
         self.phase = "while the file is loaded, "
         self.start = code.lines.get(self.slug, 0)
@@ -74,8 +97,8 @@ class DefinitionRun:
 
     def run(self) -> None:
         """Loads the file, runs the definition and sends the result."""
-        if self.ends:
-            return self._run_on_devices()
+        if self.ends or self.recordings is not None:
+            return self._run_on_engine()
         disable_play()
         if self.graded:
             withhold()
@@ -94,10 +117,14 @@ class DefinitionRun:
         forgotten = [str(w.message) for w in warned if str(w.message).endswith("was never awaited")]
         self._send(result, forgotten[0] if forgotten else "")
 
-    def _run_on_devices(self) -> None:
-        """The same, where the devices load the file."""
+    def _run_on_engine(self) -> None:
+        """The same, where the devices load the file, or a recording is repeated and nothing is loaded."""
+        if self.recordings is not None:
+            work = lambda: (self.stage.repeat(self.recordings, self.prepared), "")  # noqa: E731
+        else:
+            work = lambda: self.stage.run_on_devices(self.ends, self.prepared)  # noqa: E731
         try:
-            result, forgotten = self.timer.run(lambda: self.stage.run_on_devices(self.ends, self.prepared), True)
+            result, forgotten = self.timer.run(work, True)
         except TimeLimitError:
             result, forgotten = StageResult(failure=self._too_slow()), ""
         except PuzzleError as why:

@@ -152,12 +152,10 @@ def checks(pid: int) -> list[ArgumentCheck]:
 
 
 def is_available() -> bool:
-    """True if this kernel and processor have the filter."""
     return sys.platform == "linux" and _has_filter(machine())
 
 
 def machine() -> str:
-    """This processor's name, as in `ARCHITECTURES`."""
     return os.uname().machine  # the module `platform` would say the same, and is slow to import
 
 

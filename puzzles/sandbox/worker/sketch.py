@@ -16,7 +16,6 @@ class Sketch(NamedTuple):
 
 
 def sketch(definition: ast.AST) -> Sketch:
-    """The sketch of a function or class."""
     try:
         bare = Bare().visit(deepcopy(definition))
         body = getattr(bare, "body", [bare])

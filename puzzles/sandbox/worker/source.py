@@ -140,7 +140,6 @@ class SubmissionCode:
             self.problem = of_source(why)
 
     def survey(self) -> dict[str, Any]:
-        """The findings, as plain data for the grader."""
         broken = {slug: list(failure) for slug, failure in self.broken.items()}
         problem = None if self.problem is None else list(self.problem)
         cells = self.cells if self.name.endswith(".ipynb") else []  # of a script, the grader has the lines

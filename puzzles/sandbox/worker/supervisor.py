@@ -20,9 +20,8 @@ from puzzles.sandbox.protocol import RUN_FOLDER
 
 from . import os_limits
 from .compiled import CompiledCode
-from .interpreter import set_up_interpreter
 from .output import WorkerMonitor
-from .runner import DefinitionRun
+from .runner import DefinitionRun, set_up_interpreter
 from .source import SubmissionCode
 from .task_limit import TaskLimit
 

@@ -48,7 +48,6 @@ class TaskLimit:
         return self._listener
 
     def answer(self) -> None:
-        """Answers one question."""
         question = bytearray(QUESTION_BYTES)
         with suppress(OSError):  # who asked has ended, or was interrupted and asks again
             ioctl(self._listener, RECEIVE, question)

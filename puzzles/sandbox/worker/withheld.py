@@ -79,7 +79,6 @@ def refusal_of(module: str | None) -> str:
 
 
 def is_withheld(module: str | None) -> bool:
-    """True for the module of schedules and those in it."""
     return f"{module}.".startswith(f"{WITHHELD}.")
 
 

@@ -1,5 +1,6 @@
 """Functions of the Python that judges and draws, from and to plain data. It never executes a player's code."""
 
+from collections.abc import Callable
 from typing import Any
 
 from lib import Trace
@@ -13,7 +14,7 @@ from puzzles.tracks.schedule.score import parse_trace
 
 from . import by_hand
 from .calls import Calls, add_custom_puzzles, answered
-from .judging import judged, judged_run
+from .run_record import judged, judged_run
 from .words import BLANK, described
 
 add_custom_puzzles()
@@ -23,7 +24,6 @@ _last: Verdict | None = None
 
 
 def judge(slug: str, record: Any) -> dict[str, Any]:
-    """The verdict on the runs of the code for a puzzle."""
     return _shown(judged(_puzzle(slug), record))
 
 
@@ -79,26 +79,6 @@ def trace() -> str:
     return _last.trace if _last is not None else ""
 
 
-async def draft(slug: str, rows: by_hand.Rows, colour: str = "") -> dict[str, Any]:
-    """A timetable made by hand, as far as it is; with a `colour` and its picture."""
-    return await by_hand.shown(PUZZLES[slug], rows, colour)
-
-
-def refusals(slug: str, rows: by_hand.Rows, cell: str) -> list[list[str]]:
-    """Why a cell cannot be put at each place of a timetable."""
-    return by_hand.refusals(PUZZLES[slug], rows, cell)
-
-
-def written(slug: str, rows: by_hand.Rows) -> str:
-    """A timetable as code."""
-    return by_hand.written(PUZZLES[slug], rows)
-
-
-def read_timetable(slug: str, text: str) -> list[list[str]]:
-    """A timetable in text."""
-    return by_hand.read(PUZZLES[slug], text)
-
-
 def timetable_of_runs(slug: str, record: Any) -> list[list[str]]:
     """The timetable that some code plays, as far as it runs."""
     verdict = judged(PUZZLES[slug], record)
@@ -114,11 +94,6 @@ def profile(files: list[list[str]]) -> dict[str, Any]:
     return profiled(files)
 
 
-def fragment(slug: str, kind: str, text: str) -> str:
-    """What follows the '#' in a link to code or to a run."""
-    return links.fragment(slug, kind, text)
-
-
 def export(codes: dict[str, str]) -> str:
     """All solutions as one file."""
     return links.joined({slug: codes[slug] for slug in ALL if slug in codes})
@@ -130,7 +105,7 @@ def split(text: str) -> dict[str, str]:
 
 
 async def answer(name: str, given: str) -> str:
-    """The worker's only call: one of the functions above."""
+    """The worker's only call: one of `CALLS`."""
     return await answered(CALLS, name, given)
 
 
@@ -148,10 +123,24 @@ def _shown(verdict: Verdict) -> dict[str, Any]:
     return described(_puzzle(verdict.puzzle), verdict)
 
 
+def _of_puzzle(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function on a timetable by hand as the page calls it: with the name of the puzzle."""
+
+    def call(slug: str, *given: Any) -> Any:
+        return function(PUZZLES[slug], *given)
+
+    return call
+
+
 CALLS: Calls = {
-    call.__name__: call
-    for call in (
-        *(judge, verify, story, view, picture, compare, trace, fragment, export, split),
-        *(profile, draft, refusals, written, read_timetable, timetable_of_runs),
-    )
+    **{
+        call.__name__: call
+        for call in (judge, verify, story, view, picture, compare, trace, export, split, profile, timetable_of_runs)
+    },
+    "draft": _of_puzzle(by_hand.shown),
+    "refusals": _of_puzzle(by_hand.refusals),
+    "written": _of_puzzle(by_hand.written),
+    "read_timetable": _of_puzzle(by_hand.read),
+    "fragment": links.fragment,
 }
+"""What the page may call, by name."""

@@ -36,7 +36,6 @@ def axes(puzzle: SchedulePuzzle) -> Axes:
 
 
 def has_halves(puzzle: SchedulePuzzle) -> bool:
-    """True if backward comes in halves."""
     return "backward_input" in puzzle.calls
 
 
@@ -149,7 +148,6 @@ def draft_of(puzzle: SchedulePuzzle, rows: Rows) -> Draft:
 
 
 def cell_of(word: str) -> Cell:
-    """"""
     found = CELL.fullmatch(word)
     if found is None:
         raise RuleError(f"{word[:40]!r} is no cell; a cell is written as 2F5")

@@ -1,4 +1,4 @@
-"""What the Python that runs a player's code hands to the one that judges: plain data, read strictly there."""
+"""What the Python that runs players' code hands to the one that judges: plain data, read strictly and judged there."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, sanitized
+from puzzles.grading.judge import first_lines, judge, run_judge
+from puzzles.grading.verdict import Verdict
+from puzzles.notebook.local_run import NotebookDefinition
 from puzzles.sandbox.worker.sketch import Sketch
-from puzzles.tracks import Track
+from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import Row, RunOutcome
 
 MAX_RUNS, MAX_TEXT = 100, 2_000
@@ -22,7 +26,6 @@ class KeptRun(NamedTuple):
     failure: Failure | None = None
 
     def outcome(self, track: Track[Any]) -> RunOutcome:
-        """The outcome, for the judge."""
         return outcome_of(track.row_of_sent, self.sent, self.failure) if self.sent else RunOutcome(None, self.failure)
 
 
@@ -56,7 +59,6 @@ class RunRecord:
         return replace(self, problem=self.problem and self.problem._replace(line=0), line=0, runs=runs)
 
     def data(self) -> dict[str, Any]:
-        """As plain data."""
         return {
             "problem": self.problem and list(self.problem),
             "sketch": list(self.sketch),
@@ -67,7 +69,6 @@ class RunRecord:
 
     @classmethod
     def read(cls, data: Any) -> RunRecord:
-        """"""
         match data:
             case {
                 "problem": problem,
@@ -101,3 +102,28 @@ def _text(data: Any) -> str:
     if isinstance(data, str):
         return data
     raise ValueError("the record of the definition is damaged")
+
+
+MISSING = RunOutcome(failure=Failure("crash", "this run is missing in the record"))
+
+
+def judged(puzzle: Puzzle, data: Any) -> Verdict:
+    """The verdict on a record; a failure if it is none."""
+    track = track_of(puzzle.slug)
+    try:
+        record = RunRecord.read(data)
+    except ValueError as why:
+        record = RunRecord(problem=Failure("rule", str(why)))
+    definition = NotebookDefinition(sketch=record.sketch, line=record.line, problem=record.problem)
+    runs = iter(record.runs)
+    verdict = run_judge(
+        judge(puzzle, definition, keep=True),
+        lambda request: run.outcome(track) if (run := next(runs, None)) is not None else MISSING,
+    )
+    return replace(verdict, printed=first_lines(record.printed))
+
+
+def judged_run(puzzle: Puzzle, trace: str) -> Verdict:
+    """The verdict on a saved run. It says nothing of other sizes, of which there is no run."""
+    outcome = outcome_of(track_of(puzzle.slug).row_of_saved, trace)
+    return run_judge(judge(puzzle, NotebookDefinition(), keep=True, only_shown=True), lambda request: outcome)

@@ -32,3 +32,19 @@ export function tell(words) {
   clearTimeout(tell.timer);
   tell.timer = setTimeout(() => place.classList.remove("shown"), 6000);
 }
+
+// After the page was next drawn, or soon where nothing draws, as in a tab in the background.
+export const painted = () => new Promise((done) => {
+  requestAnimationFrame(() => setTimeout(done));
+  setTimeout(done, 400);
+});
+
+// Once an element is in the window.
+export const seen = (element) => new Promise((done) => {
+  const observer = new IntersectionObserver((found) => {
+    if (!found.some((one) => one.isIntersecting)) return;
+    observer.disconnect();
+    done();
+  }, { rootMargin: "200px" });
+  observer.observe(element);
+});

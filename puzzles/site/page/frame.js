@@ -17,7 +17,8 @@ addEventListener("message", (event) => {
 
 async function prepared({ wasm, stdlib, game, lock, script }) {
   const packed = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
-  return { script: packed, given: { wasm: await WebAssembly.compile(wasm), stdlib, game, lock } };
+  const compiled = await WebAssembly.compile(await wasm.arrayBuffer());
+  return { script: packed, given: { wasm: compiled, stdlib, game, lock: await lock.text() } };
 }
 
 // Starts a worker; null if it was ended before that.

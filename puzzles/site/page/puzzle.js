@@ -1,7 +1,7 @@
 // One puzzle: the statement, the code or the timetable, and at the right its verdict with the picture of the run. A phone
 // shows one of the three.
 
-import { button, h, tell } from "./dom.js";
+import { button, h, painted, seen, tell } from "./dom.js";
 import { Keeping } from "./keeping.js";
 import { firstOpen } from "./path.js";
 import { Picture } from "./picture.js";
@@ -52,7 +52,8 @@ export class PuzzlePage {
     if (this.trace) return;
     const replace = (text) => { this.code = text; this.keeping.keep(text); };
     this.editor = { text: () => this.code, replace, mark() {}, focus() {}, close() {} }; // until the editor is there
-    this.opened = this.edit().catch(() => tell("The editor could not be loaded. Check the connection, then reload the page."));
+    this.marked = [0, ""];
+    this.edit().catch(() => tell("The editor could not be loaded. Check the connection, then reload the page."));
     if (this.shared) return;
     this.tools.append(button("Start over", () => this.startOver()));
     this.keeping = new Keeping(puzzle, { place: this.newer, tools: this.tools, editor: () => this.editor });
@@ -62,13 +63,18 @@ export class PuzzlePage {
 
   // The editor is a large script, for which the statement does not wait.
   async edit() {
-    const { puzzle } = this, { openEditor } = await import("./editor.js");
+    const { puzzle } = this;
+    await painted();
+    await seen(this.editorPlace); // on a phone it is behind a tab
+    const { openEditor } = await import("./editor.js");
+    await painted();
     if (this.closed) return;
     this.editor = openEditor(this.editorPlace, {
       text: this.code, readOnly: this.shared, label: `Your code for ${puzzle.title}`,
       help: { members: this.catalog.model, calls: puzzle.sections.flatMap((section) => section.lines) },
       onchange: (text) => this.keeping.keep(text), onpause: () => this.run(), onrun: () => this.run(),
     });
+    this.editor.mark(...this.marked);
   }
 
   // Of statement, code and picture what a phone shows.
@@ -167,7 +173,7 @@ export class PuzzlePage {
     try {
       const verdict = this.trace
         ? await python.call("verify", [puzzle.slug, this.trace])
-        : await python.call("judge", [puzzle.slug, await python.run(puzzle.slug, (await this.opened, this.text()))]);
+        : await python.call("judge", [puzzle.slug, await python.run(puzzle.slug, this.text())]);
       if (this.closed || !this.handPlace.hidden) return;
       this.show(verdict);
       this.main.dataset.verdicts = Number(this.main.dataset.verdicts || 0) + 1;
@@ -195,7 +201,8 @@ export class PuzzlePage {
       oncompare: this.shared || !this.catalog.compared.includes(puzzle.slug) ? null : () => this.compare(),
       onnext: this.shared || next.slug === puzzle.slug ? null : { title: next.title, go: () => { location.hash = next.slug; } },
     });
-    this.editor?.mark(verdict.line, verdict.message);
+    this.marked = [verdict.line, verdict.message];
+    this.editor?.mark(...this.marked);
   }
 
   // The reference beside the code that has passed.

@@ -3,6 +3,7 @@
 
 /* global PYTHON: the folder of Python, SIZES: bytes of its files, both of which the builder fills in */
 
+import { painted } from "./dom.js";
 import { frame } from "frame";
 
 const JUDGE = "puzzles.site.in_browser.api", PLAYER = "puzzles.site.in_browser.player";
@@ -83,9 +84,8 @@ class Frame {
     element.sandbox.add("allow-scripts");
     const isLoaded = new Promise((done) => element.addEventListener("load", done, { once: true }));
     document.body.append(element);
-    Promise.all([loaded(FILES, onprogress), isLoaded]).then(([files]) => {
-      const buffers = Object.values(files).filter((one) => one instanceof ArrayBuffer);
-      element.contentWindow.postMessage(files, "*", [port2, ...buffers]);
+    Promise.all([painted().then(() => loaded(FILES, onprogress)), isLoaded]).then(([files]) => {
+      element.contentWindow.postMessage(files, "*", [port2]);
     }).catch((why) => onbroken(why.message));
   }
 
@@ -93,7 +93,7 @@ class Frame {
   async give(files, onprogress) {
     this.order("expect");
     const more = await loaded(files, onprogress);
-    this.port.postMessage({ order: "give", more }, Object.values(more));
+    this.port.postMessage({ order: "give", more });
   }
 
   add(worker) { this.workers.set(++this.count, worker); return this.count; }
@@ -101,28 +101,21 @@ class Frame {
   order(order, given) { this.port.postMessage({ order, ...given }); }
 }
 
-// Files of Python as bytes; `onprogress` is told the share that has come.
-async function loaded(files, onprogress) {
-  let come = 0;
+// Files of Python as blobs; `onprogress` is told how many of all bytes have come.
+function loaded(files, onprogress) {
   const all = Object.values(files).reduce((sum, one) => sum + one.size, 0);
-  const found = await Promise.all(Object.entries(files).map(async ([name, { address, size }]) => {
-    const answer = await fetch(address, { priority: "low" }), file = address.split("/").at(-1); // the page comes first
-    if (!answer.ok) throw new Error(`${file}: ${answer.status}`);
-    const bytes = new Uint8Array(size);
-    let at = 0;
-    for (const reader = answer.body.getReader(); ;) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      if (at + value.length > bytes.length) throw new Error(`${file} is not of this version of the site`);
-      bytes.set(value, at);
-      at += value.length;
-      come += value.length;
-      onprogress(come, all);
-    }
-    if (at !== bytes.length) throw new Error(`${file} came only in part`);
-    return [name, name === "lock" ? new TextDecoder().decode(bytes) : bytes.buffer];
-  }));
-  return Object.fromEntries(found);
+  return new Promise((done, fail) => {
+    const loader = new globalThis.Worker("loader.js");
+    loader.onerror = () => fail(new Error("its loader could not be started"));
+    loader.onmessage = ({ data: { come, found, why } }) => {
+      if (come) return onprogress(come, all);
+      loader.terminate();
+      if (why) return fail(new Error(why));
+      onprogress(all, all);
+      done(found);
+    };
+    loader.postMessage({ files });
+  });
 }
 
 export class Python {

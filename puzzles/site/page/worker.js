@@ -16,8 +16,8 @@ async function load({ module, given: { wasm, stdlib, game, lock, wheel, arrays }
   if (wheel) {
     const installed = await python.loadPackage("numpy", { messageCallback() {} });
     if (!installed.length) throw new Error("numpy could not be installed");
-    for (const archive of [game, arrays]) python.unpackArchive(archive, "zip", { extractDir: place });
-  } else python.FS.writeFile(place, new Uint8Array(game));
+    for (const archive of [game, arrays]) python.unpackArchive(await archive.arrayBuffer(), "zip", { extractDir: place });
+  } else python.FS.writeFile(place, new Uint8Array(await game.arrayBuffer()));
   python._api.on_fatal = crashed; // then no call is ever answered
   python.runPython(`import sys; sys.path.insert(0, "${place}")`);
   return python.pyimport(module).answer;

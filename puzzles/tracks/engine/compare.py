@@ -10,7 +10,6 @@ from puzzles.sandbox.plain_data import Foreign
 
 
 def require_right(trial: Trial, performed: Performed) -> None:
-    """Checks that every result is right."""
     for call, results in zip(trial.calls, performed.results):
         for device, (result, right) in enumerate(zip(results, call.wanted or ())):
             try:

@@ -22,7 +22,6 @@ def asked(trial: Trial) -> dict[str, Any]:
 
 
 def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
-    """Results and meters of the class."""
     given = asked(trial)
     return Performed(*run_trial(given, launched(given, cls, on))).priced(trial)
 

@@ -14,6 +14,7 @@ from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, capitalize
 
 from .compare import require_right
 from .perform import asked, size_of
+from .repeat import is_repeated, repeat_requests
 from .row import performed_of
 
 TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "barriers"))
@@ -31,30 +32,48 @@ ADVICE = dict.fromkeys(("flops", "clock", "elapsed"), PRODUCTS)
 
 def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
     """A run for each trial. The request does not contain the right results. Trials are made one by one, because after a
-    failure no more are needed."""
-    shown = None
+    failure no more are needed. The last run repeats what the first has recorded, if the third star takes that."""
+    shown: Trial | None = None
+    repeats: list[RunRequest] = []
     for make in trials_of(puzzle):
         trial = make()
         if not isinstance(trial, Trial):
             name = getattr(make, "__name__", repr(make))
             raise OwnPuzzleError(f"{puzzle.slug}: {name} in TRIALS returns a Trial; got {trial!r:.80}")
-        shown = shown or trial
-        data = {"trial": pack(asked(trial)), "devices": trial.devices}
-        yield RunRequest(size_of(trial, shown), data, _scorer(puzzle, trial), trial.hidden)
+        is_first, shown = shown is None, shown or trial
+        given = pack({**asked(trial), "recorded": is_first and is_repeated(puzzle)})
+        score = _scorer(puzzle, trial, make, repeats if is_first else [])
+        yield RunRequest(size_of(trial, shown), {"trial": given, "devices": trial.devices}, score, trial.hidden)
+    yield from repeats
 
 
-def _scorer(puzzle: EnginePuzzle, trial: Trial) -> Callable[[Row], Score | Failure]:
+def _scorer(
+    puzzle: EnginePuzzle, trial: Trial, make: Callable[[], Trial], repeats: list[RunRequest]
+) -> Callable[[Row], Score | Failure]:
+    """The function that scores a trial's row. If the score takes a second run, it adds that to `repeats`."""
+
     def score(row: Row) -> Score | Failure:
         try:
-            return score_trial(puzzle, trial, performed_of(row, trial))
+            performed = performed_of(row, trial)
+            found = score_trial(puzzle, trial, performed)
+            if found.stars == 3 and "recordings" in row:
+                repeats.extend(repeat_requests(puzzle, make, row, _undecided(puzzle, trial, performed)))
         except WrongResultError as why:
             return Failure("rule", sanitized(str(why)))
         except (Exception, RecursionError) as why:  # a trial's check may choke on what it does not expect
             return Failure(
                 "rule", sanitized(f"what the run sent back cannot be judged ({why or type(why).__name__})")[:300]
             )
+        return found
 
     return score
+
+
+def _undecided(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> dict[str, int]:
+    """The self-reported figures that are above the lower bound for any class; none where a puzzle has no bounds."""
+    bounds = lower_bounds_of(puzzle, trial)
+    figures = {name: FIGURES[name].of(performed) for name in puzzle.targets if FIGURES[name].is_self_reported}
+    return {name: value for name, value in figures.items() if name in bounds and value > bounds[name].value}
 
 
 def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Score:
@@ -112,10 +131,13 @@ def comparison(puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) ->
     """What a verdict cannot vouch for."""
     told = [FIGURES[name].words for name in puzzle.targets if FIGURES[name].is_self_reported]
     if told:
-        yield (
-            f"{capitalized(listed(told))} are self-reported: the class's own processes count them, and the judge "
-            "refuses only what is below what any class needs."
+        counted = (
+            "if they are too low for the third star to rest on them alone, the judge repeats the operations on other "
+            "values, in a process of its own, and counts them there"
+            if is_repeated(puzzle)
+            else "the judge refuses only what is below what any class needs"
         )
+        yield f"{capitalized(listed(told))} are self-reported: the class's own processes count them; {counted}."
     if {"sent", "uplink"} & puzzle.targets.keys() and not trials_of(puzzle)[0]().packing:
         yield (
             "The judge counts what is sent, 4 B for a float. A float has room for the digits of 1.7 numbers at the "
@@ -143,12 +165,10 @@ def record(puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, famil
 
 
 def known_figures(puzzle: EnginePuzzle) -> tuple[Mapping[str, int], ...]:
-    """The figures of all records of a puzzle."""
     return (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
 
 
 def _require_allowed(puzzle: EnginePuzzle, performed: Performed) -> None:
-    """Refuses calls that the puzzle forbids."""
     for device, reading in enumerate(performed.readings[-1]):
         for call, times in reading.calls.items():
             if times and puzzle.refuses(call):

@@ -51,13 +51,14 @@ JUDGED = (
     (
         "Flops",
         "Two for each product: of matrices by their shapes, and of arrays element by element. Products with masks "
-        "do not count, and neither do products with the first 16 numbers of Python.",
+        "do not count, and neither do products with the first 16 numbers of Python. A float that is taken out of an "
+        "array counts as one, after the first 1,024 of a device.",
     ),
     (
         "Figures",
         "Each device is a process. The judge counts what it sends; the process itself counts flops and memory. A "
-        "figure below what any class needs is refused. For the third star, a figure below every record counts as the "
-        "record.",
+        "figure below what any class needs is refused. For the third star, the judge repeats the operations on other "
+        "values and counts them itself: compute with numpy on arrays.",
     ),
     ("self.host, self.disk", "Slower memories. You may use them only where a target names them or they take time."),
 )

@@ -96,7 +96,6 @@ def plan_page(plan: GraphPlan, puzzle: LayoutPuzzle, dark: bool = False) -> str:
 
 
 def write_file(target: str, text: str) -> None:
-    """Writes a text."""
     try:
         Path(target).write_text(text, encoding="utf-8")
     except OSError as why:
@@ -118,7 +117,6 @@ def picture(puzzle: LayoutPuzzle, kept: str, judged: bool = True) -> str:
 
 
 def picture_text(puzzle: LayoutPuzzle, kept: str, width: int) -> str:
-    """The same as text."""
     from drawing.layouts.text import explained
 
     plan = plan_of(puzzle, kept)

@@ -10,10 +10,10 @@ from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
 from puzzles.tracks.outcomes import Measure, capitalized
 from puzzles.tracks.shown import OptionError, Section
+from puzzles.tracks.workbench import TensorOptions
 
 if TYPE_CHECKING:
     from puzzles.catalog.layout.puzzle import LayoutPuzzle
-    from puzzles.tracks.workbench import TensorOptions
 
 # What needs numpy is imported inside the methods that judge: list does without.
 

@@ -130,14 +130,12 @@ def kept_text(row: Row) -> str:
 
 
 def plan_of(puzzle: PlanPuzzle, text: str) -> Plan | None:
-    """The plan of a split that was kept."""
     split = split_of(row_of(text)) if text else Failure("split", "")
     found = split if isinstance(split, Failure) else planned(puzzle.job, split)
     return None if isinstance(found, Failure) else found
 
 
 def row_of(text: str) -> Row:
-    """The row of a saved split."""
     given: Any = json.loads(text)
     if not isinstance(given, dict) or isinstance(split_of(given), Failure):
         raise ValueError("this is not a split")

@@ -11,10 +11,10 @@ from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
 from puzzles.tracks.outcomes import Measure
 from puzzles.tracks.shown import OptionError, Section
+from puzzles.tracks.workbench import TensorOptions
 
 if TYPE_CHECKING:
     from puzzles.catalog.plan.puzzle import PlanPuzzle
-    from puzzles.tracks.workbench import TensorOptions
 
 # What plays splits is imported inside the methods that judge: list, show and hint do without.
 
@@ -93,14 +93,14 @@ class Plans(Track["PlanPuzzle"]):
         else:
             said = f"Three stars. {known}, which the model cannot tell from yours."
         tied = ", ".join(f"{one} {seconds:,} s" for one, seconds in list(puzzle.tied.items())[:SHOWN_TIED])
-        cannot = f"The model cannot tell it from the best of other kinds, such as {tied}." if tied else ""
+        cannot = f"Other kinds of split are within the model's error: {tied}." if tied else ""
         return " ".join(filter(None, [said, cannot, published_text(puzzle)]))
 
     def built(self, puzzle: PlanPuzzle, kept: str) -> str:
         from lib.planning.plans import family_of
 
         plan = self.restored(puzzle, kept)
-        return "" if plan is None else f"{family_of(plan.split)} ({plan.split})"
+        return "" if plan is None else f"a plan: {family_of(plan.split)} ({plan.split})"
 
     run_page = later("plan.draw", "run_page")
 

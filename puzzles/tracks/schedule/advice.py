@@ -25,10 +25,21 @@ def advice(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
     if not report.meets_time:
         return _on_time(trace, report, puzzle)
     if not report.is_steady:
-        return puzzle.reload_advice
+        return _on_loading(report, puzzle)
     if not report.meets_drift:
         return "Average the weights more often."
     return "Park fewer values, and delete a parked one when it has come back."
+
+
+def _on_loading(report: Report, puzzle: SchedulePuzzle) -> str:
+    """How to load less, or to keep what the next step needs."""
+    if report.unrepeatable and puzzle.reload_advice:
+        return puzzle.reload_advice
+    if "allgather" in puzzle.calls and not puzzle.reload_advice:
+        return "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
+    if report.unrepeatable:
+        return "Keep the updated weight to the end, or get it from the rank that updates it."
+    return "Load each weight once, on the rank that keeps it, and keep the updated weight to the end."
 
 
 def traffic_sentences(report: Report) -> str:

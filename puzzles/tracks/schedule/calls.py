@@ -20,11 +20,17 @@ SHARD = ("value.shard(i, n)", "Shard i of n of a weight, optimizer state or weig
 """A call of a value, which players need where a puzzle cuts one."""
 
 SECOND_STEP = (
-    "The memory target also holds in a second step: what a rank loads counts from the start, and a message until it is "
-    "read. Each rank ends with the updated form of what it loads."
+    "The memory target also holds in a second step. There, whatever a rank loads counts from the start, each time that "
+    "it is loaded, and a message counts until it is read. Each rank ends with the updated form of what it loads."
 )
-SECOND_REQUEST = "The memory target also holds in a second request: what a rank loads counts from the start."
+SECOND_REQUEST = (
+    "The memory target also holds in a second request, where whatever a rank loads counts from the start, each time "
+    "that it is loaded."
+)
 """What the memory target counts besides the peak of the run (`Goal.steady`)."""
+
+ONCE = "No rank loads a weight twice, and a second step needs no more memory than the first."
+"""What the third star takes where the memory target is for the first step only."""
 
 STEPS = re.compile(r"\b[0-9.]+ steps?\b")
 """A price of the classic games in a docstring."""
@@ -47,7 +53,9 @@ def sections(puzzle: SchedulePuzzle) -> list[Section]:
     goal, others = puzzle.goal, "; ".join(map(size_text, puzzle.other_sizes))
     third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
     again = SECOND_REQUEST if goal.setting.task == "infer" else SECOND_STEP
-    if goal.steady and goal.decides == "star":
+    if not goal.steady:
+        third = f"{third} {ONCE}"
+    elif goal.decides == "star":
         third = f"{third} {again}"
     return [
         Section("Calls", [*reminder(puzzle), *value_calls(puzzle)]),

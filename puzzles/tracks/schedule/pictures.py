@@ -32,7 +32,6 @@ def pictures(puzzle: SchedulePuzzle, kept: str, figures: Mapping[str, float], co
 
 
 def picture_text(puzzle: SchedulePuzzle, kept: str, width: int, colour: str = "layer") -> str:
-    """The run as text of a terminal's width."""
     import drawing
 
     width = max(40, min(width, drawing.TEXT_WIDTH))
@@ -40,7 +39,6 @@ def picture_text(puzzle: SchedulePuzzle, kept: str, width: int, colour: str = "l
 
 
 def run_page(puzzle: SchedulePuzzle, kept: str) -> str:
-    """The run as a page to explore."""
     from drawing.export.html import web_page
     from drawing.runs.scene import scene_of
 

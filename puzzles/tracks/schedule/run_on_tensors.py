@@ -103,14 +103,12 @@ def on_transport(trace: Trace, on: str, small: bool, device: str = "cpu", **more
 def draw_replay(
     output: str, title: str, trace: Trace, lines: Sequence[str], times: Any, colour: str, measured_first: bool
 ) -> None:
-    """Draws the predicted timeline and the measured one, to a file."""
     import drawing
 
     drawing.save(drawing.draw_replay(trace, times, title, lines, False, colour, measured_first), output)
 
 
 def captions(result: Replay) -> list[str]:
-    """What a picture says of a replay."""
     same = sum(rank.same for rank in result.ranks)
     return [
         f"On {len(result.ranks)} devices, {result.on}, {_tensors(result)}.",
@@ -179,7 +177,6 @@ def run_freely(game: FreeGame, options: TensorOptions, bench: Workbench) -> bool
 
 
 def draw_run(output: str, title: str, trace: Trace, colour: str) -> None:
-    """Draws a run, to a file."""
     import drawing
 
     with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already

@@ -1,5 +1,6 @@
 """Scores a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from operator import attrgetter
@@ -27,6 +28,8 @@ UNRULED = frozenset(
     "load_weights get_activation set_final_weight set_output await store delete given shard combine add".split()
 )
 """Operations that begin and end a run, or that are no calls of the model; no puzzle forbids them by omission."""
+
+REPEATED_END = re.compile(", so the (step|request) cannot be repeated(?=;)")
 
 MAX_SENTENCE = 2000
 """Characters of a message on a broken trace."""
@@ -58,7 +61,6 @@ def trace_in(row: Row) -> Trace | Failure:
 
 
 def parse_trace(text: str) -> Trace:
-    """A trace from its JSON."""
     with no_collection():
         return trace_from_json(text)
 
@@ -95,11 +97,11 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     why = (*peak_lines(report.contents), *traffic_lines(report.sent))
     why_matters = shown and report.status == "over_target" and (not report.meets_memory or sends_too_much(report))
     remark = "" if shown else _remark(report, puzzle, size)
-    return Score(figures, missed, report.stars, notes, told, why, why_matters, report.family, remark)
+    again = sanitized(report.second_step)
+    return Score(figures, missed, report.stars, notes, told, why, why_matters, report.family, remark, again)
 
 
 def figures_of(report: Report, puzzle: SchedulePuzzle, size: Size) -> dict[str, float]:
-    """The figures that a puzzle counts, by name."""
     figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
     if report.lasting_peak > report.peak.memory:
         figures["lasting_peak"] = report.lasting_peak
@@ -156,9 +158,10 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
     if not report.meets_traffic:
         yield f"it sends {report.traffic:,} elements and the target is {goal.traffic_text}"
     if report.meets_memory and not report.is_steady and not goal.meets_memory(report.lasting_peak):
-        yield f"{_lasting(report)} and the target is {goal.memory_text}"
+        yield f"{sanitized(report.second_step)}, and the target is {goal.memory_text}"
     if report.unrepeatable:
-        yield f"{puzzle.reload_reason}: {'; '.join(sanitized(note.text) for note in report.unrepeatable)}"
+        fewer = "; ".join(sanitized(note.text) for note in report.unrepeatable)
+        yield f"{puzzle.reload_reason}: {REPEATED_END.sub('', fewer)}"
 
 
 def _star_notes(report: Report) -> Iterator[str]:
@@ -167,12 +170,6 @@ def _star_notes(report: Report) -> Iterator[str]:
         return
     needed = f"it sends {report.traffic:,} elements, and the third star needs {report.goal.traffic_text}."
     yield f"{needed} {traffic_sentences(report)}"
-
-
-def _lasting(report: Report) -> str:
-    again = "request" if report.goal is not None and report.goal.setting.task == "infer" else "step"
-    loading = f", because {report.loading}," if report.loading else ""
-    return f"a second {again} needs {report.lasting_peak:,} elements of memory{loading}"
 
 
 def sends_too_much(report: Report) -> bool:

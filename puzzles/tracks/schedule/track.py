@@ -16,13 +16,11 @@ from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
-from puzzles.tracks.workbench import COLOURS
+from puzzles.tracks.workbench import COLOURS, TensorOptions, Turns, Workbench
 
 from .score import parse_trace, request_at, trace_in
 
 if TYPE_CHECKING:
-    from puzzles.tracks.workbench import TensorOptions, Turns, Workbench
-
     from .free_game import FreeGame
 
 
@@ -100,6 +98,10 @@ class Schedules(Track[SchedulePuzzle]):
             return LocalRun(row)
         model = outcome.models[outcome.errors.index(error)]
         return LocalRun(row, error, f"rank {model.rank}, t={model.time:g}")
+
+    def margin(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> str:
+        """Without the peak of a second step, which a sentence of its own follows with its reason."""
+        return super().margin(puzzle, {name: figure for name, figure in figures.items() if name != "lasting_peak"})
 
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
         others = {name: figures[name] for name in OTHER_FIGURES if name in figures}

@@ -29,10 +29,10 @@ class RingAttention(ShardedEngine):
         """Adds a block of keys and values to the result of query i."""
         scores = kv[0] @ q[i]
         scores *= q.shape[1] ** -0.5
-        before, highest[i] = float(highest[i]), max(highest[i], scores.max())
+        before, highest[i] = highest[i], np.maximum(highest[i], scores.max())
         scores -= highest[i]
         np.exp(scores, out=scores)
-        shrunk = np.exp(np.float32(before) - highest[i])
+        shrunk = np.exp(before - highest[i])
         total[i] = total[i] * shrunk + scores.sum()
         mixed[i] *= shrunk
         mixed[i] += scores @ kv[1]

@@ -15,12 +15,13 @@ from puzzles.notebook.local_run import judge_here
 from puzzles.tracks import track_of
 from tests.support.mistakes import Mistake, altered
 
+from .frontier import FRONTIER
 from .pipelines import PIPELINES
 from .sharing import SHARING
 from .splitting import OVERLAP, SPLITTING
 from .tensors import CLASSES, LAYOUTS, PLANS
 
-FIRST = [*SHARING, *PIPELINES, *OVERLAP, *SPLITTING, *CLASSES, *LAYOUTS, *PLANS]
+FIRST = [*SHARING, *PIPELINES, *OVERLAP, *SPLITTING, *CLASSES, *LAYOUTS, *PLANS, *FRONTIER]
 
 
 def read_by_the_learner(mistake: Mistake) -> str:
@@ -39,6 +40,6 @@ def test_a_first_mistake_is_answered_with_what_to_do(mistake: Mistake) -> None:
     assert [part for part in mistake.says if part not in said] == [], said
 
 
-@pytest.mark.parametrize("slug", CORE)
+@pytest.mark.parametrize("slug", [*CORE, "host_update", "two_ways"])
 def test_every_core_puzzle_has_five_first_mistakes(slug: str) -> None:
     assert len([mistake for mistake in FIRST if mistake.slug == slug]) >= 5

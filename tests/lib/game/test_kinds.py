@@ -139,7 +139,7 @@ FORGED_COSTS: list[tuple[dict[str, Any], str]] = [
     ({"slow": {"01": "2"}}, "slow must be by rank; got '01'"),
     ({"slow": {"1": "1/2"}}, "slow of rank 1 must be from 1 to 1,000,000,000; got 1/2"),
     ({"kinds": {"head": [1, 2]}}, "a kind is a list of weight, inp, out, ticks; got [1, 2]"),
-    ({"kinds": {"head": [0, None, None, {}]}}, "kinds must be a whole number from 1 to"),
+    ({"kinds": {"head": [0, None, None, {}]}}, "the kind head: weight must be a whole number from 1 to"),
 ]
 
 

@@ -27,7 +27,7 @@ BY_SIZE = {name: costs for name, costs in ALL_THREE.items() if costs.beta}
 
 def test_only_the_papers_pipelines_leave_a_collective_without_a_price() -> None:
     assert MODERN.keys() - ALL_THREE.keys() == {"stages", "parts", "pairs", "gathers", "straggler", "vocabulary"} | {
-        *("sequences", "context", "grouped")
+        *("vocabulary_shards", "sequences", "context", "grouped")
     }
     assert ALL_THREE.keys() - BY_SIZE.keys() == {"long_quarters"}, "its halves cost half of an all-reduce, by value"
 

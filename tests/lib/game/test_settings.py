@@ -119,7 +119,7 @@ def head(**changes: Any) -> str:
         ({"costs": {"name": "x", "beta": {"pass_to": 0.1}}}, ("beta", "fraction", "0.1")),
         ({"costs": {"name": "x", "beta": {"pass_to": "1/0"}}}, ("beta", "fraction", "1/0")),
         ({"costs": {"name": "x", "beta": {"pass_to": "9" * 99}}}, ("beta", "fraction")),
-        ({"costs": {"name": "x", "overlap": 1}}, ("overlap", "true or false")),
+        ({"costs": {"name": "x", "overlap": 1}}, ("overlap", "True or False")),
         ({"costs": {"name": "x", "tiers": {"host": [1]}}}, ("tier", "offload, fetch, capacity")),
     ],
 )
@@ -241,7 +241,7 @@ def test_what_is_no_mesh_is_refused(mesh: Any) -> None:
 
 
 def test_every_operation_with_a_price_names_the_costs_that_have_it() -> None:
-    assert pricing("backward_input") == ["parts", "pairs"]
+    assert pricing("backward_input") == ["parts", "pairs", "vocabulary_shards"]
     assert pricing("dispatch") == ["experts", "hopper_node"]
     assert pricing("offload") == ["copies", "host_updates", "hopper_host"]
     assert pricing("fetch") == ["copies", "host_updates", "streams", "hopper_host"]

@@ -22,9 +22,11 @@ from lib.judging.family import (
     SHARDED_PIPELINE,
     TENSOR_PARALLEL,
     TENSOR_PIPELINE,
+    VOCABULARY_PIPELINE,
 )
 from lib.schedules import one_f_one_b, pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
+from solutions.vocab_parallel import vocab_parallel
 from solutions.zero1 import zero1
 from tests.lib.judging.test_numbers import Choices
 from tests.support import CLASSICS
@@ -291,6 +293,11 @@ async def stages_of_two_ranks(model: Model) -> None:
     if not first:
         await model.pass_to(model.rank - 2, await model.allreduce(inp_grad, 0, group="tp"))
     model.set_final_weight(stage, model.update(stage, grad, weight, state)[0])
+
+
+def test_a_pipeline_whose_ranks_share_the_head_is_one_with_a_cut_head() -> None:
+    setting = Setting("vocabulary_shards", kinds=("block", "block", "head"))
+    assert family(vocab_parallel, (3, 2, 2), setting) == VOCABULARY_PIPELINE
 
 
 def test_a_pipeline_of_tensor_parallel_stages_is_both() -> None:

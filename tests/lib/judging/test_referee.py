@@ -247,7 +247,7 @@ def test_what_inference_loads_later_is_needed_for_the_next_batches() -> None:
     report = referee(run(late, 3, 1, 1, setting=Setting(task="infer")).trace)
     assert (report.error, report.lasting_peak) == (None, 3 * UNIT + UNIT // 2)
     (note,) = [note for note in report.notes if note.about == "steady"]
-    assert f"{3 * UNIT + UNIT // 2:,} elements in a second request" in note.text
+    assert f"in a second request the peak would be {3 * UNIT + UNIT // 2:,} elements" in note.text
     assert "states" not in note.text
 
 
@@ -336,7 +336,8 @@ def test_a_message_is_no_place_to_keep_things() -> None:
 
     report = judge(parking, layers=1, batches=4, ranks=2)
     assert (report.stars, report.peak.memory) == (2, 10 * UNIT)
-    assert "rank 0 would need 2,883,584 elements in a second step" in report.notes[0].text
+    assert "in a second step the peak would be 2,883,584 elements (rank 0)" in report.second_step
+    assert report.second_step.endswith("because a message takes memory until it is read")
 
 
 def test_a_state_is_there_before_it_is_loaded() -> None:
@@ -362,7 +363,8 @@ def test_a_state_is_there_before_it_is_loaded() -> None:
 
     report = judge(borrowing, layers=1, batches=4, ranks=2)
     assert (report.stars, report.peak.memory) == (2, 7 * UNIT)
-    assert report.notes[0].text.startswith("rank 0 would need 2,359,296 elements in a second step")
+    assert report.second_step.startswith("in a second step the peak would be 2,359,296 elements (rank 0)")
+    assert report.second_step.endswith("because it begins with everything that this run loads later")
 
 
 STARS = [((17, 2_600_000), 3), ((17, 2_500_000), 1), ((15, 2_600_000), 1)]

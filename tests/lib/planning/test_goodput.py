@@ -13,7 +13,7 @@ from lib import RuleError
 from lib.planning import Job, Split, gpu, plan, transformer
 from lib.planning.calibration import RATES, calibrate, calibrate_stages, preset_text, read_run
 from lib.planning.cost_model import prices
-from lib.planning.goodput import checkpoint_bytes, goodput, training_seconds
+from lib.planning.job import checkpoint_bytes, goodput, training_seconds
 from lib.planning.presets import gpu_of_file
 
 JOB = Job(transformer("llama-3-405b"), gpu("h100"), 16384, 2048)

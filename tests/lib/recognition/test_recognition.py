@@ -147,6 +147,13 @@ KNOWN = {
     "uneven_stages": "1F1B",
     "records.uneven_stages_other_counts: less_time": "1F1B",
     "records.uneven_stages_other_counts: less_memory": "1F1B",
+    **dict.fromkeys(
+        (
+            "vocab_parallel",
+            *(f"records.vocab_parallel_other_orders: {name}" for name in ("scores_first", "more_in_flight")),
+        ),
+        "a pipeline with a head cut by vocabulary",
+    ),
     "v_half": "V-Half",
     "two_ways": "DualPipe",
     "weight_versions": "2BW",

@@ -287,7 +287,7 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, tuple[str, ...]]] = [
     (fetch_no_parked_value, DENSE, ("value to fetch must be a parked value", "input activation")),
     (send_a_parked_value, DENSE, ("on the host", "fetch it, and send the copy")),
     (a_parked_value_among_the_weights, DENSE, ("weights holds weights only", "store it in parked")),
-    (compute_with_a_parked_value, DENSE, ("weight must be a weight", "on the host")),
+    (compute_with_a_parked_value, DENSE, ("weight must be a weight", "on the host; fetch it first")),
     (fetched_without_await, DENSE, ("fetch()", "without await")),
     (train_in_inference, INFER, ("inference only", "no weight is updated")),
     (lambda model: model.set_output(model.get_activation([0])), INFER, ("output comes from the last layer",)),

@@ -116,7 +116,7 @@ REFUSED: dict[Callable[[Model], Any], str] = {
     no_such_tier: "there is no memory tier 'cloud' in the costs 'two tiers'; known: host, disk",
     part_of_the_batches: "this gradient covers only batch 0 of 2; first add batch 1, with '+' or an all-reduce",
     updated_twice: "this weight was already updated (step 1); update each weight once",
-    parked_on_the_device: "weight must be a weight; got the weight of layer 0, unsharded, step 0, on the host",
+    parked_on_the_device: 'the weight of layer 0, unsharded, step 0, on the host; to update it there, pass `on="host"`',
 }
 TWO_TIERS = {"host": Tier(0, 0, None, 30), "disk": Tier(0, 0)}
 

@@ -126,7 +126,10 @@ REFUSED: dict[Callable[[Rank], None], tuple[int, str]] = {
     backward_with_another: (1, "this gradient was made with version 0; go on with version 0 in all layers, not 1"),
     another_gradient: (1, "the activation was made with version 0 of the weights, but its gradient with version 1"),
     mixed_sum: (2, "one gradient was made with version 0, the other with 1; all of a step use one version"),
-    out_of_order: (2, "this gradient is of step 1, the weight at step 0; updates are made in order"),
+    out_of_order: (
+        2,
+        "this gradient is of step 1, the weight at step 0; update it with the gradient of a batch of step 0",
+    ),
 }
 
 

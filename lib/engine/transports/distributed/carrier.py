@@ -158,7 +158,6 @@ class TorchCarrier:
         return _groups[members]
 
     def _counts(self, members: tuple[int, ...], mine: int) -> list[int]:
-        """The number of each member."""
         others = [member for member in members if member != self.data.rank]
         for other in others:
             self.data.isend(mine, other, GROUPS)
@@ -212,7 +211,6 @@ class _Body:
 
 
 def require_device(device: str) -> None:
-    """Refuses a device that torch does not have here."""
     if device not in ("cpu", "cuda"):
         raise RuleError(f"there is no device {device!r}; there are 'cpu' and 'cuda'")
     if device == "cuda" and not torch.cuda.device_count():

@@ -23,7 +23,6 @@ from lib.extras import install_command
 
 
 def as_bytes(array: Array) -> Array:
-    """The elements of a contiguous array, as bytes."""
     return array.reshape(-1).view("u1")
 
 

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from lib.engine.player_code import current_player_line
-from lib.engine.transports.deadlock_text import RETURNED, deadlock_text, waiting_text
+from lib.engine.transports.base import RETURNED, deadlock_text, waiting_text
 from lib.errors import DeadlockError, RuleError
 
 from .carrier import Carrier

@@ -6,7 +6,7 @@ from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
 PUZZLE = EnginePuzzle(
     slug="ZeROMemory",
     title="Which stage fits?",
-    targets={"peak": 384_000},
+    targets={"collectives": 0, "peak": 384_000},
     arithmetic="""\
 For P parameters, with everything replicated: 2P + 2P + 12P = 16P bytes per device. Stage 1 shards the 12 over N
 devices: 4P + 12P/N. Stage 2 also shards the gradients: 2P + 14P/N. Stage 3 shards everything: 16P/N.
@@ -17,7 +17,7 @@ a reduce-scatter of gradients and an all-gather of weights, 2; stage 3 gathers t
 
 At a scale of 1 to 312,500 the model has 24,000 parameters. Most memory is held for 128 GB, where everything
 fits on every device: 16 x 24,000 = 384,000 B. That is the peak, if one case's arrays are freed before the next
-ones are created.
+ones are created. Every device chooses and allocates by itself, so there is nothing to send.
 """,
     statement="""\
 Training with Adam in mixed precision takes 16 bytes per parameter: a weight of 2 bytes (float16), a gradient of
@@ -33,10 +33,10 @@ that sends the least: stages 0, 1 and 2 send 2 numbers per parameter in a step, 
 smallest degree, then by the lowest stage. A degree must divide the number of devices in the cluster (the one in
 the case, not the number of devices that your class runs on). Return (stage, degree), or None if nothing fits.
 
-Then measure it: allocate the arrays of one such device, for a model `scale` times smaller, and keep them until the
-next case. Allocate all five kinds, each with its dtype. After every case the meter has to read exactly what the
-formula predicts. Without a plan, keep nothing. To see what it reads: `run = launch(ZeROMemory, 1)`,
-`run.forward(case)`, `run.meters[0].live * scale`, with `launch` from `lib.engine`.
+Then measure it, on each device by itself: allocate the arrays of one such device, for a model `scale` times
+smaller, and keep them until the next case. Allocate all five kinds, each with its dtype. After every case the
+meter has to read exactly what the formula predicts. Without a plan, keep nothing. To see what it reads:
+`run = launch(ZeROMemory, 1)`, `run.forward(case)`, `run.meters[0].live * scale`, with `launch` from `lib.engine`.
 """,
     starter='''\
 class ZeROMemory(ShardedEngine):

@@ -7,12 +7,12 @@ PUZZLE = EnginePuzzle(
     slug="Compose",
     title="All three together",
     devices=5,
-    targets={"sent": 88, "peak": 262_144},
+    targets={"sent": 88, "collectives": 0, "peak": 262_144},
     arithmetic="""\
 4,096 / 16 = 256 numbers of 2 bits are 64 B, their minimum and maximum 8 B, a seed 8 B, because no message costs less:
 80 B instead of 16,384, 205 times less. The target leaves room for the minimum and the maximum in two messages. Without
 quantizing it would be 1,032 B, without subsampling 1,040 B. The memory limit is the same as in Rotate, 16
-vectors of 16,384 B.
+vectors of 16,384 B, and no call is a collective.
 
 It is still unbiased. Decoding is right on average, no matter which numbers were kept. These numbers, scaled by 16, are
 right on average for any signs. And rotating back is linear.
@@ -28,8 +28,8 @@ the levels go from the minimum to the maximum of the kept numbers. Draw in this 
     draws = rng.random(256)
 
 The i-th draw is for the number at places[i]: the number goes up to the next level if the draw is less than its
-fraction of the step. The server gets None, reverses all steps, and returns unbiased estimates, (4, 4096). Other sizes
-are also tried: take them from the arguments.
+fraction of the step. The server gets None, reverses all steps, and returns unbiased estimates, (4, 4096). Clients send
+to the server, without collectives. Other sizes are also tried: take them from the arguments.
 
 `share` is 16, and `bits` 2. This puzzle is about compression: packing numbers into fewer bytes is the point. An array
 of any type costs its own bytes.

@@ -32,7 +32,8 @@ def compressed(trial: Trial, bits: int = 0) -> dict[str, FigureBound]:
     """The first round's update: numbers that are sent, at `bits` each, or at the bits that the trial says."""
     sizes: Mapping[str, Any] = trial.arguments
     numbers = sizes["size"] // sizes.get("share", 1)
-    return {"sent": _update(numbers * (bits or sizes.get("bits", 1)) / 8), "peak": lower_bounds.peak(trial)}
+    sent = _update(numbers * (bits or sizes.get("bits", 1)) / 8)
+    return {**lower_bounds.calls(), "sent": sent, "peak": lower_bounds.peak(trial)}
 
 
 def _update(nbytes: float) -> FigureBound:

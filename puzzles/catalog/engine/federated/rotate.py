@@ -7,12 +7,12 @@ PUZZLE = EnginePuzzle(
     slug="Rotate",
     title="Spread the spikes",
     devices=5,
-    targets={"sent": 536, "peak": 262_144},
+    targets={"sent": 536, "collectives": 0, "peak": 262_144},
     arithmetic="""\
 4,096 bits are 512 B, the minimum and the maximum 8 B, a seed 8 B, because no message costs less: 528 B. The
 target leaves room for the minimum and the maximum in two messages. A vector has 16,384 B. The server has four
 estimates, and eight while `np.stack` joins them; 16 vectors, 262,144 B, leave the same amount again for rotating. The
-matrix H would take 4,096 vectors.
+matrix H would take 4,096 vectors. Only the server needs what clients send, so no call is a collective.
 
 With one bit, the expected squared errors add up to the sum of (h_max - h)(h - h_min). Client 1's update has spikes of
 32 and -32, and is near 0 elsewhere: 4,187,428, about 4,096 x 32^2. After rotation, the numbers are sums of 4,096 small
@@ -30,9 +30,10 @@ server decodes these and rotates back. So that there is exactly one right result
     signs = 2 * rng.integers(0, 2, d) - 1
     draws = rng.random(d)
 
-A rotated number r becomes the maximum if its draw is less than (r - minimum) / (maximum - minimum), and otherwise the
-minimum; if all are equal, they stay unchanged. The server gets None, does not know the seed, and returns estimates,
-(4, 4096). There is no room for H as a matrix. Another d is also tried: take it from `size`.
+A rotated number r becomes the maximum if its draw is less than (r - minimum) / (maximum - minimum), and otherwise
+the minimum; if all are equal, they stay unchanged. The server gets None, does not know the seed, and returns
+estimates, (4, 4096). Clients send to the server, without collectives. There is no room for H as a matrix. Another d
+is also tried: take it from `size`.
 
 A client gets {'update': (4096,), 'seed': a whole number}.
 This puzzle is about compression: packing numbers into fewer bytes is the point. An array of any type costs its own

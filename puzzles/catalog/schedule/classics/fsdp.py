@@ -21,13 +21,13 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\
-In `wsdp`, each rank keeps a shard of every weight and optimizer state, and gathers a weight when it needs the full
-one. But every rank still holds a full gradient of every layer. It updates only one shard, so one shard of the
-summed gradient is enough.
+In `ddp`, every rank keeps the full model. Here it keeps only its shard of every weight and optimizer state. When a
+layer needs the full weight, in forward and again in backward, gather it with `await model.allgather(weight, layer)`,
+and delete it after its use.
 
-Every rank passes its full gradient to `await model.scatterreduce(grad, layer)`. The gradients are summed over the
-batches, and each rank gets its own shard of the sum. Use it in place of `allreduce`, and use it early, so that no
-full gradient is kept for long.
+A rank updates only one shard of each weight, so one shard of the summed gradient is enough. Every rank passes its full
+gradient to `await model.scatterreduce(grad, layer)`. The gradients are summed over the batches, and each rank gets its
+own shard of the sum. Use it in place of `allreduce`, and use it early, so that no full gradient is kept for long.
 """,
     starter='''\
 async def fsdp(model: Model) -> Model:
@@ -39,7 +39,7 @@ async def fsdp(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
 
     # ----- your code -----
-    # As in wsdp, but reduce and scatter each gradient as soon as it exists.
+    # Gather each weight for its use, and reduce and scatter each gradient as soon as it exists.
 
     # ----- end of your code -----
 
@@ -49,7 +49,8 @@ async def fsdp(model: Model) -> Model:
 ''',
     calls=("allgather", "forward", "loss", "backward", "scatterreduce", "update"),
     hints=(
-        "Start from `wsdp`. Where does memory grow during backward, and does it have to?",
+        "Keep the loops of `ddp`, and gather each weight right before its use. Where does memory grow during backward, "
+        "and does it have to?",
         "Call `scatterreduce` inside the backward loop, right after the `backward` of the layer, not at the "
         "end. Every rank reaches that line for the same layer, so the collective is safe there.",
         "`grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)` replaces the full "

@@ -12,9 +12,10 @@ from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.executors.copies import argument_for
 from lib.engine.libraries.numpy_library import NUMPY
-from lib.engine.metering.meter import Meter, current
+from lib.engine.metering.meter import Life, Meter, current
 from lib.engine.player_code import player_line
 from lib.engine.transports.base import CallableInt, Put, require_own_thread
+from puzzles.sandbox.worker.repeat.recorder import DeviceRecorder
 
 from .device_channel import DeviceChannel, WireError
 
@@ -24,15 +25,15 @@ COMPUTE, WAIT = "compute", "wait"
 class DeviceMeter(Meter):
     """Its clock waits for nobody. The judge repeats the steps on a clock of its own."""
 
-    __slots__ = ("steps",)
+    __slots__ = ("recorder", "steps")
 
     def __init__(self) -> None:
         super().__init__()
+        self.recorder: DeviceRecorder | None = None
         self.steps: list[tuple[str, int]] = []
         """Since the last message: flops computed, bytes of a transfer, or the number of a transfer to wait for."""
 
     def taken(self) -> list[tuple[str, int]]:
-        """The steps since the last message."""
         steps, self.steps = self.steps, []
         return steps
 
@@ -40,6 +41,17 @@ class DeviceMeter(Meter):
         super().compute(flops)
         before = self.steps.pop()[1] if self.steps and self.steps[-1][0] == COMPUTE else 0
         self.steps.append((COMPUTE, before + flops))
+
+    def hold(self, nbytes: int) -> Life:
+        life = super().hold(nbytes)
+        if self.recorder is not None:
+            self.recorder.hold(life)
+        return life
+
+    def release(self, life: Life) -> None:
+        super().release(life)
+        if self.recorder is not None:
+            self.recorder.release(life)
 
     def transfer(self, memory: str, nbytes: int) -> int:
         self.steps.append((memory, nbytes))
@@ -51,7 +63,6 @@ class DeviceMeter(Meter):
 
 
 def repeat(steps: object, meter: Meter) -> None:
-    """Repeats a device's steps on the judge's meter."""
     for step in steps if isinstance(steps, list) else [steps]:
         match step:
             case ("compute", int(flops)) if flops >= 0:
@@ -114,7 +125,16 @@ class DevicePort:
 
     def inputs(self) -> Iterator[Any]:
         while item := self._ask("input"):
-            yield argument_for(item.pop(), False, self)
+            yield self._given(item.pop())
+
+    def _given(self, item: Any) -> Any:
+        recorder = self._steps.recorder
+        if recorder is None:
+            return argument_for(item, False, self)
+        recorder.reads()
+        given = argument_for(item, False, self)
+        recorder.given(given, False)
+        return given
 
     def output(self, item: Any) -> None:
         self._ask("output", item)

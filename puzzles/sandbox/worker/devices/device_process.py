@@ -3,7 +3,7 @@
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict
 from dis import get_instructions
@@ -24,9 +24,11 @@ from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.deadline import TimeLimitError, Timer
 from puzzles.sandbox.worker import seccomp
 from puzzles.sandbox.worker.compiled import CompiledCode
-from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
-from puzzles.sandbox.worker.meters.unmetered_calls import while_loading
-from puzzles.sandbox.worker.meters.unmetered_data import require_few_numbers, sizes_of_modules
+from puzzles.sandbox.worker.devices.integrity import EngineSnapshot
+from puzzles.sandbox.worker.devices.unmetered import require_few_numbers, sizes_of_modules, while_loading
+from puzzles.sandbox.worker.repeat import hooks
+from puzzles.sandbox.worker.repeat.recorder import DeviceRecorder
+from puzzles.sandbox.worker.repeat.traced_numbers import Recording
 from puzzles.sandbox.worker.stages.engine_trial import require_engine
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 from puzzles.sandbox.worker.withheld import refusal_in_class, withhold
@@ -35,6 +37,8 @@ from .device_channel import DeviceChannel, WireError
 from .device_port import DeviceMeter, DevicePort
 
 MODULE_NAME = "submission"
+
+hooks.install()
 
 LATE_MODULES = ("numpy.fft", "numpy.ma", "lib.layout.on_engine")
 """What numpy and the game import when it is first used."""
@@ -98,9 +102,10 @@ class DeviceProcess:
 
     # --- Commands ---
 
-    def do_load(self, aloud: bool, byte_time: Mapping[str, int]) -> bool:
+    def do_load(self, aloud: bool, byte_time: Mapping[str, int], is_recorded: bool) -> bool:
         """Loads the file; False if it has no definition of that name."""
         self.meter.byte_time = byte_time
+        self.meter.recorder = DeviceRecorder() if is_recorded else None
         code, slug = self.given.code, self.given.slug
         module = sys.modules[MODULE_NAME] = ModuleType(MODULE_NAME)
         module.__file__ = code.name
@@ -123,25 +128,36 @@ class DeviceProcess:
     def do_make(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         self.method = "__init__"
         self.device = Device(self.cls, self.port)
-        with self._metered():
+        with self._recorded(), self._metered():
             self.device.make(args, kwargs)
         return asdict(self.meter.reading())
 
     def do_call(self, method: str, argument: Sequence[Any], lent: bool) -> list[Any]:
         """Calls a method; `argument` is empty if it takes none. Its result, and the meter."""
         self.method = method
-        box = [argument_for(argument[0], lent, self.port) if argument else NO_ARGUMENT]
-        with self._metered():
-            result = self.device.call(method, box)
+        with self._recorded() as recorder:
+            box: list[Any] = [argument_for(argument[0], lent, self.port) if argument else NO_ARGUMENT]
+            if recorder is not None and argument:
+                recorder.given(box[0].tree if lent else box[0], lent)
+            with self._metered():
+                result = self.device.call(method, box)
+            if recorder is not None:
+                recorder.settle()
+                recorder.returned(self.device.held)
         require_few_numbers(self.device.player, self.given.device, self.before)
         return [result, asdict(self.meter.reading())]
 
     def do_loop(self) -> dict[str, Any]:
         """Runs the inference loop on the streams that the judge keeps."""
         self.method = "inference_loop"
-        with self._metered(), suppress(GreenletExit):
+        with self._recorded(), self._metered(), suppress(GreenletExit):
             self.device.player.inference_loop(self.port.inputs(), OutputStream(self.port, self.port.output))
         return asdict(self.meter.reading())
+
+    def do_recording(self) -> Any:
+        """The steps of all commands so far; or the reason why there are none, as a text."""
+        recorder = self.meter.recorder
+        return "nothing is recorded" if recorder is None else recorder.broken or recorder.segments
 
     def do_end(self) -> str:
         """Python's remark on a coroutine that was never awaited, if there is one."""
@@ -161,6 +177,16 @@ class DeviceProcess:
                 import_module(name)
         seccomp.seal()
         withhold(refusal_in_class)
+
+    @contextmanager
+    def _recorded(self) -> Iterator[DeviceRecorder | None]:
+        recorder = Recording.recorder = self.meter.recorder
+        if recorder is not None:
+            recorder.begin()
+        try:
+            yield recorder
+        finally:
+            Recording.recorder = None
 
     @contextmanager
     def _metered(self) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 from lib.engine import ShardedEngine
 from lib.engine.executors.inprocess import InProcessExecutor
-from lib.engine.transports.deadlock_text import RETURNED, waiting_text
+from lib.engine.transports.base import RETURNED, waiting_text
 from lib.engine.transports.inprocess import InProcessPort, Scheduler
 
-from .forking import DeviceEnd
+from .device_channel import DeviceEnd
 from .judged_transport import RemoteDevice
 
 
@@ -44,9 +44,12 @@ class JudgeExecutor(InProcessExecutor):
         self.scheduler.devices = self.remote
         self.kwargs, self.byte_time = kwargs, byte_time or {}
 
-    def load(self) -> bool:
+    def load(self, is_recorded: bool) -> bool:
         """Lets every device load the file, and the first one print; False if it has no such definition."""
-        return all(self._on_all("load", lambda i: (i == 0, dict(self.byte_time))))
+        return all(self._on_all("load", lambda i: (i == 0, dict(self.byte_time), is_recorded)))
+
+    def recordings(self) -> list[Any]:
+        return self._on_all("recording")
 
     def made(self) -> JudgeExecutor:
         """This executor, with the player's object created on every device."""

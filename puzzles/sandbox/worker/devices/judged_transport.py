@@ -12,7 +12,7 @@ import select
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from greenlet import GreenletExit
 from numpy import dtype as dtype_of
@@ -29,11 +29,44 @@ from lib.engine.transports.inprocess import InProcessPort
 from lib.errors import PuzzleError
 from puzzles.failure import Failure, of_refusal
 
-from .device_channel import WireError
+from .device_channel import DeviceEnd, WireError
 from .device_port import repeat
-from .failed import DeviceFailedError
-from .forking import DeviceEnd
-from .put_place import BufferForm, placed
+
+
+class DeviceFailedError(Exception):
+    """A device has ended the run; `failure` says why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.sentence)
+        self.failure = failure
+
+
+class BufferForm(NamedTuple):
+    """What a device has said of a symmetric buffer, as all others have."""
+
+    nbytes: int
+    dtype: dtype_of[Any]
+
+
+def placed(put: Put, buffers: Sequence[BufferForm]) -> Put | None:
+    """The put with the strides that matter, if it is of its buffer's dtype and all of its elements are elements of the
+    buffer; else None."""
+    shape = put.content.shape
+    if not 0 <= put.buffer < len(buffers) or len(put.strides) != len(shape):
+        return None
+    nbytes, dtype = buffers[put.buffer]
+    steps = (put.offset, *put.strides)
+    if put.content.dtype != dtype or any(type(step) is not int or step % dtype.itemsize for step in steps):
+        return None
+    if not put.content.size:
+        return put._replace(offset=0, strides=(0,) * len(shape))
+    reach = [(n - 1) * step for n, step in zip(shape, put.strides)]
+    first = put.offset + sum(min(step, 0) for step in reach)
+    last = put.offset + sum(max(step, 0) for step in reach)
+    if first < 0 or last + dtype.itemsize > nbytes:
+        return None
+    packed = [prod(shape[axis:]) * dtype.itemsize for axis in range(1, len(shape) + 1)]
+    return put._replace(strides=tuple(step if n > 1 else full for n, step, full in zip(shape, put.strides, packed)))
 
 
 class RemoteDevice:
@@ -67,7 +100,6 @@ class RemoteDevice:
         return self.answer()
 
     def begin(self, name: str, *given: Any) -> None:
-        """Lets the device start a command."""
         self._send(name, self._puts(), *given)
 
     def make(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

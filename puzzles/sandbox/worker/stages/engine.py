@@ -6,19 +6,25 @@ impossible, so the grader compares them with what any class needs. Results need 
 Where nothing can be forked, and for `puzzles run`, all devices run in the worker, as `play` runs them.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lib.engine.launcher import Run
-from puzzles.sandbox.plain_data import unpack
+from puzzles.sandbox.plain_data import pack, unpack
+from puzzles.sandbox.worker.devices.device_channel import DeviceEnd, fork_devices
 from puzzles.sandbox.worker.devices.device_process import Assignment, DeviceProcess
-from puzzles.sandbox.worker.devices.failed import DeviceFailedError
-from puzzles.sandbox.worker.devices.forking import DeviceEnd, fork_devices
+from puzzles.sandbox.worker.devices.integrity import EngineSnapshot
 from puzzles.sandbox.worker.devices.judge_executor import JudgeExecutor
-from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
+from puzzles.sandbox.worker.devices.judged_transport import DeviceFailedError
+from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
+from puzzles.sandbox.worker.repeat.repeated import Repeated
 
-from .engine_trial import packed, run_class, run_trial
+from .engine_trial import launched, packed, run_class, run_trial
 from .stage import DefinitionSite, StageResult
+
+MAX_RECORDINGS = 8 << 20
+"""Bytes of the recordings of all devices of a class."""
 
 SNAPSHOT = EngineSnapshot()
 """Taken when this module is imported, before any player's code."""
@@ -31,11 +37,10 @@ def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
     return trial
 
 
-__all__ = ["Assignment", "fork", "prepare", "run_definition", "run_on_devices"]
+__all__ = ["Assignment", "fork", "prepare", "repeat", "run_definition", "run_on_devices"]
 
 
 def fork(given: Sequence[Assignment], readable: Sequence[Sequence[str]]) -> list[DeviceEnd]:
-    """Starts a process for each device."""
     return fork_devices(len(given), readable, lambda i, channel: DeviceProcess(given[i], channel, SNAPSHOT).serve())
 
 
@@ -44,11 +49,38 @@ def run_on_devices(ends: Sequence[DeviceEnd], trial: Mapping[str, Any]) -> tuple
     no such class."""
     executor = JudgeExecutor(ends, trial["arguments"], **trial["options"])
     try:
-        if not executor.load():
+        is_recorded = bool(trial.get("recorded"))
+        if not executor.load(is_recorded):
             return None, ""
-        return StageResult(packed(*run_trial(trial, lambda: Run(executor.made())))), executor.end()
+        data = packed(*run_trial(trial, lambda: Run(executor.made())))
+        recorded = {"recordings": _not_too_long(executor.recordings())} if is_recorded else {}
+        return StageResult({**data, **recorded}), executor.end()
     except DeviceFailedError as why:
         return StageResult(failure=why.failure), ""
+
+
+def _not_too_long(recordings: list[Any]) -> Any:
+    """The recordings as data; or what is said instead, so that no class fails because it does much with its arrays."""
+    packed_data = pack(recordings)
+    if len(json.dumps(packed_data)) > MAX_RECORDINGS:
+        return pack(
+            [f"its operations and the numbers that none of them makes are more than {MAX_RECORDINGS:,} B of data"]
+        )
+    return packed_data
+
+
+def repeat(recordings: Any, trial: Mapping[str, Any]) -> StageResult:
+    """Results and readings of recorded operations on another trial; or the reason why they cannot be repeated, which is
+    data, because no code of the player has failed."""
+    steps = unpack(recordings)
+    try:
+        if broken := next((one for one in steps if isinstance(one, str)), ""):
+            raise UnrepeatableError(broken)
+        given = {**trial, "arguments": {"recordings": steps}}
+        return StageResult(packed(*run_trial(given, launched(given, Repeated))))
+    except Exception as why:
+        name = "" if isinstance(why, UnrepeatableError) else f"{type(why).__name__}: "
+        return StageResult({"unrepeatable": f"{name}{why}"[:300]})
 
 
 def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], site: DefinitionSite) -> StageResult:

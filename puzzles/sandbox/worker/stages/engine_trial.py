@@ -48,7 +48,6 @@ def launched(trial: Mapping[str, Any], cls: type, on: str = "inprocess") -> Call
 
 
 def require_engine(slug: str, cls: Any) -> None:
-    """Refuses an object that is not an engine class."""
     if not isinstance(cls, type):
         raise UnplayableError(f"{slug} is not a class; write 'class {slug}(ShardedEngine):'")
     if not issubclass(cls, ShardedEngine):
@@ -56,6 +55,5 @@ def require_engine(slug: str, cls: Any) -> None:
 
 
 def packed(results: list[Any], outputs: list[Any], meters: list[Any]) -> dict[str, Any]:
-    """The results of `run_trial` as plain data."""
     readings = [[one if isinstance(one, dict) else asdict(one) for one in step] for step in meters]
     return {"results": pack(results), "outputs": pack(outputs), "readings": pack(readings)}

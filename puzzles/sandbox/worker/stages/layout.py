@@ -1,6 +1,5 @@
 """Layout puzzles in the worker: calls the function on the graph, and returns only the strategies that it has set."""
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +7,7 @@ from lib.layout import Graph
 from lib.layout.program.notation import graph_from_data
 from puzzles.sandbox.plain_data import pack
 
-from .stage import DefinitionSite, StageResult, UnplayableError, require_function
+from .stage import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
 
 
 def prepare(request: Mapping[str, Any]) -> Graph:
@@ -17,8 +16,8 @@ def prepare(request: Mapping[str, Any]) -> Graph:
 
 
 def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite) -> StageResult:
-    """The strategies that the function has set."""
-    _require_playable(slug, function)
+    require_plain(slug, function, "graph", "because nothing waits here")
+    require_function(slug, function, "graph", "graph")
     returned = function(graph)
     if returned is not None and returned is not graph:
         raise UnplayableError(
@@ -26,15 +25,3 @@ def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite)
             "such as with graph.shard('matmul', ((2, 1), (1, 4)))"
         )
     return StageResult({"strategies": pack(graph.strategies), "outs": pack(graph.outs)})
-
-
-def _require_playable(slug: str, function: Any) -> None:
-    require_function(slug, function, "graph")
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise UnplayableError(
-            f"{slug} has to be a plain function, because nothing waits here; write 'def {slug}(graph):'"
-        )
-    try:
-        inspect.signature(function, follow_wrapped=False).bind(None)
-    except (TypeError, ValueError):
-        raise UnplayableError(f"{slug} is called with one argument, the graph; write 'def {slug}(graph):'") from None

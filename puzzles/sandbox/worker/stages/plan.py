@@ -1,6 +1,5 @@
 """Plan puzzles in the worker: calls the function on the job, and returns the split and the prediction as plain data."""
 
-import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,27 +12,21 @@ from lib.planning.prediction import Prediction
 from lib.planning.split import Split
 from lib.planning.transformers import Transformer
 
-from .stage import DefinitionSite, StageResult, UnplayableError, require_function
+from .stage import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
 
 FIELDS = tuple(Split.__dataclass_fields__)
 UNKNOWN = re.compile(r"Split\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 
 
 def prepare(request: Mapping[str, Any]) -> Job:
-    """The job of the puzzle."""
     job = dict(request["job"])
     return Job(**{**job, "model": Transformer(**job["model"]), "gpu": Gpu(**job["gpu"])})
 
 
 def run_definition(slug: str, function: Any, job: Job, site: DefinitionSite) -> StageResult:
     """The fields of the split that the function returns, and of the prediction if there is one."""
-    require_function(slug, function, "job")
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise UnplayableError(f"{slug} has to be a plain function, which returns a Split; write 'def {slug}(job):'")
-    try:
-        inspect.signature(function, follow_wrapped=False).bind(None)
-    except (TypeError, ValueError):
-        raise UnplayableError(f"{slug} is called with one argument, the job; write 'def {slug}(job):'") from None
+    require_plain(slug, function, "job", "which returns a Split")
+    require_function(slug, function, "job", "job")
     try:
         returned = function(job)
     except TypeError as why:

@@ -1,5 +1,6 @@
 """Types that all stages share: the place of a definition, and its result as plain data or a failure; and a check."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,10 +27,23 @@ class StageResult:
     failure: Failure | None = None
 
 
-def require_function(slug: str, definition: Any, argument: str) -> None:
-    """Refuses anything but a function."""
+def require_function(slug: str, definition: Any, argument: str, what: str) -> None:
+    """Refuses anything but a function that can be called with one argument, which stands for `what`."""
     advice = f"not a function; write 'def {slug}({argument}):'"
     if isinstance(definition, type):
         raise UnplayableError(f"{slug} is a class, {advice}")
     if not callable(definition):
         raise UnplayableError(f"{slug} is of type {type(definition).__name__}, {advice}")
+    try:
+        inspect.signature(definition, follow_wrapped=False).bind(None)
+    except TypeError:
+        how = f"write 'def {slug}({argument}):'"
+        raise UnplayableError(f"{slug} is called with one argument, the {what}; {how}") from None
+    except ValueError:
+        return  # written in C: only calling it will show
+
+
+def require_plain(slug: str, definition: Any, argument: str, why: str) -> None:
+    """Refuses what can wait."""
+    if inspect.iscoroutinefunction(definition) or inspect.isgeneratorfunction(definition):
+        raise UnplayableError(f"{slug} has to be a plain function, {why}; write 'def {slug}({argument}):'")

@@ -3,8 +3,8 @@
 FIGURES = {
     "Subsample": {"sent": 1_032},
     "Quantize": {"sent": 520},
-    "Rotate": {"sent": 528, "peak": 131_072},
-    "Compose": {"sent": 80, "peak": 135_680},
+    "Rotate": {"sent": 528, "collectives": 0, "peak": 131_072},
+    "Compose": {"sent": 80, "collectives": 0, "peak": 135_680},
 }
 
 SUBSAMPLED = """\

@@ -18,6 +18,20 @@ PAIR = """out, (new, grad) = model.forward_backward(
 ONE_BY_ONE = """out = model.forward(layer, activations[batch], weights[layer])
             new, grad = model.backward(layers[other], *behind)"""
 
+MORE_IN_FLIGHT = "> ranks - rank"
+AWAITED = (
+    "sums[batch] = model.allreduce(grad, head - 1)",
+    'grad_activations["sum", batch] = await model.allreduce(grad, head - 1)',
+)
+STAR = (
+    ("(me - 1, model.BATCHES + batch) if me else (last, batch)", "(last, model.BATCHES + batch)"),
+    ("if me < last - 1:", "if False:"),
+    (
+        "await model.pass_to(0, inp, tag=batch)",
+        "[await model.pass_to(r, inp, tag=model.BATCHES + batch) for r in range(last)]",
+    ),
+)
+
 SKIPS: Skips = {
     "straggler": {
         "in turn": (altered("straggler", ((DEALT, "range(model.rank, 12, 4)"),)), {"time"}),
@@ -33,6 +47,16 @@ SKIPS: Skips = {
         "gpipe": (uneven((4, 3, 2, 1), lambda rank, ranks: 99), {"time", "memory"}),
         "gpipe, the head alone": (uneven((3, 3, 3, 1), lambda rank, ranks: 99), {"time", "memory"}),
         **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
+    },
+    "vocab_parallel": {
+        "the head on one rank": (uneven((3, 3, 2, 1)), {"time"}),
+        "the head on one rank, with a block": (uneven((3, 2, 2, 2)), {"time", "memory"}),
+        "the head on one rank, gpipe": (uneven((3, 3, 2, 1), lambda rank, ranks: 99), {"time", "memory"}),
+        "as many in flight as in 1f1b": (altered("vocab_parallel", ((MORE_IN_FLIGHT, ">= ranks - rank"),)), {"time"}),
+        "each all-reduce is awaited at once": (altered("vocab_parallel", (AWAITED,)), {"time"}),
+        "the last rank sends to all": (altered("vocab_parallel", STAR), {"traffic"}),
+        "no backward is late": (altered("vocab_parallel", (("TSFB", "BSFT"),)), {"memory"}),
+        **all_messages(*["memory traffic"] * 4, *["steady memory traffic"] * 2),
     },
     "v_half": {
         "1f1b of two layers a rank": (grid(8), {"time", "memory"}),

@@ -1,19 +1,23 @@
-"""Picture of a value in its network: layers as columns, and slots between them for what flows from one to the next.
+"""Pictures of values: one in its network of layers, a dictionary with its keys, everything that a model holds.
 
-A value shaped like a weight is in its layer's column, an activation in the slot before the layer that reads it, and the
-gradient of an activation at the output of the layer whose backward consumes it. Weights and activations are plain,
-their gradients hatched, optimizer states dotted.
+Layers are columns, with slots between them for what flows from one to the next. A value shaped like a weight is in its
+layer's column, an activation in the slot before the layer that reads it, and the gradient of an activation at the
+output of the layer whose backward consumes it. Weights and activations are plain, their gradients hatched, optimizer
+states dotted.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 from chalk.types import Diagram
 
+from drawing.number_text import consecutive, time_text
 from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, STROKE, layer_colour, layer_tint, mix
-from drawing.pen import box, corners, dots, hatch, label, lines, panel, polygons, style
-from lib import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
+from drawing.pen import box, clip, corners, dots, hatch, label, lines, panel, polygons, stack, style, text_width
+from drawing.picture import Picture
+from lib import Activation, ActivationGrad, Model, OptState, PuzzleError, Value, Weight, WeightGrad
 
 HEIGHT = 44.0
 HEAD, FOOT = 14.0, 14.0
@@ -105,11 +109,7 @@ def draw_strip(value: Value) -> Diagram:
     """The outline of the network, with what the value holds."""
     what = held(value)
     columns = Columns(value.layers, what.place)
-    parts = [
-        *draw_outline(columns),
-        *draw_numbers(columns),
-        *draw_held(what, value, columns),
-    ]
+    parts = [*draw_outline(columns), *draw_numbers(columns), *draw_held(what, value, columns)]
     return panel(columns.width, HEAD + HEIGHT + FOOT + (8 if what.batches else 0), parts)
 
 
@@ -184,10 +184,112 @@ def draw_batches(batches: Collection[int], total: int, x: float, y: float) -> li
 
 def runs_of(numbers: Collection[int]) -> Sequence[tuple[int, int]]:
     """{0, 1, 2, 5} as [(0, 3), (5, 6)]."""
-    runs: list[tuple[int, int]] = []
-    for i in sorted(numbers):
-        if runs and runs[-1][1] == i:
-            runs[-1] = (runs[-1][0], i + 1)
-        else:
-            runs.append((i, i + 1))
-    return runs
+    return [(run[0], run[-1] + 1) for run in consecutive(sorted(numbers))]
+
+
+KEY_SIZE, TEXT_SIZE = 12.0, 12.0
+MAX_KEY_LENGTH, MAX_TEXT_LENGTH = 28, 90
+MIN_WIDTH = 640.0
+MAX_ROWS = 48
+GAP = 18.0
+
+
+def draw_value(value: Value) -> Picture:
+    """One value in its network, and in words.
+
+    Raises:
+        PuzzleError: it is not a value of the game.
+    """
+    if not isinstance(value, Value):
+        raise PuzzleError(f"draw_value shows a Weight, an Activation and so on; got {safe(repr, value)}")
+    strip = draw_strip(value)
+    words, size = caption(value), TEXT_SIZE
+    width = max(strip.get_envelope().width, text_width(words, size))
+    text = panel(width, size * 1.6, [label(0, size * 0.8, words, size, INK, "start")])
+    return Picture(strip / text, str(value), words)
+
+
+def draw_group(mapping: Mapping[Any, Any]) -> Picture:
+    """Each value of a dictionary with its key.
+
+    Raises:
+        PuzzleError: it is not a dictionary.
+    """
+    return Picture(group(mapping), group_title(mapping), describe_group(mapping))
+
+
+def draw_network(model: Model) -> Picture:
+    """Everything that a model holds, dictionary by dictionary, and its final weights."""
+    storages: list[Mapping[Any, Any]] = [*model.storage()]
+    head = f"rank {model.rank}, t={time_text(model.time)}: {model.memory():,} elements stored"
+    sections = [titled(head, 15.0), *(group(storage) for storage in storages)]
+    if model.final_weights:
+        sections.append(group(model.final_weights))
+    return Picture(stack(sections), head, " ".join(describe_group(storage) for storage in storages))
+
+
+def group(mapping: Mapping[Any, Any]) -> Diagram:
+    """A heading and a row for each key; if there are very many, only the first ones."""
+    if not isinstance(mapping, Mapping):
+        got = safe(repr, mapping)
+        raise PuzzleError(f"draw_group shows a dictionary of values, such as activations; got {got}")
+    shown = list(islice(mapping.items(), MAX_ROWS))
+    keys = [safe(repr, key, MAX_KEY_LENGTH) for key, _ in shown]
+    pictures = [draw_strip(value) if isinstance(value, Value) else None for _, value in shown]
+    key_width = max((text_width(key, KEY_SIZE, bold=True) for key in keys), default=0.0) + GAP
+    strip_width = max((p.get_envelope().width for p in pictures if p is not None), default=0.0) + GAP
+    words = [caption(value) for _, value in shown]
+    text = max((text_width(line, TEXT_SIZE) for line in words), default=0.0)
+    width = max(key_width + strip_width + text, MIN_WIDTH)
+    rows = [value_row(*parts, key_width, strip_width, width) for parts in zip(keys, pictures, words, strict=True)]
+    more = len(mapping) - len(shown)
+    rest = [titled(f"and {more:,} more", TEXT_SIZE)] if more else []
+    return stack([titled(group_title(mapping), 14.0), *rows, *rest])
+
+
+def value_row(key: str, strip: Diagram | None, words: str, at: float, wide: float, width: float) -> Diagram:
+    """Key, network, words, side by side, under a thin line."""
+    height = 26.0 if strip is None else strip.get_envelope().height + 8
+    middle = height / 2
+    parts = [
+        lines([[(0, 0), (width, 0)]], style(None, EDGE, 0.5)),
+        label(0, middle, key, KEY_SIZE, INK, "start", bold=True),
+        *([] if strip is None else [strip.translate(at, 5)]),
+        label(at + (wide if strip is not None else 0), middle, words, TEXT_SIZE, SOFT, "start"),
+    ]
+    return panel(width, height, parts)
+
+
+def titled(text: str, size: float) -> Diagram:
+    width = text_width(text, size, bold=True)
+    return panel(width, size * 1.9, [label(0, size * 0.8, text, size, INK, "start", bold=True)])
+
+
+def group_title(mapping: Mapping[Any, Any]) -> str:
+    """The dictionary's name, and how much it holds; a value under two keys counts once."""
+    name = safe(str, getattr(mapping, "name", "values"), MAX_KEY_LENGTH)
+    if not mapping:
+        return f"{name}: empty"
+    sizes = {id(value): value.memory() for value in mapping.values() if isinstance(value, Value)}
+    keys = f"{len(mapping):,} {'key' if len(mapping) == 1 else 'keys'}"
+    return f"{name}: {keys}, {sum(sizes.values()):,} elements"
+
+
+def caption(value: Any) -> str:
+    """A value's own description with its size; for anything else, its Python representation."""
+    return f"{value} ({value.memory():,} elements)" if isinstance(value, Value) else safe(repr, value)
+
+
+def describe_group(mapping: Mapping[Any, Any]) -> str:
+    """Keys and captions, for screen readers."""
+    shown: Iterable[tuple[Any, Any]] = islice(mapping.items(), MAX_ROWS)
+    found = [f"{safe(repr, key, MAX_KEY_LENGTH)}: {caption(value)}" for key, value in shown]
+    return "; ".join(found) or "nothing is stored"
+
+
+def safe(show: Any, thing: Any, limit: int = MAX_TEXT_LENGTH) -> str:
+    """A short text for anything that a player may store, whatever its own code does."""
+    try:
+        return clip(show(thing), limit)
+    except Exception:
+        return f"<{type(thing).__name__}>"

@@ -1,16 +1,68 @@
-"""Finds numbers that a device keeps outside of arrays that are counted: in collections, texts, closures, views."""
+"""Refuses what no meter of a device counts: calls of the engine for observers, and numbers outside of arrays."""
 
 import gc
 import sys
 from array import array
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+import lib.engine
+from lib.engine.metering import kernel, meter
 from lib.engine.metering.arrays import block_of
 from lib.errors import RuleError
+
+_launch, _unmetered, _run_kernel = lib.engine.launch, lib.engine.unmetered, kernel.run_kernel
+_loading = [False]
+
+
+@contextmanager
+def while_loading() -> Iterator[None]:
+    """Marks that a device is loading the file: what a script tries out while it is loaded is charged to no device."""
+    before, _loading[0] = meter.current.meter, True
+    try:
+        yield
+    finally:
+        meter.current.meter, _loading[0] = before, False
+
+
+def is_loading() -> bool:
+    """True while a device is loading the file, when nothing belongs to its puzzle's calls."""
+    return _loading[0]
+
+
+def launch(*args: Any, **kwargs: Any) -> Any:
+    """`lib.engine.launch`, but refused to devices, because their meters do not count what happens in it."""
+    if meter.current.meter is not None and not is_loading():
+        raise RuleError("a device cannot launch devices of its own; it has to compute everything itself")
+    return _launch(*args, **kwargs)
+
+
+def unmetered() -> AbstractContextManager[None]:
+    """`lib.engine.unmetered`, for the engine's own code only."""
+    if not _is_called_by_lib():
+        raise RuleError("unmetered() is for observers; everything that a device does is counted")
+    return _unmetered()
+
+
+def run_kernel(*args: Any, **kwargs: Any) -> Any:
+    """`run_kernel`, for programs of layouts only."""
+    if not _is_called_by_lib():
+        raise RuleError("run_kernel() is for programs of layouts, which are compiled; a device's own code is counted")
+    return _run_kernel(*args, **kwargs)
+
+
+def _is_called_by_lib() -> bool:
+    return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("lib.")
+
+
+lib.engine.launch = launch
+kernel.run_kernel = run_kernel
+lib.engine.unmetered = meter.unmetered = unmetered  # type: ignore[assignment]
+
 
 MAX_NUMBERS = 128
 """Numbers that an attribute may hold outside of arrays: sizes, indices, names of layers."""

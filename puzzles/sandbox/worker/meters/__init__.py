@@ -1,1 +1,0 @@
-"""Checks on an engine class while it runs: its isolation, the engine's integrity, and what no meter counts."""

@@ -1,0 +1,90 @@
+"""Lets numpy's functions, methods of arrays and the calls of the engine tell a recorder what a device does."""
+
+from collections.abc import Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from lib.engine import ShardedEngine
+from lib.engine.executors.streams import OutputStream
+from lib.engine.memory_tiers import Fetch, MemoryTier
+from lib.engine.metering import numpy_patch
+from lib.engine.metering.arrays import MeteredArray
+from lib.engine.metering.meter import current
+
+from .functions import ENGINE, METHODS, NAME_OF, TIER
+from .traced_numbers import Recording
+
+
+def _wrapped(kind: str, name: str, function: Any, with_self: bool = False, if_known: bool = False) -> Any:
+    """A function that is recorded where a device records. `with_self`: its first argument is the engine, which stays
+    the same. `if_known`: it is recorded only with arrays of the device."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        recorder = Recording.recorder
+        if recorder is None or current.meter is None or (if_known and not recorder.is_known((*args, *kwargs.values()))):
+            return function(*args, **kwargs)
+        split = 1 if with_self else 0
+        return recorder.perform(kind, name, function, args[:split], args[split:], kwargs)
+
+    return call
+
+
+def _wrapped_tier(name: str, function: Any) -> Any:
+    @wraps(function)
+    def call(tier: MemoryTier, *args: Any, **kwargs: Any) -> Any:
+        recorder = Recording.recorder
+        if recorder is None or current.meter is None:
+            return function(tier, *args, **kwargs)
+        return recorder.perform(tier.kind, name, function, (tier,), args, kwargs)
+
+    return call
+
+
+def install() -> None:
+    """Wraps the functions once; where nothing is recorded, they do what they did."""
+    array_ufunc, array_function = MeteredArray.__array_ufunc__, MeteredArray.__array_function__
+
+    def ufunc_of(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        recorder = Recording.recorder
+        if recorder is None:
+            return array_ufunc(self, ufunc, method, *inputs, **kwargs)
+        name = f"{ufunc.__name__}.{method}"
+        return recorder.perform("ufunc", name, array_ufunc, (self, ufunc, method), inputs, kwargs)
+
+    def function_of(self: Any, function: Any, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
+        recorder = Recording.recorder
+        if recorder is None:
+            return array_function(self, function, types, args, kwargs)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return array_function(self, function, types, args, kwargs)
+
+        return recorder.perform("numpy", NAME_OF.get(id(function), function.__name__), call, (), args, kwargs)
+
+    named: Any = MeteredArray
+    named.__array_ufunc__, named.__array_function__ = ufunc_of, function_of
+    for name in METHODS:
+        if hasattr(MeteredArray, name):
+            setattr(named, name, _wrapped("method", name, getattr(MeteredArray, name)))
+    for name in ENGINE:
+        setattr(ShardedEngine, name, _wrapped("engine", name, getattr(ShardedEngine, name), with_self=True))
+    for name in TIER:
+        setattr(MemoryTier, name, _wrapped_tier(name, getattr(MemoryTier, name)))
+    write = OutputStream.write
+
+    def written(stream: OutputStream, item: Any) -> None:
+        if Recording.recorder is not None:
+            Recording.recorder.returned(item, "write")
+        write(stream, item)
+
+    named = OutputStream
+    named.write = written
+    wait = _wrapped("wait", "wait", Fetch.wait)
+    named = Fetch
+    named.wait = named.result = wait
+    for name, (function, stand_in) in list(numpy_patch.STAND_INS.items()):
+        kind, called = ("ufunc", f"{name}.__call__") if isinstance(function, np.ufunc) else ("numpy", name)
+        numpy_patch.STAND_INS[name] = (function, _wrapped(kind, called, stand_in, if_known=True))

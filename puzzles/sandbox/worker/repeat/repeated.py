@@ -1,0 +1,242 @@
+"""Repeats a recording on the values of another trial, with the engine's own calls and meters; runs no player's code.
+
+All contents are in blocks that the recording holds, and their bytes are charged to the meter from the moment when it
+holds them. So a recording cannot use memory that is not counted.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from lib.engine import ShardedEngine
+from lib.engine.memory_tiers import Fetch
+from lib.engine.metering.arrays import MeteredArray, plain_view
+from lib.engine.metering.meter import Life, Meter, current
+from lib.engine.reader_writer import Reader, Writer
+
+from .functions import (
+    ENGINE,
+    FUNCTIONS,
+    METHODS,
+    TIER,
+    UFUNC_METHODS,
+    UFUNCS,
+    UnrepeatableError,
+    arrays_in,
+    memory_of,
+    root_of,
+)
+
+MAX_UNCHARGED = 1 << 13
+"""Bytes of numpy's numbers, which are charged to no device."""
+
+
+class Repeated(ShardedEngine):
+    """An engine whose methods are the commands of a recording."""
+
+    def __init__(self, recordings: Any) -> None:
+        self._segments = iter(recordings[self.device_id])
+        self._scratch = Meter()
+        """Counts the flops of one operation after the other."""
+        self._charged: dict[int, Life] = {}
+        self._contents: dict[int, Any] = {}
+        """Of blocks: their bytes. Of numbers and transfers: themselves."""
+        self._arrived: dict[int, Any] = {}
+        """Content that waits for the block that is charged for it."""
+        self._lent: set[int] = set()
+        self._uncharged = 0
+        self._repeat()
+
+    def _repeat(self, *argument: Any) -> Any:
+        assert self._port.meter is not None
+        self._meter = self._port.meter
+        before, current.meter = current.meter, None
+        given = [plain_view(array) for tree in argument for array in arrays_in(tree)]
+        is_lent = bool(given) and not given[0].flags.writeable
+        given = given if is_lent else [array.copy() for array in given]
+        del argument
+        try:
+            return self._results(next(self._segments, ()), given, is_lent)
+        finally:
+            for key in self._lent:
+                self._contents.pop(key, None)
+            self._lent.clear()
+            current.meter = before
+
+    load_checkpoint = forward = backward = _repeat  # type: ignore[assignment]  # any command with any argument
+
+    def inference_loop(self, input_stream: Reader[Any], output_stream: Writer[Any]) -> None:
+        self._reader, self._writer = iter(input_stream), output_stream
+        self._repeat()
+
+    def _next_input(self) -> list[Any]:
+        current.meter = self._meter
+        given = next(self._reader, None)
+        current.meter = None
+        return [plain_view(array).copy() for array in arrays_in(given)]
+
+    def __getattr__(self, name: str) -> Any:
+        """The puzzle's other methods."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._repeat
+
+    def _results(self, steps: Any, given: list[Any], is_lent: bool) -> Any:
+        result = None
+        for step in steps:
+            if self._arrived and step[0] not in ("hold", "release"):
+                raise UnrepeatableError("an array arrives in memory that is not charged")
+            match step:
+                case ["hold", int(key), int(nbytes)] if key not in self._charged:
+                    self._charged[key] = self._meter.hold(nbytes)
+                    if key in self._arrived:
+                        self._fill(key, self._arrived.pop(key))
+                case ["release", int(key)]:
+                    self._meter.release(self._charged.pop(key))
+                    self._contents.pop(key, None)
+                case ["given", int(key), int(i)] if is_lent:
+                    self._lent.add(key)
+                    self._contents[key] = memory_of(root_of(given[i]))
+                case ["given", int(key), int(i)]:
+                    self._fill(key, memory_of(root_of(given[i])))
+                case ["keep", int(key), int(lent)] if lent in self._lent:
+                    self._fill(key, self._contents[lent].copy())
+                case ["literal", int(key), int(nbytes)]:
+                    self._require_room(key, nbytes)
+                    self._contents[key] = np.zeros(nbytes, np.uint8)
+                case ["literal", int(key), content]:
+                    self._fill(key, content)
+                case ["do", str(kind), str(name), list(args), dict(kwargs), list(keys)]:
+                    self._do(kind, name, args, kwargs, keys)
+                case ["read"]:
+                    given = self._next_input()
+                case ["write", tree]:
+                    self._writer.write(self._read(tree))
+                    current.meter = None
+                case ["return", tree]:
+                    result = self._read(tree)
+                case _:
+                    raise UnrepeatableError("there is a step that does not exist")
+        return result
+
+    # --- Memory ---
+
+    def _fill(self, key: int, content: Any) -> None:
+        self._require_room(key, content.nbytes)
+        self._contents[key] = content
+
+    def _require_room(self, key: int, nbytes: int) -> None:
+        if key not in self._charged or nbytes > self._charged[key].nbytes:
+            raise UnrepeatableError("an array is larger than the memory that is charged for it")
+
+    def _keep(self, key: int, result: Any) -> None:
+        if isinstance(result, np.ndarray):
+            content = memory_of(root_of(result))
+            if key in self._charged:
+                self._fill(key, content)
+            else:
+                self._arrived[key] = content
+            return
+        if isinstance(result, np.generic):
+            self._uncharged += result.nbytes
+            if self._uncharged > MAX_UNCHARGED:
+                raise UnrepeatableError(f"it computes with more than {MAX_UNCHARGED:,} B of single numbers")
+        self._contents[key] = result
+
+    # --- Operations ---
+
+    def _do(self, kind: str, name: str, args: list[Any], kwargs: dict[str, Any], keys: list[Any]) -> None:
+        given = self._read(args)
+        named = self._read(kwargs)
+        if kind in ("engine", "host", "disk", "wait"):
+            results = [self._communicated(kind, name, given, named)]
+        else:
+            results = self._computed(kind, name, given, named)
+        if len(results) < len(keys):
+            raise UnrepeatableError("an operation has fewer results on other values")
+        for key, result in zip(keys, results):
+            if key is not None:
+                self._keep(key, result)
+
+    def _computed(self, kind: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+        function = self._function(kind, name, args)
+        before, current.meter = self._scratch.flops, self._scratch
+        try:
+            found = _parts(function(*map(_metered, args), **{key: _metered(value) for key, value in kwargs.items()}))
+            return [plain_view(part) for part in found]
+        except (TypeError, ValueError, IndexError) as why:
+            raise UnrepeatableError(f"{name} fails on other values ({why})") from None
+        finally:
+            current.meter = None
+            self._meter.compute(self._scratch.flops - before)
+
+    def _function(self, kind: str, name: str, args: list[Any]) -> Any:
+        base, _, method = name.rpartition(".")
+        if kind == "ufunc" and base in UFUNCS and method in UFUNC_METHODS:
+            return getattr(UFUNCS[base], method)
+        if kind == "numpy" and name in FUNCTIONS:
+            return FUNCTIONS[name]
+        if kind == "method" and name in METHODS and args and isinstance(args[0], np.ndarray):
+            return getattr(MeteredArray, name)
+        raise UnrepeatableError(f"it calls {name}, which the judge does not repeat")
+
+    def _communicated(self, kind: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of a call of the engine. Its memory is the device's from the step that holds it."""
+        if kind == "wait" and len(args) == 1 and isinstance(args[0], Fetch):
+            result = args[0].wait()
+        elif kind == "engine" and name in ENGINE:
+            result = getattr(ShardedEngine, name)(self, *args, **kwargs)
+        elif kind in ("host", "disk") and name in TIER:
+            result = getattr(getattr(self, kind), name)(*args, **kwargs)
+        else:
+            raise UnrepeatableError(f"it calls {name}, which the judge does not repeat")
+        current.meter = None
+        if isinstance(result, Fetch):
+            result._array = np.array(plain_view(result._array))
+        elif isinstance(result, np.ndarray):
+            result = root_of(plain_view(result)) if name == "symmetric" else np.array(plain_view(result))
+        return result
+
+    def _read(self, one: Any) -> Any:
+        """Recorded data as an argument."""
+        match one:
+            case ("view", int(key), int(offset), list(shape), list(strides), str(kind)):
+                return self._view(key, offset, shape, strides, np.dtype(kind))
+            case ("known", int(key)):
+                return self._contents[key]
+            case ("slice", start, stop, step):
+                return slice(self._read(start), self._read(stop), self._read(step))
+            case ("tuple", *parts):
+                return tuple(map(self._read, parts))
+            case ("ellipsis",):
+                return Ellipsis
+            case ("dtype", str(kind)):
+                return np.dtype(kind)
+            case list():
+                return [self._read(part) for part in one]
+            case dict():
+                return {key: self._read(value) for key, value in one.items()}
+        return one
+
+    def _view(self, key: int, offset: int, shape: list[int], strides: list[int], dtype: Any) -> Any:
+        if dtype.hasobject or key not in self._contents:
+            raise UnrepeatableError("it reads memory that it does not have")
+        if 0 in shape:
+            return np.empty(shape, dtype)
+        try:
+            return np.ndarray(tuple(shape), dtype, self._contents[key], offset, tuple(strides))
+        except (TypeError, ValueError):
+            raise UnrepeatableError("it reads memory that it does not have") from None
+
+
+def _metered(one: Any) -> Any:
+    """An argument whose products are counted."""
+    if isinstance(one, np.ndarray):
+        return one.view(MeteredArray)
+    return type(one)(map(_metered, one)) if type(one) in (list, tuple) else one
+
+
+def _parts(result: Any) -> list[Any]:
+    if isinstance(result, list | tuple):
+        return [found for part in result for found in _parts(part)]
+    return [result] if isinstance(result, np.ndarray | np.generic) else []

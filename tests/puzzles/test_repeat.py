@@ -1,0 +1,215 @@
+"""The judge repeats what a class has recorded on other values: forged figures make no third star."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lib.engine import launch
+from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+from puzzles.grading.grader import grade_puzzle
+from puzzles.grading.session import Session, run_in
+from puzzles.grading.submission import Submission
+from puzzles.grading.verdict import Verdict
+from puzzles.sandbox.plain_data import pack
+from puzzles.sandbox.tiers import IsolationTier
+from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
+from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
+from puzzles.tracks import track_of
+from puzzles.tracks.engine.perform import asked
+from puzzles.tracks.engine.repeat import ROUTED, SEEDED, is_repeated, with_other_values
+from tests.support import hostile_hiding as hiding
+from tests.support.selection import TIERS, in_each_tier
+from tests.support.tiers import require_tier
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions/engine"
+DATA_PARALLEL = (SOLUTIONS / "data_parallel.py").read_text(encoding="utf-8")
+PUZZLE = ENGINE_PUZZLES["DataParallel"]
+
+
+@pytest.fixture(params=TIERS)
+def here(request: pytest.FixtureRequest) -> IsolationTier:
+    return require_tier(request.param)
+
+
+def verdict(source: str, where: IsolationTier, slug: str = "DataParallel") -> Verdict:
+    with Session(Submission(Path("theirs.py"), source.encode()), tier=where) as session:
+        return grade_puzzle(ENGINE_PUZZLES[slug], session)
+
+
+# --- Classes ---
+
+
+@in_each_tier()
+def test_flops_that_were_taken_off_the_meter_are_counted_again(here: IsolationTier) -> None:
+    """From 20,480 to 16,000, which is above the lower bound: 12,416."""
+    found = verdict(hiding.with_statement(DATA_PARALLEL, "self._port.meter.flops -= 4480"), here)
+    assert (found.status, found.stars) == ("failed", 0), found
+    assert (
+        "flops: the class's own processes count 16,000, and the judge counts 20,480; leave the meters" in found.message
+    )
+
+
+@in_each_tier()
+def test_products_of_python_numbers_make_no_third_star(here: IsolationTier) -> None:
+    """One of five products, so the others are above the lower bound."""
+    product = (
+        "np.array([[sum(u * v for u, v in zip(r, c)) for c in self.w0.T.tolist()] for r in x.tolist()], np.float32)"
+    )
+    source = DATA_PARALLEL.replace("x @ self.w0", product)
+    assert source != DATA_PARALLEL
+    found = verdict(source, here)
+    assert (found.status, found.stars) == ("passed", 2), found
+    (note,) = found.notes
+    assert note.startswith("with its operations repeated on other values, device 0, ")
+    assert "differs from what a single device computes" in note
+    assert "the judge cannot count its operations again, as the third star requires" in note
+
+
+@in_each_tier()
+def test_numbers_of_numpy_are_repeated(here: IsolationTier) -> None:
+    """A maximum, a mean and an element, which are no arrays, go into results."""
+    source = DATA_PARALLEL.replace(
+        "        x, z = ",
+        "        top = grads.max() * 2 - grads[0, 0]\n        grads = (grads + top) - top\n        x, z = ",
+    )
+    assert source != DATA_PARALLEL
+    assert verdict(source, here).stars == 3
+
+
+def test_a_class_may_do_more_than_can_be_recorded() -> None:
+    """On four devices, 25 MB of random numbers in arrays, which no operation of arrays makes."""
+    draws = "rng = np.random.default_rng(self.device_id)\n        [rng.random(100_000) + 1 for _ in range(8)]"
+    found = verdict(hiding.with_statement(DATA_PARALLEL, draws), require_tier("process"))
+    assert (found.status, found.stars) == ("passed", 2), found
+    assert "more than 8,388,608 B of data; so the judge cannot count its operations again" in found.notes[0]
+
+
+def test_the_repeating_process_runs_no_line_of_the_file() -> None:
+    source = f"print('loaded')\n{DATA_PARALLEL}"
+    trial = trials_of(PUZZLE)[0]()
+    given = {"trial": pack({**asked(trial), "recorded": True}), "devices": trial.devices}
+    with Session(Submission(Path("theirs.py"), source.encode())) as session:
+        first = run_in(session, track_of("DataParallel"), "DataParallel", given, 10)
+        assert (first.printed, len((first.row or {})["recordings"]["list"])) == ("loaded\n", 4)
+        data = {"trial": given["trial"], "recordings": (first.row or {})["recordings"]}
+        again = run_in(session, track_of("DataParallel"), "DataParallel", data, 10)
+    assert again.printed == ""
+    assert again.row is not None
+    assert again.row["results"] == (first.row or {})["results"]
+    assert again.row["readings"]["list"][-1]["list"][0]["dict"][3] == ["flops", 20_480]
+
+
+# --- Other values ---
+
+
+def drawn(slug: str, recordings: object) -> Any:
+    only_reals = slug in ROUTED
+    return with_other_values(trials_of(ENGINE_PUZZLES[slug])[0], recordings, only_reals)
+
+
+def test_other_values_follow_from_the_recording() -> None:
+    first, again, other = (drawn("DataParallel", recordings) for recordings in ("a", "a", "b"))
+    assert pack(asked(first)) == pack(asked(again)) != pack(asked(other))
+    assert pack(asked(other)) != pack(asked(trials_of(PUZZLE)[0]()))
+    assert np.random.default_rng(1).random() == np.random.Generator(np.random.PCG64(1)).random()
+
+
+@pytest.mark.parametrize("slug", sorted(ROUTED & ENGINE_PUZZLES.keys()))
+def test_routes_stay_the_same(slug: str) -> None:
+    """Weights or logits change; what decides which device or word is not drawn as a real number."""
+    usual, other = trials_of(ENGINE_PUZZLES[slug])[0](), drawn(slug, "a")
+    kept = [(name, usual.params[name].tobytes() == other.params[name].tobytes()) for name in usual.params]
+    assert all(same == (name == "router/weights") for name, same in kept)
+    for call, again in zip(usual.calls, other.calls):
+        for one, two in zip(call.arguments, again.arguments):
+            if isinstance(one, dict) and "targets" in one:
+                assert one["targets"].tolist() == two["targets"].tolist()
+                assert one["logits"].tolist() != two["logits"].tolist()
+
+
+def test_which_puzzles_are_repeated() -> None:
+    taken = {slug for slug, puzzle in ENGINE_PUZZLES.items() if not is_repeated(puzzle)}
+    assert taken == SEEDED | {"AnnotatedMLP", "AnnotatedMoE"}
+    assert ENGINE_PUZZLES.keys() >= ROUTED
+
+
+@pytest.mark.parametrize("puzzle", [p for p in ENGINE_PUZZLES.values() if is_repeated(p)], ids=lambda p: p.slug)
+def test_every_repeated_puzzle_has_other_values(puzzle: EnginePuzzle) -> None:
+    """Except ZeROMemory, whose target is its lower bound."""
+    same = pack(asked(drawn(puzzle.slug, "a"))) == pack(asked(trials_of(puzzle)[0]()))
+    assert same == (puzzle.slug == "ZeROMemory")
+
+
+# --- Forged recordings ---
+
+HOLD = ["hold", 1, 16]
+FILL = ["literal", 1, np.ones(16, np.uint8)]
+
+
+def seen(nbytes: int, offset: int = 0, key: int = 1, kind: str = "|u1") -> Any:
+    return ("view", key, offset, [nbytes], [1], kind)
+
+
+FORGED: dict[str, tuple[list[Any], str]] = {
+    "no_memory": ([["literal", 1, np.ones(16, np.uint8)]], "larger than the memory that is charged"),
+    "too_little_memory": ([["hold", 1, 8], FILL], "larger than the memory that is charged"),
+    "too_many_zeros": ([["hold", 1, 8], ["literal", 1, 1 << 40]], "larger than the memory that is charged"),
+    "memory_after_its_end": ([HOLD, FILL, ["release", 1], ["return", seen(16)]], "memory that it does not have"),
+    "memory_beyond_its_end": ([HOLD, FILL, ["return", seen(16, 8)]], "memory that it does not have"),
+    "memory_before_its_start": ([HOLD, FILL, ["return", seen(8, -8)]], "memory that it does not have"),
+    "python_objects": ([HOLD, FILL, ["return", ("view", 1, 0, [1], [8], "|O")]], "memory that it does not have"),
+    "a_function_with_a_file": ([HOLD, FILL, ["do", "numpy", "save", ["a", seen(8)], {}, []]], "calls save"),
+    "a_function_by_its_path": ([["do", "numpy", "linalg.__builtins__", [], {}, []]], "does not repeat"),
+    "a_method_of_an_array": ([HOLD, FILL, ["do", "method", "tofile", [seen(8), "a"], {}, []]], "calls tofile"),
+    "a_method_of_the_engine": ([["do", "engine", "_repeat", [], {}, []]], "calls _repeat"),
+    "results_without_memory": (
+        [HOLD, FILL, ["do", "ufunc", "add.__call__", [seen(16), 1], {}, [2]], ["return", seen(16, key=2)]],
+        "arrives in memory that is not charged",
+    ),
+    "numbers_instead_of_memory": (
+        [HOLD, FILL]
+        + [
+            ["do", "method", "__getitem__", [("view", 1, 0, [2], [8], "<f8"), 0], {}, [i]]
+            for i in range(2, MAX_UNCHARGED // 8 + 4)
+        ],
+        "B of single numbers",
+    ),
+    "a_step_of_its_own": ([["count", 0]], "a step that does not exist"),
+    "a_wrong_shape": (
+        [HOLD, FILL, ["do", "ufunc", "matmul.__call__", [seen(16), seen(8)], {}, [2]]],
+        "matmul.__call__ fails on other values",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_recording_gets_nothing_for_free(name: str) -> None:
+    steps, words = FORGED[name]
+    with pytest.raises(UnrepeatableError, match=words), launch(Repeated, 1, recordings=[[[], steps]]) as run:
+        run.forward(np.ones(1))
+
+
+def test_a_recording_is_counted_as_what_it_does() -> None:
+    """A product of 2 x 2 matrices, in 32 B for the operands and 32 B for the result."""
+    a, b = (("view", key, 0, [2, 2], [8, 4], "<f4") for key in (1, 2))
+    made = ["do", "ufunc", "matmul.__call__", [a, b], {}, [3]]
+    steps = [
+        ["hold", 1, 16],
+        ["given", 1, 0],
+        ["hold", 2, 16],
+        ["literal", 2, np.ones(4, np.float32).view(np.uint8)],
+        ["hold", 3, 16],
+        made,
+        ["release", 1],
+        ["return", ("view", 3, 0, [2, 2], [8, 4], "<f4")],
+        ["release", 2],
+    ]
+    with launch(Repeated, 1, recordings=[[[], steps]]) as run:
+        (result,) = run.forward(np.eye(2, dtype=np.float32))
+        (meter,) = run.meters
+    assert (result.tolist(), meter.flops, meter.peak, meter.live) == ([[1, 1], [1, 1]], 16, 48, 16)
