@@ -96,6 +96,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "Stream": ("stream_inference",),
     "Prefetch": ("Stream",),
     "HostCache": ("Prefetch",),
+    "PrefillDecode": ("MegatronLayer", "PipelineInference"),
     "FedSGD": ("DataParallel",),
     "FedAvg": ("FedSGD", "local_sgd"),
     "matmul": ("DataParallel",),

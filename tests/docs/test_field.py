@@ -103,6 +103,8 @@ FACTS = [
     (f"A at each boundary, each way | {measured('LayerSplit', 'sent')} B", True),
     (f"two all-to-alls forward | {measured('SwitchDispatch', 'sent')} B", True),
     ("infrequent and compressed | 1,032 B", {measured(s, "sent") for s in ("RandomMask", "Subsample")} == {"1,032"}),
+    (f"an all-reduce of activations for each token | {measured('PrefillDecode', 'sent')} B", True),
+    ("| attention, 3 prompts |", True),
     (f"gathered after each fetch, forward | {measured('Stream', 'sent')} B", True),
     (f"the moves that the planner chooses, here forward | {measured('AnnotatedMLP', 'sent')} B", True),
     (
