@@ -82,6 +82,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "SequenceParallel": ("sequence_parallel", "TensorParallel"),
     "Matmul2D": ("TensorParallel",),
     "MegatronLayer": ("TensorParallel",),
+    "MegatronMesh": ("MegatronLayer", "SequenceParallel", "Matmul2D"),
     "VocabParallelLoss": ("TensorParallel",),
     "RingAttention": ("RingAllReduce",),
     "CausalRingAttention": ("RingAttention",),

@@ -105,6 +105,8 @@ FACTS = [
     ("infrequent and compressed | 1,032 B", {measured(s, "sent") for s in ("RandomMask", "Subsample")} == {"1,032"}),
     (f"an all-reduce of activations for each token | {measured('PrefillDecode', 'sent')} B", True),
     ("| attention, 3 prompts |", True),
+    (f"of gradients along dp | {measured('MegatronMesh', 'sent')} B", True),
+    ("| one layer, 8 tokens |", True),
     (f"gathered after each fetch, forward | {measured('Stream', 'sent')} B", True),
     (f"the moves that the planner chooses, here forward | {measured('AnnotatedMLP', 'sent')} B", True),
     (
