@@ -68,17 +68,11 @@ def style(
 
 
 def _path(outlines: Iterable[Sequence[Point]], style: Style, closed: bool) -> Diagram:
-    trails = [_trail(outline, closed) for outline in outlines]
-    return Primitive(Path(trails), style, HERE) if trails else empty()
-
-
-def _trail(outline: Sequence[Point], closed: bool) -> Located:
-    offsets = [V2(x1 - x0, y1 - y0) for (x0, y0), (x1, y1) in pairwise(outline)]
-    return Trail.from_offsets(offsets, closed).at(P2(*outline[0]))
-
-
-def empty() -> Diagram:
-    return Compose(Envelope.empty(), [])
+    trails: list[Located] = []
+    for outline in outlines:
+        offsets = [V2(x1 - x0, y1 - y0) for (x0, y0), (x1, y1) in pairwise(outline)]
+        trails.append(Trail.from_offsets(offsets, closed).at(P2(*outline[0])))
+    return Primitive(Path(trails), style, HERE) if trails else Compose(Envelope.empty(), [])
 
 
 def polygon(points: Sequence[Point], style: Style) -> Diagram:
@@ -101,6 +95,10 @@ def corners(x0: float, y0: float, x1: float, y1: float) -> list[Point]:
 
 def box(x0: float, y0: float, x1: float, y1: float, style: Style) -> Diagram:
     return polygon(corners(x0, y0, x1, y1), style)
+
+
+def diamond(x: float, y: float, r: float, style: Style) -> Diagram:
+    return polygon([(x, y - r), (x + r, y), (x, y + r), (x - r, y)], style)
 
 
 def label(

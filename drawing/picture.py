@@ -57,7 +57,8 @@ def compact_svg(
 ) -> str:
     """A complete SVG document of the box from (0, 0) to (width, height), shown at `scale` if its text stays legible."""
     content = diagram.accept(SvgWriter(dark_variant if on_dark else str), (0.0, 0.0))
-    scale = max(scale, smallest_scale(content))
+    sizes = map(float, re.findall(r'font-size="([\d.]+)"', content))
+    scale = max(scale, min(1.0, LEGIBLE / min(sizes, default=LEGIBLE)))
     size = f'width="{round(width * scale)}" height="{round(height * scale)}"'
     # Pictures up to notebook width shrink with it; wider ones stay legible and scroll.
     fit = FIT if width <= 1400 else ""
@@ -67,12 +68,6 @@ def compact_svg(
         f"<title>{clean(title)}</title><desc>{clean(description)}</desc>\n"
         f"{content}</svg>\n"
     )
-
-
-def smallest_scale(content: str) -> float:
-    """The scale, at most 1, at which the smallest letters of some SVG are as high as LEGIBLE."""
-    sizes = map(float, re.findall(r'font-size="([\d.]+)"', content))
-    return min(1.0, LEGIBLE / min(sizes, default=LEGIBLE))
 
 
 class SvgWriter(DiagramVisitor[Any, Any]):
@@ -201,9 +196,7 @@ class Picture(Compose):
         envelope = content.get_envelope()
         self.width: float = envelope.width + 2 * MARGIN
         self.height: float = envelope.height + 2 * MARGIN
-        self.title = title
-        self.description = description
-        self.dark = dark
+        self.title, self.description, self.dark = title, description, dark
         paper = box(0.5, 0.5, self.width - 0.5, self.height - 0.5, style(PAPER, EDGE, 0.5))
         super().__init__(box_envelope(self.width, self.height), [paper, content.translate(MARGIN, MARGIN)])
 
@@ -216,7 +209,9 @@ class Picture(Compose):
 
     def in_svg(self) -> str:
         """The picture as the text of an SVG document, with tooltips."""
-        scale = shown_height(self.height) / self.height
+        # The height that `chalk.set_svg_height` asked for, if it was called. What that would make illegible is larger.
+        wanted: float = chalk.core.SVG_HEIGHT
+        scale = 1.0 if wanted == CHALK_HEIGHT else min(wanted / self.height, MAX_ENLARGEMENT)
         return compact_svg(self, self.width, self.height, scale, self.title, self.description, self.dark)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -233,13 +228,6 @@ class Picture(Compose):
     def _repr_svg_(self) -> Any:
         """Nothing, where chalk has an SVG: a notebook would store the picture twice."""
         return None
-
-
-def shown_height(height: float) -> float:
-    """The height that `chalk.set_svg_height` asked for, if it was called; otherwise the picture's own. What that would
-    make illegible is shown larger."""
-    wanted: float = chalk.core.SVG_HEIGHT
-    return height if wanted == CHALK_HEIGHT else min(wanted, MAX_ENLARGEMENT * height)
 
 
 def svg(diagram: Diagram) -> str:

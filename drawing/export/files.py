@@ -42,9 +42,12 @@ body {{ margin: 0 }} svg {{ display: block }}</style>{svg}"""
 
 def converted(svg: str, ending: str) -> bytes:
     """SVG as the content of a file with the ending .png or .pdf."""
-    if cairo() is not None:
-        return by_cairo(svg, ending)
-    return by_browser(svg, ending, require_converter())
+    if (library := cairo()) is None:
+        return by_browser(svg, ending, require_converter())
+    source = svg.encode()
+    return bytes(
+        library.svg2pdf(bytestring=source) if ending == ".pdf" else library.svg2png(bytestring=source, scale=SCALE)
+    )
 
 
 def require_converter() -> str:
@@ -66,16 +69,6 @@ def cairo() -> ModuleType | None:
         return import_module("cairosvg")
     except (ImportError, OSError):
         return None
-
-
-def by_cairo(svg: str, ending: str) -> bytes:
-    library = cairo()
-    assert library is not None
-    source = svg.encode()
-    data: bytes = (
-        library.svg2pdf(bytestring=source) if ending == ".pdf" else library.svg2png(bytestring=source, scale=SCALE)
-    )
-    return data
 
 
 def by_browser(svg: str, ending: str, browser: str) -> bytes:
@@ -133,8 +126,10 @@ def save(
     path = Path(path)
     ending = path.suffix.lower()
     require_ending(path, of_a_run=not isinstance(picture, BaseDiagram | str) or isinstance(picture, Timeline))
-    if isinstance(picture, BaseDiagram | str):
-        text = form_of(picture, ending)
+    if isinstance(picture, Timeline) and ending in OF_A_RUN:
+        text = in_form(picture.scene, picture.title, ending)
+    elif isinstance(picture, BaseDiagram | str):
+        text = picture if isinstance(picture, str) else svg(picture)
     else:
         scene = scene_from(cast(RunLike, picture), goal, colour)  # chalk's diagrams are all BaseDiagrams
         text = in_form(scene, title, ending) if ending in OF_A_RUN else svg(draw_scene(scene, title, critical))
@@ -144,13 +139,6 @@ def save(
     except (OSError, ValueError) as why:
         reason = getattr(why, "strerror", None) or str(why) or "unknown error"
         raise PuzzleError(f"cannot write {path}: {reason.lower()}") from None
-
-
-def form_of(picture: Diagram | str, ending: str) -> str:
-    """A picture as the text of a file with this ending."""
-    if isinstance(picture, Timeline) and ending in OF_A_RUN:
-        return in_form(picture.scene, picture.title, ending)
-    return picture if isinstance(picture, str) else svg(picture)
 
 
 def in_form(scene: Scene, title: str, ending: str) -> str:

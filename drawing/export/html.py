@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import groupby
 from types import MappingProxyType
@@ -12,10 +12,11 @@ from drawing import palette
 from drawing.runs.captions import SHARED, describe, describe_gap, error_text, short_reason, summary
 from drawing.runs.colouring import COLOURS, Colouring, Paint
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
+from drawing.runs.legend import shaded_text
 from drawing.runs.marks import LaneMarks, Mark
 from drawing.runs.memory import KIND_NAMES, highest, highest_traffic, kind_text, sent_by_kind
 from drawing.runs.scene import Scene, needs
-from drawing.runs.text import LETTERS, text_of
+from drawing.runs.text import text_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -24,23 +25,9 @@ UNIT = 20.0
 """Outlines are given in a square of this size; the page stretches their middle."""
 SCRIPTS = ("rendering.js", "legend.js", "interaction.js")
 PAGE_COLUMNS = 120
-TONES = (
-    "PAPER",
-    "INK",
-    "SOFT",
-    "GRID",
-    "IDLE",
-    "IDLE_HATCH",
-    "STROKE",
-    "UNDER_WAY",
-    "STEP",
-    "STEP_EDGE",
-    "EDGE",
-    "MEMORY",
-    "CRITICAL",
-    "ALARM",
-    "TARGET",
-)
+TONES = """
+PAPER INK SOFT GRID IDLE IDLE_HATCH STROKE UNDER_WAY STEP STEP_EDGE EDGE MEMORY CRITICAL ALARM TARGET
+""".split()
 
 
 class PageView(NamedTuple):
@@ -134,8 +121,7 @@ def batches_of(scene: Scene) -> list[int]:
 
 def legend_items(scene: Scene) -> Iterator[dict[str, Any]]:
     """The legend: for each line its words, the swatches before or after them, and with which colours it is shown."""
-    glyphs = map(glyph_of, in_legend_order(mark.op.name for mark in scene.rows.marks))
-    for glyph in glyphs:
+    for glyph in map(glyph_of, in_legend_order(mark.op.name for mark in scene.rows.marks)):
         yield {"before": [glyph.mark], "words": glyph.name}
     if batches := batches_of(scene):
         yield {"words": "microbatch", "after": list(map(str, batches)), "colours": ["microbatch"]}
@@ -155,7 +141,7 @@ def legend_items(scene: Scene) -> Iterator[dict[str, Any]]:
     if scene.rows.are_shared:
         yield {"words": SHARED}
     if scene.steps > 1:
-        yield {"words": f"shaded: {'step 1' if scene.steps == 2 else 'every second training step, from step 1 on'}"}
+        yield {"words": shaded_text(scene.steps)}
     if len(scene.streams) > 1:
         yield {"words": "dotted line: called but not started, or ended but not awaited"}
     if highest(scene):
@@ -247,9 +233,10 @@ def label_of(mark: Mark, colouring: Colouring) -> list[str]:
     narrow box."""
     if mark.partner is not None:
         return [""]  # the wedge is enough
-    if (mark.op.name in LETTERS and not mark.stream) or mark.op.layer is None:
-        return [glyph_of(mark.op.name).mark]
-    letters, batches = glyph_of(mark.op.name).mark, batches_text(mark.op.batches)
+    glyph, batches = glyph_of(mark.op.name), batches_text(mark.op.batches)
+    letters = glyph.mark
+    if (glyph.letter and not mark.stream) or mark.op.layer is None:
+        return [letters]
     if batches and colouring.shows_batches:
         return [batches[1:], letters + colouring.layer_text(mark)]
     narrow = [batches[1:]] if batches and mark.rank not in colouring.varied else []  # the lane has its own layer
@@ -269,10 +256,10 @@ def swatch_data(scene: Scene, by: str) -> dict[str, list[tuple[str, str]]]:
 def look_data(look: Look) -> dict[str, Any]:
     """Outline and colours of one kind of mark; a mark that takes no time is centered at x = 0."""
     glyph = glyph_of(look.name)
-    width = 0.0 if look.name == "loss" else UNIT
+    frame = Frame(0, 0, 0.0 if look.name == "loss" else UNIT, UNIT, look.toward, look.slant)
     fill, stroke, line = look.paint
     return {
-        "outline": rounded(glyph.outline, Frame(0, 0, width, UNIT, look.toward, look.slant)),
+        "outline": [[round(x, 2), round(y, 2)] for x, y in glyph.outline(frame)],
         "fill": both(fill),
         "stroke": both(stroke),
         "line": line,
@@ -280,10 +267,6 @@ def look_data(look: Look) -> dict[str, Any]:
         "bar": look.bar,
         "ink": both(palette.text_on(fill)),
     }
-
-
-def rounded(outline: Callable[[Frame], Sequence[tuple[float, float]]], frame: Frame) -> list[list[float]]:
-    return [[round(x, 2), round(y, 2)] for x, y in outline(frame)]
 
 
 def memory_data(scene: Scene) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from drawing.runs.captions import describe_gap, error_text, summary
 from drawing.runs.glyphs import batches_text, glyph_of
-from drawing.runs.marks import LaneMarks, Link, Mark, Tie
+from drawing.runs.marks import LaneMarks, Mark
 from drawing.runs.scene import Scene
 from lib import COLLECTIVES, group_of
 
@@ -39,10 +39,13 @@ def all_events(scene: Scene) -> Iterator[dict[str, Any]]:
         yield from (operation(mark, scene) for mark in lane.marks)
         yield from waits(lane, scene)
         yield from counters(lane)
-    flows = [*(message(link, scene) for link in scene.links), *(meeting(tie, scene) for tie in scene.ties)]
-    for number, flow in enumerate(flows):
-        for event in flow:
-            yield {**event, "id": number}
+    # A message is an arrow from the send to the receive, if there is one; a collective a line through all its members.
+    messages = [("message", (link.send, link.receive) if link.receive else ()) for link in scene.links]
+    for number, (name, marks) in enumerate([*messages, *((tie.name, tie.members) for tie in scene.ties)]):
+        for i, mark in enumerate(marks):
+            phase = "s" if i == 0 else "f" if i == len(marks) - 1 else "t"
+            what = {"ph": phase, "name": name, "cat": "communication", **place_of(mark, scene)}
+            yield {**what, **({"bp": "e"} if phase == "f" else {}), "ts": at(mark.start), "id": number}
 
 
 def named(what: str, name: str, process: int, rank: int = 0) -> dict[str, Any]:
@@ -99,18 +102,10 @@ def waits(lane: LaneMarks, scene: Scene) -> Iterator[dict[str, Any]]:
     """Idle time, with what the rank waited for."""
     for gap in lane.gaps:
         if gap.before is not None:
-            length = at(gap.end) - at(gap.start)
+            when = {"ts": at(gap.start), "dur": at(gap.end) - at(gap.start)}
             why = {"why": describe_gap(gap, f"rank {lane.rank}", scene)}
-            start = at(gap.start)
-            yield {
-                "ph": "X",
-                "name": "idle",
-                "cat": "idle",
-                "ts": start,
-                "dur": length,
-                **place(row_of(lane.rank, 0, scene)),
-                "args": why,
-            }
+            where = place(row_of(lane.rank, 0, scene))
+            yield {"ph": "X", "name": "idle", "cat": "idle", **when, **where, "args": why}
 
 
 def counters(lane: LaneMarks) -> Iterator[dict[str, Any]]:
@@ -118,22 +113,3 @@ def counters(lane: LaneMarks) -> Iterator[dict[str, Any]]:
     for span in lane.memory:
         elements = {kind: sum(share) for kind, share in span.kinds._asdict().items()}
         yield {"ph": "C", "name": f"rank {lane.rank}", "pid": MEMORY, "ts": at(span.start), "args": elements}
-
-
-def message(link: Link, scene: Scene) -> Iterator[dict[str, Any]]:
-    """An arrow from the send to the receive, if there is one."""
-    if link.receive is not None:
-        yield {**flow("message", "s", link.send, scene), "ts": at(link.send.start)}
-        yield {**flow("message", "f", link.receive, scene), "ts": at(link.receive.start)}
-
-
-def meeting(tie: Tie, scene: Scene) -> Iterator[dict[str, Any]]:
-    """One line through all members of a collective."""
-    last = len(tie.members) - 1
-    for i, mark in enumerate(tie.members):
-        yield {**flow(tie.name, "s" if i == 0 else "f" if i == last else "t", mark, scene), "ts": at(mark.start)}
-
-
-def flow(name: str, phase: str, mark: Mark, scene: Scene) -> dict[str, Any]:
-    bound = {"bp": "e"} if phase == "f" else {}
-    return {"ph": phase, "name": name, "cat": "communication", **place_of(mark, scene), **bound}

@@ -16,12 +16,14 @@ def held_text(plan: GraphPlan, tensor: str) -> str:
     """The bytes of a tensor on each device, with what it is padded to, and whether they count."""
     layout = plan.layout(tensor)
     padded = f", padded to {'x'.join(map(str, layout.padded_shape))}" if layout.uneven else ""
-    return f"{_held(plan, tensor)} bytes{padded}" + ("" if is_counted(plan, tensor) else ", not counted")
+    counted = "" if is_counted(plan, tensor) else ", not counted"
+    return f"{layout.elements * plan.graph.itemsize:,} bytes{padded}{counted}"
 
 
 def held_number(plan: GraphPlan, tensor: str) -> str:
     """The same for a column of numbers: those that do not count are in brackets."""
-    return _held(plan, tensor) if is_counted(plan, tensor) else f"({_held(plan, tensor)})"
+    held = f"{plan.layout(tensor).elements * plan.graph.itemsize:,}"
+    return held if is_counted(plan, tensor) else f"({held})"
 
 
 def memory_text(plan: GraphPlan, cap: float = inf) -> str:
@@ -29,10 +31,6 @@ def memory_text(plan: GraphPlan, cap: float = inf) -> str:
     words = f"{plan.memory:,} bytes on each device" + (f" of at most {cap:,}" if cap < inf else "")
     counted = all(is_counted(plan, tensor) for tensor in (*plan.storage_layouts, *plan.operators))
     return words if counted else f"{words}; those in brackets are not counted"
-
-
-def _held(plan: GraphPlan, tensor: str) -> str:
-    return f"{plan.layout(tensor).elements * plan.graph.itemsize:,}"
 
 
 def is_counted(plan: GraphPlan, tensor: str) -> bool:

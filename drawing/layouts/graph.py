@@ -59,12 +59,11 @@ class Placing:
         row_of = {name: i for i, row in enumerate(rows) for name in row}
         far = [e.tensor for e in self.edges if row_of[e.operator] - row_of[e.tensor] > 1]
         self.lanes = {tensor: i for i, tensor in enumerate(dict.fromkeys(far))}
-        tracks: list[list[str]] = [[] for _ in rows]
+        self.tracks: list[dict[str, int]] = [{} for _ in rows]
+        """By gap: the number of the track of each tensor."""
         for edge in self.edges:
             for gap in {row_of[edge.tensor], row_of[edge.operator] - 1}:
-                if edge.tensor not in tracks[gap]:
-                    tracks[gap].append(edge.tensor)
-        self.tracks = tracks
+                self.tracks[gap].setdefault(edge.tensor, len(self.tracks[gap]))
         self.boxes: dict[str, Box] = {}
         self.bottoms: list[float] = []
         """By row: where the gap below it begins."""
@@ -75,7 +74,7 @@ class Placing:
                 self.boxes[name] = Box(x, y, *sizes[name], i)
                 x += sizes[name].width + ACROSS
             self.bottoms.append(y + max(sizes[name].height for name in row))
-            y = self.bottoms[-1] + ABOVE + TRACK * len(tracks[i]) + BELOW
+            y = self.bottoms[-1] + ABOVE + TRACK * len(self.tracks[i]) + BELOW
         self.right = max((box.x + box.width for box in self.boxes.values()), default=0.0) + ACROSS
         self.width = self.right + LANE * len(self.lanes)
         self.height = self.bottoms[-1] if self.bottoms else top
@@ -88,15 +87,13 @@ class Placing:
         near = target.row - source.row == 1
         if near and source.x + CORNER < x1 < source.x + source.width - CORNER:
             return [(x1, source.y + source.height), (x1, target.y)]
-        first, last = (self._track(gap, edge.tensor) for gap in (source.row, target.row - 1))
+        gaps = (source.row, target.row - 1)
+        first, last = (self.bottoms[gap] + ABOVE + TRACK * self.tracks[gap][edge.tensor] for gap in gaps)
         turns = [(x0, first)]
         if not near:
             lane = self.right + LANE * (self.lanes[edge.tensor] + 0.5)
             turns += [(lane, first), (lane, last)]
         return [(x0, source.y + source.height), *turns, (x1, last), (x1, target.y)]
-
-    def _track(self, gap: int, tensor: str) -> float:
-        return self.bottoms[gap] + ABOVE + TRACK * self.tracks[gap].index(tensor)
 
 
 LINE, PAD, SIZE = 14.0, 7.0, 11.0
@@ -150,20 +147,12 @@ def plan_panel(plan: GraphPlan, title: str, target: float, cap: float, given: Co
     """The content of the picture, and the line of text below its title."""
     texts = {name: _source_lines(plan, name) for name in plan.storage_layouts}
     texts |= {name: _operator_lines(plan, name, given) for name in plan.operators}
-    sizes = {
-        name: BoxSize(
-            max(
-                LEAST[name in plan.storage_layouts],
-                max(text_width(text, SIZE, bold) for text, _, bold in found) + 2 * PAD,
-            ),
-            len(found) * LINE + 2 * PAD,
-        )
-        for name, found in texts.items()
-    }
+    sizes = {}
+    for name, found in texts.items():
+        width = max(text_width(text, SIZE, bold) for text, _, bold in found) + 2 * PAD
+        sizes[name] = BoxSize(max(LEAST[name in plan.storage_layouts], width), len(found) * LINE + 2 * PAD)
     placing = Placing(plan.graph, plan.edges, sizes, HEAD)
-    parts: list[Diagram] = []
-    for edge in sorted(plan.edges, key=lambda each: each.bytes):
-        parts.append(_edge(plan, edge, placing))
+    parts = [_edge(plan, edge, placing) for edge in sorted(plan.edges, key=lambda each: each.bytes)]
     for name, (x, y, width, height, _) in placing.boxes.items():
         said = f"{name}: {plan.layout(name)}"
         if name in plan.operators:

@@ -64,26 +64,21 @@ def real_part(layout: TensorLayout, device: int) -> tuple[float, float, float, f
     return left, top, left + (right - left) * across, top + (bottom - top) * down
 
 
-def piece_number(layout: TensorLayout, device: int) -> int:
+def piece_colour(layout: TensorLayout, device: int) -> str:
+    """The colour of a device's piece, by the number of the piece among all."""
     number = 0
     for part, n in zip(layout.part(device), layout.splits):
         number = number * n + part
-    return number
-
-
-def piece_colour(layout: TensorLayout, device: int) -> str:
-    return layer_tint(piece_number(layout, device), max(prod(layout.splits), 2))
+    return layer_tint(number, max(prod(layout.splits), 2))
 
 
 def _tensor(layout: TensorLayout) -> list[Diagram]:
-    down, across = shown_dims(layout)
-    rows = layout.splits[down] if down >= 0 else 1
-    columns = layout.splits[across] if across >= 0 else 1
-    holders: dict[tuple[int, int], list[int]] = {}
+    dims = shown_dims(layout)
+    rows, columns = (layout.splits[dim] if dim >= 0 else 1 for dim in dims)
+    holders: dict[tuple[int, ...], list[int]] = {}
     for device in range(layout.devices):
         part = layout.part(device)
-        place = (part[down] if down >= 0 else 0, part[across] if across >= 0 else 0)
-        holders.setdefault(place, []).append(device)
+        holders.setdefault(tuple(part[dim] if dim >= 0 else 0 for dim in dims), []).append(device)
     high, wide = SIDE / rows, SIDE / columns
     found: list[Diagram] = []
     for (row, column), devices in sorted(holders.items()):

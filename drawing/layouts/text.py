@@ -28,7 +28,7 @@ def explained(plan: GraphPlan, width: int) -> Text:
     """The lines of `explain`, short enough for a screen of that width."""
     found = Text()
     for line in plan.explain().splitlines():
-        _add(found, line, width, Style())
+        _add(found, line, width)
     return found
 
 
@@ -36,25 +36,19 @@ def plan_text(plan: GraphPlan, width: int, target: float = inf, cap: float = inf
     """The plan as `explain` has it, with the reason of each layout, and the limits."""
     found = Text()
     for line in plan.explain().splitlines()[:-1]:
-        style = Style()
         name = line.partition(":")[0]
         if line.startswith("  "):
-            style = MOVES if not line.endswith(" 0 bytes") else style
-        elif name in plan.operators:
-            mine = name in plan.graph.strategies
-            why = "configured by the puzzle" if name in given else plan.reason(name)
-            _add(found, line, width, CONFIGURED if mine else Style())
-            line = f"{INDENT}{why}" if why else ""
-        if line:
-            _add(found, line, width, style)
+            _add(found, line, width, None if line.endswith(" 0 bytes") else MOVES)
+        elif name not in plan.operators:
+            _add(found, line, width)
+        else:
+            _add(found, line, width, CONFIGURED if name in plan.graph.strategies else None)
+            if why := "configured by the puzzle" if name in given else plan.reason(name):
+                _add(found, f"{INDENT}{why}", width)
     moved, held = limits_text(plan, target, cap)
-    _add(
-        found,
-        f"{moved}, at most {int(plan.sent.max()):,} by a device",
-        width,
-        MOVES if plan.bytes > target else Style(),
-    )
-    _add(found, held, width, MOVES if plan.memory > cap else Style())
+    sent = f"{moved}, at most {int(plan.sent.max()):,} by a device"
+    _add(found, sent, width, MOVES if plan.bytes > target else None)
+    _add(found, held, width, MOVES if plan.memory > cap else None)
     return found
 
 
@@ -64,28 +58,26 @@ def holders_text(plan: GraphPlan, width: int) -> Text:
     A piece is the number of its part along each dimension that is split. If the devices do not fit side by side, they
     are in several blocks, without the layouts.
     """
-    tensors = [*plan.storage_layouts, *plan.operators]
-    names, held, cells = {}, {}, {}
-    for name in tensors:
-        layout = plan.layout(name)
-        names[name] = f"{name} {layout}"
-        held[name] = held_number(plan, name)
-        cells[name] = [piece_text(layout, device) for device in range(plan.graph.devices)]
-    wide = max(len(text) for row in cells.values() for text in row) + 2
-    wide = max(wide, len(str(plan.graph.devices - 1)) + 2)
+    layouts, devices = (
+        {name: plan.layout(name) for name in (*plan.storage_layouts, *plan.operators)},
+        plan.graph.devices,
+    )
+    names = {name: f"{name} {layout}" for name, layout in layouts.items()}
+    held = {name: held_number(plan, name) for name in layouts}
+    cells = {name: [piece_text(layout, device) for device in range(devices)] for name, layout in layouts.items()}
+    wide = max(map(len, [str(devices - 1), *(text for row in cells.values() for text in row)])) + 2
     sizes = max(map(len, [*held.values(), "bytes"]))
     left = max(map(len, names.values()))
-    if left + 3 + sizes + plan.graph.devices * wide > width:
-        names = {name: name for name in tensors}
-        left = max(map(len, names.values()))
+    if left + 3 + sizes + devices * wide > width:
+        names = {name: name for name in layouts}
+        left = max(map(len, names))
     room = max((width - left - sizes - 3) // wide, 1)
     found = Text()
-    for first in range(0, plan.graph.devices, room):
-        shown = range(first, min(first + room, plan.graph.devices))
+    for first in range(0, devices, room):
+        shown = range(first, min(first + room, devices))
         head = f"{'device':<{left}}  {'bytes':>{sizes}} " + "".join(f"{device:>{wide}}" for device in shown)
         found.append(head.rstrip() + "\n", Style(bold=True))
-        for name in tensors:
-            layout = plan.layout(name)
+        for name, layout in layouts.items():
             found.append(f"{names[name]:<{left}}  {held[name]:>{sizes}} ")
             for device in shown:
                 found.append(" ")
@@ -93,9 +85,9 @@ def holders_text(plan: GraphPlan, width: int) -> Text:
                 style = Style() if whole else Style(color=INK, bgcolor=piece_colour(layout, device))
                 found.append(f"{cells[name][device]:>{wide - 1}}", style)
             found.append("\n")
-        if shown.stop < plan.graph.devices:
+        if shown.stop < devices:
             found.append("\n")
-    _add(found, memory_text(plan), width, Style())
+    _add(found, memory_text(plan), width)
     return found
 
 
@@ -106,7 +98,7 @@ def propagation_text(plan: GraphPlan, width: int) -> Text:
         step = StepTexts(plan, decision, number)
         _add(found, f"{step.heading}: {step.at}", width, CONFIGURED if decision.reached is None else Style(bold=True))
         if step.known:
-            _add(found, f"{INDENT}{step.known}", width, Style())
+            _add(found, f"{INDENT}{step.known}", width)
         shown = step.found[:TEXT_CANDIDATES]
         wide = max((len(strategy_text(each.choice.strategy)) for each in shown), default=0)
         for each in shown:
@@ -114,11 +106,11 @@ def propagation_text(plan: GraphPlan, width: int) -> Text:
             text = f"{strategy_text(each.choice.strategy):<{wide}} {each.bytes:>11,} bytes"
             _add(found, f"  {'>' if mine else ' '} {text}{'  chosen' if mine else ''}", width, Style(bold=mine))
         if len(step.found) > len(shown):
-            _add(found, f"{INDENT}and {len(step.found) - len(shown)} more", width, Style())
+            _add(found, f"{INDENT}and {len(step.found) - len(shown)} more", width)
     return found
 
 
-def _add(found: Text, line: str, width: int, style: Style) -> None:
+def _add(found: Text, line: str, width: int, style: Style | None = None) -> None:
     start = line[: len(line) - len(line.lstrip())]
     for one in wrap(line, width, subsequent_indent=start + INDENT, break_on_hyphens=False):
         found.append(one + "\n", style)

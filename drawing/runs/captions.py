@@ -1,13 +1,12 @@
 """Operations, waits and runs in words, for tooltips, captions and screen readers."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 from drawing.number_text import tenths_text, time_text
 from lib import COLLECTIVES, DeadlockError, IncompleteError, Report, group_of, in_group
 
 from .glyphs import batches_text, glyph_of
-from .marks import Gap, LaneMarks, Mark
+from .marks import Gap, Mark
 from .rows import MarkRow
 from .scene import Scene
 
@@ -105,20 +104,15 @@ def short_reason(gap: Gap, scene: Scene) -> str:
 
 def name_of(scene: Scene) -> str:
     """A title for a run without one: '1F1B: 4 ranks, 6 layers, 4 microbatches', or without a name that is long."""
-
-    def count(number: int, noun: str, plural: str) -> str:
-        return f"{number} {noun if number == 1 else plural}"
-
-    replicas = scene.trace.setting.replicas
+    replicas, steps = scene.trace.setting.replicas, scene.steps
     known = f"{scene.known}: " if 0 < len(scene.known) <= MAX_KNOWN else ""
-    return known + ", ".join(
-        [
-            count(len(scene.lanes), "rank", "ranks") + (f" of each of {replicas:,} replicas" if replicas > 1 else ""),
-            count(scene.layers, "layer", "layers"),
-            count(scene.batches, "microbatch", "microbatches"),
-            *([f"{scene.steps} steps"] if scene.steps > 1 else []),
-        ]
-    )
+    ranks = _count(len(scene.lanes), "rank") + (f" of each of {replicas:,} replicas" if replicas > 1 else "")
+    sizes = [ranks, _count(scene.layers, "layer"), _count(scene.batches, "microbatch", "microbatches")]
+    return known + ", ".join([*sizes, *([f"{steps} steps"] if steps > 1 else [])])
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def summary(report: Report) -> str:
@@ -169,8 +163,8 @@ def describe_run(scene: Scene) -> str:
     """A run for screen readers: its figures, what is wrong, and what each rank does."""
     lanes = [describe_row(row, scene) for row in scene.rows.every[:MAX_ROWS]]
     more = sum(len(row.ranks) for row in scene.rows.every[MAX_ROWS:])
-    rest = [f"And {more} more {'rank' if more == 1 else 'ranks'}."] if more else []
-    return " ".join([f"{summary(scene.report)}.", *filter(None, [error_text(scene.report)]), *lanes, *rest])
+    rest = f"And {more} more {'rank' if more == 1 else 'ranks'}." if more else ""
+    return " ".join(filter(None, [f"{summary(scene.report)}.", error_text(scene.report), *lanes, rest]))
 
 
 def describe_row(row: MarkRow, scene: Scene) -> str:
@@ -182,12 +176,7 @@ def describe_row(row: MarkRow, scene: Scene) -> str:
     busy = f"{100 * scene.report.ranks[lane.rank].busy:.0f}% busy"
     sent = scene.report.sent.of(lane.rank)
     sends = f"; sends {sent:,} elements" if sent else ""
-    waits = list(long_waits(lane, scene))
-    return f"{row.first.capitalize()}: {work}; {busy}; at most {most:,} elements{sends}{''.join(waits)}."
-
-
-def long_waits(lane: LaneMarks, scene: Scene) -> Iterator[str]:
-    """The longest gap, if it takes at least a tenth of the run."""
-    gap = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None)
+    gap, waits = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None), ""
     if gap is not None and gap.before is not None and gap.end - gap.start >= scene.end / 10:
-        yield f"; idle from t={time_text(gap.start)} to {time_text(gap.end)}, {short_reason(gap, scene)}"
+        waits = f"; idle from t={time_text(gap.start)} to {time_text(gap.end)}, {short_reason(gap, scene)}"
+    return f"{row.first.capitalize()}: {work}; {busy}; at most {most:,} elements{sends}{waits}."

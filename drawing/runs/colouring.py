@@ -35,10 +35,6 @@ PAINTS: dict[str, Callable[[str], Paint]] = {
     "backward": full,
     "backward_input": full,
     "backward_weight": lambda hue: (mix(hue, PAPER, 0.3), PAPER, 0.5),
-    "keys": tinted,
-    "attend": tinted,
-    "attend_backward": full,
-    "keys_backward": lambda hue: (mix(hue, PAPER, 0.3), PAPER, 0.5),
     "tier_update": lambda hue: (mix(hue, PAPER, 0.6), mix(hue, INK, 0.15), HOLLOW),
     "update": lambda hue: (PAPER, mix(hue, INK, 0.15), HOLLOW),
 }
@@ -47,12 +43,7 @@ PAINTS: dict[str, Callable[[str], Paint]] = {
 WIRE: Paint = STROKE, PAPER, 0.5
 
 
-LIKE = {
-    "keys": "forward",
-    "attend": "forward",
-    "attend_backward": "backward_input",
-    "keys_backward": "backward_weight",
-}
+LIKE = {"keys": "forward", "attend": "forward", "attend_backward": "backward_input", "keys_backward": "backward_weight"}
 """Operations of attention, and those whose colour they have."""
 
 
@@ -95,10 +86,10 @@ class Colouring:
 
     def paint(self, mark: Mark) -> Paint:
         """Fill, stroke and stroke width of a mark."""
-        if self.by == "operation" and (name := LIKE.get(mark.op.name, mark.op.name)) in OPERATIONS:
+        name = LIKE.get(mark.op.name, mark.op.name)
+        if self.by == "operation" and name in OPERATIONS:
             return full(OPERATIONS[name])
-        paint = PAINTS.get(mark.op.name)
-        return WIRE if paint is None else paint(self.hue(mark))
+        return PAINTS[name](self.hue(mark)) if name in PAINTS else WIRE
 
     def hue(self, mark: Mark) -> str:
         """The full colour that a mark is painted with. Of several microbatches the first one counts."""

@@ -44,15 +44,21 @@ class Frame(NamedTuple):
         return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
 
 
+Outline = Callable[[Frame], Sequence[Point]]
+
+
 class Glyph(NamedTuple):
-    """One kind of operation: its letter, its name in the legend, and its outline."""
+    """One kind of operation: its letters, its name in the legend, and its outline."""
 
     mark: str
     name: str
-    outline: Callable[[Frame], Sequence[Point]]
-
-
-Outline = Callable[[Frame], Sequence[Point]]
+    outline: Outline
+    letter: str = ""
+    """In a text, of an operation that is too short for its own; empty: the first of its letters."""
+    padding: float = 4.5
+    """Pixels of a frame's width that the shape uses, so that the text cannot."""
+    sample: float = 0.0
+    """The width of the sample in the legend, if it is not a usual one."""
 
 
 def outline(points: str, inset: float = 4, depth: float = 0.32) -> Outline:
@@ -104,29 +110,29 @@ def loss_tag(f: Frame) -> tuple[float, float]:
 
 
 GLYPHS: dict[str, Glyph] = {
-    "forward": Glyph("F", "forward", forward_outline),
-    "loss": Glyph("L", "loss", loss_outline),
-    "backward": Glyph("B", "backward", backward_outline),
+    "forward": Glyph("F", "forward", forward_outline, padding=8.0, sample=52.0),
+    "loss": Glyph("L", "loss", loss_outline, "L", padding=-11.0, sample=14.0),
+    "backward": Glyph("B", "backward", backward_outline, padding=8.0, sample=52.0),
     "pair": Glyph("P", "forward and backward", pair_outline),
-    "backward_input": Glyph("I", "input gradient", outline("Lt rt rb Lb lm")),
-    "backward_weight": Glyph("W", "weight gradient", box_outline),
+    "backward_input": Glyph("I", "input gradient", outline("Lt rt rb Lb lm"), padding=8.0, sample=36.0),
+    "backward_weight": Glyph("W", "weight gradient", box_outline, padding=8.0, sample=36.0),
     "keys": Glyph("K", "keys and values", outline("lt Rt rm Rb lb")),
     "attend": Glyph("A", "attend", outline("lt Rt rT rB Rb lb Lm")),
     "attend_backward": Glyph("AB", "attend, backward", outline("Lt rt Rm rb Lb lB lT")),
     "keys_backward": Glyph("KB", "keys, backward", outline("Lt rt rb Lb lB lT")),
-    "update": Glyph("U", "update", update_outline),
-    "allgather": Glyph("AG", "all-gather", outline("lT rt rb lB")),
-    "scatterreduce": Glyph("RS", "reduce-scatter", outline("lt rT rB lb")),
-    "allreduce": Glyph("AR", "all-reduce", outline("lt cT rt rb cB lb", depth=0.26)),
-    "dispatch": Glyph("DI", "dispatch (all-to-all)", outline("Lt Rt rm Rb Lb lm", inset=2)),
-    "collect": Glyph("CO", "collect (all-to-all)", outline("lt rt Rm rb lb Lm")),
-    "heads": Glyph("HD", "tokens to heads (all-to-all)", outline("Lt rt Rb lb")),
-    "tokens": Glyph("TK", "heads to tokens (all-to-all)", outline("lt Rt rb Lb")),
-    "tier_update": Glyph("HU", "update on a tier", outline("lt rt rB Rb Lb lB")),
-    "offload": Glyph("OF", "offload", outline("lt rt rd cb ld")),
-    "fetch": Glyph("FE", "fetch", outline("lu ct ru rb lb")),
-    "pass_to": Glyph("S", "send", outline("ln rn rf")),
-    "receive": Glyph("R", "receive", outline("lf rn ln")),
+    "update": Glyph("U", "update", update_outline, padding=5.0, sample=28.0),
+    "allgather": Glyph("AG", "all-gather", outline("lT rt rb lB"), "<"),
+    "scatterreduce": Glyph("RS", "reduce-scatter", outline("lt rT rB lb"), ">"),
+    "allreduce": Glyph("AR", "all-reduce", outline("lt cT rt rb cB lb", depth=0.26), "x"),
+    "dispatch": Glyph("DI", "dispatch (all-to-all)", outline("Lt Rt rm Rb Lb lm", inset=2), "d"),
+    "collect": Glyph("CO", "collect (all-to-all)", outline("lt rt Rm rb lb Lm"), "c"),
+    "heads": Glyph("HD", "tokens to heads (all-to-all)", outline("Lt rt Rb lb"), "h"),
+    "tokens": Glyph("TK", "heads to tokens (all-to-all)", outline("lt Rt rb Lb"), "t"),
+    "tier_update": Glyph("HU", "update on a tier", outline("lt rt rB Rb Lb lB"), "u"),
+    "offload": Glyph("OF", "offload", outline("lt rt rd cb ld"), "v"),
+    "fetch": Glyph("FE", "fetch", outline("lu ct ru rb lb"), "^"),
+    "pass_to": Glyph("S", "send", outline("ln rn rf"), "s", padding=2.0, sample=11.0),
+    "receive": Glyph("R", "receive", outline("lf rn ln"), "r", padding=2.0, sample=11.0),
 }
 """In the order of the legend."""
 
@@ -180,7 +186,7 @@ def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str, colouring: Co
     """The first wording that fits in legible letters."""
     for rows in wordings(mark, glyph, frame, colouring):
         height = frame.height / (len(rows) + 0.35)
-        room = frame.width - min(PADDING.get(mark.op.name, 4.5), frame.width / 2)
+        room = frame.width - min(glyph.padding, frame.width / 2)
         sizes = [fitting(line, room, min(largest, height * 0.92)) for line, largest in rows]
         if all(sizes):
             x, y = text_place(mark.op.name, frame)
@@ -194,17 +200,6 @@ def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str, colouring: Co
 
 LETTERED = COMPUTING | {"update", "tier_update"}
 """The operations whose layer is part of their text."""
-PADDING = {
-    "forward": 8.0,
-    "backward": 8.0,
-    "backward_input": 8.0,
-    "backward_weight": 8.0,
-    "update": 5.0,
-    "loss": -11.0,
-    "pass_to": 2.0,
-    "receive": 2.0,
-}
-"""Pixels of a frame's width that the shape uses, so that the text cannot."""
 
 Line = tuple[str, float]
 """Text and its largest size; the first line of several is bold."""

@@ -36,16 +36,6 @@ T = TypeVar("T")
 
 ROW = 26.0
 SIZE = 11.0
-SAMPLE_WIDTHS = {
-    "forward": 52.0,
-    "backward": 52.0,
-    "backward_input": 36.0,
-    "backward_weight": 36.0,
-    "update": 28.0,
-    "loss": 14.0,
-    "pass_to": 11.0,
-    "receive": 11.0,
-}
 MAX_LAYERS, MAX_BATCHES = 12, 32
 
 
@@ -82,20 +72,25 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
         hatched = next((mark for scene in scenes for mark in scene.rows.marks if getattr(mark, is_so)), None)
         if hatched is not None:
             yield operation_entry(hatched, scenes[0].colouring, words)
-    if any(scene.steps > 1 for scene in scenes):
-        yield steps_entry(max(scene.steps for scene in scenes))
+    if (steps := max(scene.steps for scene in scenes)) > 1:
+        border = lines([[(12, 4), (12, ROW - 4)]], style(None, STEP_EDGE, 1.2))
+        yield worded(24, [box(12, 4, 24, ROW - 4, style(STEP)), border], shaded_text(steps))
     if any(len(scene.streams) > 1 for scene in scenes):
         stroke = lines([[(0, ROW / 2), (24, ROW / 2)]], style(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
         yield worded(24, [stroke], "called, not started; or ended, not awaited")
     if any(lane.gaps for scene in scenes for lane in scene.rows.lanes):
-        yield idle_entry()
+        frame = (0.0, 4.0, 24.0, ROW - 4)
+        strokes = lines(hatch(*frame, gap=9.0), style(None, IDLE_HATCH, 0.8))
+        yield worded(24, [box(*frame, style(IDLE)), strokes], "idle")
     if any(scene.rows.are_shared for scene in scenes):
         yield worded(0, [], SHARED)
     if critical:
         yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], style(None, CRITICAL, 3.0))], "critical path")
     yield from colour_entries(scenes)
     yield from memory_entries([span.kinds for scene in scenes for lane in scene.rows.lanes for span in lane.memory])
-    yield from traffic_entries(scenes)
+    # The kinds of calls in the bars of traffic.
+    sent = {calls.operation for scene in scenes for calls in chain(*scene.report.sent.by_rank) if calls.elements}
+    yield from squares([(f"sent: {kind_text(kind)}", colour) for kind, colour in CALLS.items() if kind in sent])
 
 
 def colour_entries(scenes: Sequence[Scene]) -> Iterator[LegendEntry]:
@@ -123,12 +118,6 @@ def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
         yield worded(24, [box(*frame, style(EMPTY)), strokes], "not stored but used later")
 
 
-def traffic_entries(scenes: Sequence[Scene]) -> Iterator[LegendEntry]:
-    """The kinds of calls in the bars of traffic."""
-    sent = {calls.operation for scene in scenes for calls in chain(*scene.report.sent.by_rank) if calls.elements}
-    yield from squares([(f"sent: {kind_text(kind)}", colour) for kind, colour in CALLS.items() if kind in sent])
-
-
 def squares(named: Sequence[tuple[str, str]]) -> Iterator[LegendEntry]:
     """Words with their colours, as one entry; none without words."""
     parts: list[Diagram] = []
@@ -142,8 +131,9 @@ def squares(named: Sequence[tuple[str, str]]) -> Iterator[LegendEntry]:
 
 def operation_entry(mark: Mark, colouring: Colouring, words: str = "") -> LegendEntry:
     """The operation as it is drawn above, with its name or other words."""
-    width = SAMPLE_WIDTHS.get(mark.op.name, 28.0 if mark.stream else 20.0)  # in a communication stream, with its layer
-    words = words or glyph_of(mark.op.name).name
+    glyph = glyph_of(mark.op.name)
+    width = glyph.sample or (28.0 if mark.stream else 20.0)  # in a communication stream, with its layer
+    words = words or glyph.name
     if words == "forward":
         batches = clip(batches_text(mark.op.batches)[1:], 12)
         layer = "" if colouring.shows_batches else f"layer {mark.op.layer}, "
@@ -154,21 +144,6 @@ def operation_entry(mark: Mark, colouring: Colouring, words: str = "") -> Legend
 def worded(width: float, parts: Sequence[Diagram], words: str) -> LegendEntry:
     text = label(width + 6, ROW / 2, words, SIZE, SOFT, "start")
     return LegendEntry(width + 6 + text_width(words, SIZE), [*parts, text])
-
-
-def idle_entry() -> LegendEntry:
-    frame = (0.0, 4.0, 24.0, ROW - 4)
-    strokes = lines(hatch(*frame, gap=9.0), style(None, IDLE_HATCH, 0.8))
-    return worded(24, [box(*frame, style(IDLE)), strokes], "idle")
-
-
-def steps_entry(steps: int) -> LegendEntry:
-    """A shaded step next to one that is not, with the border between them."""
-    parts = [
-        box(12, 4, 24, ROW - 4, style(STEP)),
-        lines([[(12, 4), (12, ROW - 4)]], style(None, STEP_EDGE, 1.2)),
-    ]
-    return worded(24, parts, "shaded: step 1" if steps == 2 else "shaded: every second training step, from step 1 on")
 
 
 def swatches(what: str, numbers: Sequence[int], colour: Callable[[int], str]) -> LegendEntry:
@@ -195,6 +170,11 @@ def chunks_entry(bars: Sequence[float]) -> LegendEntry:
         parts += [box(frame.x0, frame.y0, frame.x1, frame.y1, style(EMPTY)), *draw_bar(length, frame, INK)]
         x += 26
     return LegendEntry(x + 4 + text_width(words, SIZE), [*parts, label(x + 4, ROW / 2, words, SIZE, SOFT, "start")])
+
+
+def shaded_text(steps: int) -> str:
+    """What a shade behind the lanes says, in a run of several steps."""
+    return f"shaded: {'step 1' if steps == 2 else 'every second training step, from step 1 on'}"
 
 
 def thin_out(numbers: Sequence[T], most: int) -> Sequence[T]:

@@ -192,7 +192,9 @@ def streams_of(trace: Trace) -> tuple[tuple[str, ...], list[list[int]]]:
     """The streams that occur, computation first ('compute', 'network', and 'network 2' where groups have their own);
     and for each rank, the number of every operation's stream among them."""
     rows = [[_key(op, trace) for op in ops] for ops in trace.ranks]
-    used = [{kind: _of_kind(kind, row) for kind in KINDS} for row in rows]
+    # Each stream once, sorted as text, since a group of a folded run begins with the name of an axis.
+    found = [sorted({key for key in row if key is not None}, key=str) for row in rows]
+    used = [{kind: [key for key in keys if key[0] == kind] for kind in KINDS} for keys in found]
     most = {kind: max(len(keys[kind]) for keys in used) for kind in KINDS}
     names = (COMPUTE, *(f"{kind} {n + 1}" if n else kind for kind in KINDS for n in range(most[kind])))
     numbers = [
@@ -206,8 +208,3 @@ def _key(op: Op, trace: Trace) -> Key | None:
     if computing(op, trace.costs):
         return None
     return LANES[op.name], group_of(op) if trace.costs.lanes == "group" and op.name != "pass_to" else None
-
-
-def _of_kind(kind: str, row: list[Key | None]) -> list[Key]:
-    """The streams of a kind, each once; by text, since a group of a folded run begins with the name of an axis."""
-    return sorted({key for key in row if key is not None and key[0] == kind}, key=str)

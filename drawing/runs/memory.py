@@ -8,7 +8,7 @@ from chalk.types import Diagram
 
 from drawing.number_text import short_text, time_text
 from drawing.palette import ALARM, CALLS, GRID, INK, KINDS, MEMORY, PAPER, SOFT, TARGET, text_on
-from drawing.pen import Point, box, hatch, label, lines, panel, polygon, polygons, style, text_width, tooltip
+from drawing.pen import Point, box, diamond, hatch, label, lines, panel, polygons, style, text_width, tooltip
 from lib import Goal
 
 from .axis import LEFT, Scale, draw_grid, draw_row_label
@@ -20,12 +20,7 @@ from .scene import Scene
 HEAD = 38.0
 FILLED = 0.78
 """Share of a rank's strip that the highest memory takes; the rest separates the ranks."""
-KIND_NAMES = {
-    "weights": "weights",
-    "opt_states": "optimizer states",
-    "activations": "activations",
-    "gradients": "gradients",
-}
+KIND_NAMES = {**{kind: kind for kind in KINDS}, "opt_states": "optimizer states"}
 
 
 class Level(NamedTuple):
@@ -166,7 +161,7 @@ def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
     fits = x + 8 + text_width(text, 11, bold=True) < scale.right
     anchor, shift = ("start", 7) if fits else ("end", -7)
     return [
-        polygon([(x, y - 4), (x + 4, y), (x, y + 4), (x - 4, y)], style(ALARM, PAPER, 0.8)),
+        diamond(x, y, 4, style(ALARM, PAPER, 0.8)),
         tooltip(
             label(x + shift, y - 9, text, 11, INK, anchor, bold=True, halo=PAPER),
             f"peak: {peak.memory:,} elements on rank {peak.rank} at t={time_text(peak.time)}",

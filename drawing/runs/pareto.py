@@ -13,7 +13,7 @@ from chalk.types import Diagram
 
 from drawing.number_text import short_text, time_text
 from drawing.palette import ALARM, EDGE, GRID, INK, PAPER, SOFT, STROKE, TARGET_AREA
-from drawing.pen import Point, box, clip, label, lines, panel, polygon, stack, style, text_width, tooltip
+from drawing.pen import Point, box, clip, diamond, label, lines, panel, polygon, stack, style, text_width, tooltip
 from drawing.picture import Picture
 from lib import Goal, Record, Report
 
@@ -92,20 +92,12 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
     asked = f"target: {goal.time_text} {goal.costs.time_words}, {goal.memory_text} elements"
     asked += f"; sent {goal.traffic_words}" if goal.traffic_text else ""
     words = [describe_spot(spot, goal) for spot in spots]
-    plot = panel(
-        WIDTH,
-        HEIGHT,
-        [
-            *draw_axes(plane, (goal.costs.time_words, "peak memory, elements")),
-            *draw_box(goal, plane),
-            *draw_spots(spots, plane, goal.costs.time_words),
-        ],
-    )
+    time_words = goal.costs.time_words
+    axes = draw_axes(plane, (time_words, "peak memory, elements"))
+    plot = panel(WIDTH, HEIGHT, [*axes, *draw_box(goal, plane), *draw_spots(spots, plane, time_words)])
     failed = [describe_spot(spot, goal) for spot in spots if spot.whose == "failed"]
     parts: list[Diagram] = [draw_header(name, [asked], failed[:3], WIDTH), plot, draw_key(spots)]
-    return Picture(
-        stack(parts), f"{name}: peak memory against {goal.costs.time_words}", f"{asked}. {'; '.join(words)}", dark
-    )
+    return Picture(stack(parts), f"{name}: peak memory against {time_words}", f"{asked}. {'; '.join(words)}", dark)
 
 
 def describe_spot(spot: Spot, goal: Goal) -> str:
@@ -215,17 +207,13 @@ def draw_front(spots: Sequence[Spot], whose: Sequence[str], plane: Plane, stroke
 
 def mark_of(whose: str, x: float, y: float) -> Diagram:
     if whose == "other":
-        r = RADIUS - 1.5
-        return polygon([(x, y - r), (x + r, y), (x, y + r), (x - r, y)], style(PAPER, SOFT, 1.4))
+        return diamond(x, y, RADIUS - 1.5, style(PAPER, SOFT, 1.4))
     if whose == "record":
-        return polygon([(x, y - RADIUS), (x + RADIUS, y), (x, y + RADIUS), (x - RADIUS, y)], style(PAPER, STROKE, 2.0))
-    return polygon(list(ring(x, y, RADIUS)), style(ALARM, PAPER, 1.0))
-
-
-def ring(x: float, y: float, r: float) -> Iterator[Point]:
-    """A disc with twelve corners: round enough at this size."""
+        return diamond(x, y, RADIUS, style(PAPER, STROKE, 2.0))
     sines = (0.0, 0.5, 0.866, 1.0, 0.866, 0.5, 0.0, -0.5, -0.866, -1.0, -0.866, -0.5)
-    return ((x + r * sines[(i + 3) % 12], y + r * sines[i]) for i in range(12))
+    # A disc with twelve corners: round enough at this size.
+    disc = [(x + RADIUS * sines[(i + 3) % 12], y + RADIUS * sines[i]) for i in range(12)]
+    return polygon(disc, style(ALARM, PAPER, 1.0))
 
 
 def draw_key(spots: Sequence[Spot]) -> Diagram:

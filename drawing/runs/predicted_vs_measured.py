@@ -80,8 +80,9 @@ def _both(trace: Trace, times: Times, colour: str) -> dict[str, Scene]:
     predicted = plain_scene(trace, colour)
     unit, factor = _unit(times)
     seen = measured(predicted, [[[t and t * factor for t in event] for event in rank] for rank in times])
+    timesteps = trace.costs.took(round(predicted.report.timesteps, 1))  # the game's figure, the start of the last event
     return {
-        f"Predicted: {timesteps(predicted)}, {length(predicted, predicted.time_unit)}": predicted,
+        f"Predicted: {timesteps}, {length(predicted, predicted.time_unit)}": predicted,
         f"Measured: {length(seen, unit)}": seen,
     }
 
@@ -126,8 +127,11 @@ def _one_above_another(
         heading = label(0, 18, words, 13.0, INK, "start", bold=True)
         parts += [panel(scale.width, 30.0, [heading]), draw_lanes(scene, scale)]
     parts.append(draw_legend([scene for scene, _, _ in halves], width))
-    told = " ".join([*notes, *(in_short(words, scene) for scene, _, words in halves)])
-    return Picture(stack(parts), name, told, dark)
+    told = [*notes]
+    for scene, _, words in halves:
+        busy = (f"rank {rank} {100 * report.busy:.0f}%" for rank, report in enumerate(scene.report.ranks))
+        told.append(f"{words}; busy: {', '.join(busy)}.")
+    return Picture(stack(parts), name, " ".join(told), dark)
 
 
 def draw_parts(bar: Mapping[str, float], width: float) -> Diagram:
@@ -144,20 +148,9 @@ def draw_parts(bar: Mapping[str, float], width: float) -> Diagram:
     return panel(width, 54.0, parts)
 
 
-def timesteps(scene: Scene) -> str:
-    """The game's figure, the start of the last event: '33.3 timesteps'."""
-    return scene.trace.costs.took(round(scene.report.timesteps, 1))
-
-
 def length(scene: Scene, unit: str) -> str:
     """'20.2 steps, 4.1% idle'."""
     return f"{tenths_text(scene.end)} {unit}, {tenths_text(100 * scene.report.bubble)}% idle"
-
-
-def in_short(words: str, scene: Scene) -> str:
-    """'Measured: 134 ms, 8.1% idle; busy: rank 0 97%, rank 1 95%.', for screen readers."""
-    busy = (f"rank {rank} {100 * report.busy:.0f}%" for rank, report in enumerate(scene.report.ranks))
-    return f"{words}; busy: {', '.join(busy)}."
 
 
 def measured(scene: Scene, times: Times) -> Scene:
@@ -165,7 +158,11 @@ def measured(scene: Scene, times: Times) -> Scene:
     end = last_end(times) or 1.0
     lanes = []
     for lane, rank in zip(scene.lanes, times, strict=True):
-        marks = [moved_to(mark, *event) for mark, event in zip(lane.marks, rank, strict=True)]
+        marks = []
+        for mark, (begun, ended, *call) in zip(lane.marks, rank, strict=True):
+            called, awaited = call or (None, None)
+            timed = mark._replace(start=begun or 0.0, end=ended or 0.0, called=called, awaited=awaited)
+            marks.append(timed._replace(memory=None))
         gaps = idle_between(marks, end, awaited_before(scene.trace.ranks[lane.rank], marks))
         lanes.append(LaneMarks(lane.rank, tuple(marks), tuple(gaps), ()))
     moved = {(mark.rank, mark.place): mark for lane in lanes for mark in lane.marks}
@@ -174,7 +171,10 @@ def measured(scene: Scene, times: Times) -> Scene:
         return moved[mark.rank, mark.place]
 
     links = tuple(Link(now(link.send), link.target, link.receive and now(link.receive)) for link in scene.links)
-    ties = tuple(tie_of(tie.name, [now(mark) for mark in tie.members]) for tie in scene.ties)
+    met = [(tie.name, tuple(map(now, tie.members))) for tie in scene.ties]
+    ties = tuple(
+        Tie(name, min(mark.start for mark in some), max(mark.end for mark in some), some) for name, some in met
+    )
     busy = [sum(mark.end - mark.start for mark in lane.on(0)) / end for lane in lanes]
     report = replace(
         scene.report,
@@ -187,17 +187,6 @@ def measured(scene: Scene, times: Times) -> Scene:
 
 def last_end(times: Times) -> float:
     return max((event[1] or 0.0 for rank in times for event in rank), default=0.0)
-
-
-def moved_to(
-    mark: Mark, start: float | None, end: float | None, called: float | None = None, awaited: float | None = None
-) -> Mark:
-    """The same operation at another time."""
-    return mark._replace(start=start or 0.0, end=end or 0.0, memory=None, called=called, awaited=awaited)
-
-
-def tie_of(name: str, members: Sequence[Mark]) -> Tie:
-    return Tie(name, min(mark.start for mark in members), max(mark.end for mark in members), tuple(members))
 
 
 def waits_of(

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from drawing.number_text import ranks_text
 from lib import COLLECTIVES, group_of
 
-from .marks import Gap, LaneMarks, Link, Mark, Tie
+from .marks import LaneMarks, Link, Mark, Tie
 
 MAX_ROWS_APART = 16
 """In a picture of at most so many ranks, each has its own row."""
@@ -140,16 +140,10 @@ def kinds_of(lanes: Sequence[LaneMarks], links: Sequence[Link], ties: Sequence[T
     joined = [[tie_at.get(mark.number) for mark in lane.marks] for lane in lanes]
     kinds, before = numbered(own), 0
     while before < (before := len(set(kinds))) < len(lanes):
-        meetings = numbered([tuple(sorted(kinds[mark.rank] for mark in tie.members)) for tie in ties])
+        meetings = [*numbered(tuple(sorted(kinds[mark.rank] for mark in tie.members)) for tie in ties), None]
         kinds = numbered(
-            [
-                (
-                    kinds[rank],
-                    tuple(kinds[peer] for peer in peers[rank]),
-                    tuple(None if tie is None else meetings[tie] for tie in joined[rank]),
-                )
-                for rank in range(len(lanes))
-            ]
+            (kind, tuple(kinds[peer] for peer in near), tuple(meetings[-1 if tie is None else tie] for tie in met))
+            for kind, near, met in zip(kinds, peers, joined)
         )
     return kinds
 
@@ -165,7 +159,10 @@ def own_part(lane: LaneMarks, other_end: Mapping[int, float | None], causes: Map
     batches: dict[int, int] = {}
     first = lane.marks[0].number if lane.marks else 0
     events = tuple(own_event(mark, batches, other_end, causes.get(mark.place)) for mark in lane.marks)
-    return events, tuple(own_gap(gap, first) for gap in lane.gaps), lane.memory
+    gaps = (
+        (gap.start, gap.end, *(mark and mark.number - first for mark in (gap.before, gap.awaited))) for gap in lane.gaps
+    )
+    return events, tuple(gaps), lane.memory
 
 
 def own_event(
@@ -179,11 +176,6 @@ def own_event(
     why = cause and (cause.op.name, cause.op.layer, cause.start)
     facts = (mark.stream, mark.step, mark.again, mark.memory, mark.tag, group and len(group))
     return op.name, op.layer, seen, when, facts, why
-
-
-def own_gap(gap: Gap, first: int) -> Hashable:
-    """Idle time; events by their number on the rank."""
-    return gap.start, gap.end, *(mark and mark.number - first for mark in (gap.before, gap.awaited))
 
 
 def peers_of(lane: LaneMarks, causes: Mapping[int, Mark], ranks: int) -> list[int]:

@@ -15,22 +15,6 @@ from .rows import MarkRow
 from .scene import RunLike, Scene, scene_from
 
 TEXT_WIDTH, MIN_WIDTH = 100, 40
-LETTERS = {
-    "dispatch": "d",
-    "collect": "c",
-    "heads": "h",
-    "tokens": "t",
-    "offload": "v",
-    "tier_update": "u",
-    "fetch": "^",
-    "allgather": "<",
-    "scatterreduce": ">",
-    "allreduce": "x",
-    "pass_to": "s",
-    "receive": "r",
-    "loss": "L",
-}
-"""Letters of operations that are too short for their own; all others use the letter of their glyph."""
 IDLE = "."
 TENTHS = "_123456789"
 """Tenths of the highest memory."""
@@ -134,7 +118,7 @@ def row_text(marks: Sequence[Mark], scene: Scene, step: float, idle: str) -> str
 def wording(mark: Mark, room: int, colouring: Colouring) -> str:
     """As much of 'F0b1' as fits, or of 'F1', where the microbatch comes first; a number is not cut."""
     letter, batches = letter_of(mark.op.name), batches_text(mark.op.batches)
-    layer = "" if mark.op.layer is None or mark.op.name in LETTERS else mark.layer_text
+    layer = "" if mark.op.layer is None or glyph_of(mark.op.name).letter else mark.layer_text
     of_batch = colouring.shows_batches and mark.op.name in COMPUTING and batches
     for words in (letter + batches[1:],) if of_batch else (letter + layer + batches, letter + layer):
         if len(words) <= room:
@@ -144,7 +128,7 @@ def wording(mark: Mark, room: int, colouring: Colouring) -> str:
 
 def letter_of(name: str) -> str:
     """The letter of an operation."""
-    return LETTERS.get(name) or glyph_of(name).mark[:1]
+    return glyph_of(name).letter or glyph_of(name).mark[:1]
 
 
 def memory_text(lane: LaneMarks, most: int, step: float) -> str:
@@ -175,25 +159,15 @@ def sent_lines(scene: Scene, rows: Sequence[MarkRow], head: int, width: int) -> 
 def legend_line(scene: Scene, step: float) -> str:
     """Letters and names of the operations that occur, and the length of a column."""
     names = dict.fromkeys(mark.op.name for mark in scene.rows.marks)
-    found = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
-    column = f"a column is {column_text(1 / step)} {scene.time_unit}"
-    steps = ["step: the training step of the operations above it"] if scene.steps > 1 else []
-    numbers = ["number: the microbatch"] if scene.colouring.shows_batches and any(numbered(scene, step)) else []
-    shared = [SHARED] if scene.rows.are_shared else []
-    return ", ".join([*found, *numbers, *idle(scene), *steps, *shared, column])
-
-
-def numbered(scene: Scene, step: float) -> Iterator[bool]:
-    """For each computation, whether it has room for a number."""
-    for mark in scene.rows.marks:
-        if mark.op.name in COMPUTING:
-            yield len(wording(mark, int((mark.end - mark.start) * step), scene.colouring)) > 1
-
-
-def idle(scene: Scene) -> Iterator[str]:
+    found = [f"{letter_of(name)} {glyph_of(name).name}" for name in names]
+    computed = (mark for mark in scene.rows.marks if mark.op.name in COMPUTING and scene.colouring.shows_batches)
+    if any(len(wording(mark, int((mark.end - mark.start) * step), scene.colouring)) > 1 for mark in computed):
+        found.append("number: the microbatch")
     if any(lane.gaps for lane in scene.lanes):
-        yield f"{IDLE} idle"
-
-
-def column_text(steps: float) -> str:
-    return tenths_text(steps) if steps >= 10 else f"{steps:.3g}"
+        found.append(f"{IDLE} idle")
+    if scene.steps > 1:
+        found.append("step: the training step of the operations above it")
+    if scene.rows.are_shared:
+        found.append(SHARED)
+    column = tenths_text(1 / step) if 1 / step >= 10 else f"{1 / step:.3g}"
+    return ", ".join([*found, f"a column is {column} {scene.time_unit}"])

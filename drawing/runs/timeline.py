@@ -68,24 +68,17 @@ def draw_scene(
     """The timeline of a scene: header, lanes, memory, traffic, legend."""
     scale = Scale.of(scene)
     name = titled(clip(title, 80) or name_of(scene), scene.report)
+    # What schedule this is, if the title does not say it, and its figures.
+    known = [] if scene.known in name else wrap(scene.known, int(min(scale.width, 976) / (13 * EM)))
+    notes = [*known, *summary_lines(scene.report, scale.width)]
     sections = [
-        draw_header(
-            name,
-            [*known_lines(scene, name, scale.width), *summary_lines(scene.report, scale.width)],
-            error_clauses(scene.report) if judged else [],
-            scale.width,
-        ),
+        draw_header(name, notes, error_clauses(scene.report) if judged else [], scale.width),
         draw_lanes(scene, scale, critical),
         draw_memory(scene, scale),
         draw_traffic(scene, scale),
         draw_legend([scene], scale.width, critical),
     ]
     return Timeline(stack(sections), name, scene, dark)
-
-
-def known_lines(scene: Scene, name: str, width: float) -> list[str]:
-    """What schedule this is, wrapped to the picture, if the title does not say it."""
-    return [] if scene.known in name else wrap(scene.known, int(min(width, 976) / (13 * EM)))
 
 
 def summary_lines(report: Report, width: float) -> list[str]:
@@ -144,11 +137,10 @@ def draw_compare(
     summed_up = difference(scenes[0].report, scenes[1].report, names)
     parts: list[Diagram] = [draw_header(name, [summed_up], [], scales[0].width)]
     for scene, scale, who in zip(scenes, scales, names, strict=True):
+        notes = summary_lines(scene.report, scale.width)
         parts += [
             panel(scale.width, 12.0, []),
-            draw_header(
-                clip(who, 60), summary_lines(scene.report, scale.width), [error_text(scene.report)], scale.width
-            ),
+            draw_header(clip(who, 60), notes, [error_text(scene.report)], scale.width),
             draw_lanes(scene, scale, critical),
             draw_memory(scene, scale, most),
             draw_traffic(scene, scale, most_sent),

@@ -89,10 +89,6 @@ def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
     return panel(scale.width, height, [*back, *rows, draw_borders(scene, scale), *links, *path])
 
 
-def top_of(rank: int, scale: Scale) -> float:
-    return scale.axis_height + scale.places[rank] * scale.pitch + (scale.pitch - scale.lane) / 2
-
-
 def draw_row(row: MarkRow, scene: Scene, scale: Scale) -> Iterator[Diagram]:
     """One row: its label, where its ranks wait, what they do, and how busy they are."""
     lane = row.lane
@@ -113,7 +109,8 @@ def draw_row(row: MarkRow, scene: Scene, scale: Scale) -> Iterator[Diagram]:
 
 def row_of(rank: int, stream: int, scale: Scale) -> tuple[float, float]:
     """Top and bottom of the boxes of one stream of a rank."""
-    top, (y0, y1) = top_of(rank, scale), scale.row(stream)
+    top = scale.axis_height + scale.places[rank] * scale.pitch + (scale.pitch - scale.lane) / 2
+    y0, y1 = scale.row(stream)
     return top + y0, top + y1
 
 
@@ -175,25 +172,18 @@ def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
     """Each message: from the tip of its send to the notch of its receive; dashed if it was never read."""
     received = [link_line(link, scale) for link in links if link.received is not None]
     lost = [link_line(link, scale) for link in links if link.received is None]
-    heads = [arrowhead(*line) for line in received]
-    return [
-        lines(received, style(None, INK, 1.2)),
-        lines(lost, style(None, INK, 1.2, dash=(3, 3))),
-        polygons(heads, style(INK)),
-    ]
+    strokes, heads = arrows(received, INK, 1.2)
+    return [strokes, lines(lost, style(None, INK, 1.2, dash=(3, 3))), heads]
 
 
 def draw_circle(scene: Scene, scale: Scale) -> list[Diagram]:
     """Of a deadlock in a circle: an arrow from each rank to the rank that it waits for, next to their stuck calls."""
-    arrows = []
-    for number, (waiting, waited_for) in enumerate(circle_in(str(scene.report.error))):
+    waits = []
+    for number, pair in enumerate(circle_in(str(scene.report.error))):
         x = scale.x(scene.end) - 6.0 * (number + 1)
-        tops = [sum(row_of(rank, 0, scale)) / 2 for rank in (waiting, waited_for)]
-        arrows.append(((x, tops[0]), (x, tops[1])))
-    return [
-        lines(arrows, style(None, ALARM, 1.4)),
-        polygons([arrowhead(*arrow) for arrow in arrows], style(ALARM)),
-    ]
+        start, end = ((x, sum(row_of(rank, 0, scale)) / 2) for rank in pair)
+        waits.append((start, end))
+    return arrows(waits, ALARM, 1.4)
 
 
 def link_line(link: Link, scale: Scale) -> tuple[Point, Point]:
@@ -207,12 +197,14 @@ def link_line(link: Link, scale: Scale) -> tuple[Point, Point]:
     return (x0, top), (x1, far_bottom)
 
 
-def arrowhead(start: Point, end: Point) -> list[Point]:
-    """A small head at the end of a line, in its direction."""
-    (x0, y0), (x1, y1) = start, end
-    length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5 or 1.0
-    ux, uy = (x1 - x0) / length * 5, (y1 - y0) / length * 5
-    return [(x1, y1), (x1 - ux - uy / 2, y1 - uy + ux / 2), (x1 - ux + uy / 2, y1 - uy - ux / 2)]
+def arrows(strokes: Sequence[tuple[Point, Point]], colour: str, width: float) -> list[Diagram]:
+    """Lines, and a small head at the end of each, in its direction."""
+    heads = []
+    for (x0, y0), (x1, y1) in strokes:
+        length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5 or 1.0
+        ux, uy = (x1 - x0) / length * 5, (y1 - y0) / length * 5
+        heads.append([(x1, y1), (x1 - ux - uy / 2, y1 - uy + ux / 2), (x1 - ux + uy / 2, y1 - uy - ux / 2)])
+    return [lines(strokes, style(None, colour, width)), polygons(heads, style(colour))]
 
 
 def draw_critical(scene: Scene, scale: Scale) -> list[Diagram]:

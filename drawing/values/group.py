@@ -78,16 +78,13 @@ def value_row(key: str, strip: Diagram | None, words: str, at: float, wide: floa
     """Key, network, words, side by side, under a thin line."""
     height = 26.0 if strip is None else strip.get_envelope().height + 8
     middle = height / 2
-    return panel(
-        width,
-        height,
-        [
-            lines([[(0, 0), (width, 0)]], style(None, EDGE, 0.5)),
-            label(0, middle, key, KEY_SIZE, INK, "start", bold=True),
-            *([] if strip is None else [strip.translate(at, 5)]),
-            label(at + (wide if strip is not None else 0), middle, words, TEXT_SIZE, SOFT, "start"),
-        ],
-    )
+    parts = [
+        lines([[(0, 0), (width, 0)]], style(None, EDGE, 0.5)),
+        label(0, middle, key, KEY_SIZE, INK, "start", bold=True),
+        *([] if strip is None else [strip.translate(at, 5)]),
+        label(at + (wide if strip is not None else 0), middle, words, TEXT_SIZE, SOFT, "start"),
+    ]
+    return panel(width, height, parts)
 
 
 def titled(text: str, size: float) -> Diagram:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from chalk.types import Diagram
 
 from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, STROKE, layer_colour, layer_tint, mix
-from drawing.pen import Point, box, corners, dots, hatch, label, lines, panel, polygons, style
+from drawing.pen import box, corners, dots, hatch, label, lines, panel, polygons, style
 from lib import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 HEIGHT = 44.0
@@ -144,22 +144,20 @@ def draw_held(what: Held, value: Value, columns: Columns) -> Iterator[Diagram]:
     full, tint = layer_colour(layer, value.layers), layer_tint(layer, value.layers)
     runs = [band(y0, i / what.total, j / what.total) for i, j in runs_of(what.parts)]
     yield box(x0, y0, x1, y1, style(PAPER, INK, 1.2))
-    if what.pattern == "plain":
-        yield polygons([corners(x0, a, x1, b) for a, b in runs], style(full))
-    else:
-        yield polygons([corners(x0, a, x1, b) for a, b in runs], style(tint))
-        strong = mix(full, INK, 0.25)
-        if what.pattern == "dots":
-            yield polygons([dot for a, b in runs for dot in dots(x0, a, x1, b)], style(strong))
-        else:
-            yield lines([s for a, b in runs for s in hatch(x0, a, x1, b, 5.0)], style(None, strong, 1.3))
+    yield polygons([corners(x0, a, x1, b) for a, b in runs], style(full if what.pattern == "plain" else tint))
+    strong = mix(full, INK, 0.25)
+    if what.pattern == "dots":
+        yield polygons([dot for a, b in runs for dot in dots(x0, a, x1, b)], style(strong))
+    elif what.pattern == "hatch":
+        yield lines([s for a, b in runs for s in hatch(x0, a, x1, b, 5.0)], style(None, strong, 1.3))
     if 1 < what.total <= MAX_RULED_PARTS:
         cuts = [HEAD + HEIGHT * i / what.total for i in range(1, what.total)]
         yield lines([[(x0, y), (x1, y)] for y in cuts], style(None, INK, 0.6))
     yield lines([[*corners(x0, y0, x1, y1), (x0, y0)]], style(None, INK, 1.2))
     yield label((x0 + x1) / 2, HEAD - 7, what.mark, 11, INK, bold=True)
-    if what.feeds:
-        yield draw_feed(x1 if what.feeds > 0 else x0, HEAD + HEIGHT / 2, what.feeds)
+    if what.feeds:  # an arrowhead into the layer that takes the value
+        x, y = x1 if what.feeds > 0 else x0, HEAD + HEIGHT / 2
+        yield polygons([[(x, y - 4), (x + 7 * what.feeds, y), (x, y + 4)]], style(STROKE))
     if what.batches:
         yield from draw_batches(*what.batches, (x0 + x1) / 2, y1 + FOOT + 4)
 
@@ -171,12 +169,6 @@ def band(top: float, start: float, end: float) -> tuple[float, float]:
         return y0, y1
     y0 = min(y0, top + HEIGHT - MIN_BAND)
     return y0, y0 + MIN_BAND
-
-
-def draw_feed(x: float, y: float, way: int) -> Diagram:
-    """An arrowhead into the layer that takes the value."""
-    head: list[Point] = [(x, y - 4), (x + 7 * way, y), (x, y + 4)]
-    return polygons([head], style(STROKE))
 
 
 def draw_batches(batches: Collection[int], total: int, x: float, y: float) -> list[Diagram]:

@@ -21,7 +21,7 @@ from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad,
 from lib.values.label_text import batches_text
 from lib.values.sums import ALIKE_PARTS, ONE_LABEL
 
-from .layers import require_usable, same_model
+from .requirements import require_usable, same_model
 
 Shares = frozenset[int]
 

@@ -14,9 +14,9 @@ from lib.values import algebra
 from lib.values.algebra import Who
 from lib.values.base import (
     Batched,
+    S,
     Sharded,
     Value,
-    in_coarsest_shards,
     join_shards,
     object_text,
     require_alike,
@@ -56,7 +56,7 @@ def allgather(values: Sequence[Value], group: Group | None = None, wanted: Wante
         return [activations.gather_tokens(values, who_in(group))] * len(values)
     joined = join_shards(cast(Sequence[Sharded], values), who_in(group))  # it refuses what has no shards
     if group is not None:
-        joined = in_coarsest_shards(joined)
+        joined = _in_coarsest_shards(joined)
     return [joined] * len(values)
 
 
@@ -69,7 +69,7 @@ def scatterreduce(values: Sequence[Value], group: Group | None = None, wanted: W
         return activations.scatter_sum(values, who_in(group))
     total, members = _reduced(values, group), len(values)
     if total.total > 1:
-        total = in_coarsest_shards(total)
+        total = _in_coarsest_shards(total)
     shards, count = total.shards, total.total
     if group is None and count > 1:
         raise RuleError(f"it splits a full gradient, and this one is {shards_text(total)}; use allreduce for shards")
@@ -157,7 +157,7 @@ def _more_than_classic(game: Game, name: str, value: Value) -> bool:
     average."""
     if isinstance(value, Weight):
         return name == "allreduce" and game.task == "local"
-    return isinstance(value, Batched) and game.layer != "dense"
+    return isinstance(value, Batched) and (game.layer != "dense" or (value.vocabulary and name == "allreduce"))
 
 
 def requested_batches(game: Game, name: str, batches: object) -> frozenset[int]:
@@ -216,6 +216,15 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
             f"{algebra.named('rank', ranks)} each contribute every batch; reduce a gradient once, and "
             "let each rank take its own batches"
         ) from why
+
+
+def _in_coarsest_shards(value: S) -> S:
+    """The same value with the smallest shard count that can say so."""
+    shards, total = algebra.coarsest(value.shards, value.total)
+    if value.own is None:
+        return with_fields(value, shards=shards, total=total)
+    stride, rest = divmod(value.own.stride * total, value.total)
+    return value if rest else with_fields(value, shards=shards, total=total, own=value.own._replace(stride=stride))
 
 
 def group_text(group: Group) -> str:

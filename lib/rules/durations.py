@@ -23,8 +23,9 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Seq
         return memory_tiers.ticks(costs, operation, made, used)
     if operation in ATTENDING:
         return attention.ticks(game, operation, used)
-    cut = game.layer != "dense" and operation in PRODUCTS and type(used[-1]) is Weight
-    held, total = (len(used[-1].shards), used[-1].total) if cut else (1, 1)
+    sized = used if operation in PRODUCTS or operation == "loss" else ()
+    shares = [(len(v.shards), v.total) for v in sized if type(v) is Weight or getattr(v, "vocabulary", False)]
+    held, total = shares[0] if shares else (1, 1)
     if costs.unequal is not None:
         batches = batches_of(made) if operation in PER_BATCH else ()
         layer = min(used[0].layer, game.layers - 1)  # a loss is the last layer's

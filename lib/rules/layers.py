@@ -2,29 +2,35 @@
 
 A weight may be cut. A block's shards each yield one summand of its output, since its second matrix is cut by rows
 (Shoeybi et al. 2019, section 3); an expert is a shard, and takes its own tokens (Lepikhin et al. 2020, section 3.2).
-What is computed with a replica's own weights is marked as that replica's.
+A head is cut by vocabulary: its shards make scores, and with the gradients of all of them joined each knows its own
+(Yeung et al. 2024, algorithm 2). What is computed with a replica's own weights is marked as that replica's.
 """
 
 from lib.errors import RuleError
-from lib.game.kinds import EMBEDDING
 from lib.game.setting import Game
 from lib.values import algebra
 from lib.values.arguments import refuse_kinds
 from lib.values.base import Value, require_kind
-from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, Weight, WeightGrad
-from lib.values.label_text import batches_text, expert_text, parts_text, shards_text, tokens_text
+from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
+from lib.values.label_text import batches_text, shards_text
 from lib.values.replicas import Copy
 
-Share = tuple[frozenset[int], int]
-"""Shards or parts, and of how many."""
-
-WHOLE: Share = (frozenset((0,)), 1)
-
-UNCUT = frozenset(("dense", "attention"))
-"""The kinds of layers that take full weights only."""
-
-OF_A_STEP = frozenset((Activation, ActivationGrad, WeightGrad, KeyValue, KeyValueGrad))
-"""The kinds of values that name batches, and of how many in a step."""
+from .requirements import (
+    WHOLE,
+    Share,
+    embeds,
+    known_vocabulary,
+    replica_of,
+    require_input,
+    require_sum,
+    require_together,
+    require_tokens,
+    require_usable,
+    require_version_of,
+    require_vocabulary,
+    same_model,
+    shares_of,
+)
 
 THREE = "(layer, inp, grad, weight)"
 """The arguments of a full backward, and of its half that makes the input gradient."""
@@ -35,27 +41,31 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
     if type(inp) is not Activation or type(weight) is not Weight:
         refuse_kinds("forward(layer, inp, weight)", (inp, Activation), (weight, Weight))
     require_usable(game, layer, weight, inp)
-    _input_of(layer, inp)
+    require_input(layer, inp)
     version = None if weight.step == inp.step else weight.step
     usual = version is None and weight.copy is inp.copy is None
-    if usual and game.layer == "dense" and inp.of == inp.total == 1:
+    cut = game.layer == "dense" and len(weight.shards) < weight.total
+    if usual and game.layer == "dense" and inp.of == inp.total == 1 and not cut:
         same_model(game, inp, weight)  # most of all forwards, and all of the classic ones
         return Activation.made(layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step)
-    parts, tokens = _shares(game, inp, weight)
+    parts, shares = shares_of(game, inp, weight)
+    if cut:
+        parts, shares = WHOLE, parts
     same_model(game, inp, weight)
-    label = layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
-    return Activation.made(*label, _replica(inp, weight), version)
+    label = layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *shares
+    return Activation.made(*label, replica_of(inp, weight), version, None, cut)
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:
-    """The gradient of the loss with respect to the last layer's output; for some tokens if it is given some."""
+    """The gradient of the loss with respect to the last layer's output; of some tokens or scores for these
+    only."""
     inp = require_kind(inp, Activation, "inp")
     if inp.layer != inp.layers:
         raise RuleError(f"loss needs the output of the last layer, and this is the {inp}; call forward first")
-    _require_sum(inp)
+    require_sum(inp)
     same_model(game, inp)
     label = inp.layers - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *WHOLE, inp.shards, inp.total
-    return ActivationGrad.made(*label, inp.copy, inp.version)
+    return ActivationGrad.made(*label, inp.copy, inp.version, None, inp.vocabulary)
 
 
 def backward(
@@ -66,16 +76,23 @@ def backward(
     if type(inp) is not Activation or type(grad) is not ActivationGrad or type(weight) is not Weight:
         refuse_kinds(f"backward{THREE}", (inp, Activation), (grad, ActivationGrad), (weight, Weight))
     require_usable(game, layer, weight, inp)
-    _input_of(layer, inp)
-    _belong_together(game, "backward", layer, inp, grad)
+    require_input(layer, inp)
+    if len(weight.shards) < weight.total and game.layer == "dense":
+        raise RuleError(
+            f"this weight is {shards_text(weight)}; call backward_input, all-reduce its result, and pass the sum to "
+            "backward_weight as total="
+        )
+    require_together(game, "backward", layer, inp, grad)
+    if grad.vocabulary:
+        require_vocabulary(grad, weight)
     whole = game.layer == "dense" and inp.of == inp.total == 1
-    parts, tokens = (WHOLE, WHOLE) if whole else _shares(game, inp, weight)
+    parts, tokens = (WHOLE, WHOLE) if whole else shares_of(game, inp, weight)
     same_model(game, inp, grad, weight)
-    copy = None if weight.copy is grad.copy is inp.copy is None else _replica(inp, weight, grad)
+    copy = None if weight.copy is grad.copy is inp.copy is None else replica_of(inp, weight, grad)
     if grad.version is not None or weight.step != inp.step:
-        _require_version_of(grad, weight)
+        require_version_of(grad, weight)
     own = _weight_grad(inp, weight, copy, grad.version)
-    return (own,) if _embeds(game, layer) else (own, _input_grad(inp, parts, tokens, copy, grad.version))
+    return (own,) if embeds(game, layer) else (own, _input_grad(inp, parts, tokens, copy, grad.version))
 
 
 def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Value) -> ActivationGrad:
@@ -83,38 +100,41 @@ def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Valu
     if type(inp) is not Activation or type(grad) is not ActivationGrad or type(weight) is not Weight:
         refuse_kinds(f"backward_input{THREE}", (inp, Activation), (grad, ActivationGrad), (weight, Weight))
     require_usable(game, layer, weight, inp)
-    if _embeds(game, layer):
+    if embeds(game, layer):
         raise RuleError(f"layer {layer} is an embedding, whose input is token numbers; call backward_weight alone")
-    _input_of(layer, inp)
-    _belong_together(game, "backward_input", layer, inp, grad)
-    parts, tokens = _shares(game, inp, weight)
+    require_input(layer, inp)
+    require_together(game, "backward_input", layer, inp, grad)
+    parts, tokens = shares_of(game, inp, weight)
+    cut = game.layer == "dense" and parts != WHOLE
+    if cut or grad.vocabulary:
+        require_vocabulary(grad, weight)
     same_model(game, inp, grad, weight)
-    _require_version_of(grad, weight)
-    return _input_grad(inp, parts, tokens, _replica(inp, weight, grad), grad.version)
+    require_version_of(grad, weight)
+    return _input_grad(inp, parts, tokens, replica_of(inp, weight, grad), grad.version, cut)
 
 
-def backward_weight(game: Game, layer: int, inp: Value, grad: Value, weight: Value | None = None) -> WeightGrad:
+def backward_weight(game: Game, layer: int, inp: Value, grad: Value, more: Value | None = None) -> WeightGrad:
     """The half of backward that no other layer waits for (W). A layer that can be cut needs its weight here too,
-    which says what shard's gradient this is."""
+    which says what shard's gradient this is; a cut head the input gradient of the full vocabulary."""
     if type(inp) is not Activation or type(grad) is not ActivationGrad:
         refuse_kinds("backward_weight(layer, inp, grad)", (inp, Activation), (grad, ActivationGrad))
     algebra.number(layer, game.layers, "layer")
-    _input_of(layer, inp)
-    _belong_together(game, "backward_weight", layer, inp, grad)
+    require_input(layer, inp)
+    require_together(game, "backward_weight", layer, inp, grad)
     if game.layer == "dense":
-        if weight is not None:
+        if type(more) is Weight:
             raise RuleError("backward_weight needs no weight here; pass the activation and the gradient")
         same_model(game, inp, grad)
-        _require_sum(inp)
-        _require_tokens(inp)
-        label = layer, inp.layers, inp.batches, inp.total_batches, *WHOLE, inp.step
-        return WeightGrad.made(*label, _replica(inp, grad, grad), None, grad.version)
-    weight = require_kind(weight, Weight, f"the weight, which backward_weight needs where a layer is {game.layer!r},")
+        require_sum(inp)
+        require_tokens(inp)
+        label = layer, inp.layers, inp.batches, inp.total_batches, *known_vocabulary(inp, grad, more), inp.step
+        return WeightGrad.made(*label, replica_of(inp, grad, grad), None, grad.version)
+    weight = require_kind(more, Weight, f"the weight, which backward_weight needs where a layer is {game.layer!r},")
     require_usable(game, layer, weight, inp)
-    _shares(game, inp, weight)
+    shares_of(game, inp, weight)
     same_model(game, inp, grad, weight)
-    _require_version_of(grad, weight)
-    return _weight_grad(inp, weight, _replica(inp, weight, grad), grad.version)
+    require_version_of(grad, weight)
+    return _weight_grad(inp, weight, replica_of(inp, weight, grad), grad.version)
 
 
 def pair(game: Game, layer: int, back: int, batch: int, *values: Value) -> tuple[Value, ...]:
@@ -133,173 +153,6 @@ def pair(game: Game, layer: int, back: int, batch: int, *values: Value) -> tuple
     return ahead, *behind
 
 
-# --- What the values must be ---
-
-
-def require_usable(game: Game, layer: int, weight: Weight, inp: Activation) -> None:
-    algebra.number(layer, game.layers, "layer")
-    if weight.layer != layer:
-        raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
-    if len(weight.shards) < weight.total and game.layer in UNCUT:
-        raise RuleError(f"this weight is only {shards_text(weight)}; allgather it first")
-    if inp.version is not None or weight.step != inp.step or weight.step >= game.steps:
-        if game.lag:
-            return _require_version(game, weight, inp)
-        if game.steps == 1:
-            raise RuleError("this weight was already updated (step 1); use the weight from before the update")
-        raise RuleError(
-            f"the weight is at step {weight.step}, but the activation is of step {inp.step}; use a weight and "
-            "an activation of the same step (get_activation takes a step)"
-        )
-
-
-def _require_version(game: Game, weight: Weight, inp: Activation) -> None:
-    """The weight is as old as the game allows, and the one that made the activation, unless that is the model's input
-    (Narayanan et al. 2021)."""
-    version = inp.step if inp.version is None else inp.version
-    if inp.layer and version != weight.step:
-        raise RuleError(
-            f"this activation was made with version {version}; go on with version {version} in all layers, not "
-            f"{weight.step}"
-        )
-    if weight.step > inp.step:
-        raise RuleError(
-            f"the weight is of step {weight.step} and the activation of step {inp.step}; a weight cannot be newer than "
-            "the data"
-        )
-    if weight.step < inp.step - game.lag:
-        age, least = inp.step - weight.step, inp.step - game.lag
-        raise RuleError(f"the weight is {age} steps old, and this game allows {game.lag}; use version {least} or newer")
-
-
-def _require_version_of(grad: ActivationGrad, weight: Weight) -> None:
-    """The weight is the one that the gradient came through."""
-    version = grad.step if grad.version is None else grad.version
-    if version != weight.step:
-        raise RuleError(
-            f"this gradient was made with version {version}; go on with version {version} in all layers, not "
-            f"{weight.step}"
-        )
-
-
-def _input_of(layer: int, inp: Activation) -> None:
-    if inp.layer != layer:
-        raise RuleError(f"this is the {inp}; pass the input activation of layer {layer}")
-
-
-def _belong_together(game: Game, name: str, layer: int, inp: Activation, grad: ActivationGrad) -> None:
-    """The gradient is of this layer's output, for the same batches, step and tokens."""
-    if grad.layer != layer:
-        before = "backward" if name == "backward" else "backward_input"
-        maker = "loss" if layer == game.layers - 1 else f"{before}({layer + 1}, ...)"
-        raise RuleError(f"this is the {grad}; pass the gradient that {maker} returned")
-    if inp.batches is not grad.batches and inp.batches != grad.batches:
-        raise RuleError(
-            f"the activation covers {batches_text(inp)}, but its gradient covers {batches_text(grad)}; "
-            "pass two values with the same batches"
-        )
-    if inp.step != grad.step:
-        raise RuleError(
-            f"the activation is of step {inp.step}, but its gradient is of step {grad.step}; "
-            "pass two values of the same step"
-        )
-    if inp.layer and inp.version != grad.version:
-        mine, other = (inp.step if one.version is None else one.version for one in (inp, grad))
-        raise RuleError(
-            f"the activation was made with version {mine} of the weights, but its gradient with version {other}; pass "
-            "two values of the same version"
-        )
-    if grad.of > 1:
-        _require_sum(grad)
-    if grad.total > 1 or inp.total > 1:
-        if game.layer != "experts":
-            _require_tokens(grad)
-        elif algebra.coarsest(grad.shards, grad.total) != algebra.coarsest(inp.shards, inp.total):
-            raise RuleError(
-                f"the activation is {tokens_text(inp)}, but its gradient is {tokens_text(grad)}; "
-                "pass two values with the same tokens"
-            )
-
-
-def _shares(game: Game, inp: Activation, weight: Weight) -> tuple[Share, Share]:
-    """Which summands, and which tokens, a layer yields of the batches that it is given."""
-    if game.layer == "attention":
-        raise RuleError("a layer of attention is computed in two parts; call keys and attend, or block_forward")
-    if weight.own is not None:
-        raise RuleError(
-            f"this is the {weight}; the replicas of a folded run compute with the same weights: allgather it first"
-        )
-    if inp.of > 1:
-        _require_sum(inp)
-    if game.layer == "experts":
-        tokens, expert = algebra.coarsest(inp.shards, inp.total), algebra.coarsest(weight.shards, weight.total)
-        if tokens != expert:
-            raise RuleError(
-                f"these tokens are for {expert_text(inp)}, but the weight is {expert_text(weight)}; "
-                "dispatch the tokens, and use this rank's own expert"
-            )
-        if game.ranks % tokens[1]:
-            raise RuleError(
-                f"{tokens_text(inp)} is for a part of an expert only: there are {game.ranks} experts, one for each "
-                f"rank; dispatch to all ranks, or to a group whose size divides {game.ranks}"
-            )
-        return WHOLE, tokens
-    if inp.total > 1:
-        _require_tokens(inp)
-    if weight.total == 1:
-        return WHOLE, WHOLE
-    return algebra.coarsest(weight.shards, weight.total), WHOLE
-
-
-def _require_sum(value: Activation | ActivationGrad) -> None:
-    if value.heads is not None:
-        raise RuleError(f"these are heads {{{value.heads[0]}}} of {value.heads[1]}; exchange heads for tokens first")
-    if len(value.parts) < value.of:
-        raise RuleError(f"this is {parts_text(value)}; add the parts first: allreduce or scatterreduce")
-
-
-def _require_tokens(value: Activation | ActivationGrad) -> None:
-    if len(value.shards) < value.total:
-        raise RuleError(f"this is only {tokens_text(value)}; allgather them first")
-
-
-def _replica(inp: Activation, *others: Weight | ActivationGrad) -> Copy | None:
-    """The replica that values belong to; the model's input belongs to all."""
-    copy = others[0].copy
-    for value in (*others[1:], *((inp,) if inp.layer else ())):
-        if value.copy is not copy and value.copy != copy:
-            raise RuleError(
-                f"the {others[0]} and the {value} belong to different replicas; a replica uses its own values "
-                "until an allreduce of the weights averages them"
-            )
-    return copy
-
-
-def same_model(game: Game, *values: Value) -> None:
-    """Refuses values of another model, which were made by hand or by another Dist."""
-    for value in values:
-        if value.layers != game.layers:
-            raise RuleError(f"the {value} belongs to a model with {value.layers} layers; this one has {game.layers}")
-        if type(value) in OF_A_STEP and value.total_batches != game.batches and not _of_all(game, value):  # type: ignore[attr-defined]
-            raise RuleError(
-                f"the {value} belongs to a step with {value.total_batches} batches; this one has {game.batches}"  # type: ignore[attr-defined]
-            )
-
-
-def _of_all(game: Game, value: Value) -> bool:
-    """True if a value is a gradient summed over all replicas of a folded run, whose batches are counted in each one, or
-    of shares of tokens, which are counted in place of batches."""
-    if type(value) is not WeightGrad:
-        return False
-    replicas = 1 if game.fold is None else game.fold.replicas
-    return value.shares == game.shares and value.total_batches * replicas == game.batches * game.shares
-
-
-def _embeds(game: Game, layer: int) -> bool:
-    unequal = game.setting.costs.unequal
-    return unequal is not None and unequal.is_kind(layer, EMBEDDING)
-
-
 # --- What is yielded ---
 
 
@@ -309,6 +162,8 @@ def _weight_grad(inp: Activation, weight: Weight, copy: Copy | None, version: in
     return WeightGrad.made(*label, None, version)
 
 
-def _input_grad(inp: Activation, parts: Share, tokens: Share, copy: Copy | None, version: int | None) -> ActivationGrad:
+def _input_grad(
+    inp: Activation, parts: Share, tokens: Share, copy: Copy | None, version: int | None, cut: bool = False
+) -> ActivationGrad:
     label = inp.layer - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
-    return ActivationGrad.made(*label, copy, version)
+    return ActivationGrad.made(*label, copy, version, None, cut)

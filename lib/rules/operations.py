@@ -31,7 +31,8 @@ from lib.values.sums import added
 
 from . import attention, memory_tiers, updating
 from .folded_numbers import chosen_batches, part_in_record
-from .layers import WHOLE, backward, backward_input, backward_weight, forward, loss, pair, same_model
+from .layers import backward, backward_input, backward_weight, forward, loss, pair
+from .requirements import WHOLE, same_model
 
 PER_BATCH = COMPUTING | {"get_activation", "fake_grad", "loss"}
 """Operations on batches: the batches of the first value that they make."""

@@ -13,7 +13,7 @@ from lib.values.replica_shards import covers
 from lib.values.replicas import Copy, averages_of
 
 from . import memory_tiers
-from .layers import same_model
+from .requirements import same_model
 
 
 def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:

@@ -98,13 +98,19 @@ class Computation(AttentionCalls):
         return made[0]
 
     def backward_weight(
-        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight | None = None
+        self,
+        layer: int,
+        inp: Activation,
+        grad: ActivationGrad,
+        weight: Weight | None = None,
+        total: ActivationGrad | None = None,
     ) -> WeightGrad:
         """Returns the other half of backward, the weight gradient. It may be called at any later time.
 
-        For a block it needs the weight too.
+        For a block it needs the weight too; for a head that is cut by vocabulary, as `total`, the sum of all input
+        gradients.
         """
-        used = (inp, grad) if weight is None else (inp, grad, weight)
+        used = (inp, grad, *(one for one in (weight, total) if one is not None))
         made: tuple[WeightGrad] = self._compute("backward_weight", layers.backward_weight, layer, *used)
         return made[0]
 

@@ -198,6 +198,8 @@ class Batched(Summed):
     version: int | None
     """The step of the weights that made this, if they are older than its own."""
     heads: tuple[int, int] | None
+    vocabulary: bool
+    """A cut head made this: shards of scores are of the vocabulary, and an input gradient has sums with it."""
 
     def is_complete(self) -> bool:
         whole = len(self.parts) == self.of and len(self.shards) == self.total and self.heads is None
@@ -234,6 +236,8 @@ class Batched(Summed):
         step = algebra.whole_number(self.step, "step", owner, least=0)
         self._freeze(step=step, copy=checked_copy(self.copy), version=algebra.version(self.version, step, owner))
         self._freeze(heads=algebra.part_of(self.heads, "heads", owner))
+        if type(self.vocabulary) is not bool:
+            raise RuleError(f"{owner}: vocabulary must be True or False; got {self.vocabulary!r:.60}")
         for held, count, thing in (("parts", "of", "part"), ("shards", "total", "shard")):
             n = algebra.whole_number(getattr(self, count), count, owner, least=1)
             chosen = algebra.numbers(getattr(self, held), n, thing, owner)
@@ -286,15 +290,6 @@ def shard(value: C, i: int, n: int) -> C:
         raise RuleError(f"this is the {value}, which does not hold all of shard {i} of {n}; gather it first")
     marks = {"own": own} if isinstance(value, Sharded) else {}
     return with_fields(value, shards=frozenset({i}), total=n, **marks)
-
-
-def in_coarsest_shards(value: S) -> S:
-    """The same value with the smallest shard count that can say so."""
-    shards, total = algebra.coarsest(value.shards, value.total)
-    if value.own is None:
-        return with_fields(value, shards=shards, total=total)
-    stride, rest = divmod(value.own.stride * total, value.total)
-    return value if rest else with_fields(value, shards=shards, total=total, own=value.own._replace(stride=stride))
 
 
 def require_kind(value: object, kind: type[V], use: str) -> V:

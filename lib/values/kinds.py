@@ -114,6 +114,7 @@ class BatchedFields(Batched):
     copy: Copy | None = None
     version: int | None = None
     heads: tuple[int, int] | None = None
+    vocabulary: bool = False
 
     def __post_init__(self) -> None:
         self._check_batched(0, 0)

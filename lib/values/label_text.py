@@ -39,7 +39,9 @@ def parts_text(value: Labelled) -> str:
 
 
 def tokens_text(value: Labelled) -> str:
-    """'share 1 of 4 of the tokens'."""
+    """'share 1 of 4 of the tokens', 'the vocabulary {1} of 4'."""
+    if value.vocabulary:
+        return f"the vocabulary {set_text(value.shards)} of {value.total}"
     return f"{named('share', sorted(value.shards))} of {value.total} of the tokens"
 
 
@@ -100,6 +102,7 @@ DIFFERENCES = {
     "total_batches": "the step's batches",
     "copy": "the replica it belongs to",
     "own": "what the other replicas have",
+    "vocabulary": "whether a cut head made them",
 }
 """By field of a label: what differs, in words, where the name does not say it."""
 

@@ -13,7 +13,7 @@ from .base import Batched, Summed, Value, require_alike, require_kind, with_fiel
 from .kinds import Activation, KeyValue, KeyValueGrad, WeightGrad
 from .label_text import shares_of_batches
 
-ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy", "version", "heads")
+ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy", "version", "heads", "vocabulary")
 """What activations have in common that meet in a collective, besides batches, parts and tokens."""
 
 ALIKE_PARTS = (*ONE_LABEL, "batches", "of", "shards", "total")

@@ -75,7 +75,7 @@ def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Clie
 
 def _found(found: OwnFolder, slug: str, client: Client, limits: Limits) -> tuple[Check, list[Finding]]:
     from puzzles.custom.check import Check, require_expectations
-    from puzzles.grading.sandboxed_run import REASONS
+    from puzzles.grading.session import REASONS
     from puzzles.sandbox.tiers import select_tier
     from puzzles.tracks import track_of
 

@@ -24,8 +24,7 @@ def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, o
     """
     from lib import PuzzleError
     from puzzles.grading.submission import Submission, source_of
-    from puzzles.reports.differing_lines import as_lines, differing_lines
-    from puzzles.tracks.references import reference_file
+    from puzzles.tracks.references import as_lines, differing_lines, reference_file
     from puzzles.tracks.workbench import DrawOptions
 
     from .shared.workbench import CommandWorkbench

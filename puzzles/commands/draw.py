@@ -8,9 +8,8 @@ import click
 
 from puzzles.sandbox.deadline import TIME_LIMIT
 
-from .shared.colour_option import colour_option
 from .shared.game_options import chosen, fold_option, game_options, game_track
-from .shared.params import Seconds, SlugText, SolutionPath, usage_errors
+from .shared.params import Seconds, SlugText, SolutionPath, colour_option, usage_errors
 
 
 @click.command()

@@ -16,11 +16,15 @@ from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, start_probe
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-from .shared.colour_option import colour_option, require_picture
 from .shared.course_options import (
+    FORMATS,
+    class_pages,
     course_options,
+    is_folder,
+    page_names,
     same_work_in,
     scoring_from,
+    sort_outputs,
     submitted_from,
     visibility_option,
     wanted_in,
@@ -28,9 +32,7 @@ from .shared.course_options import (
 )
 from .shared.game_options import puzzle_slugs
 from .shared.group import abandon_output
-from .shared.limit_option import limit_option, limits_from
-from .shared.outputs import FORMATS, class_pages, is_folder, page_names, sort_outputs
-from .shared.params import SlugText, terminal
+from .shared.params import SlugText, colour_option, limit_option, limits_from, require_picture, terminal
 
 if TYPE_CHECKING:
     from puzzles.course.points import Scoring
@@ -101,8 +103,8 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.course.handed_in import Gathering
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
+    from puzzles.grading.checkpoint import GradingJob
     from puzzles.grading.discover import hard_links
-    from puzzles.grading.job import GradingJob
     from puzzles.reports.export import write_reports
     from puzzles.reports.gradescope import parse_visibility
 
@@ -256,8 +258,7 @@ def _is_own_work(folder: Path) -> bool:
 def _remember(graded: Graded, tell: bool) -> None:
     """Adds the verdicts on one file to the player's progress; with `tell`, says so if the file does not count."""
     from puzzles.grading.progress import is_own_file, remember
-    from puzzles.reports.next_command import next_command
-    from puzzles.reports.paragraphs import print_wrapped
+    from puzzles.reports.screen import next_command, print_wrapped
 
     remember(graded)
     if tell and graded.attempted and not is_own_file(graded.path):

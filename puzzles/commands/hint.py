@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import print_wrapped
+from puzzles.reports.screen import next_command, print_wrapped
 
 from .shared.params import Slug, terminal
 from .show import print_paragraphs

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .shared.colour_option import colour_option, require_picture
+from .shared.files import require_endings, write_run
 from .shared.game_options import CostsText
-from .shared.params import terminal
-from .shared.schedule_files import require_endings, write_run
+from .shared.params import colour_option, require_picture, terminal
 
 if TYPE_CHECKING:
     from lib import Costs, Setting, Trace

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from puzzles.address import requirement, source
-from puzzles.reports.next_command import next_command
+from puzzles.reports.screen import next_command
 
 
 @click.command()
@@ -28,9 +28,8 @@ def leaderboard(
     Entries are files of 'puzzles submit', or traces of 'puzzles grade --traces'. The same entries always make the
     same board. Exits with 1 if a file is refused or, with --check, if the board differs.
     """
-    from puzzles.leaderboard.board import collected, rankings
+    from puzzles.leaderboard.board import collected, differences, files_of, rankings, write
     from puzzles.leaderboard.entry import EntryError, dates_of
-    from puzzles.leaderboard.pages import differences, files_of, write
 
     try:
         entries, refused = collected(folder, dates_of(folder, dates) if dates else None)

@@ -9,8 +9,7 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import GLUE
-from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import print_wrapped
+from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
 from puzzles.tracks.registry import before, mark
 

@@ -35,7 +35,7 @@ def new(name: str, track: str, folder: Path) -> None:
     Writes a TOML file with a small puzzle that works, its reference solution and two wrong ones. Replace what they
     say, then let 'puzzles check' find the targets and what is missing.
     """
-    from puzzles.custom.drafts import begin
+    from puzzles.custom.writing import begin
 
     with usage_errors():
         written = begin(name, track, folder)

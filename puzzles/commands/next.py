@@ -2,8 +2,7 @@
 
 import click
 
-from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import print_wrapped
+from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import track_of
 
 from .shared.params import terminal

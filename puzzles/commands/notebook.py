@@ -21,8 +21,7 @@ def notebook(folder: Path, solved: bool, form: str, force: bool) -> None:
     They go to DIR, by default the current folder. Existing files are kept, unless you say --force.
     """
     from puzzles.grading.progress import add_own_file
-    from puzzles.notebook.authoring.build import MissingPackageError, books
-    from puzzles.notebook.authoring.marimo_file import as_marimo
+    from puzzles.notebook.authoring.build import MissingPackageError, as_marimo, books
 
     try:
         made = [as_marimo(book) for book in books(solved)] if form == "marimo" else books(solved)

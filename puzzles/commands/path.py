@@ -4,8 +4,7 @@ import click
 
 from puzzles.catalog.path import CORE, PATH, known
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, wrapped
-from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import print_wrapped
+from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import SHIPPED
 
 from .shared.params import terminal

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .shared.colour_option import colour_option, require_picture
-from .shared.params import terminal, usage_errors
-from .shared.plan_files import calibrated, gpu_named, model_named, text_of, write_text
+from .shared.files import calibrated, gpu_named, model_named, text_of, write_text
+from .shared.params import colour_option, require_picture, terminal, usage_errors
 
 if TYPE_CHECKING:
     from lib.planning import Job, Plan

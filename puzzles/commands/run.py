@@ -9,9 +9,8 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 
 from .import_ import imported
-from .shared.colour_option import colour_option, require_picture
 from .shared.game_options import FIELDS, chosen, fold_option, game_options, game_track
-from .shared.params import Seconds, SlugText, usage_errors
+from .shared.params import Seconds, SlugText, colour_option, require_picture, usage_errors
 
 PATIENCE = 300.0
 """Seconds for PyTorch."""

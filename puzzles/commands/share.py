@@ -47,7 +47,7 @@ def _code(path: str, slug: str) -> str:
     """The part of a file that a puzzle needs."""
     from puzzles.failure import of_source
     from puzzles.grading.submission import Submission
-    from puzzles.site.solutions_file import split
+    from puzzles.site.links import split
     from puzzles.tracks import TRACKS
 
     submission = Submission.read(Path(path))

@@ -8,8 +8,7 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import MAX_WIDTH, text_lines
-from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import print_wrapped
+from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.registry import place

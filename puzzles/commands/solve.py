@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .shared.colour_option import colour_option, require_picture
-from .shared.params import usage_errors
-from .shared.schedule_files import require_endings, write_run
+from .shared.files import require_endings, write_run
+from .shared.params import colour_option, require_picture, usage_errors
 
 if TYPE_CHECKING:
     from lib import Trace

@@ -7,7 +7,7 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import UnreadableError
-from puzzles.reports.next_command import next_command
+from puzzles.reports.screen import next_command
 from puzzles.tracks import PuzzleGroup, default_slugs, track_of
 
 from .shared.params import GroupOrSlug

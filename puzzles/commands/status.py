@@ -13,7 +13,7 @@ def status() -> None:
 
     from puzzles.grading.progress import load, next_slug
     from puzzles.reports.feedback import what_next
-    from puzzles.reports.paragraphs import print_wrapped
+    from puzzles.reports.screen import print_wrapped
     from puzzles.reports.standings import stars_text
     from puzzles.tracks import TRACKS, track_of
 

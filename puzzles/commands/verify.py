@@ -9,7 +9,7 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, sanitized
 from puzzles.grading.judge import judge_saved
-from puzzles.grading.source_file import MAX_FILE_SIZE, SourceFile
+from puzzles.grading.submission import MAX_FILE_SIZE, SourceFile
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from puzzles.failure import sanitized
 from puzzles.grading.discover import entries, found_in, other_files
-from puzzles.grading.source_file import SourceFile
+from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import LOST, Graded, Student, Verdict
 from puzzles.tracks import ALL, default_slugs, track_of
 

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from lib.game.goal import figures_text
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
-from puzzles.custom.drafts import PLACEHOLDER
 from puzzles.custom.puzzle_file import OwnPuzzle, shown
-from puzzles.custom.writing import can_be_written
+from puzzles.custom.writing import PLACEHOLDER, can_be_written
 from puzzles.failure import UNPARSABLE, of_source
 from puzzles.grading.grader import grade_file
 from puzzles.grading.judge import UNGRADABLE

@@ -18,9 +18,8 @@ import click
 from puzzles.search_path import START
 from puzzles.tracks import default_slugs, track_of
 
-from .checkpoint import Checkpoint
-from .job import GradingJob, close_kept_client
-from .source_file import SourceFile
+from .checkpoint import Checkpoint, GradingJob, close_kept_client
+from .submission import SourceFile
 from .verdict import LOST, Graded, Shared, Verdict
 
 QUEUED_PER_PROCESS = 3

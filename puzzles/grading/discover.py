@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from .source_file import LINK, SourceFile
+from .submission import LINK, SourceFile
 
 MAX_DEPTH = 32
 """Most levels of folders below a given one."""

@@ -15,8 +15,7 @@ from puzzles.tracks import ALL, track_of
 from puzzles.tracks.workbench import Runner
 
 from .judge import Definition, judge, run_judge
-from .sandboxed_run import SandboxRunner, lost
-from .session import Session
+from .session import SandboxRunner, Session, lost
 from .submission import Submission
 from .verdict import Graded, Verdict
 

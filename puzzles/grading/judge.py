@@ -15,8 +15,8 @@ from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score, tried_with
 
-from .source_file import MAX_FILE_SIZE
 from .starters import is_unchanged_starter
+from .submission import MAX_FILE_SIZE
 from .verdict import Verdict
 
 Judging = Generator[RunRequest, RunOutcome, Verdict]

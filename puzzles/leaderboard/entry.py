@@ -16,7 +16,7 @@ from typing import Any
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import sanitized
 from puzzles.grading.judge import judge_saved
-from puzzles.grading.source_file import MAX_FILE_SIZE, SourceFile
+from puzzles.grading.submission import MAX_FILE_SIZE, SourceFile
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import UnknownPuzzleError, find, track_of
 

@@ -13,8 +13,7 @@ from puzzles.grading.progress import remember_verdicts
 from puzzles.tracks import ALL, UnknownPuzzleError, find
 from puzzles.tracks.free_play import FreeGame, game_of, track_for
 
-from .display import Result
-from .free_result import FreeResult
+from .display import FreeResult, Result
 from .local_run import judge_here, play_freely
 from .source_lines import file_of
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.verdict import Verdict
-from puzzles.reports.differing_lines import as_lines, differing_lines
 from puzzles.reports.feedback import details, story, what_next
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import capitalized, stars_text
-from puzzles.tracks.references import reference_file
+from puzzles.tracks.references import as_lines, differing_lines, reference_file
 
 from .source_lines import SourceLine
 

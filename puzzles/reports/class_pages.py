@@ -18,8 +18,7 @@ from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, track_of
 
-from .attempts import attempts, named
-from .environment import environment
+from .html import attempts, environment, named
 from .listed_files import listed, listed_files, remove, write
 from .standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
 

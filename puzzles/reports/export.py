@@ -3,27 +3,30 @@
 Each is written by itself, so that one failure does not affect the others.
 """
 
+import csv
+import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from puzzles.course.points import Scoring
 from puzzles.course.same_work import Same
 from puzzles.failure import sanitized
-from puzzles.grading.verdict import Graded
+from puzzles.grading.verdict import Graded, Student
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import counted
 
-from .gradebook import ASSIGNMENT, canvas, csv_text, gradebook, harmless
 from .gradescope import Visibility, classroom, gradescope, prairielearn
+from .html import report_page, same_work_page
 from .listed_files import write
-from .next_command import next_command
-from .same_work import same_work_page
-from .standings import slugs_of
+from .screen import next_command
+from .standings import folder_of, name_in, slugs_of
 
 MAX_NAME = 60
 """Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
+
+ASSIGNMENT = "Training Puzzles"
 
 COLUMNS = tuple(
     "submission puzzle status reason stars timesteps peak_memory traffic message notes track figures points max_points "
@@ -46,12 +49,6 @@ def write_reports(
     """Writes the files that are wanted; formats without a path are left out. Returns a sentence for each file that was
     written, and for each that could not be. `slugs` that were asked for are the columns of a gradebook;
     `assignment` is what Canvas calls all of them; `same` is the work that several submissions have in common."""
-
-    def html() -> str:
-        from .html import report_page  # here, because templates are slow to import
-
-        return report_page(graded, tier, colour, scoring)
-
     writers: dict[str, Callable[[], str]] = {
         "junit": lambda: junit(graded, scoring),
         "gradescope": lambda: json.dumps(gradescope(graded[0], scoring, visibility), indent=2),
@@ -60,7 +57,7 @@ def write_reports(
         "csv": lambda: table(graded, scoring),
         "gradebook": lambda: gradebook(graded, slugs or slugs_of(graded), scoring),
         "canvas": lambda: canvas(graded, slugs or slugs_of(graded), scoring, assignment),
-        "html": html,
+        "html": lambda: report_page(graded, tier, colour, scoring),
         "same_work": lambda: same_work_page(same, graded),
     }
     wrote: list[str] = []
@@ -144,3 +141,65 @@ def table(graded: Sequence[Graded], scoring: Scoring) -> str:
             )
             rows.append([*map(harmless, words)])
     return csv_text(rows)
+
+
+WHO = ("name", "id", "email", "section", "group")
+TOTALS = ("points", "max_points", "days_late", "submission")
+CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+
+
+def gradebook(graded: Sequence[Graded], slugs: Sequence[str], scoring: Scoring) -> str:
+    """A row for each student, with the points of each puzzle in `slugs`; each member of a group has a row."""
+    rows: list[Sequence[object]] = [(*WHO, *slugs, *TOTALS)]
+    most = _most(slugs, scoring)
+    for one, who in _people(graded):
+        points = _points(one, slugs, scoring)
+        known = [harmless(getattr(who, name)) for name in WHO]
+        submission = harmless(name_in(one, folder_of(graded)))
+        rows.append((*known, *points, round(sum(points), 4), most, scoring.days_late(one), submission))
+    return csv_text(rows)
+
+
+def canvas(graded: Sequence[Graded], slugs: Sequence[str], scoring: Scoring, assignment: str = ASSIGNMENT) -> str:
+    """The total of each student for an assignment. A roster that Canvas has exported gives its identifiers, and the
+    full heading of the assignment, which ends with its number."""
+    people = [*_people(graded)]
+    headings = next((list(who.row) for _, who in people if who.row), [])
+    title = next((one for one in headings if one.startswith(f"{assignment} (")), assignment)
+    rows: list[Sequence[object]] = [(*CANVAS, title)]
+    rows.append(("    Points Possible", *[""] * (len(CANVAS) - 1), _most(slugs, scoring)))
+    for one, who in people:
+        rows.append((*_canvas_cells(who), round(sum(_points(one, slugs, scoring)), 4)))
+    return csv_text(rows)
+
+
+def _canvas_cells(who: Student) -> list[object]:
+    if CANVAS[0] in who.row:
+        return [harmless(who.row[CANVAS[0]]), *(who.row.get(heading, "") for heading in CANVAS[1:])]
+    login = next(iter(who.others), who.email)
+    return [harmless(who.name), "", *map(harmless, (who.id, login, who.section))]
+
+
+def _people(graded: Sequence[Graded]) -> Iterator[tuple[Graded, Student]]:
+    return ((one, who) for one in graded for who in one.student.people)
+
+
+def _points(graded: Graded, slugs: Sequence[str], scoring: Scoring) -> list[float]:
+    found = {verdict.puzzle: scoring.score(graded, verdict) for verdict in graded.verdicts}
+    return [found.get(slug, 0.0) for slug in slugs]
+
+
+def _most(slugs: Sequence[str], scoring: Scoring) -> float:
+    return sum(scoring.most(slug) for slug in slugs)
+
+
+def csv_text(rows: Sequence[Sequence[object]]) -> str:
+    """Rows as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def harmless(word: object) -> object:
+    """A cell that no spreadsheet takes for a formula: such a one gets an apostrophe in front."""
+    return f"'{word}" if str(word).startswith(("=", "+", "-", "@", "\t", "\r")) else word

@@ -9,7 +9,7 @@ from puzzles.grading.verdict import Verdict
 from puzzles.tracks import chapter_of, track_of
 from puzzles.tracks.references import reference_file
 
-from .next_command import next_command
+from .screen import next_command
 
 MAX_CONCEPT = 360
 """Characters of a puzzle's concept after a pass; with what was built, about six lines of a terminal."""

@@ -16,8 +16,7 @@ from puzzles.grading.judge import SHOWN_SIZE_ONLY
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.tracks import UnknownPuzzleError, find_several, track_of
 
-from .attempts import attempts
-from .environment import environment
+from .html import attempts, environment
 
 VISIBILITIES = ("visible", "hidden", "after_due_date", "after_published")
 OTHER_SIZES = "other-sizes"

@@ -1,19 +1,130 @@
-"""Report as one self-contained HTML page. The template escapes everything."""
+"""Reports as self-contained HTML pages: verdicts, work in common. All is escaped but Markdown and pictures."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from puzzles.course.points import NOTHING_STATED, Scoring
+from puzzles.course.same_work import Same
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
-from puzzles.tracks.outcomes import stars_text
+from puzzles.tracks.outcomes import capitalized, stars_text
 
-from .attempts import pictures
-from .environment import environment
-from .feedback import details, story
-from .standings import points_text, shown_size_mark, slugs_of
+from .feedback import achieved, details, story
+from .standings import folder_of, name_in, points_text, shown_size_mark, slugs_of
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+
+def text_html(text: str) -> str:
+    """The text of a puzzle: CommonMark and tables, with HTML escaped."""
+    return str(_whole().render(text))
+
+
+def message_html(text: str) -> str:
+    """A message in one line: only `code` in backquotes is rendered, since links and pictures could be a player's."""
+    return str(_code_only().renderInline(text))
+
+
+@cache
+def _whole() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
+@cache
+def _code_only() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("zero", {"html": False}).enable("backticks")
+
+
+@cache
+def environment() -> Any:
+    """jinja2's environment, with the filters `message`, `markdown`, `stars`, `capitalized` and `picture`."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    made = Environment(
+        loader=PackageLoader("puzzles.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["message"] = lambda text: Markup(message_html(text))
+    made.filters["markdown"] = lambda text: Markup(text_html(text))
+    made.filters["stars"] = stars_text
+    made.filters["capitalized"] = capitalized
+    made.filters["picture"] = Markup
+    return made
+
+
+def attempts(verdicts: Sequence[Verdict], colour: str = "layer") -> list[dict[str, Any]]:
+    """The attempts in their order. Those that failed with the same message at the same line, such as a syntax error,
+    are one, which names all their puzzles. `colour` is what the colours of operations show in the pictures."""
+    found: dict[object, dict[str, Any]] = {}
+    for v in sorted(verdicts, key=lambda v: not v.attempted):
+        same = v.puzzle if v.figures else (v.message, v.source, v.line)
+        if same not in found and (v.attempted or v.message):
+            found[same] = _attempt(v, colour)
+        elif v.attempted:
+            found[same]["also"].append(named(v.puzzle))
+    return list(found.values())
+
+
+def _attempt(v: Verdict, colour: str) -> dict[str, Any]:
+    track = track_of(v.puzzle)
+    puzzle = track.puzzle(v.puzzle)
+    passed = v.status == "passed"
+    compared = " ".join(track.comparison(puzzle, v.figures, v.trace)) if passed else ""
+    return {
+        "verdict": v,
+        "named": named(v.puzzle),
+        "also": [],
+        "measures": track.measures(puzzle, v.figures) if v.figures else (),
+        "story": [*filter(None, (achieved(v), compared))] if passed else [],
+        "hint": "" if passed or not puzzle.hints else puzzle.hints[0],
+        "pictures": pictures(v, colour),
+    }
+
+
+def named(slug: str) -> tuple[str, str]:
+    """A puzzle's slug and heading."""
+    track = track_of(slug)
+    return slug, track.heading(track.puzzle(slug))
+
+
+def pictures(verdict: Verdict, colour: str) -> list[str]:
+    """Pictures of a verdict that has its run, as SVG."""
+    if not verdict.trace:
+        return []
+    track = track_of(verdict.puzzle)
+    puzzle = track.puzzle(verdict.puzzle)
+    drawn = track.pictures(puzzle, verdict.trace, verdict.figures, colour)
+    return [picture for picture in drawn if picture]
+
+
+def same_work_page(found: Sequence[Same], graded: Sequence[Graded]) -> str:
+    """The page, with the names that all reports use."""
+    shared = folder_of(graded)
+    rows: list[dict[str, Any]] = [
+        {
+            "puzzle": one.puzzle,
+            "what": one.what,
+            "submissions": one.submissions,
+            "names": [name_in(submission, shared) for submission in one.submissions],
+            "lines": one.lines,
+        }
+        for one in found
+    ]
+    return str(environment().get_template("same_work.html").render(found=rows))
 
 
 def report_page(
@@ -28,7 +139,7 @@ def report_page(
             "path": file.name or sanitized(file.path),
             "points": points_text(file, scoring) if scoring.is_stated else "",
             "verdicts": {v.puzzle: v for v in file.verdicts},
-            "attempts": [_attempt(v, colour) for v in file.verdicts if v.attempted or v.message],
+            "attempts": [_reported(v, colour) for v in file.verdicts if v.attempted or v.message],
         }
         for file in graded
     ]
@@ -47,7 +158,7 @@ def report_page(
     )
 
 
-def _attempt(verdict: Verdict, colour: str) -> dict[str, Any]:
+def _reported(verdict: Verdict, colour: str) -> dict[str, Any]:
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
     return {

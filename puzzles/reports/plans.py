@@ -15,7 +15,7 @@ from lib.planning.memory import KINDS
 from lib.planning.plans import VERDICTS, Family, tie_text
 from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
 
-from .paragraphs import print_wrapped
+from .screen import print_wrapped
 
 AXES = ("dp", "pp", "cp", "ep", "tp")
 LINKS = {"nvlink": "NVLink", "network": "network", "host": "host"}

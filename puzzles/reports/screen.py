@@ -1,12 +1,39 @@
-"""Fits a page on the screen of a terminal: optional parts are left out if there is no room for them."""
+"""What commands print: paragraphs, pages that fit the screen, and the command to type next."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from puzzles.catalog.text_lines import MAX_WIDTH, wrapped
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+FOLDERS = "puzzles.folders"
+"""Where click's context keeps the folders of --puzzles."""
+
+
+def next_command(*words: str) -> str:
+    """'puzzles hint relay --puzzles week3'; without folders where no command is running, as in a notebook."""
+    click = sys.modules.get("click")  # which only commands load
+    ctx = click.get_current_context(silent=True) if click else None
+    paths = ctx.meta.get(FOLDERS, ()) if ctx else ()
+    return shlex.join(["puzzles", *words, *(word for path in paths for word in ("--puzzles", path))])
+
+
+def print_wrapped(
+    console: Console, text: str, style: str = "", indent: str = "", lead: str = "", lead_style: str = "bold"
+) -> None:
+    """Prints a paragraph at the width of the terminal; it begins with `lead`, which has its own style."""
+    from rich.text import Text
+
+    shown = Text(wrapped(lead + text, min(console.width, MAX_WIDTH), indent, indent), style=style)
+    shown.stylize(lead_style, 0, len(indent + lead))
+    console.print(shown, soft_wrap=True)
 
 
 class ScreenPart(NamedTuple):

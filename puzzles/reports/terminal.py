@@ -23,14 +23,13 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, Track, track_of
 from puzzles.tracks.outcomes import counted
 
-from .file_table import NamedRows, name_width
-from .next_command import next_command
-from .paragraphs import print_wrapped
-from .screen import ScreenPart
+from .screen import ScreenPart, next_command, print_wrapped
 from .standings import (
     SHOWN_SIZE,
+    NamedRows,
     folder_of,
     name_in,
+    name_width,
     points_text,
     shown_size_mark,
     standings,

@@ -12,8 +12,7 @@ from rich.text import Text
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import Track, outcomes
 
-from .file_table import full_width
-from .standings import COLOURS, shown_size_mark, stars_text
+from .standings import COLOURS, full_width, shown_size_mark, stars_text
 
 
 def verdict_table(

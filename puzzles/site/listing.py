@@ -2,19 +2,21 @@
 
 import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 from drawing import palette
-from lib import Model
+from lib import Model, run
+from lib.schedules import one_f_one_b, pipeline
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.path import AFTER, PATH
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
-from puzzles.custom import home_of
+from puzzles.custom import add_folder, home_of
 from puzzles.notebook.authoring.collective_svg import collective_svg
 from puzzles.notebook.authoring.overview_svg import overview_svg
-from puzzles.reports.environment import message_html, text_html
+from puzzles.reports.html import message_html, text_html
 from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.references import reference_file
@@ -22,8 +24,8 @@ from puzzles.tracks.registry import mark, place
 from puzzles.version import VERSION
 
 from .custom import is_played
-from .first_screen import WARM_UP
 from .in_browser import by_hand
+from .in_browser.pictures import viewed
 
 COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "all-gather": "allgather"}
 """By the name in texts, the name of its picture."""
@@ -165,3 +167,19 @@ def setting_of(puzzle: Puzzle) -> list[list[str]]:
     if not isinstance(puzzle, SchedulePuzzle):
         return []
     return [list(map(message_html, row)) for row in differences(puzzle.goal.setting, puzzle.calls)]
+
+
+WARM_UP = Path(__file__).parent / "warm_up"
+"""The folder of the puzzle, whose chapter has its name."""
+
+
+def add_warm_up() -> None:
+    """Adds the puzzle, as teachers add theirs."""
+    add_folder(WARM_UP)
+
+
+def first_run() -> dict[str, Any] | None:
+    """The schedule that moves, as data for the interactive picture."""
+    goal = PUZZLES["one_f_one_b"].goal
+    trace = run(pipeline(one_f_one_b), *goal.size, setting=goal.setting).trace
+    return viewed(trace, "One forward, one backward", goal, "microbatch")

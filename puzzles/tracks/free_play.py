@@ -78,7 +78,7 @@ def game_of(slug: str, given: Mapping[str, Any]) -> Puzzle | FreeGame:
 
 def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) -> None:
     """Shows what a correct run is and took."""
-    from .schedule.free_run import show_report
+    from .schedule.run_on_tensors import show_report
 
     show_report(console, game, trace, report)
 

@@ -3,7 +3,12 @@
 from contextlib import redirect_stdout
 from importlib import import_module
 from io import StringIO
+from types import ModuleType
 from typing import Any
+
+from puzzles.failure import Failure
+
+from .workbench import Workbench
 
 
 def later(module: str, name: str) -> Any:
@@ -30,3 +35,23 @@ def as_svg(place: str, *given: Any, **named: Any) -> str:
             return str(svg(getattr(import_module(module), name)(*given, **named)))
     except Exception:
         return ""
+
+
+def import_drawing() -> ModuleType:
+    """The package that draws."""
+    try:
+        drawing: ModuleType = import_module("drawing")
+    except ImportError as why:
+        import click  # here, since a browser draws too, and has no commands
+
+        raise click.ClickException(f"pictures need chalk-diagrams; pip install it ({why})") from None
+    return drawing
+
+
+def report_failure(slug: str, failure: Failure | None, bench: Workbench) -> bool:
+    """Prints why a run failed, if it did; returns True if it did not."""
+    if failure is not None:
+        import click
+
+        click.echo(f"{slug} failed: {bench.message(failure)}", err=True)
+    return failure is None

@@ -43,7 +43,7 @@ def ink_of_label(picture: Image.Image, source: str) -> float:
 @pytest.mark.slow
 @needs_cairo
 def test_cairo_draws_labels_with_halos_and_the_whole_picture(gpipe: str) -> None:
-    picture = pixels(raster.by_cairo(gpipe, ".png"))
+    picture = pixels(raster.converted(gpipe, ".png"))
     assert picture.size == tuple(raster.SCALE * length for length in raster.size_of(gpipe)) == (2000, 1444)
     assert ink_of_label(picture, gpipe) > 0.1
     assert ImageStat.Stat(picture).stddev[0] > 20, "it is not empty"
@@ -51,7 +51,7 @@ def test_cairo_draws_labels_with_halos_and_the_whole_picture(gpipe: str) -> None
 
 @needs_cairo
 def test_a_pdf_is_one_page_of_the_pictures_size(gpipe: str) -> None:
-    pdf = raster.by_cairo(gpipe, ".pdf")
+    pdf = raster.converted(gpipe, ".pdf")
     (box,) = re.findall(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+)", pdf)
     width, height = raster.size_of(gpipe)
     assert pdf.startswith(b"%PDF-")
@@ -62,7 +62,7 @@ def test_a_pdf_is_one_page_of_the_pictures_size(gpipe: str) -> None:
 @needs_cairo
 @pytest.mark.slow
 def test_a_browser_draws_the_same_picture(gpipe: str) -> None:
-    mine, theirs = (pixels(png) for png in (raster.by_cairo(gpipe, ".png"), raster.by_browser(gpipe, ".png", BROWSER)))
+    mine, theirs = (pixels(png) for png in (raster.converted(gpipe, ".png"), raster.by_browser(gpipe, ".png", BROWSER)))
     assert theirs.size == mine.size
     assert ink_of_label(theirs, gpipe) == pytest.approx(ink_of_label(mine, gpipe), abs=0.05)
     assert ImageStat.Stat(ImageChops.difference(mine, theirs)).mean[0] < 4

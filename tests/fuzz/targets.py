@@ -19,8 +19,7 @@ from lib.profiles import study
 from lib.profiles.studying import as_record
 from puzzles.failure import sanitized
 from puzzles.grading.judge import Definition, judge, run_judge
-from puzzles.grading.sandboxed_run import SandboxRunner
-from puzzles.grading.session import Session
+from puzzles.grading.session import SandboxRunner, Session
 from puzzles.grading.submission import MAX_LINE_LENGTH, Submission
 from puzzles.grading.verdict import STATUSES, Graded
 from puzzles.reports.profiles import text_of as profile_text

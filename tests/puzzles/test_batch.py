@@ -23,9 +23,8 @@ from click.testing import CliRunner, Result
 from puzzles.commands.main import main
 from puzzles.grading import batch
 from puzzles.grading.batch import grade_all
-from puzzles.grading.checkpoint import Checkpoint
-from puzzles.grading.job import GradingJob
-from puzzles.grading.source_file import SourceFile
+from puzzles.grading.checkpoint import Checkpoint, GradingJob
+from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import Graded, Shared, as_json, json_text
 from puzzles.sandbox import cgroup, tiers
 from puzzles.sandbox.client import Client

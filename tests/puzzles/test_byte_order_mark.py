@@ -20,7 +20,7 @@ from lib.game.setting_notation import record_to_json
 from lib.schedules import one_f_one_b
 from lib.torch_csv import write_table
 from puzzles.commands.main import main
-from puzzles.custom.drafts import begin
+from puzzles.custom.writing import begin
 from tests.test_imports import ROOT
 
 CHAPTER = 'title = "Week 1"\nidea = "A course."\n'

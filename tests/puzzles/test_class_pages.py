@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from puzzles.catalog.schedule import CLASSICS
 from puzzles.commands.main import main
-from puzzles.commands.shared.outputs import is_folder
+from puzzles.commands.shared.course_options import is_folder
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages, PageNames
-from puzzles.reports.environment import message_html, text_html
+from puzzles.reports.html import message_html, text_html
 from puzzles.sandbox.tiers import IsolationTier, select_tier
 from puzzles.tracks import find, track_of
 

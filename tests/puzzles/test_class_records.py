@@ -15,7 +15,7 @@ from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.catalog.found import INDEX, rows_of
 from puzzles.commands.main import main
 from puzzles.custom import folder_added
-from puzzles.custom.drafts import begin
+from puzzles.custom.writing import begin
 from puzzles.grading.grader import grade_file
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import find, track_of

@@ -17,7 +17,7 @@ from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
 from puzzles.grading import progress
-from puzzles.tracks.schedule.targets import limits_json, targets
+from puzzles.tracks.schedule.track import limits_json, targets
 from puzzles.version import VERSION
 from tests.support.tiers import any_tier  # noqa: F401  # a fixture
 

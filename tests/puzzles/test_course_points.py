@@ -14,8 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
-from puzzles.course.lateness import DAY, Late, due_from, parse_late
-from puzzles.course.points import Scoring
+from puzzles.course.points import DAY, Late, Scoring, due_from, parse_late
 from puzzles.course.roster import CourseError
 from puzzles.grading.verdict import Student, Verdict
 from tests.support import course

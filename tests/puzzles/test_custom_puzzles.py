@@ -25,11 +25,10 @@ from puzzles.custom import (
     folders,
     remove_folder,
 )
-from puzzles.custom.drafts import begin
-from puzzles.custom.installed import may_have_entry_points
-from puzzles.custom.loaded import read_folder
+from puzzles.custom.loaded import may_have_entry_points, read_folder
+from puzzles.custom.writing import begin
+from puzzles.grading.checkpoint import GradingJob
 from puzzles.grading.grader import grade_file
-from puzzles.grading.job import GradingJob
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import select_tier
 from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
 from puzzles.custom import OwnPuzzleError, folder_added
-from puzzles.custom.drafts import begin
+from puzzles.custom.writing import begin
 from puzzles.grading.grader import grade_file
 from puzzles.tracks import find
 from tests.support.relay import measured_rows

@@ -12,9 +12,8 @@ from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
-from puzzles.leaderboard.board import LOOK_ALIKES, players, rankings
+from puzzles.leaderboard.board import LOOK_ALIKES, files_of, players, rankings
 from puzzles.leaderboard.entry import Entry, EntryError, dates_of, judged
-from puzzles.leaderboard.pages import files_of
 from puzzles.tracks import find
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from puzzles.commands.main import main
 from puzzles.course.points import Scoring
 from puzzles.grading.verdict import Graded, Student, Verdict
-from puzzles.reports.gradebook import canvas, gradebook
+from puzzles.reports.export import canvas, gradebook
 from tests.support import course
 
 KEPT = {0.0: 1.0, 0.5: 0.9, 2.0: 0.8}

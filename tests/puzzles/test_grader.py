@@ -17,10 +17,8 @@ from lib import Record
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.grading.discover import submissions
 from puzzles.grading.grader import grade_file, grade_puzzle
-from puzzles.grading.sandboxed_run import run_in
-from puzzles.grading.session import Session
-from puzzles.grading.source_file import SourceFile
-from puzzles.grading.submission import Submission
+from puzzles.grading.session import Session, run_in
+from puzzles.grading.submission import SourceFile, Submission
 from puzzles.grading.verdict import Verdict, all_passed
 from puzzles.sandbox import deadline
 from puzzles.sandbox.client import SandboxClient

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
-from puzzles.custom.drafts import begin
+from puzzles.custom.writing import begin
 from puzzles.gradescope.autograder import packed_again
 from tests.support import environments
 

@@ -13,7 +13,7 @@ from puzzles.commands.main import main
 from puzzles.course.comments import read_comments
 from puzzles.course.roster import CourseError
 from puzzles.reports.class_pages import INDEX, PageNames
-from puzzles.reports.environment import environment
+from puzzles.reports.html import environment
 
 LONG = "Long " * 32 + "Name"
 

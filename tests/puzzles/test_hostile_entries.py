@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from puzzles.commands.main import main
 from puzzles.grading.discover import MAX_DEPTH, submissions
-from puzzles.grading.source_file import SourceFile
+from puzzles.grading.submission import SourceFile
 from tests.support.tiers import any_tier  # noqa: F401
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX has them")

@@ -18,7 +18,7 @@ from puzzles.catalog.schedule import found as found_module
 from puzzles.catalog.schedule.found import FOUND, with_found
 from puzzles.commands.main import main
 from puzzles.custom import folder_added
-from puzzles.custom.drafts import begin
+from puzzles.custom.writing import begin
 from puzzles.grading.grader import grade_file
 from puzzles.leaderboard.board import collected, rankings
 from puzzles.leaderboard.entry import Entry, read_entry

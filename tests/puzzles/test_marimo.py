@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from lib.extras import install_command
 from puzzles.commands.main import main
-from puzzles.notebook.authoring import marimo_file
+from puzzles.notebook.authoring import build
 from puzzles.notebook.authoring.build import books
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -27,7 +27,7 @@ needs_marimo = pytest.mark.skipif(find_spec("marimo") is None, reason="marimo is
 
 
 def test_without_marimo_the_command_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marimo_file, "find_spec", lambda name: None)
+    monkeypatch.setattr(build, "find_spec", lambda name: None)
     result = CliRunner().invoke(main, ["notebook", "--format", "marimo", "new"])
     assert result.exit_code == 1
     assert result.output == f"Error: this needs marimo; install it with: {install_command('marimo')}\n"

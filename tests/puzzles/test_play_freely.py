@@ -11,8 +11,7 @@ from drawing.palette import OPERATIONS, batch_colour
 from lib import COSTS, Model, PuzzleError, Report, Trace, referee, run
 from lib.game.setting import Setting
 from puzzles import play
-from puzzles.notebook.display import Result, picture_of
-from puzzles.notebook.free_result import FreeResult
+from puzzles.notebook.display import FreeResult, Result, picture_of
 from puzzles.tracks import UnknownPuzzleError
 from solutions.ddp import ddp
 from solutions.tensor_parallel import tensor_parallel

@@ -16,9 +16,8 @@ from click.testing import CliRunner, Result
 from puzzles.commands.main import main
 from puzzles.grading import batch
 from puzzles.grading.batch import grade_all
-from puzzles.grading.checkpoint import Checkpoint
+from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.discover import submissions
-from puzzles.grading.job import GradingJob
 from puzzles.grading.progress import HOME
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports import export

@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 from puzzles.commands.main import main
 from puzzles.course.exports import moment
 from puzzles.course.handed_in import Submitted, handed_in
-from puzzles.course.roll import Roll, call
-from puzzles.course.roster import CourseError, name_forms, read_roster
+from puzzles.course.roster import CourseError, Roll, call, name_forms, read_roster
 from tests.support import course
 
 

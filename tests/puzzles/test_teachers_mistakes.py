@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from puzzles.commands.main import main
-from puzzles.custom.drafts import begin
+from puzzles.custom.writing import begin
 
 MISTAKE = "async def relay(model):\n    return model.forwrd(1)\n"
 

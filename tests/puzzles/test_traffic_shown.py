@@ -21,7 +21,7 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.comparison import known_as_good, standing
 from puzzles.tracks.schedule.custom import tightest
-from puzzles.tracks.schedule.targets import limits, limits_json, measures, targets
+from puzzles.tracks.schedule.track import limits, limits_json, measures, targets
 
 GOAL = Goal("zero1", Size(4, 4, 4), 12, 2_300_000, traffic=1_500_000, drift=4, steady=True, family="data parallelism")
 CLASSIC = replace(GOAL, drift=None, decides="star")

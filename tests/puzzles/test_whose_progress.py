@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from puzzles.commands.main import main
-from puzzles.commands.shared.outputs import FORMATS
+from puzzles.commands.shared.course_options import FORMATS
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits

@@ -15,8 +15,7 @@ from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.sandboxed_run import run_in
-from puzzles.grading.session import Session
+from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import Limits

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from puzzles.site import npm
 from puzzles.site.__main__ import main
 from puzzles.site.archive import PACKAGES, ROOT, WITH_NUMPY, files
-from puzzles.site.build import KEPT, MARK, RELEASE, Site, offline_worker, prepare
-from puzzles.site.licences import licences
+from puzzles.site.build import KEPT, MARK, RELEASE, Site, licences, offline_worker, prepare
 from puzzles.site.npm import PAGE, SiteError, require_node
 
 

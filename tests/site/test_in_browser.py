@@ -13,7 +13,7 @@ from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import of_crash
 from puzzles.site.in_browser import api, player
-from puzzles.site.in_browser.not_here import REPLACED, in_words, replaced
+from puzzles.site.in_browser.player import REPLACED, in_words, replaced
 from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing, references
 from tests.support.profiles import traces
 from tests.test_imports import ROOT

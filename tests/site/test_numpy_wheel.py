@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from puzzles.site import numpy_wheel
-from puzzles.site.licences import licences
+from puzzles.site import archive
+from puzzles.site.archive import LockedWheel
+from puzzles.site.build import licences
 from puzzles.site.npm import SiteError
-from puzzles.site.numpy_wheel import LockedWheel
 from tests.support.numpy_stand_in import write_wheel
 
 NAME = "numpy-2.4.6-cp314-cp314-pyemscripten_2026_0_wasm32.whl"
@@ -82,7 +82,7 @@ def test_without_a_folder_it_comes_from_the_release_once(
     locked: LockedWheel, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = Release((folder / NAME).read_bytes())
-    monkeypatch.setattr(numpy_wheel, "urlopen", release)
+    monkeypatch.setattr(archive, "urlopen", release)
     assert locked.released(tmp_path) == locked.released(tmp_path) == tmp_path / NAME
     assert release.asked == [f"https://example.org/pyodide/v314.0.7/full/{NAME}"]
 
@@ -90,9 +90,9 @@ def test_without_a_folder_it_comes_from_the_release_once(
 def test_a_release_that_cannot_be_reached_leaves_numpy_out(
     locked: LockedWheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numpy_wheel, "urlopen", Release(None))
+    monkeypatch.setattr(archive, "urlopen", Release(None))
     assert locked.released(tmp_path) is None
-    monkeypatch.setattr(numpy_wheel, "urlopen", Release(b"a page of the hotel's network"))
+    monkeypatch.setattr(archive, "urlopen", Release(b"a page of the hotel's network"))
     with pytest.raises(SiteError, match=r"example\.org.*is not the wheel"):
         locked.released(tmp_path)
     assert not (tmp_path / NAME).exists()

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.site.solutions_file import ClashError, joined, split
+from puzzles.site.links import ClashError, joined, split
 from tests.test_imports import ROOT
 
 SLUGS = ("ddp", "fsdp", "gpipe", "zb_h1")

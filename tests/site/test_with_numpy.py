@@ -91,7 +91,7 @@ sys.platform = "emscripten"
 import numpy
 import lib.engine, lib.layout, drawing.layouts.graph
 import puzzles.sandbox.worker.stages.engine_trial, puzzles.sandbox.worker.stages.layout
-import puzzles.tracks.engine.score, puzzles.tracks.layout.score, puzzles.tracks.layout.picture
+import puzzles.tracks.engine.score, puzzles.tracks.layout.score, puzzles.tracks.layout.draw
 print(numpy.__version__, sys.modules["lib.engine.transports.tasks"].greenlet.__module__)
 """
 

@@ -12,8 +12,12 @@ import jax
 import numpy as np
 import pytest
 
-from lib.layout import LayoutError, from_jax, mesh, plan, propagate, training
+from lib.layout import LayoutError, P, from_jax, mesh, plan, propagate, training
+from lib.layout.planning.choices import Choices
+from lib.layout.planning.placement_problem import PlacementProblem
 from lib.layout.program.notation import graph_from_data, graph_to_data
+from tests.support.layout_integer_program import least_bytes
+from tests.support.layout_strategies import assert_same_program
 
 GRID = mesh(data=2, model=2)
 
@@ -326,6 +330,51 @@ def test_a_layer_of_a_large_model_is_imported_in_seconds():
     graph = from_jax(block, weights, (1, length, width), (length, 1, each), (length, 1, each), mesh=GRID)
     assert graph.shapes["result"] == (1, length, width)
     assert perf_counter() - start < 20
+
+
+def scanned(steps, width=8, hidden=16):
+    def stack(p, x):
+        return lax.scan(lambda h, w: (h + nn.relu(h @ w["up"]) @ w["down"], h.sum(1)), x, p)
+
+    return from_jax(
+        stack, {"up": (steps, width, hidden), "down": (steps, hidden, width)}, (8, width), mesh=mesh(data=2, model=2)
+    )
+
+
+def test_a_scan_is_planned_once_and_its_layouts_hold_for_every_step():
+    three, many = scanned(3), scanned(24)
+    caps = [dict.fromkeys(("p.up", "p.down"), 8 * 16 * steps) for steps in (3, 24)]  # in four parts
+    few, more = plan(three, tensor_caps=caps[0]), plan(many, tensor_caps=caps[1])
+    assert few.bytes > 0
+    moves = sum(edge.bytes for edge in few.edges if edge.operator.startswith("step1."))
+    each = moves + sum(few.collective_bytes(name) for name in few.operators if name.startswith("step1."))
+    assert more.bytes - few.bytes == 21 * each > 0
+    for found in (few, more):
+        for name, first in found.graph.repeats.items():
+            assert found.operators[name].operator is found.graph.operators[name]
+            assert found.layout(name) == found.layout(first)
+            assert found.operators[name].inputs == found.operators[first].inputs
+    assert_same_program(few)
+    sizes = {len(PlacementProblem(Choices(graph, {}, True)).costs) for graph in (three, many)}
+    assert len(sizes) == 1, "as many variables for 24 steps as for 3"
+
+
+def test_no_layouts_of_a_scan_move_less():
+    graph = scanned(3)
+    for pins in ({}, {"p.up": ((), (), (0, 1))}, {"p.up": ((), (0,), (1,)), "p.down": ((), (1,), (0,))}):
+        given = {
+            name: P(*(tuple("data model".split()[a] for a in axes) for axes in split)) for name, split in pins.items()
+        }
+        assert plan(graph, layouts=given, seconds=60).bytes == round(least_bytes(graph, pins))
+
+
+def test_what_is_configured_in_one_step_of_a_scan_is_configured_in_all():
+    graph = scanned(3)
+    name = next(name for name, op in graph.operators.items() if op.kind == "relu" and name in graph.repeats)
+    graph.shard(name, ((2, 2),))
+    graph.pin(name, P("data", "model"))
+    assert len(graph.strategies) == len(graph.pins) == 3
+    assert plan(graph).bytes >= plan(scanned(3)).bytes
 
 
 def test_other_refusals():

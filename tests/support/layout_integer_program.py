@@ -126,6 +126,7 @@ def least_bytes(graph: Graph, pins: dict[str, Split], memory_cap: int | None = N
     assert graph.mesh is not None
     mesh, rows = graph.mesh.shape, _Rows()
     memory: dict[int, float] = {}
+    computed: dict[str, list[int]] = {}
     stored: dict[str, dict[Split, int]] = {}
     for name in graph.sources:
         shape = graph.shapes[name]
@@ -158,6 +159,9 @@ def least_bytes(graph: Graph, pins: dict[str, Split], memory_cap: int | None = N
                 for at, split in zip(computes, inputs):
                     at.setdefault(split, []).append(v)
         rows.at_least(dict.fromkeys(every, 1), 1, 1)
+        computed[name] = every
+        for mine, other in zip(every, computed[graph.repeats.get(name, name)], strict=True):
+            rows.at_least({mine: 1, other: -1} if mine != other else {}, 0, 0)
         stored[name] = {split: rows.variable(whole=False) for split in leaves}
         for split, mine in leaves.items():
             rows.at_least({stored[name][split]: -1, **dict.fromkeys(mine, 1)}, 0, 0)

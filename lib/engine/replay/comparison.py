@@ -17,11 +17,12 @@ from lib.rules.collectives import COLLECTIVES
 from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import Op, group_of
 from lib.values.base import Value
-from lib.values.kinds import Parked, WeightGrad
+from lib.values.kinds import ActivationGrad, Parked, WeightGrad
 from lib.values.replicas import Average, Copy, averages_of
 
 from .labels import Content, Tokens
 from .tensor_device import TIERS
+from .vocabulary import width
 from .workload import Workload
 
 Replica = tuple[list[Array], list[Array]]
@@ -139,7 +140,11 @@ def bytes_on(tier: str | None, value: Value, workload: Workload) -> int:
     """Bytes that the tensor of a value takes of a tier, or of the device."""
     if isinstance(value, Parked):
         return value.size(workload.costs) * BYTES_PER_ELEMENT if value.tier == tier else 0
-    return value.memory(workload.costs) * BYTES_PER_ELEMENT if tier is None else 0
+    elements = value.memory(workload.costs) if tier is None else 0
+    if isinstance(value, ActivationGrad) and value.vocabulary and value.layer < value.layers - 1:
+        hidden = workload.shapes.hidden  # the game leaves out what each token has besides the gradient
+        elements = elements // hidden * width(hidden)
+    return elements * BYTES_PER_ELEMENT
 
 
 def bytes_sent(state: RankState, op: Op, workload: Workload) -> int:

@@ -29,6 +29,7 @@ from .labels import (
     union,
 )
 from .unchecked_walk import UncheckedCursor, UncheckedWalk
+from .vocabulary import width
 from .workload import Shapes
 
 
@@ -178,8 +179,24 @@ def _given(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
 
 
 def _weight_grad(walk: LabelWalk, op: Op, used: Sequence[Label]) -> Label:
-    """Of a layer that can be cut, of the rows of its weight."""
+    """Of a layer that can be cut, of the rows of its weight; of a cut head, of the rows of its scores."""
+    if rows := as_tokens(used[1]).vocabulary:
+        return walk.rows("grad", op)._replace(places=rows)
     return as_rows(held(used[2]))._replace(kind="grad") if len(used) > 2 else walk.rows("grad", op)
+
+
+def _outputs(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
+    """The next layer's input; of some rows of a head, their scores."""
+    rows = as_rows(held(used[1]))
+    if len(rows.places) < rows.of and walk.shapes.is_logits((op.layer or 0) + 1):
+        return [as_tokens(used[0])._replace(width=len(rows.places), vocabulary=rows.places)]
+    return [walk.of_layer(used[0], (op.layer or 0) + 1)]
+
+
+def _input_grad(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
+    if as_tokens(used[1]).vocabulary:
+        return [as_tokens(used[0])._replace(width=width(walk.shapes.hidden), vocabulary=())]
+    return list(used[:1])
 
 
 def _attended(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
@@ -198,7 +215,7 @@ LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[L
     "load_weights": _loaded,
     "get_activation": _input,
     "fake_grad": lambda walk, op, used: [walk.rows("grad", op)],
-    "forward": lambda walk, op, used: [walk.of_layer(used[0], (op.layer or 0) + 1)],
+    "forward": _outputs,
     "loss": lambda walk, op, used: used[:1],
     "backward": lambda walk, op, used: [_weight_grad(walk, op, used), used[0]],
     "pair": lambda walk, op, used: [
@@ -206,7 +223,7 @@ LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[L
         for part, own in zip(halves(op), (used[:2], used[2:]))
         for label in LOCAL_LABELS[part.name](walk, part, own)
     ],
-    "backward_input": lambda walk, op, used: used[:1],
+    "backward_input": _input_grad,
     "backward_weight": lambda walk, op, used: [_weight_grad(walk, op, used)],
     "update": lambda walk, op, used: [as_rows(held(used[1]))._replace(kind=kind) for kind in ("weight", "state")],
     "tier_update": lambda walk, op, used: [

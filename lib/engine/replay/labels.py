@@ -19,7 +19,8 @@ class Tokens(NamedTuple):
     """Tokens of a step's microbatches, of an activation or its gradient: a tensor of (batches, tokens, hidden). Where
     microbatches have lengths, the tokens of all follow each other: (1, tokens, hidden). A `width` is not hidden, but
     the width of token numbers or logits; after an exchange for heads it is so many times smaller. A gradient of keys
-    is from the tokens `queries`; keys are from none."""
+    is from the tokens `queries`; keys are from none. Scores of a cut head are of some rows of its `vocabulary`; the
+    input gradient that it makes of them names none (see `vocabulary.py`)."""
 
     step: int
     batches: tuple[int, ...]
@@ -28,6 +29,7 @@ class Tokens(NamedTuple):
     width: int | None = None
     heads: int = 1
     queries: tuple[int, ...] | None = None
+    vocabulary: tuple[int, ...] | None = None
 
 
 Content = Rows | Tokens

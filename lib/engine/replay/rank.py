@@ -19,6 +19,7 @@ from .label_walk import LabelWalk
 from .labels import Content, OnTier, as_tokens, content, held, joined, shape_of, taken
 from .layers import Layer
 from .tensor_device import TENSOR_COLLECTIVES, TensorDevice
+from .vocabulary import layer_of, settled
 from .workload import Workload
 
 
@@ -166,7 +167,7 @@ class ReplayEngine(TensorDevice):
         if isinstance(self.labels[number], OnTier):
             return None
         if number in self.tensors:
-            return self.tensors[number]
+            return settled(self.workload, op, self.labels[number], self.tensors[number])
         arriving = self.arriving[number]
         return arriving if op.name in TENSOR_COLLECTIVES or op.name == "offload" else self.xp.zeros_like(arriving)
 
@@ -221,12 +222,12 @@ class ReplayEngine(TensorDevice):
         return [self.layer(op).forward(*used)]
 
     def layer(self, op: Op) -> Layer:
-        """What the layer of an operation computes."""
-        return self.workload.layers[op.layer or 0]
+        """What the layer of an operation computes; a loss is the last layer's."""
+        return layer_of(self.workload, op, [self.labels[number] for number in op.inputs])
 
     def loss(self, op: Op, used: list[Array]) -> Sequence[Array]:
         targets = self.of_each_batch(self.workload.target, as_tokens(self.labels[op.inputs[0]]))
-        return [self.workload.layers[-1].loss(used[0], targets)]
+        return [self.layer(op).loss(used[0], targets)]
 
     def layer_backward(self, op: Op, used: list[Array]) -> Sequence[Array]:
         of_weight = self.layer(op).backward_weight(*used)

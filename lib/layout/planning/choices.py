@@ -40,7 +40,8 @@ class Choices:
         """By operator: the ways to distribute it."""
         for name in graph.operators:
             if name not in self.step.weights:
-                self.operators[name] = self._choices(name)
+                first = graph.repeats.get(name)
+                self.operators[name] = self._choices(name) if first is None else self.operators[first]
         self.storage_layouts = {name: self._storage_layouts(name) for name in graph.sources}
         """By source: the layouts in which it may be stored."""
         for name, weight in self.step.weights.items():
@@ -57,6 +58,13 @@ class Choices:
     def _choices(self, name: str) -> list[DistributedOperator]:
         found = candidates(self.graph, self.graph.operators[name], self.scatter)
         return self.partial.ways(name, found) if self.partial else found
+
+    def way(self, name: str, chosen: DistributedOperator) -> DistributedOperator:
+        """A choice of an operator, which may be one of the same operator in the first step of a loop."""
+        operator = self.graph.operators[name]
+        if chosen.operator is operator:
+            return chosen
+        return DistributedOperator(operator, chosen.inputs, chosen.local, chosen.reduction)
 
     def _storage_layouts(self, name: str) -> list[TensorLayout]:
         if name in self.graph.pins:

@@ -113,7 +113,8 @@ def plan(
         why = f"{entangled}; an integer program can"
     if found is not None and peak is not None and found.peak > peak:
         found = None
-    is_small = seconds is not None or sum(map(len, choices.operators.values())) <= MAX_QUICK_CHOICES
+    every = sum(len(ways) for name, ways in choices.operators.items() if name not in graph.repeats)
+    is_small = seconds is not None or every <= MAX_QUICK_CHOICES
     if found is not None and not objective.of_plan(found):
         return replace(found, not_shared=())
     if found is not None and (not found.not_shared or not is_small or not is_solver_here()):
@@ -122,8 +123,8 @@ def plan(
         raise LayoutError(f"{why}: {install_command('exact')}")
     limit = USUAL_SECONDS if seconds is None else seconds
     end = monotonic() + limit
-    same = alike(graph)
-    if SHARE_ALIKE * len(same) >= len(graph.shapes):
+    same = {name: first for name, first in alike(graph).items() if name not in graph.repeats}
+    if SHARE_ALIKE * len(same) >= len(graph.shapes) - len(graph.repeats):
         with suppress(LayoutError):  # what fits under the caps may lay out identical layers in different ways
             tied = IntegerProgram(choices, objective, memory_cap, peak, same).solve(limit).plan
             if tied is not None and (found is None or objective.of_plan(tied) <= objective.of_plan(found)):

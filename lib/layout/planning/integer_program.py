@@ -54,7 +54,7 @@ class IntegerProgram:
         self.ways: dict[str, list[tuple[int, DistributedOperator]]] = {}
         self.readers: dict[tuple[str, int], list[ReaderMoves]] = {}
         """By tensor and phase, in the order of the program."""
-        self.alike = alike
+        self.alike = alike = {**alike, **self.graph.repeats}
         self._made: dict[Hashable, ReaderMoves] = {}
         """Moves of readers, by the variables that they connect."""
         for name, layouts in choices.storage_layouts.items():
@@ -113,13 +113,16 @@ class IntegerProgram:
                 wanted.setdefault(placement(layout), (layout, {}))[1][v] = 1.0
             mine = self.readers.setdefault((name, self.graph.phase(op.name)), [])
             reader = ReaderMoves(op.name, place, wanted, {})
-            ends = (id(self.lives[name]), *((self.ways[each.operator][0][0], each.place) for each in (*mine, reader)))
-            if ends in self._made:
+            earlier = [each for each in mine if each.moves]
+            ends = (id(self.lives[name]), *((self.ways[one.operator][0][0], one.place) for one in (*earlier, reader)))
+            if ends[-1] in ends[1:-1]:
+                pass  # an operator of a later step of a loop takes the same copy
+            elif ends in self._made:
                 reader = reader._replace(moves=self._made[ends].moves)
                 for v, move in reader.moves.items():
                     self.program.costs[v] += move.cost
             else:
-                self._made[ends] = self._reader(reader, homes, mine)
+                self._made[ends] = self._reader(reader, homes, earlier)
             mine.append(reader)
 
     def _reader(self, reader: ReaderMoves, homes: Layouts, earlier: Sequence[ReaderMoves]) -> ReaderMoves:
@@ -199,13 +202,13 @@ class IntegerProgram:
         raise LayoutError(f"{what}; {least_found}; none is below {bound:,}")
 
     def _plan(self, values: Any) -> GraphPlan:
-        ways = {name: max(mine, key=lambda one: values[one[0]])[1] for name, mine in self.ways.items()}
+        chosen = {name: max(mine, key=lambda one: values[one[0]])[1] for name, mine in self.ways.items()}
         stored = {
             name: max(layouts, key=lambda layout: values[next(iter(layouts[layout]))])
             for name, layouts in self.lives.items()
             if name in self.choices.storage_layouts
         }
-        operators = {name: ways[name] for name in self.graph.operators}
+        operators = {name: self.choices.way(name, chosen[name]) for name in self.graph.operators}
         objective, sources = self.objective, self._sources(values)
         return GraphPlan(self.graph, operators, stored, links=objective.links, rate=objective.flops, taken_from=sources)
 
@@ -213,7 +216,7 @@ class IntegerProgram:
         """Under a cap on the peak: of each input, the copy from which it moves, or None."""
         found: dict[tuple[str, int], TensorLayout | None] = {}
         for mine in self.readers.values() if self.peak is not None else ():
-            for reader in mine:
+            for reader in (each for each in mine if each.moves):
                 move = reader.moves[max(reader.moves, key=lambda v: values[v])]
                 found[reader.operator, reader.place] = move.given if move.copy else None
         return found

@@ -53,6 +53,7 @@ class PartialSums:
                     self.flowing |= {op.inputs[place] for place in group} & possible
         wanted = {*graph.results, *graph.pins, *graph.outs, *(x for x in graph.shapes if not graph.consumers(x))}
         self.flowing -= wanted
+        self.flowing -= {first for name, first in graph.repeats.items() if name not in self.flowing}
 
     def _groups(self, operator: Operator, possible: set[str]) -> list[tuple[int, ...]]:
         return [g for g in linear_in(operator) if all(operator.inputs[place] in possible for place in g)]

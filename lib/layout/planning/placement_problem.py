@@ -45,6 +45,9 @@ class PlacementProblem:
         others move."""
         self.computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
         """By operator: a variable, and the inputs that its values need."""
+        self._own: dict[str, tuple[tuple[int, ...], Callable[[], Table]]] = {}
+        self._shared: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
+        self._read: set[tuple[str, int, int, int]] = set()
         self._between: dict[tuple[tuple[TensorLayout, ...], tuple[TensorLayout, ...]], Table] = {}
         for name, layouts in choices.storage_layouts.items():
             self._store(name, layouts)
@@ -61,7 +64,7 @@ class PlacementProblem:
             fitting = (
                 c for c in self.choices.operators[name] if (c.inputs, c.output) == (ways[chosen[v]], placed[name])
             )
-            operators[name] = min(fitting, key=self.own)
+            operators[name] = self.choices.way(name, min(fitting, key=self.own))
         layouts = {name: placed[name] for name in self.choices.storage_layouts}
         return GraphPlan(
             self.graph,
@@ -74,8 +77,13 @@ class PlacementProblem:
 
     def _number(self, name: str) -> None:
         """Variables for an operator: one, or if several choices compute in the same way, one more for its output."""
-        choices = self.choices.operators[name]
-        if name in self.step.replaces:
+        choices, first = self.choices.operators[name], self.graph.repeats.get(name)
+        if first is not None:
+            self.computes[name], self.lives[name] = self.computes[first], self.lives[first]
+            self._own_costs(name, *self._own[first])
+            self._hold(name)
+            self._share(name)
+        elif name in self.step.replaces:
             v, layouts = self.lives[self.step.replaces[name]]
             by_output = {choice.output: choice for choice in choices}
             self._follow(name, v, [by_output.get(layout) for layout in layouts])
@@ -84,7 +92,7 @@ class PlacementProblem:
             outputs = [choice.output for choice in choices]
             if len(ways) == len(choices) and self._as_many(name, outputs):
                 v = self._variable(self._held(name, outputs))
-                self._pair((v,), lambda: np.array(list(map(self.own, choices)), dtype=np.float64))
+                self._own_costs(name, (v,), lambda: np.array(list(map(self.own, choices)), dtype=np.float64))
                 self.computes[name], self.lives[name] = (v, ways), (v, outputs)
                 self._share(name)
                 return
@@ -101,9 +109,18 @@ class PlacementProblem:
         self.computes[name] = v, [way.inputs for way in each]
         self.lives[name] = v, [way.output for way in each]
         self._pair((v,), lambda: np.array(list(map(self.own, each)), dtype=np.float64))
-        held = np.array(self._held(name, self.lives[name][1]), dtype=np.float64) * self.graph.itemsize
-        self.memory[v] = self._one(self.memory[v] + held)
+        self._hold(name)
         self._share(name)
+
+    def _hold(self, name: str) -> None:
+        """Memory of an operator's output that has the variable of another tensor."""
+        v, layouts = self.lives[name]
+        held = np.array(self._held(name, layouts), dtype=np.float64) * self.graph.itemsize
+        self.memory[v] = self._one(self.memory[v] + held)
+
+    def _own_costs(self, name: str, names: tuple[int, ...], table: Callable[[], Table]) -> None:
+        self._own[name] = names, table
+        self._pair(names, table)
 
     def _add_output(self, name: str, u: int, choices: Sequence[tuple[int, DistributedOperator]]) -> None:
         """A variable for where an operator's output lives; each choice belongs to a value of the operator's own."""
@@ -119,7 +136,7 @@ class PlacementProblem:
                 made[place] = min(made[place], self.own(choice))
             return made
 
-        self._pair((u, v), table)
+        self._own_costs(name, (u, v), table)
 
     def _store(self, name: str, layouts: list[TensorLayout]) -> None:
         """A variable for where a tensor lives, and for each phase in which several operators read it, one more for the
@@ -135,24 +152,32 @@ class PlacementProblem:
     def _share(self, name: str) -> None:
         """For each phase in which several operators read a tensor, a variable for the moved copies that they share."""
         for phase in range(3):
-            readers = list(self._readers(name, phase).values())
-            found, all_of_them = shared_copies(readers, self.copies) if len(readers) > 1 else ([], True)
-            if not all_of_them or (len(readers) > 1 and len({key for reader in readers for key in reader}) > 1):
+            readers = self._readers(name, phase)
+            wanted = list(readers.values())
+            found, all_of_them = shared_copies(wanted, self.copies) if len(wanted) > 1 else ([], True)
+            if not all_of_them or (len(wanted) > 1 and len({key for reader in wanted for key in reader}) > 1):
                 self.not_shared[name] = None
             if len(found) > 1:
-                self._add_shares(name, phase, found)
+                self._add_shares(name, phase, found, tuple(readers))
 
-    def _add_shares(self, name: str, phase: int, copies: list[tuple[TensorLayout, ...]]) -> None:
-        """A variable for shared copies: those that each of its values means."""
+    def _add_shares(
+        self, name: str, phase: int, copies: list[tuple[TensorLayout, ...]], readers: tuple[tuple[str, int], ...]
+    ) -> None:
+        """A variable for shared copies: those that each of its values means; one for all steps of a loop."""
         v, layouts = self.lives[name]
-        u = self._variable([0] * len(copies))
+        if (v, readers) not in self._shared:
+            self._shared[v, readers] = self._variable([0] * len(copies))
+        u = self._shared[v, readers]
         self.shares[name, phase] = u, copies
         self._pair((v, u), partial(self._moved_at_once, tuple(layouts), tuple(copies)))
 
     def _readers(self, name: str, phase: int) -> dict[tuple[str, int], dict[Placement, TensorLayout]]:
-        """The inputs of operators of this phase that a tensor is, with the layouts in which they may need it."""
+        """The inputs of operators of this phase that a tensor is, with the layouts in which they may need it. Operators
+        of all steps of a loop need it in the same one."""
         return {
-            (op.name, place): {placement(c.inputs[place]): c.inputs[place] for c in self.choices.operators[op.name]}
+            (self.graph.repeats.get(op.name, op.name), place): {
+                placement(c.inputs[place]): c.inputs[place] for c in self.choices.operators[op.name]
+            }
             for op, place in self.choices.consumers[name]
             if self.graph.phase(op.name) == phase
         }
@@ -215,6 +240,10 @@ class PlacementProblem:
         """What it costs to bring each input to the layout that the operator needs, where no shared copy has it."""
         v, ways = self.computes[name]
         for place, tensor in enumerate(self.graph.operators[name].inputs):
+            reading = tensor, self.graph.phase(name), v, place
+            if reading in self._read:
+                continue  # moved for the first step of a loop
+            self._read.add(reading)
             u, layouts = self.lives[tensor]
             wanted = tuple(way[place] for way in ways)
             if (tensor, self.graph.phase(name)) in self.shares:

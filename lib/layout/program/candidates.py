@@ -135,7 +135,7 @@ def _on_axes(mesh: DeviceMatrix, operator: Operator, scatter: bool, uneven: bool
 
 
 def _on_mesh(operator: Operator, mesh: DeviceMatrix, scatter: bool, uneven: bool) -> Iterator[DistributedOperator]:
-    for split in _assignments(operator.letters, mesh):
+    for split in _assignments(tuple(x for x in operator.letters if x in operator.free), mesh):
         sizes = {letter: prod(mesh.shape[axis] for axis in axes) for letter, axes in split.items()}
         if all(operator.divides(letter, n, uneven) for letter, n in sizes.items()):
             ways = arrange(operator, mesh, split, uneven)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from inspect import signature
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def from_jax(
     An argument is given by its shape, for float32, or by anything that has a shape and a dtype; dictionaries and lists
     of those are allowed. What is in one is a parameter, called by its path ('p.w1' for argument p), and so is an
     argument that is named in `parameters`; all others are inputs. Functions that JAX calls within, as of `jit`,
-    are part of the graph, and the steps of a `scan` one by one. Types are not converted; if floats differ in size, all
+    are part of the graph, and so is every step of a `scan`; layouts of the first step hold for all. Types are not converted; if floats differ in size, all
     count as the largest. Sharding constraints are ignored, because the plan decides.
     Rows of a `gather` are taken to be in the table. `uneven` is the graph's.
 
@@ -129,14 +130,31 @@ def _scan(importer: Importer, settings: Any, inputs: list[Value]) -> list[Value]
     fixed, carry, rows = inputs[: split[0]], inputs[split[0] : split[1]], inputs[split[1] :]
     steps = range(settings["length"])
     made: dict[int, list[Value]] = {}
+    first: list[str] | None = None
     for step in reversed(steps) if settings["reverse"] else steps:
-        mine = [_row(importer, each, step) for each in rows]
         inside = ".".join(filter(None, [scope, f"step{step}"]))
+        asked, before = len(importer.added), len(importer.graph.operators)
+        mine = [_row(importer, each, step) for each in rows]
         found = _follow(importer, inner.jaxpr, _constants(importer, inner), [*fixed, *carry, *mine], inside)
         importer.scope = scope
+        first = first or importer.added[asked:]
+        _tie(importer.graph, first, importer.added[asked:], before)
         carry, made[step] = found[: len(carry)], found[len(carry) :]
-    stacked = zip(*(made[step] for step in steps))
-    return [*carry, *(HANDLERS["stack"](importer, {"axis": 0}, list(each)) for each in stacked)]  # type: ignore[list-item]
+    stacks = []
+    for values in zip(*(made[step] for step in steps)):
+        asked, before = len(importer.added), len(importer.graph.operators)
+        stacks.append(HANDLERS["stack"](importer, {"axis": 0}, list(values)))
+        thin = importer.added[asked:-1]
+        _tie(importer.graph, thin[:1] * len(thin), thin, before)
+    return [*carry, *stacks]  # type: ignore[list-item]
+
+
+def _tie(graph: ImportedGraph, first: Sequence[str], mine: Sequence[str], before: int) -> None:
+    """Operators of a step of a loop have the layouts of the first step's, if both steps are alike."""
+    new = set(islice(graph.operators, before, None))
+    ops = graph.operators
+    if [(ops[a].kind, ops[a].input_shapes) for a in first] == [(ops[b].kind, ops[b].input_shapes) for b in mine]:
+        graph.repeats.update({b: graph.repeats.get(a, a) for a, b in zip(first, mine) if a != b and b in new})
 
 
 def _row(importer: Importer, value: Value, number: int) -> Value:
@@ -175,11 +193,18 @@ def _finish(graph: ImportedGraph, results: Sequence[str]) -> None:
         del graph.operators[name], graph.shapes[name]
     for name in [name for name in graph.constants if name not in needed]:
         del graph.constants[name], graph.sources[name], graph.shapes[name]
+    roots: dict[str, str] = {}
+    for name, first in [*graph.repeats.items()]:
+        del graph.repeats[name]
+        root = roots.setdefault(first, first if first in graph.operators else name)
+        if root != name and name in graph.operators:
+            graph.repeats[name] = root
     named: dict[str, str] = {}
     final = []
     for i, name in enumerate(results):
         called = "result" if len(results) == 1 else f"result{i}"
-        if name in graph.sources or name in named:  # a result is an operator of its own
+        in_loop = name in graph.repeats or name in graph.repeats.values()
+        if name in graph.sources or name in named or in_loop:  # a result is an operator of its own
             final.append(graph.reshape(_free(graph, called), name, graph.shapes[name]))
         else:
             named[name] = _free(graph, called)

@@ -92,6 +92,8 @@ class Graph(RearrangingBuilder):
         """Layouts of tensors that are given: as a source is stored, or as its operator leaves it to all readers."""
         self.results: tuple[str, ...] = ()
         """Tensors that are wanted at the end, in order. What nobody reads is there at the end as well."""
+        self.repeats: dict[str, str] = {}
+        """By operator of a later step of a loop: the same one of its first step, whose layouts hold for all steps."""
         self.step: TrainingStep | None = None
         """What `training` knows of its graph: which operators are backward, what is kept, what is replaced."""
 
@@ -113,10 +115,11 @@ class Graph(RearrangingBuilder):
             base = with_out(base, out)[0]
         if self.uneven is False:
             require_even(base)
-        self.strategies[name] = chosen
-        self.outs.pop(name, None)
-        if out is not None:
-            self.outs[name] = out
+        for each in self._in_every_step(name):
+            self.strategies[each] = chosen
+            self.outs.pop(each, None)
+            if out is not None:
+                self.outs[each] = out
 
     def pin(self, name: str, layout: Any) -> None:
         """Fixes the layout of an input, a weight or an operator's output: P("data", None) on a mesh, or any layout.
@@ -126,7 +129,7 @@ class Graph(RearrangingBuilder):
         Raises:
             LayoutError: there is no such tensor, or the layout does not fit it.
         """
-        self.pins |= layouts_of(self, {name: layout}, "a layout")
+        self.pins |= layouts_of(self, dict.fromkeys(self._in_every_step(name), layout), "a layout")
 
     def pinned(self, layouts: Mapping[str, Any]) -> Graph:
         """The same program with further layouts given.
@@ -135,7 +138,9 @@ class Graph(RearrangingBuilder):
             LayoutError: as for `pin`.
         """
         same = copy(self)
-        same.pins = {**self.pins, **layouts_of(self, layouts, "a layout")}
+        same.pins = dict(self.pins)
+        for name, layout in layouts_of(self, layouts, "a layout").items():
+            same.pin(name, layout)
         return same
 
     def on_prime_axes(self) -> Graph:
@@ -147,11 +152,22 @@ class Graph(RearrangingBuilder):
         devices = self.mesh.devices if self.mesh else ()
         sizes = self.mesh.shape if self.mesh else (self.devices,)
         axes = [factor for size in sizes for factor in prime_factors(size)]
-        finer = Graph(mesh=DeviceMatrix(tuple(axes), devices), itemsize=self.itemsize, uneven=self.uneven)
-        for name in ("shapes", "sources", "operators", "strategies", "outs", "pins"):
-            getattr(finer, name).update(getattr(self, name))
+        finer = self.copied(DeviceMatrix(tuple(axes), devices))
         finer.results, finer.step = self.results, self.step
         return finer
+
+    def copied(self, mesh: DeviceMatrix | None = None) -> Graph:
+        """The same program, perhaps on another mesh of as many devices, without its results."""
+        mesh = mesh or self.mesh
+        made = Graph(None if mesh else self.devices, mesh, self.itemsize, self.uneven)
+        for name in ("shapes", "sources", "operators", "strategies", "outs", "pins", "repeats"):
+            getattr(made, name).update(getattr(self, name))
+        return made
+
+    def _in_every_step(self, name: str) -> list[str]:
+        """A tensor, and the same one of the other steps of its loop."""
+        first = self.repeats.get(name, name)
+        return [first, *(each for each, of in self.repeats.items() if of == first)]
 
     def operator_named(self, name: str) -> Operator:
         """The operator of this name.

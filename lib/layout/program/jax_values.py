@@ -81,6 +81,8 @@ class Importer:
         """Names of `jax.named_scope` around the current primitive, joined by dots."""
         self.where = ""
         """The line of the current primitive, or of the call around it."""
+        self.added: list[str] = []
+        """Every operator that was asked for, in order."""
         self.numbers: dict[str, int] = {}
         self.made: dict[tuple[Any, ...], str] = {}
         self.constants: dict[tuple[Any, ...], str] = {}
@@ -91,6 +93,7 @@ class Importer:
         if key not in self.made:
             self.made[key] = self.graph.operator(kind, self._new_name(kind), *inputs, **settings)
         name = self.made[key]
+        self.added.append(name)
         return TensorView.whole(name, self.graph.shapes[name])
 
     def operator(self, value: Value) -> Operator | None:

@@ -36,7 +36,7 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
         raise LayoutError("this graph is a training step already; call training with the graph of the forward program")
     if not isinstance(optimizer, str) or optimizer not in MOMENTS:
         raise LayoutError(f"there is no optimizer {optimizer!r}; {nearest_name(optimizer, MOMENTS)}")
-    step = _copy(graph)
+    step = graph.copied()
     results = [name for name in graph.operators if not graph.consumers(name)]
     if len(results) != 1:
         names = ", ".join(map(repr, results)) or "none"
@@ -54,13 +54,6 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
         optimizer, f"{results[0]}.target", frozenset(graph.operators), used, gradients, replaces, weights
     )
     return step
-
-
-def _copy(graph: Graph) -> Graph:
-    copy = Graph(None if graph.mesh else graph.devices, graph.mesh, graph.itemsize, graph.uneven)
-    for name in ("shapes", "sources", "operators", "strategies", "outs", "pins"):
-        getattr(copy, name).update(getattr(graph, name))
-    return copy
 
 
 def _backward(step: Graph, result: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""The options of a course: who handed in what, and what it is worth."""
+"""The options of a course: who handed in what, what it is worth, and where reports go, by their endings."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from puzzles.course.handed_in import Submitted
     from puzzles.course.points import Scoring
     from puzzles.course.same_work import Same
-    from puzzles.grading.job import GradingJob
+    from puzzles.grading.checkpoint import GradingJob
     from puzzles.grading.verdict import Graded
+    from puzzles.reports.class_pages import ClassPages, PageNames
+
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -30,7 +33,7 @@ def _read_course(ctx: click.Context, param: click.Parameter, path: Path | None) 
     """Click's callback of --course: adds its puzzles before other parameters look for them."""
     if path is None:
         return
-    from puzzles.course.course_file import read_course
+    from puzzles.course.comments import read_course
     from puzzles.course.roster import CourseError
 
     try:
@@ -141,7 +144,7 @@ def course_options(command: C) -> C:
 
 def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, with the options of --course where the command line has none; and the rule on what is late."""
-    from puzzles.course.lateness import parse_late
+    from puzzles.course.points import parse_late
 
     course = ctx.meta.get(COURSE)
     given = {name for name in options if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
@@ -156,8 +159,7 @@ def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any
 def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Submitted]:
     """The submissions at paths, with their students; says on the error stream what is doubtful."""
     from puzzles.course.handed_in import as_one, handed_in, with_times
-    from puzzles.course.roll import call
-    from puzzles.course.roster import read_roster
+    from puzzles.course.roster import call, read_roster
 
     if options["one_student"] and (options["each_file"] or options["roster"]):
         other = "--each-file" if options["each_file"] else "--roster"
@@ -212,3 +214,55 @@ def wanted_in(options: Mapping[str, Any], wanted: Sequence[str]) -> Sequence[str
     if wanted or not options["is_course"]:
         return wanted
     return [pair.partition("=")[0] for pair in options["points"].split(",") if pair]
+
+
+FORMATS = ("junit", "gradescope", "csv", "html", "gradebook", "canvas", "same_work", "prairielearn", "classroom")
+ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".xml": "junit", ".json": "gradescope"}
+
+
+def sort_outputs(options: dict[str, Any]) -> None:
+    """Files each path of -o under the option of its format."""
+    for path in options.pop("outputs"):
+        suffix = Path(path).suffix.lower()
+        is_pages = path and (os.path.isdir(path) or not suffix or not os.path.basename(path))
+        name = "html" if is_pages else ENDINGS.get(suffix)
+        if name is None:
+            raise click.UsageError(
+                f"-o does not know what to write to '{path}'; end it in .html, .csv, .xml (JUnit) or .json (for "
+                "Gradescope), or in / for a folder of pages"
+            )
+        if options[name]:
+            raise click.UsageError(f"-o writes one file of a kind: choose {options[name]} or {path}")
+        options[name] = path
+
+
+def page_names(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> PageNames:
+    """Names of pages, and aliases, of all submissions."""
+    from puzzles.reports.class_pages import PageNames
+
+    folder = options["html"] if options["html"] and is_folder(options["html"]) else None
+    return PageNames(folder and Path(folder), {one.path: one.key or one.path for one in submitted})
+
+
+def class_pages(
+    submitted: Sequence[Submitted],
+    names: PageNames,
+    aliases: Mapping[str, str] | None,
+    options: Mapping[str, Any],
+    scoring: Scoring,
+) -> ClassPages | None:
+    """The folder of pages, if that is wanted."""
+    if not (options["html"] and is_folder(options["html"])):
+        return None
+    from puzzles.reports.class_pages import ClassPages
+
+    called = {one.path: aliases[one.path] if aliases else one.path for one in submitted}
+    comments = {called[path]: said for path, said in comments_from(submitted, options).items()}
+    paths = {name: path for path, name in called.items()}
+    keeps, colour = bool(options["traces"]) or len(submitted) == 1, options["colour"] or "layer"
+    return ClassPages(options["html"], names, paths, comments, scoring, keeps, colour, options["link_class"])
+
+
+def is_folder(path: str) -> bool:
+    """True for the path of a folder of pages: it is one already, or its name does not end as a page's."""
+    return os.path.isdir(path) or not os.path.basename(path) or ENDINGS.get(Path(path).suffix.lower()) != "html"

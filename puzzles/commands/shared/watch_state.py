@@ -13,9 +13,7 @@ from puzzles.catalog.text_lines import GLUE
 from puzzles.failure import UnreadableError, sanitized
 from puzzles.grading.submission import Submission, fingerprints
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports.next_command import next_command
-from puzzles.reports.paragraphs import print_wrapped
-from puzzles.reports.screen import ScreenPart, show_fitted
+from puzzles.reports.screen import ScreenPart, next_command, print_wrapped, show_fitted
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, chapter_of, track_of
 from puzzles.tracks.outcomes import capitalized, counted

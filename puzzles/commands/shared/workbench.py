@@ -13,10 +13,9 @@ from lib import PuzzleError
 from puzzles.failure import Failure, of_source
 from puzzles.grading.discover import submissions
 from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.sandboxed_run import SandboxRunner, run_in
-from puzzles.grading.session import Session
+from puzzles.grading.session import SandboxRunner, Session, run_in
 from puzzles.grading.submission import Submission
-from puzzles.reports.next_command import next_command
+from puzzles.reports.screen import next_command
 from puzzles.reports.terminal import report_on
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, Track, track_of

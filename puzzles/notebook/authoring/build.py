@@ -5,10 +5,14 @@ that notebooks use the texts of the catalog.
 """
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from lib.extras import install_command
@@ -111,3 +115,15 @@ def _expanded(source: list[tuple[str, str, str]], solved: bool) -> Iterator[tupl
             yield from sections.puzzle_cells(PUZZLES[marker[2]], solved)
         else:
             yield from sections.any_puzzle_cells(find(marker[2]), reference_file(marker[2]) if solved else None)
+
+
+def as_marimo(book: Book) -> Book:
+    """The same notebook as a Python file that `marimo edit` opens."""
+    if find_spec("marimo") is None:
+        raise MissingPackageError(f"this needs marimo; install it with: {install_command('marimo')}")
+    with TemporaryDirectory() as folder:
+        source, made = Path(folder, book.file), Path(folder, book.file).with_suffix(".py")
+        source.write_text(book.text, encoding="utf-8")
+        command = [sys.executable, "-m", "marimo", "--quiet", "convert", str(source), "-o", str(made)]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        return Book(made.name, made.read_text(encoding="utf-8"))

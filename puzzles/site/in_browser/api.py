@@ -6,9 +6,9 @@ from lib import Trace
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
-from puzzles.reports.differing_lines import as_lines, differing_lines
-from puzzles.site import links, solutions_file
+from puzzles.site import links
 from puzzles.tracks import ALL, TRACKS, track_of
+from puzzles.tracks.references import as_lines, differing_lines
 from puzzles.tracks.schedule.score import parse_trace
 
 from . import by_hand
@@ -121,12 +121,12 @@ def fragment(slug: str, kind: str, text: str) -> str:
 
 def export(codes: dict[str, str]) -> str:
     """All solutions as one file."""
-    return solutions_file.joined({slug: codes[slug] for slug in ALL if slug in codes})
+    return links.joined({slug: codes[slug] for slug in ALL if slug in codes})
 
 
 def split(text: str) -> dict[str, str]:
     """The code for each puzzle in a file."""
-    return solutions_file.split(text, [slug for track in TRACKS.values() for slug in track.slugs])
+    return links.split(text, [slug for track in TRACKS.values() for slug in track.slugs])
 
 
 async def answer(name: str, given: str) -> str:

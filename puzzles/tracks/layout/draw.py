@@ -1,22 +1,25 @@
 """Draws the completed plan of a layout: operators with their strategies, edges with the bytes that they move."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
-
-from rich.text import Text
+from typing import TYPE_CHECKING, TypedDict
 
 from lib import PuzzleError
 from lib.layout import GraphPlan, complete
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
+from puzzles.tracks.later import as_svg, import_drawing, report_failure
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.shown import OptionError
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
-from .picture import limits
-from .score import plan_of_file
+from .score import plan_of, plan_of_file
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 TEXT_WIDTH = 100
 """Columns of text in a file."""
@@ -26,6 +29,8 @@ MAX_DEVICES = 64
 
 def text_of_plan(plan: GraphPlan, puzzle: LayoutPuzzle, width: int) -> Text:
     """The plan, who holds what, and how the rule got there, as text of `width` columns."""
+    from rich.text import Text  # here, since a browser shows plans too, and has no terminal
+
     from drawing.layouts.text import holders_text, plan_text, propagation_text
 
     head, steps = Text("\nWho holds what\n"), Text("\nStep by step\n")
@@ -96,3 +101,30 @@ def write_file(target: str, text: str) -> None:
         Path(target).write_text(text, encoding="utf-8")
     except OSError as why:
         raise PuzzleError(f"cannot write {target}: {(why.strerror or str(why)).lower()}") from None
+
+
+class PlanLimits(TypedDict):
+    """The keyword arguments of `draw_plan` that a puzzle decides."""
+
+    target: int
+    cap: int
+    given: tuple[str, ...]
+
+
+def picture(puzzle: LayoutPuzzle, kept: str, judged: bool = True) -> str:
+    """The plan of a kept run as SVG; empty if there is none."""
+    plan = plan_of(puzzle, kept)
+    return as_svg("drawing.layouts.graph:draw_plan", plan, puzzle.title, **limits(puzzle)) if plan else ""
+
+
+def picture_text(puzzle: LayoutPuzzle, kept: str, width: int) -> str:
+    """The same as text."""
+    from drawing.layouts.text import explained
+
+    plan = plan_of(puzzle, kept)
+    return "" if plan is None else explained(plan, width).plain
+
+
+def limits(puzzle: LayoutPuzzle) -> PlanLimits:
+    """What a picture of a plan shows of its puzzle."""
+    return {"target": puzzle.target, "cap": puzzle.memory_cap, "given": tuple(puzzle.given)}

@@ -143,8 +143,8 @@ class Layouts(Track["LayoutPuzzle"]):
 
     # --- Pictures and tensors ---
 
-    picture = later("layout.picture", "picture")
-    picture_text = later("layout.picture", "picture_text")
+    picture = later("layout.draw", "picture")
+    picture_text = later("layout.draw", "picture_text")
     draw = later("layout.draw", "draw_plan_of")
 
     def require_runnable(self, puzzle: LayoutPuzzle, options: TensorOptions) -> None:

@@ -5,8 +5,7 @@ from html import escape
 from lib.planning import Plan
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure
-from puzzles.tracks.later import as_svg
-from puzzles.tracks.pictures import import_drawing, report_failure
+from puzzles.tracks.later import as_svg, import_drawing, report_failure
 from puzzles.tracks.shown import OptionError
 from puzzles.tracks.workbench import DrawOptions, Workbench
 

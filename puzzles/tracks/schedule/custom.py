@@ -1,10 +1,11 @@
-"""Reads a schedule puzzle from the fields of a file, and finds the targets that a run meets."""
+"""A teacher's schedule puzzle: read from the fields of a file; the targets that a run meets; rows on its reference."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lib import Goal, Model, PuzzleError, Record, Setting, Size
-from lib.game.goal import MEMORY_PRECISION
+from lib.game.goal import MEMORY_PRECISION, figures_text
 from lib.game.setting_notation import setting_from_json
 from lib.judging.family import FAMILIES
 from lib.trace.ops import FORMS
@@ -12,6 +13,7 @@ from puzzles.catalog.fields import NO_LIMIT, Fields, OwnPuzzleError, rules_of, t
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.reference_figures import ReferenceAt
 from puzzles.catalog.schedule.size_text import size_text
+from puzzles.tracks.open_track import ReferenceRow
 
 from .calls import EXTENDED
 
@@ -126,3 +128,51 @@ def _timesteps(fields: Fields) -> float:
         return type(given) in (int, float) and given >= 0
 
     return float(fields.take("timesteps", "a number of steps", is_time))
+
+
+def games(puzzle: SchedulePuzzle) -> list[SchedulePuzzle]:
+    """The puzzle at each of its sizes, the shown one first, without targets."""
+    return [
+        replace(puzzle, goal=replace(puzzle.goal, size=size, time=NO_LIMIT, memory=NO_LIMIT), other_sizes=())
+        for size in dict.fromkeys((puzzle.goal.size, *puzzle.other_sizes))
+    ]
+
+
+def measured(
+    game: SchedulePuzzle, puzzle: SchedulePuzzle, file: str, figures: Mapping[str, float], family: str
+) -> ReferenceRow:
+    """The row on the reference in `file`, from its figures in a game. At the shown size it is a record: the first that
+    a better schedule has to beat."""
+    timesteps, memory = float(figures["timesteps"]), int(figures["peak_memory"])
+    traffic = int(figures["traffic"]) if "traffic" in figures else None
+    if game.goal.size == puzzle.goal.size:
+        return _record_row(Record(timesteps, memory, file, family, traffic))
+    return _elsewhere_row(ReferenceAt(game.goal.size, timesteps, memory, traffic))
+
+
+def stated(puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
+    """The rows on the reference in `file` that a puzzle has."""
+    records = [_record_row(record) for record in puzzle.goal.records if record.by == file]
+    return [*records, *map(_elsewhere_row, puzzle.reference_at)]
+
+
+def _record_row(record: Record) -> ReferenceRow:
+    python = f"Record({record.timesteps}, {record.peak_memory:_}, {record.by!r}, {record.family!r}{_traffic(record)})"
+    words = f"{figures_text(*record.figures)} ({record.family or 'of no family'})"
+    return ReferenceRow("records", _fields(record), "at the shown size", words, f"{python} in the goal's records")
+
+
+def _elsewhere_row(row: ReferenceAt) -> ReferenceRow:
+    python = f"ReferenceAt({row.size!r}, {row.timesteps}, {row.peak_memory:_}{_traffic(row)}) in reference_at"
+    fields = {**_fields(row), "size": row.size._asdict()}
+    words = figures_text(row.timesteps, row.peak_memory, row.traffic)
+    return ReferenceRow("reference_at", fields, f"with {size_text(row.size)}", words, python)
+
+
+def _fields(row: Record | ReferenceAt) -> dict[str, object]:
+    """The fields of a row; on one rank there is no traffic."""
+    return {name: content for name, content in row._asdict().items() if content is not None}
+
+
+def _traffic(row: Record | ReferenceAt) -> str:
+    return "" if row.traffic is None else f", traffic={row.traffic:_}"

@@ -11,8 +11,8 @@ import click
 from lib import DeadlockError, Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
+from puzzles.tracks.later import import_drawing, report_failure
 from puzzles.tracks.outcomes import RunRequest
-from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
 from .free_game import FreeGame, advised

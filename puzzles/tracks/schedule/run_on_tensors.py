@@ -1,7 +1,10 @@
-"""`puzzles run` of a schedule: its trace, replayed on the engine with real tensors; predicted and measured figures."""
+"""`puzzles run` of a schedule: what a free game took; a trace replayed on real tensors, predicted and measured."""
 
 import json
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from itertools import groupby
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -9,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lib import PuzzleError, Trace, trace_to_json
+from lib import PuzzleError, Report, Trace, trace_to_json
 from lib.engine.replay.pipelining import MeasuredRun, run_pipelining
 from lib.engine.replay.replay import Replay, replay, replay_from_json
 from lib.recognition import recognize
@@ -20,6 +23,7 @@ from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunRequest
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
+from .free_game import FreeGame, summary
 from .score import request_at, trace_in
 
 WIDTH = 84
@@ -154,3 +158,49 @@ def _weights(result: Replay) -> str:
         return f"The {what} DIFFER from a single device's (by {result.error:.2g} of the largest)."
     how = "exactly" if not result.error else f"within {result.error:.1g} of the largest"
     return f"The {what} equal a single device's, {how}."
+
+
+def run_freely(game: FreeGame, options: TensorOptions, bench: Workbench) -> bool:
+    """Runs and judges a free game, and returns whether it is correct, and on tensors as predicted."""
+    outcome = bench.run(game.request())
+    if outcome.is_absent:
+        return bench.refuse(f"was not run: {bench.absent()}")
+    judged = game.judged(outcome)
+    if isinstance(judged, Failure):
+        return bench.refuse(f"is not correct ({game.described}): {bench.message(judged)}")
+    trace, report = judged
+    show_report(bench.console, game, trace, report)
+    if options.tensors:
+        return replay_trace(game.slug, game.title, trace, options, bench)
+    if options.output:
+        draw_run(options.output, game.title, trace, options.colour)
+        bench.wrote(options.output)
+    return True
+
+
+def draw_run(output: str, title: str, trace: Trace, colour: str) -> None:
+    """Draws a run, to a file."""
+    import drawing
+
+    with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already
+        picture = drawing.draw(trace, title, colour=colour)
+    drawing.save(picture, output)
+
+
+def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) -> None:
+    """What a correct run is and took: sentences, and a row for each rank, or for several neighbours that are alike."""
+    console.print(Text(game.title, style="bold"), soft_wrap=True)
+    for line in summary(trace, report):
+        console.print(Text(line))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("rank", "busy", "peak memory", "messages", "bytes sent"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    rows = [(f"{r.busy:.1%}", f"{max(r.memory):,}", f"{r.messages:,}", f"{r.bytes_sent:,}") for r in report.ranks]
+    for cells, alike in groupby(range(len(rows)), rows.__getitem__):
+        ranks = list(alike)
+        table.add_row(str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}", *cells)
+    console.print(table)
+    if game.stand_for:
+        console.print(Text(game.stand_for))
+    if game.note:
+        console.print(Text(game.note))

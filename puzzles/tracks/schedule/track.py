@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lib import PuzzleError, Report, Trace, referee, run_async, trace_to_json
+from lib import Goal, PuzzleError, Report, Trace, referee, run_async, trace_to_json
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.found import FOUND, with_found
 from puzzles.catalog.schedule.setting_text import differences
+from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks.base import Track
@@ -18,11 +19,12 @@ from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
 from puzzles.tracks.workbench import COLOURS
 
 from .score import parse_trace, request_at, trace_in
-from .targets import limits, limits_json, measures, targets
 
 if TYPE_CHECKING:
-    from puzzles.tracks.schedule.free_game import FreeGame
     from puzzles.tracks.workbench import TensorOptions, Turns, Workbench
+
+    from .free_game import FreeGame
+
 
 # What draws or computes is imported inside the methods that need it: list and show do without.
 
@@ -61,9 +63,9 @@ class Schedules(Track[SchedulePuzzle]):
 
     read = later("schedule.custom", "read_puzzle")
     tightest = later("schedule.custom", "tightest")
-    reference_games = later("schedule.reference_rows", "games")
-    reference_row = later("schedule.reference_rows", "measured")
-    stated_rows = later("schedule.reference_rows", "stated")
+    reference_games = later("schedule.custom", "games")
+    reference_row = later("schedule.custom", "measured")
+    stated_rows = later("schedule.custom", "stated")
 
     def with_found(self, puzzle: SchedulePuzzle, folder: Path) -> SchedulePuzzle:
         found: SchedulePuzzle = with_found(puzzle, folder)
@@ -195,8 +197,7 @@ class Schedules(Track[SchedulePuzzle]):
             require_ending(options.output, of_a_run=False)
 
     def run_on_tensors(self, puzzle: SchedulePuzzle | FreeGame, options: TensorOptions, bench: Workbench) -> bool:
-        from .free_run import run_freely
-        from .run_on_tensors import replay_run
+        from .run_on_tensors import replay_run, run_freely
 
         if not isinstance(puzzle, SchedulePuzzle):
             return run_freely(puzzle, options, bench)
@@ -208,3 +209,56 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     cells = [[cell.replace("`", "") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells]
+
+
+def targets(goal: Goal) -> dict[str, float]:
+    """The targets by name, as the puzzle states them."""
+    given = {name: getattr(goal, name) for name in ("time", "memory", "host", "traffic", "drift")}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def limits_json(goal: Goal) -> dict[str, dict[str, float]]:
+    """By the name of a figure: what it has to be `below`, or may be `at_most`."""
+    limits = {
+        **{"timesteps": goal.time_limit, "peak_memory": goal.memory_limit},
+        **{"traffic": goal.traffic_limit, "host_memory": goal.host_limit},
+    }
+    found: dict[str, dict[str, float]] = {name: {"below": limit} for name, limit in limits.items() if limit is not None}
+    return found | ({} if goal.drift is None else {"drift": {"at_most": goal.drift}})
+
+
+def measures(goal: Goal, figures: Mapping[str, float]) -> Iterator[Measure]:
+    """The figures beside their targets. Where the steady peak decides the pass, it is shown in place of the peak."""
+    for_star = goal.decides == "star"
+    memory, lasting = figures.get("peak_memory"), figures.get("lasting_peak")
+    counts_steady = goal.steady and lasting is not None
+    limit, shown = goal.memory_limit, goal.memory_text
+    in_steady = Measure.below_limit("elements in a second step", lasting, limit, shown, "peak_memory")
+    time, unit = figures.get("timesteps"), goal.costs.time_words
+    yield Measure.below_limit(unit, time, goal.time_limit, goal.time_text, "timesteps")
+    if counts_steady and not for_star:
+        yield in_steady
+    else:
+        yield Measure.below_limit("elements", memory, limit, shown, "peak_memory")
+    if goal.traffic_limit is not None:
+        traffic = figures.get("traffic")
+        found = Measure.below_limit("elements sent", traffic, goal.traffic_limit, goal.traffic_text, "traffic")
+        yield found._replace(for_star=for_star)
+    if goal.host_limit is not None:
+        host = figures.get("host_memory")
+        yield Measure.below_limit("elements on the host", host, goal.host_limit, goal.host_text, "host_memory")
+    if goal.drift is not None:
+        yield Measure.at_most("updates between two averages", figures.get("drift"), goal.drift, "drift")
+    if counts_steady and for_star:
+        yield in_steady._replace(figure="lasting_peak", for_star=True)
+
+
+def limits(goal: Goal) -> str:
+    """Size and targets in a line: '4 layers, 4 batches, 4 ranks; targets: < 13 timesteps, < 2.4M elements, < 1.6M
+    sent'."""
+    words = [f"{goal.time_text} {goal.costs.time_words}", f"{goal.memory_text} elements"]
+    words += [f"{goal.host_text} on the host"] if goal.host_text else []
+    if goal.traffic_text:
+        words.append(f"{goal.traffic_text} sent" + (" for the third star" if goal.decides == "star" else ""))
+    words += [] if goal.drift is None else [f"at most {goal.drift} updates between two averages"]
+    return f"{size_text(goal.size)}; targets: {', '.join(words)}"

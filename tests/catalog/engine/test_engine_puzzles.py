@@ -19,8 +19,7 @@ from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trial
 from puzzles.catalog.engine.records import RECORDS
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
-from puzzles.grading.sandboxed_run import run_in
-from puzzles.grading.session import Session
+from puzzles.grading.session import Session, run_in
 from puzzles.grading.starters import starter_file
 from puzzles.grading.submission import Submission
 from puzzles.sandbox.plain_data import pack, unpack

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .prices import Piece
 from .training import Training
@@ -16,6 +17,8 @@ class Exchanges(Training):
         kinds = [self._zeros, self._gather_loaded, self._messages, self._messages, self._park]
         if self.kind == "experts":
             kinds.append(self._experts)
+        if self.kind == "dense" and self.prices.kinds:
+            kinds += [self._vocabulary] * 2
         for _ in range(self.choice.choice((1, 2, 3, 4, 6))):
             self.late(self.choice.choice(kinds)())
         if self.first_tag and self.ranks > 1:
@@ -166,6 +169,39 @@ class Exchanges(Training):
             for rank in group
         }
         yield from self._used(calls)
+
+    def _vocabulary(self) -> Task[None]:
+        """Some microbatches through all layers on every rank of a group, each with its own shard of the head."""
+        group, head = self._group(), self.layers - 1
+        batches = tuple(sorted(self.choice.sample(range(self.batches), self.choice.randint(1, self.batches))))
+        more: dict[str, Any] = {"batches": batches}
+        inputs, known, parts = dict[int, int](), dict[int, int](), dict[int, list[int]]()
+        for i, rank in enumerate(group):
+            (inp,) = self.do(rank, "get_activation", makes=[Piece("act", len(batches))], **more)
+            for layer in range(self.layers):
+                at, total = (i, len(group)) if layer == head else (0, 1)
+                inputs[rank] = self.keep(rank, inp)
+                pieces = [Piece(kind, 1, (at,), total) for kind in ("weight", "state")]
+                weight, _ = self.do(rank, "load_weights", makes=pieces, layer=layer, shard=(at, total))
+                out = Piece("act", len(batches), (at,), total)
+                (inp,) = self.do(rank, "forward", inp, weight, makes=[out], layer=layer, **more)
+                yield
+            grad = Piece("grad", len(batches), (i,), len(group))
+            (known[rank],) = self.do(rank, "loss", inp, makes=[grad], layer=head, **more)
+            uses, part = (inputs[rank], known[rank], weight), Piece("grad", len(batches))
+            parts[rank] = self.do(rank, "backward_input", *uses, makes=[part], layer=head, **more)
+        totals = parts
+        if len(group) > 1:
+            calls = self.together("allreduce", group, parts, lambda i, piece: piece, layer=head - 1)
+            totals = yield from self.results(calls)
+        for i, rank in enumerate(group):
+            total_grad = totals[rank] if len(group) > 1 else []
+            own = Piece("wgrad", 1, (i,), len(group))
+            (made,) = self.do(
+                rank, "backward_weight", inputs[rank], known[rank], *total_grad, makes=[own], layer=head, **more
+            )
+            self.keep(rank, made)
+            yield
 
     def _dealt(self, group: Sequence[int]) -> dict[int, tuple[int, ...]]:
         """All batches, each with one of a group, which has at least one."""

@@ -85,8 +85,8 @@ class Prices(NamedTuple):
         times = {"act": piece.batches, "grad": piece.batches, "state": self.moments}.get(piece.kind, 1)
         if self.lengths and piece.kind in ("act", "grad"):
             assert len(piece.numbers) == piece.batches
-            return int(whole * sum(self.lengths[number] for number in piece.numbers))
-        return times * sum((i + 1) * whole // piece.total - i * whole // piece.total for i in piece.shards)
+            return sum(_held(int(whole * self.lengths[number]), piece) for number in piece.numbers)
+        return times * _held(whole, piece)
 
     def communication(self, name: str, items: int, elements: int, ranks: Sequence[int]) -> int:
         """Ticks of a collective or a message."""
@@ -118,7 +118,12 @@ class Prices(NamedTuple):
         if name not in (*PRODUCTS, "loss", "update"):
             return 0
         lengths = [self.lengths[number] if self.lengths else Fraction(1) for number in batches] or [Fraction(1)]
-        return sum(ceil(ceil(price * length) * self.slow.get(rank, 1)) for length in lengths)
+        return sum(ceil(ceil(price * share * length) * self.slow.get(rank, 1)) for length in lengths)
+
+
+def _held(whole: int, piece: Piece) -> int:
+    """Elements of the shards of a piece, of so many."""
+    return sum((i + 1) * whole // piece.total - i * whole // piece.total for i in piece.shards)
 
 
 def sent(name: str, elements: int, n: int) -> int:

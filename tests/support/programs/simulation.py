@@ -119,8 +119,9 @@ class Simulation:
             return act.peer is not None and (act.peer, rank, act.tag) in self._mail and self._take(rank, act.peer)
         else:
             used = [self.pieces[rank][number] for number in act.uses]
-            cut = act.name in PRODUCTS and used[-1].kind == "weight"
-            share = Fraction(len(used[-1].shards), used[-1].total) if cut else Fraction(1)
+            cut = [piece for piece in used if piece.kind == "weight" or (piece.kind != "wgrad" and piece.total > 1)]
+            sized = cut and act.name in (*PRODUCTS, "loss")
+            share = Fraction(len(cut[-1].shards), cut[-1].total) if sized else Fraction(1)
             end = clock + self.prices.computation(act.name, act.batches, share, rank, act.layer)
         self._make(place, act.makes)
         self.times[place] = clock, end

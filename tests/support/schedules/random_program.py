@@ -19,7 +19,8 @@ def setting_of(program: Program) -> Setting:
     """The game that a program is for."""
     prices = program.prices._asdict()
     prices["tiers"] = {name: Tier(*given[:2], None, given[2]) for name, given in prices["tiers"].items()}
-    kinds = {f"kind {layer}": Kind(*kind) for layer, kind in enumerate(prices.pop("kinds"))}
+    given = prices.pop("kinds")
+    kinds = {"head" if kind is given[-1] else f"kind {layer}": Kind(*kind) for layer, kind in enumerate(given)}
     more = {"kinds": tuple(kinds), "lengths": prices.pop("lengths"), "lag": program.lag}
     costs = Costs("random", kinds=kinds, **prices)
     return Setting(costs, program.mesh, program.steps, program.layer, **more)

@@ -1,0 +1,81 @@
+"""The mathematics of a head that is cut by vocabulary (Yeung et al. 2024, algorithm 2), on arrays of numpy or torch.
+
+A shard of the scores makes exp(z), negative where the target is. Its part of the input gradient has three columns of
+tensors: the rows of the weight times exp(z), the row of the target, and the sum of exp(z). Parts are joined by adding
+them; the first divided by the third, less the second, is the gradient. Scores are small here, so no greatest one is
+subtracted. In whole numbers the loss is half the squared distance to one-hot targets, and the first column is enough.
+"""
+
+from collections.abc import Sequence
+
+from lib.engine.collectives import Array
+from lib.engine.libraries.numpy_library import cast_like, namespace, numbers
+from lib.game.costs import PRODUCTS
+from lib.trace.ops import Op
+
+from .labels import Label, Tokens
+from .layers import Head, Layer
+from .workload import Workload
+
+
+def width(hidden: int) -> int:
+    """Numbers for each token of the input gradient that a cut head makes."""
+    return 2 * hidden + 1
+
+
+def layer_of(workload: Workload, op: Op, labels: Sequence[Label]) -> Layer:
+    """What the layer of an operation computes that uses tensors with some labels; a loss is the last layer's."""
+    for label in labels:
+        if isinstance(label, Tokens) and label.vocabulary:
+            return CutHead(label.vocabulary, workload.shapes.rows(workload.size.layers - 1))
+    return workload.layers[-1 if op.layer is None else op.layer]
+
+
+def settled(workload: Workload, op: Op, label: Label, grad: Array) -> Array:
+    """A tensor that an operation uses; of the sum that a cut head makes, the gradient for the layers before it."""
+    head = workload.size.layers - 1
+    weighted = isinstance(label, Tokens) and label.vocabulary is not None
+    if not weighted or op.name not in PRODUCTS or op.layer == head:
+        return grad
+    hidden = grad.shape[-1] // 2
+    found: Array = grad[..., :hidden]
+    if "int" in str(grad.dtype):
+        return found
+    return (found / _sums(grad) - grad[..., hidden : 2 * hidden]) * workload.shapes.rows(head)
+
+
+def _sums(grad: Array) -> Array:
+    """The sum of exp(z) for each token; in a forced trace it may be missing, and is 1."""
+    sums: Array = grad[..., -1:]
+    return sums + cast_like(sums, sums == 0)
+
+
+class CutHead(Head):
+    """Some rows of a head's vocabulary."""
+
+    def __init__(self, held: Sequence[int], rows: int) -> None:
+        self.held, self.rows = list(held), rows
+
+    def loss(self, out: Array, target: Array) -> Array:
+        """The gradient, as far as these rows know it."""
+        right = cast_like(out, numbers(self.rows, out)[self.held] == target)
+        if "int" in str(out.dtype):
+            return out - right
+        known: Array = namespace(out).exp(out) * (1 - 2 * right)
+        return known
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        xp, right = namespace(grad), cast_like(grad, grad < 0)
+        scores = grad if "int" in str(grad.dtype) else xp.abs(grad)
+        reached = inp > 0
+        total = xp.sum(scores, axis=-1, keepdims=True, dtype=scores.dtype)
+        joined: Array = xp.concatenate([(scores @ weight) * reached, (right @ weight) * reached, total], -1)
+        return joined
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        """The weight gradient of these rows; in place of a weight it takes the sum of all parts."""
+        assert weight is not None
+        if "int" not in str(grad.dtype):
+            xp, right = namespace(grad), cast_like(grad, grad < 0)
+            grad = (xp.abs(grad) / _sums(weight) - right) * self.rows
+        return super().backward_weight(inp, grad)

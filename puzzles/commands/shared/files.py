@@ -1,0 +1,101 @@
+"""Files that commands read and write: configs, presets and measured runs of `puzzles plan`; schedules, by ending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from lib import Trace
+    from lib.planning import Gpu, Transformer
+    from lib.schedules import Timetable
+
+
+def text_of(path: str) -> str:
+    """The text of a file."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as why:
+        raise click.UsageError(f"{path} cannot be read: {getattr(why, 'strerror', None) or why}") from None
+
+
+def write_text(text: str, output: str | None) -> None:
+    """Writes a text to a file, or prints it."""
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as why:
+        raise click.UsageError(f"{output} cannot be written: {why.strerror}") from None
+    click.echo(f"wrote {output}", err=True)
+
+
+def gpu_named(name: str, changed: dict[str, Any]) -> Gpu:
+    """A known GPU, or the one of a preset file (.toml)."""
+    from lib.planning import gpu
+    from lib.planning.presets import gpu_of_file
+
+    return gpu_of_file(text_of(name), **changed) if name.endswith(".toml") else gpu(name, **changed)
+
+
+def model_named(name: str, changed: dict[str, Any]) -> Transformer:
+    """A known model, or the one of a preset file. Errors as in `gpu_named`."""
+    from lib.planning import transformer
+    from lib.planning.presets import transformer_of_file
+
+    return transformer_of_file(text_of(name), **changed) if name.endswith(".toml") else transformer(name, **changed)
+
+
+def calibrated(path: str) -> str:
+    """The preset file of the GPU with which a step of a measured run takes as long as it took."""
+    from lib.planning.calibration import preset_text, read_run
+
+    found = read_run(text_of(path))
+    return preset_text(found, f"{found.gpu.name}-calibrated")
+
+
+def require_endings(paths: Sequence[str], more: Sequence[str] = ()) -> None:
+    """Refuses a file whose ending is not known."""
+    from drawing import ENDINGS
+
+    known = [*dict.fromkeys([*ENDINGS, ".json", ".csv", *more])]
+    for path in paths:
+        if Path(path).suffix.lower() not in known:
+            raise click.UsageError(f"cannot write {path}: a name ends with {', '.join(known[:-1])} or {known[-1]}")
+
+
+def write_run(
+    paths: Sequence[str],
+    title: str,
+    trace: Callable[[], Trace],
+    table: Timetable,
+    program: Callable[[], str] = str,
+    colour: str | None = None,
+) -> None:
+    """Writes each file. The trace is made if a file needs it; `colour` is what the colours of its pictures show."""
+    import drawing
+    from lib import PuzzleError, trace_to_json
+    from lib.torch_csv import write_table
+
+    for path in paths:
+        ending = Path(path).suffix.lower()
+        texts = {".json": lambda: trace_to_json(trace()), ".csv": lambda: write_table(table), ".py": program}
+        try:
+            if ending in texts:
+                Path(path).write_text(texts[ending](), encoding="utf-8")
+            else:
+                with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already
+                    drawing.save(trace(), path, title, colour=colour or "layer")
+        except PuzzleError as why:
+            raise click.UsageError(str(why)) from None
+        except OSError as why:
+            raise click.UsageError(f"cannot write {path}: {(why.strerror or str(why)).lower()}") from None
+        click.echo(f"Wrote {path}.")
