@@ -26,7 +26,7 @@ PATH = (
     PathStep("Combine them on a cluster", ("three_d", "llama_8b_16", "llama_70b_64")),
 )
 
-FOLDED: Mapping[str, str] = {"FSDPLean": "FSDP"}
+FOLDED: Mapping[str, str] = {"FSDPLean": "FSDP", "CausalRingAttention": "RingAttention"}
 """Puzzles of earlier versions, by the puzzle that has their idea now: results of players stay readable."""
 
 CORE = tuple(slug for step in PATH for slug in step.slugs)
@@ -85,7 +85,6 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "MegatronMesh": ("MegatronLayer", "SequenceParallel", "Matmul2D"),
     "VocabParallelLoss": ("TensorParallel",),
     "RingAttention": ("RingAllReduce",),
-    "CausalRingAttention": ("RingAttention",),
     "LayerSplit": ("pipeline",),
     "PipelineInference": ("LayerSplit",),
     "GPipeRemat": ("gpipe", "checkpoint"),

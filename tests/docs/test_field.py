@@ -169,8 +169,7 @@ FACTS = [
     ),
     (
         f"peaks at {measured('RingAttention', 'peak')} B on 2, 4 and 8 devices",
-        len({measured("RingAttention", "peak", i) for i in range(len(trials_of(ENGINE_PUZZLES["RingAttention"])))})
-        == 1,
+        len({measured("RingAttention", "peak", i) for i in range(3)}) == 1,
     ),
     ("would be 2,048, 4,096 and 8,192 B", [n * 2 * 8 * 16 * 4 for n in (2, 4, 8)] == [2048, 4096, 8192]),
     (f"Stream holds {measured('Stream', 'peak')} B of a model of {8 * 16 * 16 * 4:,} B", True),
