@@ -97,6 +97,18 @@ ZERO_INFERENCE = Paper(
     "ZeRO-Inference: Democratizing massive model inference",
     "DeepSpeed blog, deepspeed.ai/2022/09/09/zero-inference.html",
 )
+DISTSERVE = Paper(
+    "Yinmin Zhong, Shengyu Liu, Junda Chen et al.",
+    2024,
+    "DistServe: Disaggregating Prefill and Decoding for Goodput-optimized Large Language Model Serving",
+    "OSDI 2024, arXiv 2401.09670",
+)
+SPLITWISE = Paper(
+    "Pratyush Patel, Esha Choukse, Chaojie Zhang et al.",
+    2024,
+    "Splitwise: Efficient Generative LLM Inference Using Phase Splitting",
+    "ISCA 2024, arXiv 2311.18677",
+)
 GLOBAL_BALANCE = Paper(
     "Zihan Qiu, Zeyu Huang, Bo Zheng et al.",
     2025,

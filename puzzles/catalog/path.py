@@ -26,7 +26,7 @@ PATH = (
     PathStep("Combine them on a cluster", ("three_d", "llama_8b_16", "llama_70b_64")),
 )
 
-FOLDED: Mapping[str, str] = {"FSDPLean": "FSDP"}
+FOLDED: Mapping[str, str] = {"FSDPLean": "FSDP", "CausalRingAttention": "RingAttention", "RandomMask": "LowRank"}
 """Puzzles of earlier versions, by the puzzle that has their idea now: results of players stay readable."""
 
 CORE = tuple(slug for step in PATH for slug in step.slugs)
@@ -84,9 +84,9 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "SequenceParallel": ("sequence_parallel", "TensorParallel"),
     "Matmul2D": ("TensorParallel",),
     "MegatronLayer": ("TensorParallel",),
+    "MegatronMesh": ("MegatronLayer", "SequenceParallel", "Matmul2D"),
     "VocabParallelLoss": ("TensorParallel",),
     "RingAttention": ("RingAllReduce",),
-    "CausalRingAttention": ("RingAttention",),
     "LayerSplit": ("pipeline",),
     "PipelineInference": ("LayerSplit",),
     "GPipeRemat": ("gpipe", "checkpoint"),
@@ -98,6 +98,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "Stream": ("stream_inference",),
     "Prefetch": ("Stream",),
     "HostCache": ("Prefetch",),
+    "PrefillDecode": ("MegatronLayer", "PipelineInference"),
     "FedSGD": ("DataParallel",),
     "FedAvg": ("FedSGD", "local_sgd"),
     "matmul": ("DataParallel",),
@@ -127,7 +128,7 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "deepseek_2048": ("mixtral_64", "llama_405b_1024"),
     "AnnotatedMLP": ("megatron_mlp",),
     "AnnotatedMoE": ("AnnotatedMLP", "SwitchDispatch"),
-    **dict.fromkeys(("LowRank", "RandomMask", "Subsample", "Quantize", "Rotate"), ("FedAvg",)),
+    **dict.fromkeys(("LowRank", "Subsample", "Quantize", "Rotate"), ("FedAvg",)),
     "Compose": ("Rotate", "Quantize"),
 }  # fmt: skip
 """The puzzles that a puzzle builds on; those before them follow from it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lib.recognition import names
-from puzzles.catalog import papers, schedule_papers
+from puzzles.catalog import engine_papers, papers, schedule_papers
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.paper import Paper
@@ -17,7 +17,10 @@ from puzzles.catalog.schedule import CHAPTERS as SCHEDULE_CHAPTERS
 from puzzles.catalog.schedule import PUZZLES
 
 CATALOG = Path(papers.__file__).parent
-PAPERS = [value for value in vars(papers).values() if isinstance(value, Paper)]
+BY_MODULE = [
+    [value for value in vars(module).values() if isinstance(value, Paper)] for module in (papers, engine_papers)
+]
+PAPERS = [paper for of_module in BY_MODULE for paper in of_module]
 ALL: list[tuple[str, Puzzle]] = [
     *PUZZLES.items(),
     *ENGINE_PUZZLES.items(),
@@ -58,7 +61,8 @@ def test_a_slug_that_is_not_there_is_a_key_error() -> None:
 
 def test_every_publication_is_defined_once_and_cited() -> None:
     assert len({paper.title for paper in PAPERS}) == len(PAPERS)
-    assert [paper.year for paper in PAPERS] == sorted(paper.year for paper in PAPERS)
+    for of_module in BY_MODULE:
+        assert [paper.year for paper in of_module] == sorted(paper.year for paper in of_module)
     assert not any(paper.note for paper in PAPERS)
     assert {source.cited_for("") for _, puzzle in ALL for source in puzzle.sources} == set(PAPERS)
 
@@ -76,4 +80,4 @@ def test_authors_and_year_are_short() -> None:
 
 def test_publications_are_written_nowhere_else() -> None:
     written = {path.name for path in CATALOG.rglob("*.py") if "= Paper(" in path.read_text(encoding="utf-8")}
-    assert written == {"papers.py", "schedule_papers.py"}
+    assert written == {"papers.py", "engine_papers.py", "schedule_papers.py"}

@@ -15,7 +15,6 @@ RECORDS: Mapping[str, tuple[Mapping[str, int], ...]] = MappingProxyType(
         "SequenceParallel": ({"sent": 1_536, "flops": 24_576, "collectives": 4, "weights": 2_048, "peak": 5_248},),
         "VocabParallelLoss": ({"sent": 96, "collectives": 2, "peak": 768},),
         "RingAttention": ({"sent": 3_120, "messages": 3, "collectives": 0, "flops": 17_664, "peak": 2_208},),
-        "CausalRingAttention": ({"sent": 3_120, "messages": 3, "collectives": 0, "flops": 9_856, "peak": 2_192},),
         "LayerSplit": (
             {"sent": 1_040, "messages": 2, "collectives": 0, "flops": 12_288, "weights": 1_024, "clock": 36_864},
         ),

@@ -21,8 +21,10 @@ Someone has tuned the layer of `train_layer` on 64 tokens: tensor parallelism on
 and `matmul2`. Then the batch grew to 4,096 tokens, and the step became slow. If the rule completes the plan, a step
 moves these bytes:
 
-- weights split by columns: 344,064 for 64 tokens, 5,505,024 for 1,024, and 22,020,096 for 4,096;
-- tokens split: 2,240,512 for 64 tokens, and 1,835,008 for 1,024 and for 4,096.
+| bytes moved in a step | 64 tokens | 1,024 tokens | 4,096 tokens |
+|---|---|---|---|
+| weights split by columns | 344,064 | 5,505,024 | 22,020,096 |
+| tokens split | 2,240,512 | 1,835,008 | 1,835,008 |
 
 But with tokens split, every device holds full weights, their gradients and two more copies for Adam: 1,966,080 bytes,
 which exceeds the cap. Memory counts the values that last: inputs, weights, optimizer state, gradients of weights, and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,17 @@ from hypothesis import strategies as st
 from lib.engine import ShardedEngine, launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, transformer, trials_of
 from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.tensors.mesh_trials import megatron_mesh
 from puzzles.catalog.engine.tensors.trials import matmul_2d, megatron_limits, vocab_limits
+from puzzles.catalog.engine.two_layer_mlp import numbers
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.megatron_layer import MegatronLayer
 from solutions.engine.vocab_parallel_loss import VocabParallelLoss
-from tests.support.engine_trials import SOLUTIONS, reference, score_class, verdict_on
+from tests.support.engine_trials import REFERENCES, SOLUTIONS, reference, score_class, verdict_on
 from tests.support.examples import examples
 
 
-@pytest.mark.parametrize("slug", ["Matmul2D", "MegatronLayer", "VocabParallelLoss"])
+@pytest.mark.parametrize("slug", ["Matmul2D", "MegatronLayer", "MegatronMesh", "VocabParallelLoss"])
 def test_the_formulas_are_met_exactly_at_every_size(slug: str) -> None:
     for make in trials_of(ENGINE_PUZZLES[slug]):
         trial = make()
@@ -33,6 +36,7 @@ def test_the_formulas_are_met_exactly_at_every_size(slug: str) -> None:
 def test_the_formulas_give_the_targets() -> None:
     assert megatron_limits(4, tokens=8, dim=16, hidden=64, heads=4) == ENGINE_PUZZLES["MegatronLayer"].targets
     assert vocab_limits(4, tokens=8, words=64) == ENGINE_PUZZLES["VocabParallelLoss"].targets
+    assert megatron_mesh().targets == ENGINE_PUZZLES["MegatronMesh"].targets
     assert matmul_2d().targets == ENGINE_PUZZLES["Matmul2D"].targets
 
 
@@ -105,12 +109,16 @@ def test_the_layer_is_what_its_definition_says() -> None:
     assert np.allclose(transformer.layer_output(LAYER, X, heads=4), slowly(LAYER, X, heads=4), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["x", *LAYER])
-def test_its_gradients_are_slopes(name: str) -> None:
-    grads = transformer.layer_gradients(LAYER, X, G, heads=4)
+NORMED = {**LAYER, **{name: 1 + numbers(i, X.shape[1]) / 2 for i, name in enumerate(transformer.GAINS)}}
+
+
+@pytest.mark.parametrize(("params", "name"), [(of, name) for of in (LAYER, NORMED) for name in ("x", *of)])
+def test_its_gradients_are_slopes(params: dict[str, Any], name: str) -> None:
+    grads = transformer.layer_gradients(params, X, G, heads=4)
+    assert grads.keys() == {*params, "x"}
 
     def loss(direction: Any, step: float) -> float:
-        moved = {**LAYER, "x": X}
+        moved = {**params, "x": X}
         moved[name] = moved[name] + step * direction
         return float((transformer.layer_output(moved, moved["x"], heads=4) * G).sum())
 
@@ -118,6 +126,26 @@ def test_its_gradients_are_slopes(name: str) -> None:
         direction = np.random.default_rng(seed).normal(size=grads[name].shape)
         slope = (loss(direction, 1e-6) - loss(direction, -1e-6)) / 2e-6
         assert slope == pytest.approx((grads[name] * direction).sum(), rel=1e-6)
+
+
+def test_a_norm_divides_by_the_root_of_the_mean_square() -> None:
+    normed = np.stack([row * NORMED["norm_0/gain"] / ((row @ row) / row.size + 1e-6) ** 0.5 for row in X.astype(float)])
+    silent = {"mlp/down": 0 * LAYER["mlp/down"]}
+    of_normed = transformer.layer_output({**LAYER, **silent}, normed, heads=4) - normed
+    assert transformer.layer_output({**NORMED, **silent}, X, heads=4) == pytest.approx(X + of_normed)
+
+
+def test_the_reference_on_a_mesh_is_the_starter_with_a_backward() -> None:
+    """So what is given is right."""
+    given = methods(ENGINE_PUZZLES["MegatronMesh"].starter)
+    solved = methods(REFERENCES["MegatronMesh"].read_text(encoding="utf-8"))
+    assert {name for name in solved if solved[name] != given.get(name)} == {"backward", "summed"}
+
+
+def methods(source: str) -> dict[str, str]:
+    """Their statements, without docstrings."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    return {node.name: ast.dump(ast.Module(node.body[ast.get_docstring(node) is not None :], [])) for node in nodes}
 
 
 class Alone(MegatronLayer):

@@ -155,10 +155,10 @@ CLASSES = [
     Mistake(
         "RingAttention",
         "no maximum",
-        (("np.maximum(highest, scores.max(axis=1, keepdims=True))", "highest * 0"),),
+        (("np.maximum(self.highest, scores.max(axis=1, keepdims=True))", "0 * scores[:, :1]"),),
         ("it is nan (an overflow of its dtype, or a division by 0)",),
     ),
-    Mistake("RingAttention", "no scale", ((" * q.shape[1] ** -0.5", ""),), ("device 0, forward() differs",)),
+    Mistake("RingAttention", "no scale", ((" * self.q.shape[1] ** -0.5", ""),), ("device 0, forward() differs",)),
     Mistake(
         "RingAttention",
         "sends once too often",

@@ -9,15 +9,17 @@ PUZZLE = EnginePuzzle(
     title="A first choice, and a random second one",
     targets={"sent": 1_536, "flops": 67_176, "weights": 8_448},
     arithmetic="""\
-Two choices of 32 tokens, over 4 groups and 4 experts: C = 2 x 32 / (4 x 4) = 4 places. The buffer is 4 x 4
-rows of 64 B, 1,024 B; all-to-all sends 3/4 of it, 768 B, and both ways 1,536 B. An expert gets 4 x 4 rows of 4,096
-flops, 65,536, and the router takes 1,024. Element by element, with 2 flops for each product or quotient: the softmax
-2 x 8 x 4 = 64, two gates for each token 2 x 16 = 32, times the outputs 2 x 2 x 8 x 16 = 512, and counts times means
-2 x 4 = 8. Together 67,176. One expert and the router: 8,448 B.
+Each of 32 tokens has two choices, in 4 groups and among 4 experts, so an expert has C = 2 x 32 / (4 x 4) = 4 places for
+each group. The buffer has 4 x 4 rows of 64 B, 1,024 B. An all-to-all sends 3/4 of it, 768 B; there and back, 1,536 B.
+
+An expert gets 4 x 4 rows, which take 4,096 flops each, 65,536. The router takes 1,024. Products and quotients element
+by element take 2 flops each: 2 x 8 x 4 = 64 in the softmax, 2 x 16 = 32 for two gates of each token, 2 x 2 x 8 x 16 =
+512 for gates times outputs, and 2 x 4 = 8 for counts times means. Together 67,176. One expert and the router take
+8,448 B.
 """,
     statement="""\
-Experts and router are the same as in SwitchDispatch. A device's tokens are a group, and an expert has `capacity` places
-for each group. The gate is Algorithm 1 of GShard, step by step:
+The experts and the router are the same as in SwitchDispatch. The tokens of one device are a group, and an expert has
+`capacity` places for each group. The gate is Algorithm 1 of GShard, in four steps:
 
 1. g = softmax(x @ router). For each token, e1 and e2 are the experts with the largest and second largest gate.
 Divide both gates by their sum: g1 + g2 = 1.
@@ -64,7 +66,7 @@ class GShardTop2(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "SwitchDispatch does most of it. Write the gate as two loops first; the bytes are the same.",
+        "Start from your SwitchDispatch, and write the gate as two loops first. Only the buffers grow.",
         (
             "Without loops: put all first choices before all second ones, `np.concatenate([e1, e2])`, and compute one "
             "cumulative sum of one-hot rows. Its rows are the places of both, and row S - 1 has the counts c."
@@ -76,16 +78,17 @@ class GShardTop2(ShardedEngine):
         ),
     ),
     concept="""\
-With two experts, the router has something to compare. First choices get their places first. Second choices get what
-is left, and only at random, with probability 2 g2: a token that hardly wants its second expert rarely takes a place
-from one that does.
+If two experts process a token, the router can compare them. First choices get places before all second choices. A
+second choice takes one of the places that are left only with probability 2 g2. So a token with a small weight for its
+second expert rarely takes a place from a token with a large one.
 
 All counting happens inside a group, so there is no more communication than in SwitchDispatch, only larger buffers.
 """,
     in_practice="""\
 GShard (Lepikhin et al. 2020) trained a translation model of 600 billion parameters with this gate, on 2,048 TPUs. The
 idea of several experts per token comes from Shazeer et al. (2017), whose gate adds noise instead of a random choice.
-Later programs differ in details: some draw before a place is counted, so that refused tokens leave no holes.
+Later programs differ in details: some make the random choice before they count places, so that tokens that lose it
+leave no place empty.
 """,
     sources=(GSHARD, SPARSELY_GATED),
 )

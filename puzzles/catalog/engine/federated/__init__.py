@@ -10,7 +10,6 @@ CHAPTER = EngineChapter(
         "FedSGD": "fed_sgd",
         "FedAvg": "fed_avg",
         "LowRank": "low_rank",
-        "RandomMask": "random_mask",
         "Subsample": "subsample",
         "Quantize": "quantize",
         "Rotate": "rotate",

@@ -64,10 +64,12 @@ class LowRank(ShardedEngine):
     concept="""\
 This is a structured update: the search is confined to a few directions from the start, so the result needs no
 compression. A new random A in every round and for every client reaches other directions each time, and A is never
-sent.
+sent. A random mask is the other structured update: a seed picks 256 of the 4,096 places, and only these are trained and
+sent, 1,032 B. The mask belongs to the gradient of every step, not to the update at the end, because a later gradient
+must not depend on changes that are dropped. Nothing is lost, so nothing is scaled up, unlike in Subsample.
 """,
     in_practice="""\
-Konečný et al. (2016) propose it to save uplink bandwidth on phones; training A as well worked no better for them.
+Konečný et al. (2016) propose both to save uplink bandwidth on phones; training A as well worked no better for them.
 Low-rank adapters for fine-tuning confine an update in the same way, to save memory.
 """,
     sources=(FEDERATED_STRATEGIES,),

@@ -23,9 +23,7 @@ def fed_avg(trial: Trial) -> dict[str, FigureBound]:
 
 def trained(trial: Trial) -> dict[str, FigureBound]:
     """A client's update, in the numbers that were trained."""
-    sizes = trial.arguments
-    numbers = sizes["rank"] * sizes["dim"] if "rank" in sizes else sizes["kept"]
-    return {"sent": _update(numbers * BITS / 8)}
+    return {"sent": _update(trial.arguments["rank"] * trial.arguments["dim"] * BITS / 8)}
 
 
 def compressed(trial: Trial, bits: int = 0) -> dict[str, FigureBound]:
@@ -46,7 +44,6 @@ LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "FedSGD": fed_sgd,
     "FedAvg": fed_avg,
     "LowRank": trained,
-    "RandomMask": trained,
     "Subsample": lambda trial: compressed(trial, bits=BITS),
     "Quantize": compressed,
     "Rotate": compressed,

@@ -1,4 +1,4 @@
-"""Trials of LowRank and RandomMask: a linear layer trained in a few directions or places that a seed picks."""
+"""Trials of LowRank: a linear layer trained in a few directions that a seed picks."""
 
 from __future__ import annotations
 
@@ -79,40 +79,16 @@ def low_rank(dim: int = 64, rank: int = 4, steps: int = 2, seed: int = 70, targe
         ),
         "the steps went uphill; subtract rate times the gradient": given.trained(steps, map(_uphill, within)),
     }
-    arguments = {"dim": dim, "rank": rank, "rate": RATE, "steps": steps}
-    return _trial(arguments, given, right, mistakes, targets)
-
-
-def random_mask(dim: int = 64, kept: int = 256, steps: int = 2, seed: int = 80, targets: Targets = None) -> Trial:
-    given = linear_clients(dim, seed)
-    masks = np.zeros((CLIENTS, dim, dim), np.float32)
-    for mask, s in zip(masks, given.seeds):
-        mask.ravel()[np.random.default_rng(s).choice(mask.size, kept, replace=False)] = 1
-    within = [lambda grad, mask=mask: mask * grad for mask in masks]
-    right, free = given.trained(steps, within), given.unrestricted(steps)
-    share = dim * dim // kept
-    mistakes = {
-        "all weights were trained; train only those that the mask picks": free,
-        "all weights were trained, and the others' changes dropped at the end; apply the mask in each step": masks
-        * free,
-        "every step took the gradient at the first weights; include all changes so far": given.trained(
-            steps, within, moving=False
-        ),
-        f"it is {share} times too large; what is trained within a mask is the full update, so it needs no "
-        "scaling": share * right,
-    }
-    arguments = {"dim": dim, "kept": kept, "rate": RATE, "steps": steps}
-    return _trial(arguments, given, right, mistakes, targets)
+    made = {words: [updates] for words, updates in mistakes.items()}  # of the server; the clients may return anything
+    return Trial(
+        {"dim": dim, "rank": rank, "rate": RATE, "steps": steps},
+        {"weights": given.w},
+        (MethodCall("forward", [None, *given.examples], [right], made),),
+        devices=DEVICES,
+        tolerance=ROUNDING,
+        targets=targets,
+    )
 
 
 def _uphill(direction: Direction) -> Direction:
     return lambda grad: -direction(grad)
-
-
-def _trial(
-    arguments: Mapping[str, Any], given: LinearClients, right: Any, mistakes: Mapping[str, Any], targets: Targets
-) -> Trial:
-    """A trial that compares the result of the server, device 0; the clients may return anything."""
-    made = {words: [updates] for words, updates in mistakes.items()}
-    call = MethodCall("forward", [None, *given.examples], [right], made)
-    return Trial(arguments, {"weights": given.w}, (call,), devices=DEVICES, tolerance=ROUNDING, targets=targets)

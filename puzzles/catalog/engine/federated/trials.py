@@ -10,13 +10,12 @@ from puzzles.catalog.engine.trial import Trial
 from .averaging_trials import fed_avg, fed_sgd
 from .rotated_trials import compose, rotate
 from .sketched_trials import quantize, repeated_rounds, subsample
-from .structured_trials import low_rank, random_mask
+from .structured_trials import low_rank
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "FedSGD": (fed_sgd, partial(fed_sgd, dim=8, counts=((2, 2, 8, 4),), seed=40, targets={"uplink": 160})),
     "FedAvg": (fed_avg, partial(fed_avg, seed=2), partial(fed_avg, seed=3)),
     "LowRank": (low_rank, partial(low_rank, dim=32, rank=2, steps=1, targets={"sent": 272}, seed=20)),
-    "RandomMask": (random_mask, partial(random_mask, dim=32, kept=64, steps=1, targets={"sent": 264}, seed=30)),
     "Subsample": (subsample, repeated_rounds(subsample, rounds=161, sent=24, size=64)),
     "Quantize": (
         quantize,

@@ -1,14 +1,15 @@
-"""Chapter of offloaded inference: weights are on the host or a disk, and are fetched layer by layer."""
+"""Chapter of inference: weights in slower memory, fetched layer by layer, and keys and values in a cache."""
 
 from puzzles.catalog.engine.chapter import EngineChapter
 
 CHAPTER = EngineChapter(
     package=__name__,
-    title="Inference from slower memory",
-    idea="the weights do not fit on the devices; which do you fetch when, and from where?",
+    title="Serve a model",
+    idea="weights come from slower memory, keys and values from a cache; what is needed where, and when?",
     files={
         "Stream": "stream",
         "Prefetch": "prefetch",
         "HostCache": "host_cache",
+        "PrefillDecode": "prefill_decode",
     },
 )

@@ -18,8 +18,8 @@ PUZZLE = EnginePuzzle(
     },
     arithmetic="""\
 A shard is 256 B, and the host has room for 4 of 8. The first pass reads all from the disk, 8 x 256 = 2,048 B. Between
-passes only the host can keep shards, 4 of them, because the device has no room: each later pass must read at least 4.
-2 x 4 x 256 = 2,048 B, together 4,096 B. Keeping the latest four reads all 8 in each pass: 3 x 2,048 = 6,144 B.
+passes only the host can keep shards, 4 of them, because the device has no room. So each later pass must read at least
+4: 2 x 4 x 256 = 2,048 B, together 4,096 B. A cache of the latest four reads all 8 in each pass: 3 x 2,048 = 6,144 B.
 
 The bytes sent are 3 passes of 8 x 3 x 256 B, 18,432 B in 24 collectives. On the device: a layer, a shard and
 three activations as in Stream, 1,024 + 256 + 3 x 128 = 1,664 B.
@@ -29,9 +29,9 @@ The eight layers of Stream are now on disks: `load_checkpoint` puts your shards 
 methods as `self.host`, and nothing on the host. `forward` is called three times, for three batches; each batch goes
 through all the layers.
 
-Your host may never hold more than `host_bytes` bytes: 1,024, four of the eight shards. You don't have to read from the
-disk again what the host holds. Use `name in self.host`, `len(self.host)` and `self.host.drop(name)` to manage it. Which
-shards do you keep? Other trials have other numbers of layers and other hosts.
+Your host may never hold more than `host_bytes` bytes: 1,024, four of the eight shards. A shard that the host holds need
+not be read from the disk again. Use `name in self.host`, `len(self.host)` and `self.host.drop(name)` to manage the
+host, and choose the shards that it keeps. Other trials have other numbers of layers and other hosts.
 
 `params` holds 'layer_0/weights' to 'layer_7/weights', (16, 16) each.
 """,
@@ -63,8 +63,8 @@ class HostCache(ShardedEngine):
     hints=(
         "Of all shards that you could drop, which is needed last? In a cycle of layers, it is the one just used.",
         (
-            "Follow a cache that drops the least recently used shard through the second pass: when layer 0 is needed, "
-            "it holds 4 to 7. And when layer 4 is needed?"
+            "Suppose a full cache drops the least recently used shard. When the second pass needs layer 0, it holds 4 "
+            "to 7. What does it hold when the pass needs layer 4?"
         ),
         (
             "Keep the first shards, and never drop any: `if name in self.host: return self.host.fetch(name)`; "

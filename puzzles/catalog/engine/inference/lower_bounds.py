@@ -1,4 +1,4 @@
-"""The least figures of the inference puzzles, whose weights are on hosts and disks."""
+"""The least figures of the inference puzzles: weights on hosts and disks, or keys and values in a cache."""
 
 from __future__ import annotations
 
@@ -48,8 +48,22 @@ def _sent(trial: Trial) -> FigureBound:
     )
 
 
+def prefill_decode(trial: Trial) -> dict[str, FigureBound]:
+    """Every token goes through the four weights once, except the last that is generated."""
+    prompts = trial.calls[0].arguments[0]
+    tokens = sum(map(len, prompts)) + len(prompts) * (trial.arguments["tokens"] - 1)
+    work = lower_bounds.flops(4 * tokens * trial.arguments["model_dim"] ** 2, trial.devices)
+    return {
+        **lower_bounds.calls(),
+        "sent": lower_bounds.something("the devices that generate are given no prompts"),
+        "elapsed": work._replace(reason=f"the time is at least a device's flops: {work.reason}"),
+        "weights": lower_bounds.weights(trial),
+    }
+
+
 LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "Stream": forward_passes,
     "Prefetch": forward_passes,
     "HostCache": forward_passes,
+    "PrefillDecode": prefill_decode,
 }

@@ -8,10 +8,11 @@ PUZZLE = EnginePuzzle(
     title="Fetch the next layer while this one computes",
     targets={"elapsed": 18_432, "sent": 6_144, "collectives": 8, "weights": 0, "peak": 2_816},
     arithmetic="""\
-A shard of 256 B takes f = 256 x 8 = 2,048 flops of time, a layer c = 2 x 4 x 16 x 16 = 2,048 flops. One after the
-other, 8 layers take 8 (f + c) = 32,768. With one fetch ahead, only the first fetch and the last product overlap with
-nothing: f + 7 max(f, c) + c = 9 x 2,048 = 18,432. In units of 512 flops f is 4. With 1, 2, 4 and 8 rows on each device
-c is 1, 2, 4 and 8, and the time is 33, 34, 36 and 68 units instead of 40, 48, 64 and 96. All four are tried.
+Fetching a shard of 256 B takes f = 256 x 8 = 2,048 flops of time, a layer's product c = 2 x 4 x 16 x 16 = 2,048. One
+after the other, 8 layers take 8 (f + c) = 32,768. With one fetch ahead, only the first fetch and the last product
+overlap with nothing: f + 7 max(f, c) + c = 9 x 2,048 = 18,432. In units of 512 flops f is 4. With 1, 2, 4 and 8 rows on
+each device c is 1, 2, 4 and 8, and the time is 33, 34, 36 and 68 units instead of 40, 48, 64 and 96. All four are
+tried.
 
 Memory: two layers, 2 x 1,024 B, and three activations of 4 x 16 numbers, 3 x 256 B: 2,816 B. A layer and two shards,
 1,536 B, are enough for the weights. All shards together, 2,048 B, and a full layer are too much.
@@ -19,8 +20,8 @@ Memory: two layers, 2 x 1,024 B, and three activations of 4 x 16 numbers, 3 x 25
 A gather for each layer makes 8 collectives.
 """,
     statement="""\
-As in Stream, with four rows on each device, but now the time of `forward` counts. Time is measured in flops: a byte
-from the host takes 8, products take their flops, and nothing else takes time. A link carries one array at a time, in
+This is Stream with four rows on each device, but now the time of `forward` counts. It is measured in flops: a byte from
+the host takes 8, products take their flops, and nothing else takes time. A link carries one array at a time, in
 the order of the requests; `self.host.fetch(name)` waits for it.
 
 `coming = self.host.fetch_async(name)` only starts the fetch. The array is transferred while the device computes, and
@@ -34,7 +35,7 @@ must not take longer than f + (L-1) max(f, c) + c.
 """,
     starter='''\
 class Prefetch(ShardedEngine):
-    """The next layer comes while this one computes."""
+    """The next layer is fetched while this one computes."""
 
     def __init__(self, layers, model_dim):
         """Keep what you need to know."""

@@ -10,6 +10,8 @@ import numpy as np
 from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
 from puzzles.catalog.engine.two_layer_mlp import DEVICES, ROUNDING, numbers, split_rows
 
+from .prefill_trials import prefill_decode, prefill_decode_uneven
+
 LAYERS, DIM = 8, 16
 HOST, DISK = 8, 64
 """Time to read a byte, in flops."""
@@ -129,5 +131,6 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
         *(prefetch(batch) for batch in (4, 1, 2, 8)),
         prefetch(batch=3, layers=5, dim=32, byte_time=3, seed=8),
     ),
+    "PrefillDecode": (prefill_decode, prefill_decode_uneven),
     "HostCache": (host_cache(fits=4), host_cache(fits=1, layers=5, passes=4, seed=9), host_cache(fits=5, layers=6)),
 }

@@ -29,14 +29,14 @@ microbatch, 3 a = 384 B: 896 B. For every further microbatch, one input less is 
 last device waits only in forward, with 3 inputs and 3 outputs, 768 B.
 
 A layer takes 2 x 2 x 16 x 16 = 1,024 flops per microbatch, so a stage takes F = 4,096 forward and 2F backward:
-4 x 3F = 49,152 in all. A second forward makes it 4 x 4F = 65,536, 4/3 as much. (Two things need no second
-forward: the last layer, whose output is not needed again, and the last microbatch, which goes back first, so that its
-inputs can stay. Without both it is 58,368.)
+4 x 3F = 49,152 in all. With a second forward it is 4 x 4F = 65,536, 4/3 as much. (Two parts of it can be left out: the
+last layer, whose output is not needed again, and the last microbatch, whose backward comes first, so that its inputs
+can stay. Without both it is 58,368.)
 
-Clock: the last device gets its first input after 3F, and finishes forward after 3F + 4F = 7F. Then it recomputes
-each microbatch and takes it back, 4 x 3F: 19F. The other three devices have finished recomputing when the gradient
-arrives, and add 2F each: 25F = 102,400. If they wait first and recompute then, they add 3F each: 28F = 114,688.
-With everything stored it would be 7F + 4 x 2F + 3 x 2F = 21F = 86,016.
+Clock: the last device gets its first input after 3F, and finishes forward after 3F + 4F = 7F. Then it recomputes each
+microbatch and computes its backward, 4 x 3F: 19F. The other three devices have finished recomputing when the gradient
+arrives, and add 2F each: 25F = 102,400. If they wait first and recompute then, they add 3F each: 28F = 114,688. With
+everything stored it would be 7F + 4 x 2F + 3 x 2F = 21F = 86,016.
 """,
     statement="""\
 Sixteen layers `x = relu(x) @ w`, 'layer_0/weights' to 'layer_15/weights', (16, 16) each, on four devices:
@@ -49,15 +49,15 @@ output of the full batch, the others None. `backward` gets the output's gradient
 device, and None on the others. Each device returns a dictionary with the gradients of its four weights, summed
 over the batch. The gradient of x is not needed.
 
-The catch is memory. Allocate room for the gradients in `__init__`, along with the weights. Beyond these, a device
-may hold 896 B whenever it waits in `receive`. That is not enough for all layers' inputs of all microbatches,
-2,048 B. Each stage may compute forward twice. The clock counts too: a device that waits could be recomputing.
+Memory is short. Allocate room for the gradients in `__init__`, along with the weights. In addition to these, a device
+may hold 896 B whenever it waits in `receive`. The inputs of all its layers, for all microbatches, take 2,048 B. So a
+stage may compute forward twice. The clock counts too: recompute while you would otherwise wait for a gradient.
 
 Other numbers of layers, devices and microbatches are also tried.
 """,
     starter='''\
 class GPipeRemat(ShardedEngine):
-    """Keep what came in, make the rest again."""
+    """Keep the inputs, recompute the rest."""
 
     def __init__(self, model_dim, layers, microbatches):
         """Make room for your stage's weights, and for their gradients."""
@@ -85,17 +85,17 @@ class GPipeRemat(ShardedEngine):
 ''',
     hints=(
         (
-            "Start with a stage as a function, from its input to the inputs of all its layers and the output. Forward "
-            "needs the output, backward needs the inputs. What do you have to keep between the two?"
+            "Write a method that computes a stage: from its input to the inputs of all its layers and the output. "
+            "Forward needs the output, backward needs the inputs. What do you have to keep between the two?"
         ),
         (
             "Keep the stage's input of each microbatch. Backward takes the last microbatch first, recomputes its "
             "inputs, and then waits for the gradient: this way the device recomputes while it would be idle anyway."
         ),
         (
-            "128 or 256 B too much? A variable of the last microbatch still exists while you wait for the next one. "
-            "Let a method take one microbatch back; then its local variables are freed when it returns. Don't assign "
-            "the recomputed output to a name at all."
+            "Do you hold 128 or 256 B too much? Then a variable of one microbatch still exists while you wait for the "
+            "next one. Let a method compute the backward of one microbatch: its local variables are freed when it "
+            "returns. Don't assign the recomputed output to a name."
         ),
         (
             "`for _ in range(microbatches): inputs = self.stage(self.kept.pop())[0]; self.through(inputs, "
@@ -105,10 +105,10 @@ class GPipeRemat(ShardedEngine):
         ),
     ),
     concept="""\
-A pipeline keeps every microbatch's activations from its forward to its backward, so the better it is filled, the
-more it stores. Rematerialization keeps only what crosses the stage boundary, and recomputes the rest for one
-microbatch at a time: M + L - 1 arrays instead of M x L, for M microbatches and L layers per stage, at a third more
-flops.
+A pipeline keeps every microbatch's activations from its forward to its backward, so the more microbatches are in
+flight, the more it stores. Rematerialization keeps only the inputs of the stage, and recomputes the rest for one
+microbatch at a time. For M microbatches and L layers per stage, that is M + L - 1 arrays instead of M x L, for a third
+more flops.
 """,
     in_practice="""\
 GPipe (Huang et al. 2019) does this in every stage. On a single device the idea is known as checkpointing (Chen et

@@ -8,6 +8,5 @@ CHAPTER = EngineChapter(
     idea="every device has some tokens; how does each token see all the others?",
     files={
         "RingAttention": "ring_attention",
-        "CausalRingAttention": "causal_ring_attention",
     },
 )

@@ -1,4 +1,4 @@
-"""The least figures of the ring attention puzzles."""
+"""The least figures of ring attention, with and without a causal mask."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ VISIBLE = 1e-4
 """Weight of a key in a query's result above which leaving it out shows."""
 
 
-def ring_attention(trial: Trial, causal: bool = False) -> dict[str, FigureBound]:
+def ring_attention(trial: Trial) -> dict[str, FigureBound]:
+    causal = trial.arguments["causal"]
     given = [given for (given,) in lower_bounds.arguments(trial, "forward")]
     q = np.concatenate([part["q"] for part in given]).astype(np.float64)
     k, v = (np.concatenate([part["kv"][i] for part in given]) for i in (0, 1))
@@ -41,7 +42,4 @@ def order_of(tokens: int, devices: int) -> Any:
     return np.concatenate([chunks[part] for i in range(devices) for part in (i, 2 * devices - 1 - i)])
 
 
-LOWER_BOUNDS: Mapping[str, MakeBounds] = {
-    "RingAttention": ring_attention,
-    "CausalRingAttention": lambda trial: ring_attention(trial, causal=True),
-}
+LOWER_BOUNDS: Mapping[str, MakeBounds] = {"RingAttention": ring_attention}

@@ -1,8 +1,8 @@
-"""RingAttention: keys and values go around a ring, with an online softmax."""
+"""RingAttention: keys and values go around a ring, with an online softmax, and with a causal mask."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.engine_papers import ONLINE_SOFTMAX
-from puzzles.catalog.papers import FLASH_ATTENTION, RING_ATTENTION
+from puzzles.catalog.papers import FLASH_ATTENTION, LLAMA_3, RING_ATTENTION, STRIPED_ATTENTION
 
 PUZZLE = EnginePuzzle(
     slug="RingAttention",
@@ -18,25 +18,44 @@ Memory peaks when the result is corrected: queries 512, a block of keys and valu
 exponentials 2 x 256, the old result, the corrected one, what is added and the sum 4 x 512, four numbers per query
 128: 4,224 B, for any N. The target leaves room for one more block of 1,024 B, your own. All keys and values together
 would be N x 1,024 B, and all scores N x 256 B.
+
+With a causal mask the sequence has 2N = 8 chunks of 4 tokens. A chunk of queries and a chunk of keys and values cost
+two products of 2 x 4 x 4 x 16 = 512 flops, 1,024. Chunk c sees c + 1 chunks, so device i, with i and 2N - 1 - i, has
+(i + 1) + (2N - i) = 2N + 1 = 9 to compute, for every i: 9,216 flops. Each corrects 4 x 16 numbers and 4 sums, 2 flops
+each, 9 x 136 = 1,224, and the end divides 8 x 16 numbers, 256: 10,696. If everything is computed and then masked, it is
+4N = 16 instead of 9. With the tokens in order, device i would have 4 i + 3 to compute: the first 3, the last one 15.
 """,
     statement="""\
-A long sequence is split over the devices: device i has the i-th 8 tokens of 8 N. `forward` gets a dictionary: 'q',
-your queries, (8, 16), and 'kv', your keys and values, (2, 8, 16). It returns your queries' attention to the full
-sequence, (8, 16): `softmax(q @ k.T / 4) @ v`, with the keys and values of all N devices; 4 is the square root of 16.
+A long sequence is split over the devices: each of N has 8 tokens. `forward` gets a dictionary: 'q', your queries, (8,
+16), and 'kv', your keys and values, (2, 8, 16). It returns your queries' attention to the full sequence, (8, 16):
+`softmax(q @ k.T / 4) @ v`, with the keys and values of all N devices; 4 is the square root of 16.
 
 Pass keys and values around the ring, one message per hop, without collectives. The memory target is the same for 2, 4
 and 8 devices, although the sequence grows with them, so you can't hold all keys or all scores of a row at the same
 time. Scores go from about 100 down to -400, where exp overflows and underflows, and you don't know in advance which
-device has a row's highest score. """,
+device has a row's highest score.
+
+In the first part `causal` is False, and the order of the tokens does not matter. In the second part it is True: a token
+sees itself and the tokens before it. If device i had the i-th tokens, the last device would have several times as much
+work as the first. So the sequence is cut into 2N chunks of 4 tokens, and device i has two of them: chunk i and chunk 2N
+- 1 - i, in this order. The flops target of this part, 10,696, leaves room only for the pairs of chunks that are not
+entirely masked. Both parts are tried on 2, 4 and 8 devices.
+""",
     starter='''\
 class RingAttention(ShardedEngine):
     """Keys and values go around a ring."""
+
+    def __init__(self, causal):
+        """True in the second part: a token sees no later tokens."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
 
     def load_checkpoint(self, params):
         """There are no parameters."""
 
     def forward(self, x):
-        """x: {'q': (8, 16), 'kv': (2, 8, 16)}. Returns (8, 16)."""
+        """x: {'q': (8, 16), 'kv': (2, 8, 16)}; if causal, 4 early tokens and 4 late ones. Returns (8, 16)."""
         # ----- your code -----
         raise NotImplementedError
         # ----- end of your code -----
@@ -61,15 +80,33 @@ class RingAttention(ShardedEngine):
             "keepdims=True)`, `mixed = mixed * shrunk + p @ v`. Float32 throughout: `np.full(shape, -np.inf, "
             "dtype=np.float32)`."
         ),
+        (
+            "The second part: draw the 8 x 8 table of chunks against chunks, cross out what is masked, and fill in who "
+            "computes what. After r hops you hold what device (me - r) % N started with, so you know the places of its "
+            "two chunks, `d` and `2 * n - 1 - d`, without being told."
+        ),
+        (
+            "Keep highest, total and mixed for each of your two chunks of queries, `np.split(x['q'], 2)`. Skip a later "
+            "chunk of keys, use an earlier one in full, and mask one at the same place: "
+            "`np.where(np.tri(4, dtype=bool), scores, -np.inf)`."
+        ),
     ),
     concept="""\
 A softmax can be computed block by block: a block needs only two sums and the highest score of the earlier blocks. So
 the context can grow with the number of devices, while the memory of each stays the same.
+
+A causal mask halves the work, but the slowest device determines the time. If every device gets an early and a late
+chunk, all have the same work in every round of the ring: two pairs of chunks, and three in the first round.
 """,
     in_practice="""\
 Ring Attention (Liu et al. 2023) sends a block while it computes with it: if the block is long enough, the
 communication is hidden. The running maximum is due to Milakov and Gimelshein (2018). FlashAttention (Dao et al. 2022)
 does the same with blocks within one device. In training, backward sends keys, values and their gradients around again.
+
+Striped Attention (Brandon et al. 2023) noticed the imbalance of a causal mask, and distributes tokens one by one.
+Context parallelism mostly uses an early and a late chunk per device, often called zigzag. The training of Llama 3 also
+puts chunks i and 2N - 1 - i on device i, but gathers keys and values instead of sending them around (Dubey et al.
+2024).
 """,
-    sources=(RING_ATTENTION, ONLINE_SOFTMAX, FLASH_ATTENTION),
+    sources=(RING_ATTENTION, ONLINE_SOFTMAX, FLASH_ATTENTION, STRIPED_ATTENTION, LLAMA_3),
 )

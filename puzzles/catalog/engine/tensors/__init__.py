@@ -11,6 +11,7 @@ CHAPTER = EngineChapter(
         "SequenceParallel": "sequence_parallel",
         "Matmul2D": "matmul_2d",
         "MegatronLayer": "megatron_layer",
+        "MegatronMesh": "megatron_mesh",
         "VocabParallelLoss": "vocab_parallel_loss",
     },
 )

@@ -57,6 +57,15 @@ def megatron_layer(trial: Trial) -> dict[str, FigureBound]:
     }
 
 
+def megatron_mesh(trial: Trial) -> dict[str, FigureBound]:
+    own = lower_bounds.arguments(trial, "forward", "backward")
+    return {
+        **lower_bounds.calls(),
+        "sent": lower_bounds.leaves_device(own, "a device's tokens and their gradient"),
+        "weights": lower_bounds.weights(trial),
+    }
+
+
 def vocab_parallel_loss(trial: Trial) -> dict[str, FigureBound]:
     return {
         **lower_bounds.calls(),
@@ -70,5 +79,6 @@ LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "SequenceParallel": sequence_parallel,
     "Matmul2D": matmul_2d,
     "MegatronLayer": megatron_layer,
+    "MegatronMesh": megatron_mesh,
     "VocabParallelLoss": vocab_parallel_loss,
 }

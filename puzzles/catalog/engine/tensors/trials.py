@@ -25,6 +25,8 @@ from puzzles.catalog.engine.two_layer_mlp import (
     numbers,
 )
 
+from .mesh_trials import megatron_mesh
+
 
 def tensor_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
     params, x, g = at.tensors()
@@ -223,6 +225,11 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
         megatron_layer,
         partial(megatron_layer, 5, 2, 6, 16, 32, 4),
         partial(megatron_layer, 9, 8, 12, 32, 64, 8),
+    ),
+    "MegatronMesh": (
+        megatron_mesh,
+        partial(megatron_mesh, 5, (4, 2), 6, 16, 16, 2),
+        partial(megatron_mesh, 9, (2, 4), 8, 16, 32, 4),
     ),
     "VocabParallelLoss": (
         vocab_parallel_loss,

@@ -4,7 +4,6 @@ FIGURES = {
     "FedSGD": {"uplink": 544},
     "FedAvg": {"uplink": 9_360},
     "LowRank": {"sent": 1_040},
-    "RandomMask": {"sent": 1_032},
 }
 
 ROUND = """\
@@ -19,15 +18,6 @@ ROUND = """\
             grad = x.T @ (x @ self.w - y)
             self.send(0, np.append(grad, np.float32(len(y))))
             self.w[...] = self.receive(0)
-"""
-SEED_AND_CHANGES = """\
-        self.send(0, np.uint32(seed))
-        self.send(0, changes)
-        return None
-
-    def rebuild(self, client):
-        seed = int(self.receive(client))
-        return self.placed(self.receive(client), self.drawn(seed))
 """
 TRAIN_B = """\
         a = self.drawn(seed)
@@ -192,59 +182,5 @@ WRONG = {
         "        self.send(0, np.uint32(seed))\n        self.send(0, b)\n",
         "        self.send(0, np.uint32(seed))\n        self.send(0, b)\n        self.send(0, a @ b)\n",
         "failed: messages were sent and never received: 1 from device 1 to device 0",
-    ),
-    ("RandomMask", "all weights"): (
-        "grad.ravel()[places]",
-        "grad.ravel()",
-        "failed: line ",
-    ),
-    ("RandomMask", "masked at the end"): (
-        """\
-        changes = np.zeros(self.kept, dtype=np.float32)
-        for _ in range(self.steps):
-            grad = x.T @ (x @ (self.w + self.placed(changes, places)) - y)
-            changes -= self.rate * grad.ravel()[places]
-""",
-        """\
-        update = np.zeros_like(self.w)
-        for _ in range(self.steps):
-            update -= self.rate * (x.T @ (x @ (self.w + update) - y))
-        changes = update.ravel()[places]
-""",
-        "failed: device 0, forward() differs ... ; all weights were trained, and the others' changes",
-    ),
-    ("RandomMask", "the first gradient again"): (
-        "self.w + self.placed(changes, places)",
-        "self.w",
-        "failed: device 0, forward() differs ... ; every step took the gradient at the first weights",
-    ),
-    ("RandomMask", "scaled"): (
-        "update.ravel()[places] = changes",
-        "update.ravel()[places] = changes * (self.w.size // self.kept if self.device_id == 0 else 1)",
-        "failed: device 0, forward() differs ... ; it is 16 times too large; ... needs no scaling",
-    ),
-    ("RandomMask", "sent whole"): (
-        SEED_AND_CHANGES,
-        """\
-        self.send(0, self.placed(changes, places))
-        return None
-
-    def rebuild(self, client):
-        return self.receive(client)
-""",
-        "over_target: correct, but bytes sent 16,392, and the target is 1,032",
-    ),
-    ("RandomMask", "places are sent"): (
-        SEED_AND_CHANGES,
-        """\
-        self.send(0, places.astype(np.uint16))
-        self.send(0, changes)
-        return None
-
-    def rebuild(self, client):
-        places = self.receive(client)
-        return self.placed(self.receive(client), places)
-""",
-        "over_target: correct, but bytes sent 3,072, and the target is 1,032",
     ),
 }

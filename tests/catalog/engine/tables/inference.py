@@ -1,6 +1,7 @@
 """Chapter `inference`: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
+    "PrefillDecode": {"sent": 4_032, "messages": 3, "collectives": 21, "elapsed": 52_504, "weights": 2_048},
     "Stream": {"host_read": 2_048, "disk_read": 0, "sent": 6_144, "collectives": 8, "weights": 0, "peak": 1_408},
     "Prefetch": {"elapsed": 18_432, "sent": 6_144, "collectives": 8, "weights": 0, "peak": 2_048},
     "HostCache": {
@@ -15,6 +16,59 @@ FIGURES = {
 }
 
 WRONG = {
+    ("PrefillDecode", "prefill sees the future"): (
+        "seen = np.tri(len(x), k.shape[1], earlier, dtype=bool)",
+        "seen = np.ones((len(x), k.shape[1]), dtype=bool)",
+        "failed: device 0, forward() differs ... does a token of a prompt see later ones?",
+    ),
+    ("PrefillDecode", "nothing appended to the cache"): (
+        "y, k, v = self.layer(out[-1][None], k, v)",
+        "y, _, _ = self.layer(out[-1][None], k, v)",
+        "failed: device 2, forward() differs ... are the keys and values of a generated token missing in the cache?",
+    ),
+    ("PrefillDecode", "summed over both groups"): (
+        ", group=self.group), k, v",
+        "), k, v",
+        "failed: nobody can move: devices 0, 1 wait in all_reduce(float32 (12, 16), op='sum')",
+    ),
+    ("PrefillDecode", "all heads on every decode device"): (
+        "np.concatenate([y[-1], k.ravel(), v.ravel()]))",
+        "np.concatenate([y[-1], k.ravel(), v.ravel()]))\n        self.all_gather(np.stack([k, v]), 1, self.group)",
+        "over_target: correct, but bytes sent 5,952, and the target is 4,032",
+    ),
+    ("PrefillDecode", "the prompt computed again"): (
+        "        out = [parts[0][: self.dim]]\n",
+        "        out = [parts[0][: self.dim]]\n        prompt = np.ones((k.shape[1], self.dim), np.float32)\n"
+        "        prompt @ self.w[COLUMNS[1]], prompt @ self.w[COLUMNS[2]]\n",
+        "over_target: correct, but flops of time after loading 64,920, and the target is 52,504",
+    ),
+    ("PrefillDecode", "prefill waits for decode"): (
+        "    def backward(self, grads):\n",
+        "    def forward(self, x):\n        every, out = range(self.num_devices), []\n"
+        "        for prompt in x if self.group is self.prefill else range(x):\n"
+        "            out.append(self.fill(prompt) if self.group is self.prefill else self.generate())\n"
+        "            if self.group is self.decode:\n"
+        "                [self.send(there, out[-1][0, :1]) for there in self.prefill]\n"
+        "            else:\n                [self.receive(there) for there in self.decode]\n"
+        "        return np.concatenate(out) if self.group is self.prefill else np.stack(out)\n\n"
+        "    def backward(self, grads):\n",
+        "over_target: correct, but messages sent 6, and the target is 3; and flops of time after loading 73,896",
+    ),
+    ("PrefillDecode", "three messages"): (
+        "np.concatenate([y[-1], k.ravel(), v.ravel()]))",
+        "np.concatenate([y[-1], k.ravel()]))\n        self.send(self.decode[part], v.ravel())",
+        "failed: ",
+    ),
+    ("PrefillDecode", "the full weights on every device"): (
+        "        self.scale = ",
+        "        self.full = np.zeros((4, model_dim, model_dim), np.float32)\n        self.scale = ",
+        "over_target: correct, but bytes after loading 6,144, and the target is 2,048",
+    ),
+    ("PrefillDecode", "as many devices in both groups"): (
+        "first : first + each]]",
+        "first : first + 1]]",
+        "failed: tried with 6 devices, model_dim 24, prefill 4, tokens 4: ",
+    ),
     ("Stream", "the layer of before is still there"): (
         '            x = relu(x @ self.all_gather(self.host.fetch(f"layer_{layer}/weights")))\n',
         '            w = self.all_gather(self.host.fetch(f"layer_{layer}/weights"))\n            x = relu(x @ w)\n',

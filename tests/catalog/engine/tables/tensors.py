@@ -5,6 +5,7 @@ FIGURES = {
     "SequenceParallel": {"sent": 1_536, "flops": 24_576, "collectives": 4, "weights": 2_048, "peak": 6_912},
     "Matmul2D": {"sent": 1_536, "flops": 6_144, "weights": 1_024},
     "MegatronLayer": {"sent": 3_072, "collectives": 4, "flops": 40_320, "weights": 3_072},
+    "MegatronMesh": {"sent": 6_336, "collectives": 10, "weights": 4_224},
     "VocabParallelLoss": {"sent": 144, "collectives": 3, "peak": 2_528},
 }
 
@@ -112,6 +113,51 @@ WRONG = {
         "self.heads = heads // self.num_devices",
         "self.heads = 1",
         "failed: tried with 2 devices, hidden_dim 32: device 0, forward() differs",
+    ),
+    ("MegatronMesh", "gains summed along dp only"): (
+        "self.all_reduce(np.stack([gain_0, gain_1]))",
+        "self.all_reduce(np.stack([gain_0, gain_1]), group=self.dp)",
+        "failed: device 0, backward(), 'norm_0/gain' differs",
+    ),
+    ("MegatronMesh", "gains summed along tp only"): (
+        "self.all_reduce(np.stack([gain_0, gain_1]))",
+        "self.all_reduce(np.stack([gain_0, gain_1]), group=self.tp)",
+        "failed: device 0, backward(), 'norm_0/gain' differs ... are the gains' gradients summed along tp only?",
+    ),
+    ("MegatronMesh", "weights' gradients not summed"): (
+        "**self.summed({**of_mlp, **of_attention})",
+        "**of_mlp, **of_attention",
+        "failed: device 0, backward(), 'attention/query' differs ... are the weights' gradients summed along dp?",
+    ),
+    ("MegatronMesh", "weights' gradients summed on all devices"): (
+        "for part in parts.values()]), group=self.dp)",
+        "for part in parts.values()]))",
+        "failed: device 0, backward(), 'attention/query' differs",
+    ),
+    ("MegatronMesh", "own tokens only"): (
+        "self.attention_backward(self.all_gather(dy, group=self.tp))",
+        "self.attention_backward(np.tile(dy, (len(self.tp), 1)))",
+        "failed: device 0, backward(), 'attention/query' differs",
+    ),
+    ("MegatronMesh", "no residual"): (
+        "        dy += grads\n",
+        "",
+        "failed: device 0, backward(), 'attention/query' differs",
+    ),
+    ("MegatronMesh", "a sum for each weight"): (
+        "{**self.summed({**of_mlp, **of_attention})",
+        "{**{n: self.all_reduce(d, group=self.dp) for n, d in {**of_mlp, **of_attention}.items()}",
+        "over_target: correct, but collective calls 15, and the target is 10",
+    ),
+    ("MegatronMesh", "reduced, then cut"): (
+        "self.norm_backward(self.reduce_scatter(dh, group=self.tp))\n        dy +=",
+        "self.norm_backward(np.split(self.all_reduce(dh, group=self.tp), len(self.tp))[self.j])\n        dy +=",
+        "over_target: correct, but bytes sent 6,592, and the target is 6,336",
+    ),
+    ("MegatronMesh", "all weights on every device"): (
+        "np.split(params[name], len(self.tp), axis)[self.j].copy()",
+        "np.split(params[name], len(self.tp), axis)[self.j]",
+        "over_target: correct, but bytes after loading 8,320, and the target is 4,224",
     ),
     ("VocabParallelLoss", "the highest of the own words"): (
         'self.all_reduce(logits.max(axis=1), "max")',
