@@ -6,12 +6,14 @@ from typing import Any
 from .errors import RuleError
 
 
+def is_masked(given: Any) -> bool:
+    masked = sys.modules.get("numpy.ma")  # numpy loads it when it is first used
+    return masked is not None and isinstance(given, masked.MaskedArray)
+
+
 def refuse_masked(given: Any, place: str = "") -> None:
     """Refuses a masked array, also in nested dictionaries, lists and tuples."""
-    masked = sys.modules.get("numpy.ma")  # numpy loads it when it is first used
-    if masked is None:
-        return
-    if isinstance(given, masked.MaskedArray):
+    if is_masked(given):
         raise RuleError(
             "this array is masked, and its mask would be lost; pass arr.filled(0), and the mask as another array if it "
             "is needed",

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 OURS = ("lib", "drawing", "puzzles")
 LEFT_OUT = (
     "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands", "puzzles/package", "puzzles/notebook/authoring",
-    "puzzles/reports/templates",
+    "puzzles/reports/templates", "puzzles/course", "puzzles/leaderboard",
 )  # fmt: skip
 """What nothing in the browser imports."""
 ARRAYS = "arrays.zip"

@@ -16,7 +16,7 @@ VARIANTS = {
 }
 
 
-def plan(ranks, batches, blocks):
+def order_of(ranks, batches, blocks):
     """What each rank does, in order: F and B of its blocks; S, its scores up to their input gradient; T, the weight
     gradient of its shard. Whoever can start first goes on, with the first operation of PRIORITY that can start."""
     ticks = {"F": 2 * blocks, "S": 16 / ranks, "B": 4 * blocks, "T": 8 / ranks}  # half steps; a head is four blocks
@@ -111,7 +111,7 @@ async def vocab_parallel(model: Model) -> Model:
             await model.pass_to(me - 1, grad, tag=batch)
 
     perform = {"F": forward, "S": scores, "B": backward, "T": head_weight}
-    for op, batch in plan(model.RANKS, model.BATCHES, len(own))[me]:
+    for op, batch in order_of(model.RANKS, model.BATCHES, len(own))[me]:
         await perform[op](batch)
 
     for layer in (*own, head):

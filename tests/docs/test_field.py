@@ -13,8 +13,8 @@ from docs.generate import field
 from lib import Report, referee, run
 from lib.engine.collectives import bytes_sent
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, trials_of
-from puzzles.catalog.engine.data.memory_trials import bytes_per_device
 from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.shards.memory_trials import bytes_per_device
 from puzzles.catalog.path import PATH
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.tracks.engine.perform import perform

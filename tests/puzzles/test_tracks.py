@@ -90,7 +90,7 @@ def test_the_list_shows_every_track_and_chapter_with_its_idea_and_the_stars() ->
     places = [words.index(f" {group.name} {group.title} ") for group in chapters]
     assert places == sorted(places), "the classics first"
     assert len(page.splitlines()) < 24, "it fits a screen"
-    assert f"data Split the batch 3 of {3 * len(TRACKS['engine'].groups[0].slugs)}" in words
+    assert f"shards Shard the model 3 of {3 * len(TRACKS['engine'].groups[1].slugs)}" in words
     assert f"On real tensors: {TRACKS['engine'].idea} 3 of {3 * len(TRACKS['engine'].slugs)} stars" in words
     assert "Next: puzzle 10, Activation checkpointing" in words, "the core puzzle after the one that was played last"
 

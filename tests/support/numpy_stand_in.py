@@ -60,6 +60,7 @@ class generic: pass
 class integer(generic): pass
 class floating(generic): pass
 class bool_(generic): pass
+class ufunc: pass
 
 
 class Module(ModuleType):

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from numpy import inexact, ndarray
-from numpy.ma import MaskedArray
 
 from lib.engine.collectives import Array
 from lib.errors import RuleError
+from lib.masked_arrays import is_masked
 
 from . import flops
 from .meter import Life, Meter, current
@@ -126,7 +126,7 @@ class MeteredArray(ndarray[Any, Any]):
     def view(self, *given: Any, **named: Any) -> Any:
         """A view stays metered, also if it is asked for as a plain array."""
         plain = _view(self, *given, **named)
-        if not isinstance(plain, MeteredArray | MaskedArray) and type(plain) is not ndarray:
+        if not isinstance(plain, MeteredArray) and not is_masked(plain) and type(plain) is not ndarray:
             raise RuleError(UNCOUNTED.format(type(plain).__name__))
         return restore_block(plain, self) if type(plain) is ndarray else plain
 

@@ -15,14 +15,23 @@ from .federated import CHAPTER as FEDERATED
 from .inference import CHAPTER as INFERENCE
 from .layers import CHAPTER as LAYERS
 from .puzzle import EnginePuzzle
-from .sequence import CHAPTER as SEQUENCE
+from .shards import CHAPTER as SHARDS
 from .tensors import CHAPTER as TENSORS
 
 if TYPE_CHECKING:
     from .lower_bounds import FigureBounds
     from .trial import Trial
 
-CHAPTERS: tuple[EngineChapter, ...] = (DATA, TENSORS, SEQUENCE, LAYERS, EXPERTS, INFERENCE, FEDERATED, ANNOTATED)
+CHAPTERS: tuple[EngineChapter, ...] = (
+    DATA,
+    SHARDS,
+    TENSORS,
+    LAYERS,
+    EXPERTS,
+    INFERENCE,
+    FEDERATED,
+    ANNOTATED,
+)
 
 ENGINE_PUZZLES: Listing[EnginePuzzle] = Listing(CHAPTERS)
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, two_layer_mlp
-from puzzles.catalog.engine.data import adam_trials, memory_trials, server_trials, uneven_trials
-from puzzles.catalog.engine.data.memory_trials import OTHER_CASES, PAPER_CASES, Case, require_best, require_held
-from puzzles.catalog.engine.data.trials import stepped, zero2, zero2_targets
-from puzzles.catalog.engine.data.uneven_trials import require_shard, uneven_fsdp_trial, uneven_targets
+from puzzles.catalog.engine.data import server_trials
+from puzzles.catalog.engine.shards import adam_trials, memory_trials, uneven_trials
+from puzzles.catalog.engine.shards.memory_trials import OTHER_CASES, PAPER_CASES, Case, require_best, require_held
+from puzzles.catalog.engine.shards.trials import stepped, zero2, zero2_targets
+from puzzles.catalog.engine.shards.uneven_trials import require_shard, uneven_fsdp_trial, uneven_targets
 from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.catalog.engine.two_layer_mlp import integers, numbers
 from puzzles.tracks.engine.compare import require_right

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lib.engine import ShardedEngine
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.sequence.trials import causal_ring_attention, ring_attention
+from puzzles.catalog.engine.layers.attention_trials import causal_ring_attention, ring_attention
 from puzzles.catalog.engine.transformer import attention
 from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform

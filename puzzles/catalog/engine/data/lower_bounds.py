@@ -41,12 +41,6 @@ def parameter_server(trial: Trial) -> dict[str, FigureBound]:
     }
 
 
-def zero_memory(trial: Trial) -> dict[str, FigureBound]:
-    assert trial.targets is not None
-    held = FigureBound(trial.targets["peak"], "the arrays of the case with the largest plan are held at once")
-    return {**lower_bounds.calls(), "peak": held}
-
-
 def any_of(trial: Trial, flops: Callable[[Trial], FigureBound] = trained) -> dict[str, FigureBound]:
     return {
         **lower_bounds.calls(),
@@ -58,26 +52,9 @@ def any_of(trial: Trial, flops: Callable[[Trial], FigureBound] = trained) -> dic
     }
 
 
-def sharded_adam(trial: Trial) -> dict[str, FigureBound]:
-    """At the end a device holds the weights in float16, and its rows of the master weights."""
-    numbers = sum(weight.size for weight in trial.params.values())
-    returned = 2 * numbers + 4 * numbers // trial.devices
-    return {**any_of(trial), "kept": FigureBound(returned, "a device holds what its last step returned")}
-
-
-def with_dx(trial: Trial) -> dict[str, FigureBound]:
-    return any_of(trial, lambda trial: trained(trial, with_dx=True))
-
-
 LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "DataParallel": any_of,
     "OneBucket": any_of,
     "RingAllReduce": ring,
     "ParameterServer": parameter_server,
-    "ZeRO1": any_of,
-    "ZeRO2": any_of,
-    "FSDP": with_dx,
-    "UnevenFSDP": any_of,
-    "ShardedAdam": sharded_adam,
-    "ZeROMemory": zero_memory,
 }

@@ -10,6 +10,8 @@ from puzzles.catalog.engine import lower_bounds
 from puzzles.catalog.engine.lower_bounds import BITS, FigureBound, MakeBounds
 from puzzles.catalog.engine.trial import Trial
 
+from .attention_bounds import ring_attention
+
 
 def chain(trial: Trial) -> dict[str, FigureBound]:
     """Training of a chain of layers, whose ends are on different devices."""
@@ -53,4 +55,5 @@ LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "LayerSplit": chain,
     "PipelineInference": pipeline_inference,
     "GPipeRemat": chain,
+    "RingAttention": ring_attention,
 }

@@ -11,6 +11,7 @@ from lib.engine.call import WORD
 from puzzles.catalog.engine.trial import Trial
 from puzzles.catalog.engine.two_layer_mlp import DEVICES, MODEL, ROUNDING, numbers
 
+from .attention_trials import RING_TRIALS
 from .split_trials import gpipe_remat, gpipe_remat_others, layer_split, layer_split_again, random_layers
 
 
@@ -40,4 +41,5 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "LayerSplit": (layer_split, layer_split_again),
     "PipelineInference": (pipeline_inference, partial(pipeline_inference, 3, 8, 5)),
     "GPipeRemat": (gpipe_remat, gpipe_remat_others),
+    "RingAttention": RING_TRIALS,
 }

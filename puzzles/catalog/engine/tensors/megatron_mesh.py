@@ -23,8 +23,8 @@ of it is given except `backward`. Write that, and find the group of every sum.
 | what a device has | devices along dp have | devices along tp have |
 |---|---|---|
 | a sequence of 8 tokens | another sequence | the same sequence |
-| half of its tokens between layers, 4 | other tokens | the other half |
-| half of the heads, and of the MLP | the same half | the other half |
+| its 4 tokens, between layers | other tokens | the other half |
+| half of the heads and MLP | the same half | the other half |
 | the gains of both norms | the same | the same |
 
 So norms and residuals see a device's own 4 tokens. Attention and MLP see all 8 tokens of the sequence: forward gathers

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from puzzles.catalog.engine import lower_bounds
-from puzzles.catalog.engine.lower_bounds import BITS, FigureBound, MakeBounds
+from puzzles.catalog.engine.lower_bounds import BITS, FigureBound
 from puzzles.catalog.engine.transformer import softmax
 from puzzles.catalog.engine.trial import Trial
 
@@ -40,6 +39,3 @@ def order_of(tokens: int, devices: int) -> Any:
     """The places of the devices' tokens: chunk i and chunk 2n - 1 - i on device i."""
     chunks = np.split(np.arange(tokens), 2 * devices)
     return np.concatenate([chunks[part] for i in range(devices) for part in (i, 2 * devices - 1 - i)])
-
-
-LOWER_BOUNDS: Mapping[str, MakeBounds] = {"RingAttention": ring_attention}

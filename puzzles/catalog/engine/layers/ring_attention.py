@@ -26,20 +26,18 @@ each, 9 x 136 = 1,224, and the end divides 8 x 16 numbers, 256: 10,696. If every
 4N = 16 instead of 9. With the tokens in order, device i would have 4 i + 3 to compute: the first 3, the last one 15.
 """,
     statement="""\
-A long sequence is split over the devices: each of N has 8 tokens. `forward` gets a dictionary: 'q', your queries, (8,
-16), and 'kv', your keys and values, (2, 8, 16). It returns your queries' attention to the full sequence, (8, 16):
-`softmax(q @ k.T / 4) @ v`, with the keys and values of all N devices; 4 is the square root of 16.
+A long sequence is split over N devices, 8 tokens each. `forward` gets a dictionary: 'q', your queries, (8, 16), and
+'kv', your keys and values, (2, 8, 16). It returns your queries' attention to all tokens, (8, 16): `softmax(q @ k.T / 4)
+@ v`, with the keys and values of all devices.
 
 Pass keys and values around the ring, one message per hop, without collectives. The memory target is the same for 2, 4
-and 8 devices, although the sequence grows with them, so you can't hold all keys or all scores of a row at the same
-time. Scores go from about 100 down to -400, where exp overflows and underflows, and you don't know in advance which
-device has a row's highest score.
+and 8 devices, so you can't hold all keys at the same time. Scores go from about 100 to -400, where exp overflows and
+underflows. No device knows in advance which one has a row's highest score.
 
-In the first part `causal` is False, and the order of the tokens does not matter. In the second part it is True: a token
-sees itself and the tokens before it. If device i had the i-th tokens, the last device would have several times as much
-work as the first. So the sequence is cut into 2N chunks of 4 tokens, and device i has two of them: chunk i and chunk 2N
-- 1 - i, in this order. The flops target of this part, 10,696, leaves room only for the pairs of chunks that are not
-entirely masked. Both parts are tried on 2, 4 and 8 devices.
+In the first part `causal` is False, and the order of the tokens does not matter. In the second part a token sees itself
+and the tokens before it. For equal work the sequence is cut into 2N chunks of 4 tokens, and device i has the i-th from
+the start and the i-th from the end. Of this part the flops target, 10,696, leaves room only for pairs of chunks that
+are not entirely masked.
 """,
     starter='''\
 class RingAttention(ShardedEngine):

@@ -7,7 +7,7 @@ the maximum is subtracted, and the maximum is unknown until all blocks have arri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -77,13 +77,11 @@ def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: i
     )
 
 
-TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
-    "RingAttention": (
-        partial(ring_attention, 1, 4),
-        partial(ring_attention, 5, 2),
-        partial(ring_attention, 9, 8),
-        partial(causal_ring_attention, 1, 4),
-        partial(causal_ring_attention, 5, 2),
-        partial(causal_ring_attention, 9, 8),
-    ),
-}
+RING_TRIALS: tuple[Callable[[], Trial], ...] = (
+    partial(ring_attention, 1, 4),
+    partial(ring_attention, 5, 2),
+    partial(ring_attention, 9, 8),
+    partial(causal_ring_attention, 1, 4),
+    partial(causal_ring_attention, 5, 2),
+    partial(causal_ring_attention, 9, 8),
+)
