@@ -36,7 +36,7 @@ underflows. No device knows in advance which one has a row's highest score.
 
 In the first part `causal` is False, and the order of the tokens does not matter. In the second part a token sees itself
 and the tokens before it. For equal work the sequence is cut into 2N chunks of 4 tokens, and device i has the i-th from
-the start and the i-th from the end. Of this part the flops target, 10,696, leaves room only for pairs of chunks that
+the start and the i-th from the end. The flops target of this part, 10,696, leaves room only for pairs of chunks that
 are not entirely masked.
 """,
     starter='''\
