@@ -19,10 +19,14 @@ OURS = ("lib", "drawing", "puzzles")
 LEFT_OUT = (
     "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands", "puzzles/package", "puzzles/notebook/authoring",
     "puzzles/reports/templates", "puzzles/course", "puzzles/leaderboard",
+    "puzzles/sandbox/bubblewrap", "puzzles/sandbox/cgroup", "puzzles/sandbox/client", "puzzles/sandbox/worker/landlock",
+    "puzzles/sandbox/worker/seccomp", "puzzles/sandbox/worker/supervisor",
 )  # fmt: skip
 """What nothing in the browser imports."""
 ARRAYS = "arrays.zip"
-WITH_NUMPY = ("lib/engine", "lib/layout", "drawing/layouts")
+WITH_NUMPY = (
+    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/sandbox/worker/devices", "puzzles/sandbox/worker/repeat",
+)  # fmt: skip
 """What goes into a second archive, which is loaded with numpy."""
 PACKAGES = (
     "chalk-diagrams",

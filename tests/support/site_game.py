@@ -86,11 +86,13 @@ class Game:
         """Types a text over the code, as an input method enters it."""
         from selenium.webdriver import ActionChains, Keys
 
+        self.until(lambda: self.browser.find_elements("css selector", ".cm-content"))
         self.find(".cm-content").click()
         ActionChains(self.browser, duration=0).key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).perform()
         self.browser.execute_cdp_cmd("Input.insertText", {"text": text})
 
     def code(self) -> str:
+        self.until(lambda: self.browser.find_elements("css selector", ".cm-content"))
         return str(self.script("return document.querySelector('.cm-content').cmTile?.view?.state.doc.toString() ?? "
                                "document.querySelector('.cm-content').cmView.view.state.doc.toString()"))  # fmt: skip
 
