@@ -69,7 +69,7 @@ class NamedRows:
 
 
 def name_width(names: Sequence[str]) -> int:
-    """The least width of a column in which no name is folded at a space."""
+    """The least width of a column in which none of its texts is folded at a space."""
     return max(map(cell_len, names), default=0)
 
 
@@ -97,6 +97,7 @@ def standings(console: Console, files: Sequence[Graded], scoring: Scoring = NOTH
         (columns_of(files), 1),
         (columns_of(files), 0),
         (columns_of(files, 0), 1),
+        (columns_of(files, 0), 0),
         (_tracks_of(files), 1),
     ):
         found = NamedRows(partial(_standings, console, files, scoring, columns, gap, heading), names, heading)
@@ -117,12 +118,15 @@ def _standings(
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
     if names is not None:
         table.add_column(Text(heading), no_wrap=True, min_width=name_width([heading, *names]))
-    for title in columns:
-        table.add_column(BETWEEN_WORDS.sub(" ", title))
+    rows = [
+        [_cell(console, slugs, [v for v in graded.verdicts if v.puzzle in slugs]) for slugs in columns.values()]
+        for graded in files
+    ]
+    for title, cells in zip(columns, zip(*rows)):
+        table.add_column(BETWEEN_WORDS.sub(" ", title), min_width=name_width([cell.plain for cell in cells]))
     for title in ("stars", *(["points"] if scoring.is_stated else []), *(["late"] if scoring.late else [])):
         table.add_column(title, justify="right", no_wrap=True)
-    for number, graded in enumerate(files):
-        cells = [_cell(console, slugs, [v for v in graded.verdicts if v.puzzle in slugs]) for slugs in columns.values()]
+    for number, (graded, cells) in enumerate(zip(files, rows)):
         first = [Text(names[number])] if names is not None else []
         totals = [f"{number:g}" for number in scoring.facts(graded).values()]
         table.add_row(*first, *cells, str(sum(v.stars for v in graded.verdicts)), *totals)

@@ -14,7 +14,7 @@ def softmax(scores):
 
 class PrefillDecode(ShardedEngine):
     def __init__(self, model_dim, heads, prefill, tokens):
-        self.prefill, self.decode = tuple(range(prefill)), tuple(range(prefill, self.num_devices))
+        self.prefill, self.decode = range(prefill), range(prefill, self.num_devices)
         self.group = self.prefill if self.device_id in self.prefill else self.decode
         self.dim, self.heads, self.tokens = model_dim, heads // len(self.group), tokens
         self.scale = (model_dim // heads) ** -0.5

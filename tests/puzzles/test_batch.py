@@ -573,7 +573,7 @@ def test_the_table_of_a_class_keeps_its_columns_whole_or_shows_chapters(width: i
     from puzzles.grading.verdict import Verdict
     from puzzles.reports.standings import standings
 
-    slugs = ("basic", "ddp", "fsdp", "gpipe", "DataParallel", "OneBucket", "matmul", "ffn")
+    slugs = ("basic", "ddp", "fsdp", "gpipe", "DataParallel", "FSDP", "matmul", "ffn")
     verdicts = tuple(Verdict(slug, "", "failed", {}, "rule") for slug in slugs)
     screen = Console(width=width, file=io.StringIO())
     screen.print(standings(screen, [Graded(f"class/{name}.py", verdicts) for name in ("anna", "ben")]))

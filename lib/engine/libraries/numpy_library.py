@@ -12,7 +12,7 @@ from numpy import ndarray, zeros
 
 from lib.engine.arguments import plain_array
 from lib.engine.collectives import Array
-from lib.engine.metering.arrays import LentBlock, as_metered, bases_of, lend, plain_view
+from lib.engine.metering.arrays import LentBlock, address_of, as_metered, bases_of, lend, plain_view
 from lib.engine.metering.meter import Meter
 from lib.engine.metering.numpy_patch import patched_numpy
 
@@ -67,7 +67,7 @@ class ArrayLibrary:
 
     def offset_in(self, buffer: Any, view: Any) -> int | None:
         """Where a view of a buffer starts in it; None if it is no view of it."""
-        offset = _address(view) - _address(buffer)
+        offset = address_of(view) - address_of(buffer)
         shares = np.may_share_memory(view, buffer) if view.size else any(base is buffer for base in bases_of(view))
         return offset if 0 <= offset <= buffer.nbytes and shares else None
 
@@ -107,8 +107,3 @@ def numbers(count: int, like: Any) -> Array:
 def cast_like(like: Any, array: Any) -> Array:
     cast: Array = array.astype(like.dtype) if isinstance(array, ndarray) else array.to(like.dtype)
     return cast
-
-
-def _address(array: Any) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address

@@ -246,6 +246,12 @@ def bases_of(array: Any) -> Iterator[Any]:
         array = _base_of(array)
 
 
+def address_of(array: Any) -> int:
+    """Of the first element in memory."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
 def block_of(array: Any) -> ChargedBlock | None:
     """The block that an array is a view of; None if it belongs to no device."""
     return next((a._block for a in bases_of(array) if isinstance(a, MeteredArray) and a._block is not None), None)

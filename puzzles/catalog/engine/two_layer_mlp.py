@@ -71,6 +71,13 @@ class TwoLayerMLP(NamedTuple):
     def split_rows(self, array: Any) -> list[Any]:
         return split_rows(array, self.devices)
 
+    def calls_by_rows(self, x: Any, out: Any, g: Any, wanted: Sequence[Any]) -> tuple[MethodCall, MethodCall]:
+        """Forward and backward with a part of the batch on each device; `wanted`: what backward returns on each."""
+        return (
+            MethodCall("forward", self.split_rows(x), self.split_rows(out)),
+            MethodCall("backward", self.split_rows(g), wanted),
+        )
+
     def split_columns(self, array: Any) -> list[Any]:
         """Each device's part of the columns."""
         return list(np.split(array, self.devices, axis=1))

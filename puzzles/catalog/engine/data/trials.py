@@ -27,11 +27,7 @@ def data_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
     params, x, g = at.tensors()
     out, grads = mlp_forward_backward(params, x, g)
     whole = {W0: grads[W0], W1: grads[W1]}
-    calls = (
-        MethodCall("forward", at.split_rows(x), at.split_rows(out)),
-        MethodCall("backward", at.split_rows(g), [whole] * at.devices),
-    )
-    return at.trial(params, calls)
+    return at.trial(params, at.calls_by_rows(x, out, g, [whole] * at.devices))
 
 
 def ring_all_reduce(devices: int = DEVICES, size: int = 2048) -> Trial:

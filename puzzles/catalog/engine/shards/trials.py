@@ -43,10 +43,7 @@ def zero1(at: TwoLayerMLP = SHOWN) -> Trial:
     for _ in range(2):
         out, grads = mlp_forward_backward(params, x, g)
         params, state = stepped(params, state, grads, RATE)
-        calls += [
-            MethodCall("forward", at.split_rows(x), at.split_rows(out)),
-            MethodCall("backward", at.split_rows(g), [params] * at.devices),
-        ]
+        calls += at.calls_by_rows(x, out, g, [params] * at.devices)
     return at.trial(start, calls, rate=RATE, momentum=MOMENTUM)
 
 
@@ -97,11 +94,7 @@ def fsdp(at: TwoLayerMLP = SHOWN) -> Trial:
     out, grads = mlp_forward_backward(params, x, g)
     shards = zip(at.split_rows(grads[W0]), at.split_rows(grads[W1]), at.split_rows(grads["x"]))
     wanted = [{W0: a, W1: b, "x": c} for a, b, c in shards]
-    calls = (
-        MethodCall("forward", at.split_rows(x), at.split_rows(out)),
-        MethodCall("backward", at.split_rows(g), wanted),
-    )
-    return at.trial(params, calls)
+    return at.trial(params, at.calls_by_rows(x, out, g, wanted))
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {

@@ -42,11 +42,7 @@ def sequence_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
     out, grads = mlp_forward_backward(params, x, g)
     parts = zip(at.split_columns(grads[W0]), at.split_rows(grads[W1]), at.split_rows(grads["x"]))
     wanted = [{W0: a, W1: b, "x": c} for a, b, c in parts]
-    calls = (
-        MethodCall("forward", at.split_rows(x), at.split_rows(out)),
-        MethodCall("backward", at.split_rows(g), wanted),
-    )
-    return at.trial(params, calls)
+    return at.trial(params, at.calls_by_rows(x, out, g, wanted))
 
 
 def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim: int = 16, hidden: int = 32) -> Trial:

@@ -57,11 +57,6 @@ def root_of(array: Any) -> Any:
     return root
 
 
-def address_of(array: Any) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
 def memory_of(root: Any) -> Any:
     """The bytes of an array that owns its memory, in the order of memory."""
     plain = np.ndarray.view(root, np.ndarray)

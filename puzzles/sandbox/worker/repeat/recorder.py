@@ -13,12 +13,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from lib.engine.memory_tiers import Fetch
-from lib.engine.metering.arrays import ChargedBlock, MeteredArray, block_of
+from lib.engine.metering.arrays import ChargedBlock, MeteredArray, address_of, block_of
 from lib.engine.metering.meter import Life
 
 from .functions import (
     UnrepeatableError,
-    address_of,
     arrays_in,
     memory_of,
     plain_number,
@@ -185,6 +184,8 @@ class DeviceRecorder:
                 return ("slice", *map(self._written, (one.start, one.stop, one.step)))
             case list():
                 return [self._written(part) for part in one]
+            case range() if len(one) <= MAX_STEPS:
+                return list(one)
             case tuple():
                 return ("tuple", *map(self._written, one))
             case dict():
