@@ -12,9 +12,9 @@ from lib.layout.examples import feed_forward, grouped_attention, layer_norm, swi
 from lib.layout.planning import exact
 from lib.layout.planning.alike import alike
 from lib.layout.planning.choices import Choices
-from lib.layout.planning.integer_program import IntegerProgram
+from lib.layout.planning.integer_program import IntegerProgram, undivided
 from lib.layout.planning.objective import BYTES, Objective
-from tests.support.layout_strategies import assert_same_program
+from tests.support.layout_strategies import assert_same_program, eight_devices
 
 pytestmark = pytest.mark.skipif(find_spec("scipy") is None, reason="scipy is not installed: pip install -e '.[exact]'")
 
@@ -124,3 +124,23 @@ def test_without_the_solver_the_refusal_says_what_to_install(monkeypatch: pytest
     with pytest.raises(LayoutError, match=r"too entangled for an exact plan.*an integer program can: pip install"):
         without_solver(swiglu())
     assert np.isclose(plan(swiglu()).bytes, 0)
+
+
+def test_moves_that_are_left_out_cost_what_others_in_their_place_do() -> None:
+    layouts = eight_devices((16, 16))[::2]
+    costs = BYTES.between(layouts, layouts, 4)
+    arcs = undivided(costs)
+    assert arcs is not None
+    assert 0 < len(arcs) < len(layouts) * (len(layouts) - 1)
+    through = np.full(costs.shape, np.inf)
+    np.fill_diagonal(through, 0)
+    for i, j, cost in arcs:
+        through[i, j] = cost
+    for k in range(len(layouts)):  # Floyd and Warshall
+        through = np.minimum(through, through[:, [k]] + through[[k]])
+    assert (through == costs).all()
+
+
+def test_a_move_that_costs_more_than_two_others_needs_each_on_its_own() -> None:
+    assert undivided(np.array([[0.0, 1, 3], [1, 0, 1], [3, 1, 0]])) is None
+    assert undivided(np.array([[0.0, 1, 2], [1, 0, 1], [2, 1, 0]])) == [(0, 1, 1), (1, 0, 1), (1, 2, 1), (2, 1, 1)]

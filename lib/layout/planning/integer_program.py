@@ -3,7 +3,8 @@ caps on the peak.
 
 A binary variable for each way to compute an operator and to store a source. For each reader of a tensor, a fraction of
 each move: from a layout that the tensor may have, or from a copy that an earlier reader may have taken, to a layout
-that the reader may need. The relaxation is often integral: it is Alpa's (Zheng et al. 2022) with its edges.
+that the reader may need. Without a cap on the peak, moves pass through other layouts where that costs the same. The
+relaxation is often integral: it is Alpa's (Zheng et al. 2022) with its edges.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -11,12 +12,14 @@ from math import ceil, gcd, inf
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout, placement
 from lib.layout.program.distributed import DistributedOperator
 
 from .choices import Choices
-from .elimination import FORBIDDEN
+from .elimination import FORBIDDEN, Table
 from .highs import TOLERANCE, LinearProgram, Terms, added
 from .objective import Objective
 from .peak_rows import Layouts, Move, PeakRows, ReaderMoves
@@ -57,6 +60,7 @@ class IntegerProgram:
         self.alike = alike = {**alike, **self.graph.repeats}
         self._made: dict[Hashable, ReaderMoves] = {}
         """Moves of readers, by the variables that they connect."""
+        self._arcs: dict[tuple[TensorLayout, ...], list[tuple[int, int, float]] | None] = {}
         for name, layouts in choices.storage_layouts.items():
             same = self.lives.get(alike.get(name, ""), {})
             if list(same) == layouts:
@@ -126,12 +130,14 @@ class IntegerProgram:
 
     def _reader(self, reader: ReaderMoves, homes: Layouts, earlier: Sequence[ReaderMoves]) -> ReaderMoves:
         """Adds the moves of a reader. It has one of them, and only from where the tensor is then."""
-        arriving = {key: added(terms, times=-1) for key, (_, terms) in reader.wanted.items()}
-        dearest = dict.fromkeys(reader.wanted, 0.0)
         copies: Layouts = {}
         for before in earlier:
             for key, (layout, terms) in before.wanted.items():
                 copies[key] = layout, added(copies.get(key, (layout, {}))[1], terms)
+        if self.peak is None and self._flow(reader, homes, copies):
+            return reader
+        arriving = {key: added(terms, times=-1) for key, (_, terms) in reader.wanted.items()}
+        dearest = dict.fromkeys(reader.wanted, 0.0)
         columns = [layout for layout, _ in reader.wanted.values()]
         for is_copy, sources in ((False, homes), (True, copies)):
             rows = [layout for layout, _ in sources.values()]
@@ -143,7 +149,7 @@ class IntegerProgram:
                 for (target, (wanted, _)), cost in zip(reader.wanted.items(), map(float, row)):
                     if cost >= FORBIDDEN or (is_copy and cost >= dearest[target] and source != target):
                         continue  # not possible, or never better than from where the tensor lives
-                    v = self.program.variable(cost, is_whole=self.peak is not None and bool(earlier))
+                    v = self.program.variable(cost, is_whole=bool(earlier))
                     leaving[v] = arriving[target][v] = 1.0
                     reader.moves[v] = Move(source, given, target, wanted, is_copy, cost)
                     dearest[target] = dearest[target] if is_copy else max(dearest[target], cost)
@@ -151,6 +157,30 @@ class IntegerProgram:
         for terms in arriving.values():
             self.program.row(terms, 0, 0)
         return reader
+
+    def _flow(self, reader: ReaderMoves, homes: Layouts, copies: Layouts) -> bool:
+        """Adds the moves of a reader as a flow from layout to layout, which needs fewer variables.
+
+        False if some move costs more than two others in its place; then the reader needs each move on its own.
+        """
+        nodes = {**homes, **copies, **reader.wanted}
+        layouts = tuple(layout for layout, _ in nodes.values())
+        if layouts not in self._arcs:
+            self._arcs[layouts] = undivided(self.objective.between(layouts, layouts, self.size))
+        arcs, keys = self._arcs[layouts], list(nodes)
+        if arcs is None:
+            return False
+        rows = []
+        for key in keys:
+            here = added(*(ends[key][1] for ends in (homes, copies) if key in ends), times=-1)
+            rows.append(added(here, reader.wanted[key][1] if key in reader.wanted else {}))
+        for i, j, cost in arcs:
+            v = self.program.variable(cost, is_whole=False)
+            rows[i][v], rows[j][v] = 1.0, -1.0
+            reader.moves[v] = Move(keys[i], layouts[i], keys[j], layouts[j], False, cost)
+        for row in rows:
+            self.program.row(row, -inf if copies else 0, 0)
+        return True
 
     def _memory(self, cap: int) -> None:
         for name, layouts in self.lives.items():
@@ -218,3 +248,15 @@ class IntegerProgram:
                 move = reader.moves[max(reader.moves, key=lambda v: values[v])]
                 found[reader.operator, reader.place] = move.given if move.copy else None
         return found
+
+
+def undivided(costs: Table) -> list[tuple[int, int, float]] | None:
+    """The moves that no two others replace at the same cost, each with its cost; None if two others cost less."""
+    apart = np.where((costs == 0) & (costs.T == 0), inf, costs)
+    indirect = np.full(costs.shape, inf)
+    for first, second in zip(apart.T, apart):
+        np.minimum(indirect, first[:, None] + second, out=indirect)
+    if (indirect < costs)[~np.eye(len(costs), dtype=bool)].any():
+        return None
+    left = (costs < np.minimum(indirect, FORBIDDEN)) & ~np.eye(len(costs), dtype=bool)
+    return [(int(i), int(j), float(costs[i, j])) for i, j in np.argwhere(left)]

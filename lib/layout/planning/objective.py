@@ -47,12 +47,14 @@ class Objective:
 
     def between(self, given: Sequence[TensorLayout], wanted: Sequence[TensorLayout], itemsize: int) -> Table:
         """What it costs to move from each given layout to each wanted one, or FORBIDDEN: given x wanted."""
-        if self.links is None and not any(layout.partial for layout in (*given, *wanted)):
-            return least_table(given, wanted) * itemsize
         table = np.full((len(given), len(wanted)), FORBIDDEN)
+        quick = [[self.links is None and not layout.partial for layout in ends] for ends in (given, wanted)]
+        rows, columns = ([layout for layout, yes in zip(*each) if yes] for each in zip((given, wanted), quick))
+        if rows and columns:
+            table[np.ix_(*quick)] = least_table(rows, columns) * itemsize
         for i, a in enumerate(given):
             for j, b in enumerate(wanted):
-                if can_become(a, b):
+                if not (quick[0][i] and quick[1][j]) and can_become(a, b):
                     table[i, j] = self._of_move(a, b, itemsize)
         return table
 
