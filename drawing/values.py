@@ -17,7 +17,19 @@ from drawing.number_text import consecutive, time_text
 from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, STROKE, layer_colour, layer_tint, mix
 from drawing.pen import box, clip, corners, dots, hatch, label, lines, panel, polygons, stack, style, text_width
 from drawing.picture import Picture
-from lib import Activation, ActivationGrad, Delta, Model, OptState, OuterState, PuzzleError, Value, Weight, WeightGrad
+from lib import (
+    Activation,
+    ActivationGrad,
+    Delta,
+    Model,
+    OptState,
+    OuterState,
+    PuzzleError,
+    Scalar,
+    Value,
+    Weight,
+    WeightGrad,
+)
 
 HEIGHT = 44.0
 HEAD, FOOT = 14.0, 14.0
@@ -57,6 +69,8 @@ def held(value: Value) -> Held:
         case WeightGrad():
             sums = (value.batches, value.total_batches)
             return Held("∇W", column, value.shards, value.total, "hatch", batches=sums)
+        case Scalar():
+            return Held("|∇W|", 2 * value.layers, value.shards, value.total, "hatch")
         case Activation():
             feeds = 1 if value.layer < value.layers else 0
             return Held("A", column - 1, value.batches, value.total_batches, "plain", feeds=feeds)

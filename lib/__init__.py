@@ -21,6 +21,7 @@ from lib.values.kinds import (
     Weight,
     WeightGrad,
 )
+from lib.values.scalar import Scalar
 
 from .communication.lanes import LANES, clocks, computing
 from .communication.meetings import in_group
@@ -59,6 +60,7 @@ __all__ = [
     "KeyValueGrad",
     "Delta",
     "OuterState",
+    "Scalar",
     "Costs",
     "DeadlockError",
     "Dist",

@@ -47,7 +47,8 @@ class Setting:
     each dense layer, which the costs describe, and `lengths` the share of the full length that each microbatch has. The
     weights that compute may be `lag` steps older than the data. Where layers are attention, a microbatch is so many
     equal `shares` of tokens. With the task "outer", a round has at most `outer` steps, its average comes at most `late`
-    steps late, and a copy keeps the share `mix` of its own weight when it is merged with the average.
+    steps late, and a copy keeps the share `mix` of its own weight when it is merged with the average. With `clip`, each
+    update scales its gradient by the norm of the gradients of all layers.
 
     Raises: RuleError: naming the field that cannot be.
     """
@@ -65,6 +66,7 @@ class Setting:
     outer: int
     late: int
     mix: Fraction
+    clip: bool
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class Setting:
         outer: int = 0,
         late: int = 0,
         mix: Fraction | int = Fraction(1, 2),
+        clip: bool = False,
     ) -> None:
         known = costs_named(costs) if isinstance(costs, str) else costs
         try:
@@ -89,7 +92,7 @@ class Setting:
             example = {"dp": 2, "tp": 4}
             raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
         named, sizes, kept = _kinds(kinds), _lengths(lengths), fraction(mix, "Setting: mix")
-        given = known, axes, steps, layer, task, fold, named, sizes, lag, shares, outer, late, kept
+        given = known, axes, steps, layer, task, fold, named, sizes, lag, shares, outer, late, kept, clip
         for name, content in zip(FIELDS, given, strict=True):
             object.__setattr__(self, name, content)
         self._check()
@@ -105,6 +108,10 @@ class Setting:
         if self.lag and self.task != "train":
             raise RuleError(f"Setting: lag is for the task 'train'; this one is {self.task!r}")
         self._check_outer()
+        if type(self.clip) is not bool:
+            raise RuleError(f"Setting: clip must be True or False; got {self.clip!r:.60}")
+        if self.clip and (self.task != "train" or self.fold):
+            raise RuleError("Setting: clip is for the task 'train', and for runs that are not folded")
         if type(self.shares) is not int or not 1 <= self.shares <= MAX_SHARES:
             raise RuleError(f"Setting: shares must be a whole number from 1 to {MAX_SHARES:,}; got {self.shares!r}")
         if self.shares > 1 or self.layer == "attention":
@@ -177,7 +184,7 @@ def _lengths(given: Iterable[object]) -> tuple[Fraction, ...]:
 
 
 FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold", "kinds", "lengths", "lag", "shares") + (
-    ("outer", "late", "mix")
+    ("outer", "late", "mix", "clip")
 )
 
 CLASSIC_SETTING = Setting()

@@ -21,6 +21,7 @@ from lib.values.kinds import (
     Weight,
     WeightGrad,
 )
+from lib.values.scalar import Scalar
 
 from .rank_state import RankState
 from .recompute import executed
@@ -79,16 +80,10 @@ class Sample(NamedTuple):
 
 
 SHARE_OF: Mapping[type[Value], int] = {
-    Weight: 0,
-    OptState: 1,
-    OuterState: 1,
-    Delta: 3,
-    Activation: 2,
-    KeyValue: 2,
-    ActivationGrad: 3,
-    WeightGrad: 3,
-    KeyValueGrad: 3,
-    Parked: 0,
+    **dict.fromkeys((Weight, Parked), 0),
+    **dict.fromkeys((OptState, OuterState), 1),
+    **dict.fromkeys((Activation, KeyValue), 2),
+    **dict.fromkeys((ActivationGrad, WeightGrad, KeyValueGrad, Delta, Scalar), 3),
 }
 """The field of a sample that each kind of value belongs to; a parked one takes nothing of the device."""
 

@@ -22,7 +22,7 @@ class OverlappedCalls(Walk[RankState]):
         """The call that a record holds; its times are looked at when they are known."""
         if op.name == "pass_to":
             refuse_pending(rank, op.inputs)
-        alike = used[1:] if op.name == "tier_update" else used
+        alike = used[1:3] if op.name == "tier_update" else used
         first, made = len(rank.values), 0 if op.name == "pass_to" else len(alike)
         numbers = (first,) if made == 1 else tuple(range(first, first + made))
         if op.outputs != numbers or op.batches != requested_batches(self.game, op.name, op.batches):

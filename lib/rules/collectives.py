@@ -26,7 +26,8 @@ from lib.values.base import (
 from lib.values.kinds import Delta, KeyValueGrad, Weight, WeightGrad
 from lib.values.label_text import shards_text
 from lib.values.replicas import Copy, averaged
-from lib.values.sums import sum_deltas, sum_grads
+from lib.values.scalar import Scalar
+from lib.values.sums import added, sum_grads
 
 from . import activations, attention
 from .folded_numbers import chosen_batches
@@ -45,8 +46,8 @@ def allreduce(values: Sequence[Value], group: Group | None = None, wanted: Wante
     replicas have trained everyone gets the average."""
     if isinstance(values[0], Batched):
         return [activations.sum_parts(values, who_in(group))] * len(values)
-    if isinstance(values[0], Delta):
-        return [sum_deltas(values, who_in(group))] * len(values)
+    if isinstance(values[0], Delta | Scalar):
+        return [added(values, who_in(group))] * len(values)
     if isinstance(values[0], Weight):
         return [_average(values, who_in(group))] * len(values)
     return [_reduced(values, group)] * len(values)
@@ -157,6 +158,8 @@ def require_contribution(game: Game, name: str, value: Value) -> None:
 def _more_than_classic(game: Game, name: str, value: Value) -> bool:
     """True for what only some games let a rank contribute: parts or tokens of an activation, and replicas to
     average."""
+    if isinstance(value, Scalar):
+        return name == "allreduce"
     if isinstance(value, Weight | Delta):
         return name == "allreduce" and game.task == ("local" if isinstance(value, Weight) else "outer")
     return isinstance(value, Batched) and (game.layer != "dense" or (value.vocabulary and name == "allreduce"))

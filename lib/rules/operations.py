@@ -29,7 +29,7 @@ from lib.values.replica_shards import replica_shards_of
 from lib.values.replicas import shared
 from lib.values.sums import added
 
-from . import attention, memory_tiers, outer, updating
+from . import attention, clipping, memory_tiers, outer, updating
 from .folded_numbers import chosen_batches, part_in_record
 from .layers import backward, backward_input, backward_weight, forward, loss, pair
 from .requirements import WHOLE, same_model
@@ -212,6 +212,7 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "backward_input": lambda game, op, v: (backward_input(game, op.layer, *v),),
     "backward_weight": lambda game, op, v: (backward_weight(game, op.layer, *v),),
     "update": lambda game, op, v: updating.update(game, op.layer, *v),
+    "norm": lambda game, op, v: (clipping.norm(game, op.layer, *v),),
     "tier_update": lambda game, op, v: updating.tier_update(game, op.layer, *op.args, *v),
     "delta": lambda game, op, v: (outer.delta(game, op.layer, *v),),
     "outer_update": lambda game, op, v: outer.outer_update(game, op.layer, *v),

@@ -13,11 +13,15 @@ from lib.values.replica_shards import covers
 from lib.values.replicas import Copy, averages_of
 
 from . import memory_tiers, outer
+from .clipping import require_scale
 from .requirements import same_model
 
 
-def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
-    """The weight and its optimizer state one step later, of the shards that the weight holds."""
+def update(
+    game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value, scale: Value | None = None
+) -> tuple[Weight, OptState]:
+    """The weight and its optimizer state one step later, of the shards that the weight holds; where the game clips
+    gradients, with the gradient scaled by the norm of all."""
     if game.task == "infer":
         raise RuleError("this game is inference only: no weight is updated")
     if type(weight_grad) is not WeightGrad or type(weight) is not Weight or type(opt_state) is not OptState:
@@ -42,19 +46,20 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
             f"the optimizer state is {shards_text(opt_state)}, but the weight is {shards_text(weight)}; "
             "update the shard of the weight that this state belongs to, not the gathered weight"
         )
+    require_scale(game, grad, scale)
     same_model(game, grad, weight, opt_state)
     label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy, weight.own
     return Weight.made(*label), OptState.made(*label)
 
 
 def tier_update(
-    game: Game, layer: int, to: object, weight_grad: Value, weight: Value, opt_state: Value
+    game: Game, layer: int, to: object, weight_grad: Value, weight: Value, opt_state: Value, *scale: Value
 ) -> tuple[Parked, Parked]:
-    """The same on a tier, where all three are parked (Ren et al. 2021, section 4)."""
+    """The same on a tier, where all are parked (Ren et al. 2021, section 4)."""
     if memory_tiers.tier(game.setting.costs, to).update is None:
         raise RuleError(f"the tier {to} has no update; fetch the values and update them on the device")
     there: list[Value] = []
-    for value in (weight_grad, weight, opt_state):
+    for value in (weight_grad, weight, opt_state, *scale):
         if not isinstance(value, Parked):
             there_now = f"the {value} is on the device; offload it first"
             raise RuleError(f"update on the {to} needs values that are parked there; {there_now}")

@@ -6,12 +6,13 @@ from typing import Any, Literal, overload
 from lib.communication.lanes import PendingValue
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Game
-from lib.rules import durations, layers, operations, updating
+from lib.rules import clipping, durations, layers, operations, updating
 from lib.rules.folded_numbers import require_own_batches
 from lib.trace.ops import NO_BATCHES, Op, call_text
 from lib.values import algebra
 from lib.values.base import Value, copy_of, object_text
 from lib.values.kinds import Activation, ActivationGrad, OptState, OuterState, Parked, Weight, WeightGrad
+from lib.values.scalar import Scalar
 
 from .outer import OuterCalls
 from .recorder import RankRecorder, player_line
@@ -120,6 +121,12 @@ class Computation(OuterCalls):
         made: tuple[WeightGrad] = self._compute("backward_weight", layers.backward_weight, layer, *used)
         return made[0]
 
+    def norm(self, layer: int, grad: WeightGrad) -> Scalar:
+        """Returns the norm of a layer's gradient, of one element, to add to the norms of the other layers and to pass
+        to `update` as `scale`. Takes no time; only where the setting clips gradients."""
+        made: tuple[Scalar] = self._compute("norm", clipping.norm, layer, grad)
+        return made[0]
+
 
 def _sides(recorder: RankRecorder, ahead: Any, behind: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The arguments of both sides of a pair, with layers as plain numbers."""
@@ -163,14 +170,37 @@ class TierOperations(Computation):
 
     @overload
     def update(
-        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: object = 0
+        self,
+        layer: int,
+        weight_grad: WeightGrad,
+        weight: Weight,
+        opt_state: OptState,
+        shard: object = 0,
+        *,
+        scale: Scalar | None = None,
     ) -> tuple[Weight, OptState]: ...
     @overload
     def update(
-        self, layer: int, weight_grad: Any, weight: Any, opt_state: Any, shard: object = 0, *, on: str
+        self,
+        layer: int,
+        weight_grad: Any,
+        weight: Any,
+        opt_state: Any,
+        shard: object = 0,
+        *,
+        on: str,
+        scale: Any = None,
     ) -> Awaitable[tuple[Parked, Parked]]: ...
     def update(
-        self, layer: int, weight_grad: Any, weight: Any, opt_state: Any, shard: object = 0, *, on: str | None = None
+        self,
+        layer: int,
+        weight_grad: Any,
+        weight: Any,
+        opt_state: Any,
+        shard: object = 0,
+        *,
+        on: str | None = None,
+        scale: Any = None,
     ) -> Any:
         """Returns the weight and optimizer state after the step, for the shards that `weight` holds; 0.5 steps.
 
@@ -178,11 +208,14 @@ class TierOperations(Computation):
         communication overlaps with computation, handles may stand for values: `handle[0]` for the new weight, and
         `handle[1]` for the new state.
 
+        Where the setting clips gradients, `scale` is the norm of the gradients of all layers.
+
         `shard` is accepted for schedules of the original game, and ignored: the values have their own shards.
         """
+        used = (weight_grad, weight, opt_state, *(() if scale is None else (scale,)))
         if on is not None:
-            return self._on_tier("tier_update", [weight_grad, weight, opt_state], (on,), layer, 2)
-        return self._compute("update", updating.update, layer, weight_grad, weight, opt_state)
+            return self._on_tier("tier_update", used, (on,), layer, 2)
+        return self._compute("update", updating.update, layer, *used)
 
     def _on_tier(
         self, name: str, given: Sequence[Any], args: tuple[str, ...], layer: int | None = None, makes: int = 1

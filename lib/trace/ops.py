@@ -24,7 +24,7 @@ UPDATES = frozenset(("update", "tier_update", "outer_update"))
 
 FREE = frozenset(
     ("load_weights", "get_activation", "fake_grad", "given", "add", "combine", "shard", "set_final_weight")
-    + ("set_output", "store", "delete", "delta", "merge", "set_final_copy")
+    + ("set_output", "store", "delete", "delta", "merge", "set_final_copy", "norm")
 )
 """The operations that take no time and need no price. A timed one without a price does not exist in a game."""
 
@@ -40,15 +40,19 @@ class Form(NamedTuple):
     """More arguments, of which a record holds the first few: those that it needs, and None before them."""
     bucket: bool = False
     """Where communication overlaps computation, it may use more values."""
+    more: int = 0
+    """It may use so many more values."""
 
     def describe(self) -> str:
-        inputs = "any number of values" if self.inputs is None else f"{self.inputs} used values"
+        or_more = f" or {(self.inputs or 0) + self.more}" if self.more else ""
+        inputs = "any number of values" if self.inputs is None else f"{self.inputs}{or_more} used values"
         more = [f"perhaps {name}" for name in self.optional]
         return ", ".join([*(["a layer"] if self.layer else []), inputs, *self.args, *more])
 
     def takes(self, inputs: int, bucket: bool) -> bool:
         """True if a record may hold so many used values."""
-        return self.inputs is None or inputs == self.inputs or (self.bucket and bucket and inputs > 0)
+        fixed = self.inputs is None or self.inputs <= inputs <= self.inputs + self.more
+        return fixed or (self.bucket and bucket and inputs > 0)
 
     def fits(self, args: Sequence[object]) -> bool:
         """True if a record may hold so many arguments."""
@@ -70,8 +74,9 @@ FORMS: Mapping[str, Form] = {
     "attend": Form(True, None),
     "attend_backward": Form(True, None),
     "keys_backward": Form(True, 4),
-    "update": Form(True, 3),
-    "tier_update": Form(True, 3, ("tier",)),
+    "norm": Form(True, 1),
+    "update": Form(True, 3, more=1),
+    "tier_update": Form(True, 3, ("tier",), more=1),
     "delta": Form(True, 2),
     "outer_update": Form(True, 3),
     "merge": Form(True, 2),

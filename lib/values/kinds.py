@@ -18,6 +18,7 @@ from .label_text import batches_text, more_text, shards_text, share_text, step_t
 from .making import constructors
 from .replica_shards import ReplicaShards
 from .replicas import Copy, checked_copy
+from .scalar import Scalar
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -271,7 +272,8 @@ class Parked(Value):
 KINDS: Mapping[str, type[Value]] = MappingProxyType(
     {
         cls.__name__: cls
-        for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad, KeyValue, KeyValueGrad, OuterState, Delta)
+        for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad, KeyValue, KeyValueGrad)
+        + (OuterState, Delta, Scalar)
     }
 )
 
@@ -287,21 +289,14 @@ HOLDS: Mapping[str, type[Value]] = {
 
 HOLDS_TOO: Mapping[type[Value], str] = {
     **{KeyValue: "activations", KeyValueGrad: "grad_activations"},
-    **{OuterState: "opt_states", Delta: "grad_weights"},
+    **{OuterState: "opt_states", Delta: "grad_weights", Scalar: "grad_weights"},
 }
 """Kinds that another kind's dictionary holds too."""
 
 CLASSIC_FIELDS: Mapping[type[Value], int] = {
-    Weight: 5,
-    OptState: 5,
-    OuterState: 5,
-    Delta: 5,
-    WeightGrad: 6,
-    Activation: 4,
-    ActivationGrad: 4,
-    KeyValue: 4,
-    KeyValueGrad: 4,
-    Parked: 2,
+    **dict.fromkeys((Weight, OptState, OuterState, Delta), 5),
+    **dict.fromkeys((Activation, ActivationGrad, KeyValue, KeyValueGrad, Scalar), 4),
+    **{WeightGrad: 6, Parked: 2},
 }
 """How many fields of each kind the classic puzzles use; the others come last, and have defaults."""
 

@@ -72,6 +72,16 @@ def batches_text(value: Labelled) -> str:
     return f"{named('batch', sorted(value.batches))} of {value.total_batches}"
 
 
+def norm_text(value: Labelled) -> str:
+    """'the layers {0, 1} of 4', 'shards {0} of 2 of layer 1': whose squares a norm adds up."""
+    n = value.total // value.layers
+    held = {layer: {i for i in range(n) if layer * n + i in value.shards} for layer in range(value.layers)}
+    full = [layer for layer, own in held.items() if len(own) == n]
+    parts = [f"the layers {set_text(full)} of {value.layers}"] if full else []
+    parts += [f"shards {set_text(own)} of {n} of layer {at}" for at, own in held.items() if own and at not in full]
+    return ", ".join(parts)
+
+
 def shares_of_batches(numbers: Collection[int], shares: int) -> str:
     """'tokens {6, 7} of 8 of batch 0', 'tokens {0} of 8 of batch 1': shares of tokens that are numbered through."""
     held: dict[int, set[int]] = {}

@@ -2,6 +2,7 @@
 keys."""
 
 from collections.abc import Sequence
+from math import lcm
 from operator import attrgetter
 from typing import Any
 
@@ -12,6 +13,7 @@ from .algebra import Who, operand
 from .base import Batched, Summed, Value, require_alike, require_kind, with_fields
 from .kinds import Activation, Delta, KeyValue, KeyValueGrad, WeightGrad
 from .label_text import shares_of_batches
+from .scalar import Scalar
 
 ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy", "version", "heads", "vocabulary")
 """What activations have in common that meet in a collective, besides batches, parts and tokens."""
@@ -23,6 +25,8 @@ def added(values: Sequence[Value], who: Who = operand) -> Any:
     """The sum of some values of one kind: what `+` makes."""
     if isinstance(values[0], Batched):
         return add_parts(values, who)
+    if isinstance(values[0], Scalar):
+        return sum_squares(values, who)
     return sum_deltas(values, who) if isinstance(values[0], Delta) else sum_grads(values, who)
 
 
@@ -63,6 +67,19 @@ def sum_deltas(values: Sequence[Value], who: Who = operand) -> Delta:
     batches = algebra.disjoint_union([mark.batches for mark in marks], "batch", who, "sum each copy once")
     copies = tuple(sorted(one for delta in deltas for one in delta.copies))
     return with_fields(first, copy=marks[0]._replace(batches=batches), copies=copies)
+
+
+def sum_squares(values: Sequence[Value], who: Who = operand) -> Scalar:
+    """The sum of the squares of some layers or shards of one step, each there once."""
+    first = require_kind(values[0], Scalar, "each value in this sum")
+    norms = [require_kind(value, Scalar, "each value in this sum") for value in values]
+    for i, one in enumerate(norms):
+        require_alike(first, one, ("layers", "step", "version"), who, i, "sum")
+    total = lcm(*[one.total for one in norms])
+    finer = [total // one.total for one in norms]
+    cut = [frozenset(i * n + j for i in one.shards for j in range(n)) for one, n in zip(norms, finer)]
+    held = algebra.disjoint_union(cut, "shard" if total > first.layers else "layer", who, "add each square once")
+    return with_fields(first, shards=held, total=total)
 
 
 def _both_text(first: Batched, twice: set[int]) -> str:

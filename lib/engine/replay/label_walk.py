@@ -234,6 +234,7 @@ LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[L
     ],
     "backward_input": _input_grad,
     "backward_weight": lambda walk, op, used: [_weight_grad(walk, op, used)],
+    "norm": lambda walk, op, used: [Rows("norm", (0,), 1)],
     "update": lambda walk, op, used: [as_rows(held(used[1]))._replace(kind=kind) for kind in ("weight", "state")],
     "tier_update": lambda walk, op, used: [
         OnTier(as_rows(content(used[1]))._replace(kind=kind), *op.args) for kind in ("weight", "state")

@@ -8,7 +8,8 @@ from lib.errors import TraceError
 
 
 class Rows(NamedTuple):
-    """Rows of a "weight", an optimizer "state" or a weight's "grad", of so many (`of`): a tensor of (rows, hidden)."""
+    """Rows of a "weight", an optimizer "state" or a weight's "grad", of so many (`of`): a tensor of (rows, hidden). The
+    "norm" of gradients is one number."""
 
     kind: str
     places: tuple[int, ...]
@@ -66,7 +67,7 @@ def axis_of(label: Content) -> int:
 
 def shape_of(label: Content, hidden: int) -> tuple[int, ...]:
     if isinstance(label, Rows):
-        return len(label.places), hidden
+        return len(label.places), 1 if label.kind == "norm" else hidden
     return 1 if label.in_a_row else len(label.batches), len(label.places), (label.width or hidden) // label.heads
 
 

@@ -235,9 +235,10 @@ class ReplayEngine(TensorDevice):
         return [*self.layer_forward(ahead, used[:2]), *self.layer_backward(behind, used[2:])]
 
     def update(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        grad, weight, state = used
-        of_grad, rows, of_state = [content(self.labels[number]) for number in op.inputs]
-        return self.workload.update(taken(grad, of_grad, rows.places), weight, taken(state, of_state, rows.places))
+        grad, weight, state, *norm = used
+        of_grad, rows, of_state = [content(self.labels[number]) for number in op.inputs[:3]]
+        parts = taken(grad, of_grad, rows.places), weight, taken(state, of_state, rows.places)
+        return self.workload.update(*parts, *norm)
 
     def update_on_tier(self, op: Op, used: list[Array]) -> Sequence[Array]:
         """An update by the tier's processor, of tensors that are there."""
@@ -305,6 +306,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "backward_input": lambda engine, op, used: [engine.layer(op).backward_input(*used)],
     "backward_weight": lambda engine, op, used: [engine.layer(op).backward_weight(*used)],
     **ATTEND,
+    "norm": lambda engine, op, used: [engine.workload.squares(used[0])],
     "update": ReplayEngine.update,
     "tier_update": ReplayEngine.update_on_tier,
     **OUTER,

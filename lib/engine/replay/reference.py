@@ -60,7 +60,8 @@ def _train(
         for batch in batches:
             for layer, grad in gradients(workload, used, batch, step):
                 grads[layer] += grad
-        updated = [workload.update(*one) for one in zip(grads, weights, states)]
+        norm = [reduce(add, map(workload.squares, grads))] * workload.setting.clip
+        updated = [workload.update(*one, *norm) for one in zip(grads, weights, states)]
         weights, states = [pair[0] for pair in updated], [pair[1] for pair in updated]
     return weights, states
 

@@ -112,6 +112,7 @@ class Workload:
         numbers: tuple[Any, Any] = (3, 5) if small else (0.001 / tokens, 0.9)
         self.rate, self.decay = numbers
         self.momentum = float(tokens)
+        self.largest_norm = self.momentum * hidden
         every = [(batch, step) for batch in range(size.batches) for step in range(setting.steps)]
         self._targets = {one: self._data([3, *one], size.layers) for one in every}
 
@@ -140,7 +141,15 @@ class Workload:
     def target(self, batch: int, step: int = 0) -> Array:
         return self._targets[batch, step]
 
-    def update(self, grad: Array, weight: Array, state: Array) -> tuple[Array, Array]:
+    def squares(self, grad: Array) -> Array:
+        """The sum of the squares of a gradient, as a tensor of (1, 1)."""
+        return grad.reshape(1, -1) @ grad.reshape(-1, 1)
+
+    def update(self, grad: Array, weight: Array, state: Array, norm: Array | None = None) -> tuple[Array, Array]:
+        """With a `norm`, the sum of the squares of all gradients, the gradient is scaled to a norm of its own; of whole
+        numbers it is multiplied."""
+        if norm is not None:
+            grad = grad * norm if self.exact else grad * (self.largest_norm / norm**0.5)
         state = self.decay * state + grad
         return weight - self.rate * state, state
 

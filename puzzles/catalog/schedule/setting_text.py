@@ -48,6 +48,7 @@ def setting_text(setting: Setting) -> str:
     if setting.task != "train":
         words.append(f"task {setting.task}")
     words += [f"rounds of {setting.outer} steps, averages up to {setting.late} late"] * bool(setting.outer)
+    words += ["gradients clipped"] * setting.clip
     words += [f"{setting.shares} shares of tokens"] * (setting.shares > 1)
     words += [f"kinds {_runs(setting.kinds)}"] * bool(setting.kinds)
     words += [f"lengths {_runs(setting.lengths)}"] * bool(setting.lengths)
@@ -138,6 +139,8 @@ def _kinds(setting: Setting) -> Iterator[Difference]:
     yield Difference("training steps", str(setting.steps), str(CLASSIC_SETTING.steps))
     lag = f"up to {setting.lag} {'step' if setting.lag == 1 else 'steps'} older than the data"
     yield Difference("weights that compute", lag if setting.lag else "of the data's step", "of the data's step")
+    clip = "scaled by the norm of the gradients of all layers"
+    yield Difference("the gradient of an update", clip if setting.clip else "not scaled", "not scaled")
     yield Difference("a layer", LAYER_WORDS[setting.layer], LAYER_WORDS["dense"])
     yield Difference("the task", TASK_WORDS[setting.task], TASK_WORDS["train"])
     if setting.task == "outer":

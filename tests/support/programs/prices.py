@@ -18,8 +18,9 @@ EVENTS = (*PRODUCTS, *LANES, "loss", "update", "receive")
 
 
 class Piece(NamedTuple):
-    """How large a value is: its kind ("weight", "state", "wgrad", "act" or "grad"), how many batches it has, and which
-    shards of how many are here; of activations, shares of the tokens. On a tier it takes nothing of the device."""
+    """How large a value is: its kind ("weight", "state", "wgrad", "norm", "act" or "grad"), how many batches it has,
+    and which shards of how many are here; of activations, shares of the tokens. On a tier it takes nothing of the
+    device."""
 
     kind: str
     batches: int = 1
@@ -71,6 +72,8 @@ class Prices(NamedTuple):
 
     def elements(self, piece: Piece) -> int:
         """Elements of a value, wherever it is."""
+        if piece.kind == "norm":
+            return 1
         weight = self.parameters or self.hidden**2
         activation = self.hidden * self.length
         gradient = activation if self.gradient is None else self.gradient

@@ -30,6 +30,11 @@ class Training(Writer):
         """By step: that of the weights that compute."""
         self._missing: dict[tuple[int, int], int] = defaultdict(int)
         """By layer and step: how many gradients are not computed yet."""
+        self.clip = choice.random() < 0.3
+        self._norms: dict[tuple[int, int], list[int]] = defaultdict(list)
+        """By step and rank: the norms of its layers that are there."""
+        self._scales: dict[int, Held] = {}
+        """By step: the norm of all layers."""
 
     def train(self) -> None:
         for layer in range(self.layers):
@@ -236,10 +241,47 @@ class Training(Writer):
             for group in groups:
                 calls |= self.together(name, group, values, partial(_share, n), layer=layers[0], whose=whose)
             values = yield from (self.results if name == plan[-1][0] else self.passed_on)(calls)
+        if self.clip:
+            yield from self._normed(step, layers, values, {"tp", *scattered})
         for rank in self.choice.sample(ranks, len(ranks)):
             for layer, grad in zip(layers, values[rank]):
                 yield from self._update(rank, layer, step, grad)
             yield
+
+    def _normed(self, step: int, layers: Sequence[int], values: dict[int, list[int]], axes: set[str]) -> Task[None]:
+        """Sums the squares of some layers over the ranks with their shards, and with the last of them over the stages;
+        ends when the norm of all layers is there."""
+        for i, layer in enumerate(layers):
+            own = {
+                rank: self.do(rank, "norm", grads[i], makes=[Piece("norm")], layer=layer)
+                for rank, grads in values.items()
+            }
+            for rank, (norm,) in (yield from self._squares(own, axes)).items():
+                self._norms[step, rank].append(self.keep(rank, norm))
+        at_all = {(step, rank): self.stage.count(place[2]) for rank, place in enumerate(self.places)}
+        if all(len(self._norms[key]) == count for key, count in at_all.items()) and step not in self._scales:
+            self._scales[step] = {}
+            totals = {}
+            for (_, rank), count in at_all.items():
+                if count:
+                    first, *others = self._norms[step, rank]
+                    for other in others:
+                        (first,) = self.do(rank, "add", first, other, makes=[Piece("norm")])
+                    totals[rank] = [first]
+            for rank, (norm,) in (yield from self._squares(totals, {"pp"})).items():
+                self._scales[step][rank] = norm
+        while not self._scales.get(step):
+            yield
+
+    def _squares(self, own: dict[int, list[int]], axes: set[str]) -> Task[dict[int, list[int]]]:
+        """Norms summed over the ranks along some axes that have any."""
+        calls, alone = {}, {}
+        for group in sorted({tuple(one for one in self.along(rank, [*axes]) if one in own) for rank in own}):
+            if len(group) > 1 or self.choice.random() < 0.2:
+                calls |= self.together("allreduce", group, own, lambda i, piece: piece)
+            else:
+                alone[group[0]] = own[group[0]]
+        return {**alone, **(yield from self.results(calls))}
 
     def _sum(self, rank: int, layer: int, step: int) -> int:
         """The sum of a rank's gradients, in any order; a zero where it has none."""
@@ -260,12 +302,12 @@ class Training(Writer):
         return total
 
     def _update(self, rank: int, layer: int, step: int, grad: int) -> Task[None]:
-        old = self._own[rank, layer, step]
+        old, scale = self._own[rank, layer, step], [self._scales[step][rank]] if self.clip else []
         if self.choice.random() < 0.3:
-            weight, state = yield from self._updated_on_host(rank, layer, [grad, *old])
+            weight, state = yield from self._updated_on_host(rank, layer, [grad, *old, *scale])
         else:
             weight, state = self.do(
-                rank, "update", grad, *old, makes=[self.piece(rank, number) for number in old], layer=layer
+                rank, "update", grad, *old, *scale, makes=[self.piece(rank, number) for number in old], layer=layer
             )
         for number in (grad, *old):
             self.drop(rank, number)
@@ -281,7 +323,7 @@ class Training(Writer):
             there += (
                 yield from self.passed_on({rank: self.call(rank, "offload", number, makes=[piece], tier="host")})
             )[rank]
-        pieces = [self.piece(rank, number) for number in there[1:]]
+        pieces = [self.piece(rank, number) for number in there[1:3]]
         call = self.call(rank, "tier_update", *there, makes=pieces, layer=layer, tier="host")
         for number in (yield from self.passed_on({rank: call}))[rank]:
             back.append((yield from self.copied(rank, "fetch", number)))

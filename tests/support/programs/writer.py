@@ -29,7 +29,7 @@ MESHES = (
 )
 
 HOLDS = {
-    **{"weight": "weights", "state": "opt_states", "wgrad": "grad_weights"},
+    **{"weight": "weights", "state": "opt_states", "wgrad": "grad_weights", "norm": "grad_weights"},
     **{"act": "activations", "grad": "grad_activations"},
 }
 
@@ -43,6 +43,7 @@ class Program(NamedTuple):
     layer: str
     prices: Prices
     lag: int
+    clip: bool
     acts: Sequence[Sequence[Act]]
 
 
@@ -62,6 +63,8 @@ class Writer:
             self.prices = unequal(choice, self.prices, self.layers, self.batches, self.ranks)
         self.lag = choice.randrange(3) if self.steps > 1 else 0
         """Weights may be so many steps older than the data."""
+        self.clip = False
+        """Updates scale gradients by the norm of all."""
         self.simulation = Simulation(self.ranks, self.prices)
         self.tasks: list[Task[None]] = []
         self.first_tag = choice.randrange(2)
@@ -79,7 +82,7 @@ class Writer:
                 self.tasks.remove(task)
             assert self._idle < 10_000, "these tasks wait for each other"
         size = self.layers, self.batches, self.ranks
-        return Program(size, self.mesh, self.steps, self.kind, self.prices, self.lag, self.simulation.acts)
+        return Program(size, self.mesh, self.steps, self.kind, self.prices, self.lag, self.clip, self.simulation.acts)
 
     def late(self, task: Task[None]) -> None:
         """Has a task done some time."""

@@ -21,7 +21,7 @@ def setting_of(program: Program) -> Setting:
     prices["tiers"] = {name: Tier(*given[:2], None, given[2]) for name, given in prices["tiers"].items()}
     given = prices.pop("kinds")
     kinds = {"head" if kind is given[-1] else f"kind {layer}": Kind(*kind) for layer, kind in enumerate(given)}
-    more = {"kinds": tuple(kinds), "lengths": prices.pop("lengths"), "lag": program.lag}
+    more = {"kinds": tuple(kinds), "lengths": prices.pop("lengths"), "lag": program.lag, "clip": program.clip}
     costs = Costs("random", kinds=kinds, **prices)
     return Setting(costs, program.mesh, program.steps, program.layer, **more)
 
@@ -81,8 +81,11 @@ def _done(model: Model, act: Act, used: Sequence[Any]) -> Any:
             return model.receive(act.peer, act.tag)
         case "offload":
             return model.offload(used[0], act.tier)
-        case "tier_update":
-            return model.update(act.layer, *used, on=act.tier)
+        case "update" | "tier_update":
+            more = {"on": act.tier} if act.tier else {}
+            if len(used) > 3:
+                more["scale"] = used[3]
+            return model.update(act.layer, *used[:3], **more)
         case "fetch":
             return model.fetch(used[0])
         case "allreduce" | "allgather" | "scatterreduce" | "dispatch" | "collect":

@@ -1,0 +1,257 @@
+"""Clipping by the global norm: what is refused, how long it takes, what it holds, and what it computes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+import drawing
+from lib import Model, RuleError, Scalar, Setting, TraceError, referee, run, trace_from_json, trace_to_json
+from lib.engine.replay.replay import replay
+from lib.game.costs import CLASSIC
+from tests.support.mutants import zeroed
+from tests.support.schedules.clipping import Rank, data_parallel, on_the_host, pipeline, sharded
+
+GAME = Setting(clip=True)
+
+
+# --- What is refused ---
+
+
+async def some_batches(rank: Rank) -> None:
+    rank.model.norm(0, rank.gradients([0])[0])
+
+
+async def another_layer(rank: Rank) -> None:
+    rank.model.norm(1, rank.gradients([0, 1])[0])
+
+
+async def of_a_weight(rank: Rank) -> None:
+    rank.model.norm(0, rank.weights[0])  # type: ignore[arg-type]
+
+
+async def some_layers(rank: Rank) -> None:
+    grads = rank.gradients([0, 1])
+    rank.update(grads, rank.model.norm(0, grads[0]))
+
+
+async def some_shards(rank: Rank) -> None:
+    grads = rank.gradients([0, 1])
+    rank.update(grads, rank.model.norm(0, grads[0].shard(1, 2)))
+
+
+async def no_norm(rank: Rank) -> None:
+    rank.update(rank.gradients([0, 1]), None)
+
+
+async def a_gradient(rank: Rank) -> None:
+    grads = rank.gradients([0, 1])
+    rank.update(grads, grads[0])
+
+
+async def added_twice(rank: Rank) -> None:
+    norm = rank.model.norm(0, rank.gradients([0, 1])[0])
+    norm + norm
+
+
+async def reduced_twice(rank: Rank) -> None:
+    await rank.model.allreduce(rank.model.norm(0, rank.gradients([0, 1])[0]), 0)
+
+
+async def shard_and_layer(rank: Rank) -> None:
+    grads = rank.gradients([0, 1])
+    rank.model.norm(0, grads[0].shard(1, 2)) + rank.model.norm(0, grads[0])
+
+
+async def another_step(rank: Rank) -> None:
+    grads = rank.gradients([0, 1])
+    norm = rank.model.norm(0, grads[0]) + rank.model.norm(1, grads[1])
+    rank.update(grads, norm)
+    rank.update(rank.gradients([0, 1], 1), norm)
+
+
+async def steps_mixed(rank: Rank) -> None:
+    grads = rank.gradients([0, 1])
+    norm = rank.model.norm(0, grads[0])
+    rank.update(grads, norm + rank.model.norm(1, grads[1]))
+    norm + rank.model.norm(1, rank.gradients([0, 1], 1)[1])
+
+
+async def gathered(rank: Rank) -> None:
+    await rank.model.allgather(rank.model.norm(0, rank.gradients([0, 1])[0]), 0)
+
+
+REFUSED: dict[Callable[[Rank], Any], str] = {
+    some_batches: "the gradient has only batch 0 of 2; add batch 1 first: a norm is of the full sum",
+    another_layer: "norm(1, ...) needs a gradient of layer 1",
+    of_a_weight: "grad must be a weight gradient; got the weight of layer 0",
+    some_layers: "this norm has the layers {0} of 2; add the others first",
+    some_shards: "this norm has shards {1} of 2 of layer 0; add the others first",
+    no_norm: "this game clips gradients; pass scale=, the norm of the gradients of all layers",
+    a_gradient: "scale must be a norm; got the weight gradient of layer 0",
+    added_twice: "layer 0 is in both the first value and the second value; add each square once",
+    reduced_twice: "layer 0 is in both rank 0 and rank 1; add each square once",
+    shard_and_layer: "shard 1 is in both the first value and the second value; add each square once",
+    another_step: "this is the norm of the layers {0, 1} of 2, and the weight gradient of layer 0, batches 0, 1 of 2, "
+    "unsharded, step 1; scale a gradient by the norm of its own step",
+    steps_mixed: "cannot sum values that differ in step: the first value contributes the norm of the layers {0} of 2",
+    gathered: "only weights, optimizer states and weight gradients have shards to gather; got the norm of",
+}
+
+
+def refused(wrong: Callable[[Rank], Any], **changes: Any) -> str:
+    async def schedule(model: Model) -> None:
+        await wrong(Rank(model))
+
+    return str(run(schedule, 2, 2, 2, setting=Setting(**{"steps": 2, "clip": True, **changes})).error)
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_what_a_norm_cannot_be_is_refused_in_words(wrong: Callable[[Rank], Any]) -> None:
+    assert REFUSED[wrong] in refused(wrong)
+
+
+async def older_weights(rank: Rank) -> None:
+    first = rank.weights[:]
+    grads = rank.gradients([0, 1])
+    rank.update(grads, rank.model.norm(0, grads[0]) + rank.model.norm(1, grads[1]))
+    old = [*rank.weights]
+    rank.weights = first
+    late = rank.gradients([0, 1], 1)
+    rank.weights = old
+    new = rank.gradients([0, 1], 1)
+    rank.update(new, rank.model.norm(0, late[0]) + rank.model.norm(1, late[1]))
+
+
+def test_the_norm_is_of_gradients_of_the_same_version() -> None:
+    assert "scale a gradient by the norm of its own step" in refused(older_weights, lag=1)
+
+
+@pytest.mark.parametrize("wrong", [some_batches, a_gradient])
+def test_where_nothing_is_clipped_there_is_no_norm(wrong: Callable[[Rank], Any]) -> None:
+    call = "norm" if wrong is some_batches else "scale="
+    assert f"{call} is for a setting with clip=True; this game does not clip gradients" in refused(wrong, clip=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"clip": 1}, "clip must be True or False; got 1"),
+        ({"clip": True, "task": "local"}, "clip is for the task 'train', and for runs that are not folded"),
+        ({"clip": True, "mesh": {"dp": 2}, "fold": "dp"}, "clip is for the task 'train'"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(fields: Any, words: str) -> None:
+    with pytest.raises(RuleError, match=words):
+        Setting(**fields)
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ((2, 0, {0}, 3), "it has shards of 2 layers"),
+        ((2, 0, set(), 2), "it has shards of 2 layers"),
+        ((2, 0, {2}, 2), "shard 2 does not exist"),
+        ((2, 1, {0}, 2, 1), "version 1 is not older than step 1"),
+    ],
+)
+def test_an_impossible_norm_is_refused(label: Any, words: str) -> None:
+    with pytest.raises(RuleError, match=words):
+        Scalar(*label)
+
+
+# --- Time, memory and traffic ---
+
+
+def test_a_norm_is_one_element_and_takes_the_time_of_an_all_reduce() -> None:
+    unclipped = referee(run(pipeline, 2, 2, 2, setting=Setting()).trace)
+    clipped = referee(run(pipeline, 2, 2, 2, setting=GAME).trace)
+    assert clipped.error is unclipped.error is None
+    assert round(clipped.makespan - unclipped.makespan, 9) == 0.3
+    assert clipped.ranks[0].memory[-2] - unclipped.ranks[0].memory[-2] == 1  # when the update starts
+    assert clipped.traffic - unclipped.traffic == 1  # of one element, half goes around twice
+    by_hop = replace(CLASSIC, name="by hop", ticks={**CLASSIC.ticks, "allreduce": 0}, alpha={"allreduce": 7})
+    report = referee(run(pipeline, 2, 2, 2, setting=Setting(by_hop, clip=True)).trace)
+    assert round(report.makespan - unclipped.makespan, 9) == 1.4
+
+
+# --- On tensors ---
+
+RUNS: dict[Callable[[Model], Any], tuple[tuple[int, int, int], Setting]] = {
+    data_parallel: ((3, 4, 2), Setting(steps=2, clip=True)),
+    sharded: ((2, 2, 2), GAME),
+    pipeline: ((3, 2, 3), GAME),
+    on_the_host: ((1, 2, 1), Setting("host_updates", clip=True)),
+}
+
+
+@pytest.mark.parametrize("schedule", RUNS)
+@pytest.mark.parametrize("small", [True, False])
+def test_a_replay_clips_as_one_device_does(schedule: Callable[[Model], Any], small: bool) -> None:
+    size, setting = RUNS[schedule]
+    trace = run(schedule, *(size if small else (2, 2, 2) if size[2] > 1 else size), setting=setting).trace
+    result = replay(trace, small=small)
+    assert result.passed, result
+
+
+@pytest.mark.parametrize(("schedule", "operation", "nth"), [
+    (data_parallel, "norm", 1), (data_parallel, "norm", 6), (data_parallel, "add", 2), (sharded, "norm", 3),
+    (pipeline, "norm", 2), (pipeline, "allreduce", 1), (on_the_host, "norm", 1),
+])  # fmt: skip
+def test_zeroing_any_one_result_changes_the_weights(
+    schedule: Callable[[Model], Any], operation: str, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, setting = RUNS[schedule]
+    trace = run(schedule, *size, setting=setting).trace
+    with zeroed(monkeypatch, operation, nth):
+        assert not replay(trace, small=True).same_weights
+
+
+@pytest.mark.parametrize("schedule", [sharded, pipeline])
+def test_a_run_is_the_same_in_any_order(schedule: Callable[[Model], Any]) -> None:
+    size, setting = RUNS[schedule]
+    traces = [run(schedule, *size, order, setting=setting).trace for order in permutations(range(size[2]))]
+    assert all(trace == traces[0] for trace in traces)
+
+
+# --- The record ---
+
+
+def test_a_trace_says_that_gradients_are_clipped() -> None:
+    text = trace_to_json(run(pipeline, 2, 2, 2, setting=GAME).trace)
+    assert json.loads(text)["clip"] is True
+    assert referee(trace_from_json(text)).error is None
+    plain = {name: content for name, content in json.loads(text).items() if name != "clip"}
+    assert "norm is for a setting with clip=True" in str(referee(trace_from_json(json.dumps(plain))).error)
+    with pytest.raises(TraceError, match="clip must be True or False"):
+        trace_from_json(json.dumps({**plain, "clip": "yes"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("norm", {"end": 1}, "it takes place from tick"),
+        ("norm", {"inputs": ()}, "a record of norm holds a layer, 1 used values"),
+        ("norm", {"layer": 1}, "norm(1, ...) needs a gradient of layer 1"),
+        ("update", {"inputs": (7, 0, 1)}, "this game clips gradients; pass scale="),
+        ("update", {"inputs": (0,) * 5}, "a record of update holds a layer, 3 or 4 used values"),
+    ],
+)
+def test_a_forged_norm_is_refused(name: str, changes: Any, words: str) -> None:
+    trace = run(pipeline, 2, 2, 2, setting=GAME).trace
+    ops = list(trace.ranks[0])
+    at = next(i for i, op in enumerate(ops) if op.name == name)
+    if changes.get("inputs") == (7, 0, 1):
+        changes = {"inputs": ops[at].inputs[:3]}
+    ops[at] = ops[at]._replace(**changes)
+    assert words in str(referee(replace(trace, ranks=(tuple(ops), trace.ranks[1]))).error)
+
+
+def test_a_picture_shows_a_norm() -> None:
+    assert "|∇W|" in str(drawing.svg(Scalar(2, 0, frozenset({0}), 2).draw()))
+    assert "AR" in str(drawing.svg(drawing.draw(run(pipeline, 2, 2, 2, setting=GAME).trace)))
