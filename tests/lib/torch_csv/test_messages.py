@@ -119,5 +119,5 @@ def test_a_message_that_is_sent_twice_is_refused_only_with_communication() -> No
     outcome = run(twice, 2, 1, 2, setting=Setting("parts"))
     assert outcome.error is None
     assert read_csv(write_csv(outcome.trace)) == one_f_one_b(2, 1)
-    with pytest.raises(RuleError, match="rank 0 sends the result of 0F0 to the rank of 1F0 2 times.*PyTorch sends it"):
+    with pytest.raises(RuleError, match=r"rank 0 sends the result of 0F0 to the rank of 1F0 2 times.*PyTorch sends it"):
         write_csv(outcome.trace, communication=True)
