@@ -1,31 +1,32 @@
 """CSV files of PyTorch's pipelines: read as timetables, and written with communication on request."""
 
+from __future__ import annotations
+
 import csv
 import re
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 from lib import Activation, ActivationGrad, RuleError, Trace, Weight, WeightGrad
 from lib.schedules import Cell, Timetable
 from lib.schedules.cells import Slot
 
-from .messages import WITHOUT, Transfer, require_messages
 from .pipeline import Pipeline, slots_of
 
 CELL = re.compile(r"(\d{1,6})([FIWB])(\d{1,6})")
-TRANSFER = re.compile(r"(\d{1,6})(SEND|RECV)_([FB])(\d{1,6})")
-WEIGHTS = re.compile(r"\d{1,6}(?:UNSHARD|RESHARD|REDUCE_GRAD\d{0,6})")
+COMMUNICATION = re.compile(r"\d{1,6}(?:(?:SEND|RECV)_[FB]\d{1,6}|UNSHARD|RESHARD|REDUCE_GRAD\d{0,6})")
 TOGETHER = re.compile(r"\(([^()]*)\)OVERLAP_F_B")
 BUBBLES = ("", "None")
+WITHOUT = "; or leave out the communication, and PyTorch adds its own"
 
 
 def read_csv(text: str) -> Timetable:
-    """The order of a file, with or without communication. Messages are checked and left out, because they follow from
-    the order. Cells that are empty or `None` are bubbles.
+    """The order of a file, with or without communication, which is left out because it follows from the order. Cells
+    that are empty or `None` are bubbles.
 
     Raises:
-        RuleError: naming the row, the column and what is no action; or the actions are not one training step; or the
-            messages are not what the cells need.
+        RuleError: naming the row, the column and what is no action; or the actions are not one training step.
         DeadlockError: cells wait for each other.
     """
     lines = text.removeprefix("\ufeff").splitlines()
@@ -37,24 +38,16 @@ def read_csv(text: str) -> Timetable:
         rows = list(csv.reader(lines))
     except csv.Error as why:
         raise RuleError(f"this file is no CSV: {why}") from None
-    found = [
-        [action for column, word in enumerate(row, 1) if (action := _action(word.strip(), number, column)) is not None]
+    return Timetable.of(
+        [slot for column, word in enumerate(row, 1) if (slot := _slot(word.strip(), number, column))]
         for number, row in enumerate(rows, 1)
-    ]
-    table = Timetable.of([slot for slot in row if slot and not isinstance(slot, Transfer)] for row in found)
-    if any(not slot or isinstance(slot, Transfer) for row in found for slot in row):
-        require_messages([[slot for slot in row if slot] for row in found], table)
-    return table
+    )
 
 
-def _action(word: str, row: int, column: int) -> Slot | Transfer | None:
-    """The cells, or the message; nothing of what gathers weights and scatters gradients; None for a bubble."""
-    if word in BUBBLES:
+def _slot(word: str, row: int, column: int) -> Slot | None:
+    """The cells of an action; None of a bubble and of communication."""
+    if word in BUBBLES or COMMUNICATION.fullmatch(word):
         return None
-    if WEIGHTS.fullmatch(word):
-        return ()
-    if message := TRANSFER.fullmatch(word):
-        return Transfer(int(message[1]), message[2] == "SEND", message[3], int(message[4]))
     slot = slot_of(word)
     if slot is None:
         raise RuleError(
@@ -69,6 +62,25 @@ def slot_of(word: str) -> Slot | None:
     together = TOGETHER.fullmatch(word)
     cells = [CELL.fullmatch(name.strip()) for name in (together[1].split(";") if together else [word])]
     return None if None in cells else tuple(Cell(int(cell[1]), cell[2], int(cell[3])) for cell in cells if cell)
+
+
+class Transfer(NamedTuple):
+    """A message in a row: sent or received, with the stage of this rank that does it. F is an activation, B a
+    gradient."""
+
+    stage: int
+    sends: bool
+    kind: str
+    batch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{'SEND' if self.sends else 'RECV'}_{self.kind}{self.batch}"
+
+    @property
+    def other(self) -> Transfer:
+        """What the other rank does."""
+        step = 1 if (self.kind == "F") == self.sends else -1
+        return Transfer(self.stage + step, not self.sends, self.kind, self.batch)
 
 
 Action = tuple[int, int, int, Slot | Transfer | str]
@@ -101,7 +113,8 @@ def slot_text(slot: Slot) -> str:
 
 
 class _Communication:
-    """The actions of the ranks of one replica. PyTorch runs them unchecked, so they are checked here."""
+    """The actions of the ranks of one replica. PyTorch runs them unchecked, so each message that a cell needs must be
+    sent once."""
 
     def __init__(self, found: Pipeline) -> None:
         self.table, self.stage_of = found.table, found.stage_of
@@ -114,11 +127,23 @@ class _Communication:
 
     def rows(self) -> list[list[str]]:
         rows = [list(self.actions(place)) for place in range(len(self.replica.works))]
+        self.require_sent()
         for (_, to), sends in self.sent.items():
             rows[to] += self.receives(sends)
         found = [[action for *_, action in sorted(row, key=itemgetter(0, 1, 2))] for row in rows]
-        require_messages([[one for one in row if not isinstance(one, str)] for row in found], self.table)
         return [[str(one) if isinstance(one, Transfer | str) else slot_text(one) for one in row] for row in found]
+
+    def require_sent(self) -> None:
+        for slot in (slot for row in self.table.rows for slot in row):
+            for one in self.needs.sent(slot):
+                send = Transfer(one.made.stage, True, "F" if one.made.op == "F" else "B", one.made.batch)
+                count = self.sent.get((one.source, one.to), []).count(send)
+                if count != 1:
+                    rank = self.replica.works[one.source].rank
+                    raise RuleError(
+                        f"rank {rank} sends the result of {one.made} to the rank of {one.used} {count} times; PyTorch "
+                        f"sends it once, as a message between the two{WITHOUT}"
+                    )
 
     def receives(self, sends: Sequence[Transfer]) -> Iterator[Action]:
         """PyTorch has no tags: messages are received in the order of sending. A receive is only posted where its action

@@ -108,9 +108,9 @@ MAX_FILE = 8 << 20
 def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colour: str | None) -> None:
     """Play a pipeline that PyTorch has written, and judge it.
 
-    The file may be PyTorch's own, of _dump_csv, with communication or without. Messages in it are checked: each is sent
-    and received once, and no rank waits for ever. Here each rank runs its cells in order, receives before the first use
-    of a value, and sends after it is made.
+    The file may be PyTorch's own, of _dump_csv, with communication or without. Messages in it are left out, because
+    they follow from the order: here each rank runs its cells in order, receives before the first use of a value, and
+    sends after it is made.
     """
     from puzzles.tracks.free_play import FreeGame, show_report
 
