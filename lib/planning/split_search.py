@@ -1,4 +1,4 @@
-"""Finds the best splits of a job: all that divide, ranked by estimates, and the best of them played in the ledger.
+"""Finds the best splits of a job: ranks all that divide it by estimates, and plays the best ones in the ledger.
 
 A split is estimated only while its lower bounds on time and memory leave it a chance, so nothing better is lost.
 """
@@ -21,14 +21,14 @@ from .split import CHUNKED, Split, require_fit
 from .timing import estimated
 
 SPLITS_TRIED = 24
-"""Splits that are estimated to say how little memory would do."""
+"""How many splits are estimated to find the least memory that is enough."""
 
 NEAREST_GPUS = 64
-"""How far from a number of GPUs another is looked for that can be split."""
+"""How far from a number of GPUs another number that can be split is looked for."""
 
 
 def refuse_all(job: Job, fixed: Mapping[str, Any]) -> None:
-    """Says why no split divides."""
+    """Says why no split divides the job."""
     if isinstance(layers := fixed.get("layers"), tuple) and "chunks" not in fixed:
         fixed = {"pp": len(layers), **fixed}
     inner = size_of(*(fixed.get(axis, 1) for axis in ("tp", "pp", "cp")))
@@ -45,7 +45,7 @@ def refuse_all(job: Job, fixed: Mapping[str, Any]) -> None:
 
 
 def nearest_gpus(job: Job, fixed: Mapping[str, Any]) -> Iterator[int]:
-    """The next smaller and the next larger number of GPUs that can be split, if they are near."""
+    """The nearest smaller and larger numbers of GPUs that can be split."""
     kept = {name: value for name, value in fixed.items() if name != "dp"}
     for step in (-1, 1):
         for gpus in range(job.gpus + step, job.gpus + step * NEAREST_GPUS, step):
@@ -55,7 +55,7 @@ def nearest_gpus(job: Job, fixed: Mapping[str, Any]) -> Iterator[int]:
 
 
 def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str:
-    """One sentence: the least memory that any split takes, what would save most, and on how many GPUs one fits."""
+    """One sentence: the least memory of any split, what would save the most, and on how many GPUs a split fits."""
     split, peak = smallest(job, bounds)
     least = f"no split of {job.model.name} on {job.gpus} GPUs fits the {job.gpu.usable / GIB:.1f} GiB of {job.gpu.name}"
     more = f"the least found is {peak / GIB:.1f} GiB ({split}, recompute {split.recompute}, offload {split.offload})"
@@ -70,7 +70,7 @@ def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str
 
 
 def smallest(job: Job, bounds: list[Bound]) -> tuple[Split, int]:
-    """The split that takes least memory, of the TRIED that may take least."""
+    """The split that takes the least memory, among the SPLITS_TRIED with the lowest bounds."""
     found: list[tuple[int, Split]] = []
     for bound in sorted(bounds, key=lambda bound: (bound.bytes, cells(job, bound.split)))[:SPLITS_TRIED]:
         if found and bound.bytes >= found[-1][0]:
@@ -82,18 +82,18 @@ def smallest(job: Job, bounds: list[Bound]) -> tuple[Split, int]:
 
 
 SLOWEST = 2
-"""What takes so many times as long as the fastest split is neither in the front nor the best of its kind."""
+"""Splits that take so many times as long as the fastest are neither in the front nor the best of their kind."""
 
 NEARLY_AS_SMALL = 0.95
-"""A split that can be at most so little smaller than a faster one is left out of the front."""
+"""A split whose memory may be at best this share of a faster split's is left out of the front."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a search has found: the fastest plans that fit, ascending by time, and the front: each is slower than the
-    one before it, and smaller. `families` have the fastest of each kind of split. Front and families have nothing that
-    takes more than twice as long as the fastest. `considered` splits divide the job, `fitting` of them may fit by their
-    bounds, `estimated` were estimated."""
+    """The result of a search: the fastest plans that fit, by time, and the front, where each plan is slower and smaller
+    than the one before it. `families` has the fastest split of each kind. Front and families leave out splits that take
+    more than twice as long as the fastest. `considered` splits divide the job, `fitting` of them may fit by their
+    bounds, and `estimated` were estimated."""
 
     job: Job
     best: tuple[Plan, ...]
@@ -105,11 +105,11 @@ class Search:
 
 
 def search(job: Job, best: int = 3, front: int = 4, **fixed: Unpack[SplitFields]) -> Search:
-    """The fastest splits of a job that fit its GPUs' memory; `fixed` are fields of a Split that every one must have.
-    States go to the host only if that is asked for, or if nothing fits otherwise.
+    """The fastest splits of a job that fit its GPUs' memory. `fixed` are fields of a Split that each must have. States
+    go to the host only if the caller fixes that, or if nothing fits otherwise.
 
-    Raises:
-        RuleError: no split divides, or none fits; the text says what would. Or `best` or `front` is no count.
+    Raises: RuleError: no split divides the job, or none fits; the text says what would. Or `best` or `front` is not a
+    count.
     """
     for name in fixed:
         if name not in Split.__dataclass_fields__:
@@ -128,10 +128,10 @@ def _search(job: Job, best: int, front: int, fixed: SplitFields) -> Search:
     fitting = [bound for bound in bounds if bound.bytes <= job.gpu.usable]
     fastest: list[tuple[int, int, int]] = []
     smaller: list[tuple[int, int, int]] = []
-    """Of what was estimated, the front: each is slower than the one before it, and smaller."""
+    """The front of the estimated splits: each is slower and smaller than the one before it."""
     tried: list[Split] = []
     kinds: dict[str, tuple[int, int, int]] = {}
-    """Of each family the fastest."""
+    """The fastest split of each family."""
     for bound in fitting:
         kind = family_of(bound.split)
         if len(fastest) >= best and bound.ticks > fastest[best - 1][0]:
@@ -173,7 +173,7 @@ def _search(job: Job, best: int, front: int, fixed: SplitFields) -> Search:
 
 
 def _spread(front: list[tuple[int, int, int]], count: int) -> list[tuple[int, int, int]]:
-    """At most `count` of a front: the fastest, the smallest, and others that are far apart in memory."""
+    """At most `count` points of a front: the fastest, the smallest, and others that are far apart in memory."""
     if len(front) <= count:
         return front
     high, low = front[0][1], front[-1][1]

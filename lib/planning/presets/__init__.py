@@ -1,4 +1,4 @@
-"""Tables of known models and GPUs, each with its source; a number may be replaced by another."""
+"""Tables of known models and GPUs, each with its source. Numbers may be replaced."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ def table(name: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def transformer(name: str, **changed: Unpack[TransformerFields]) -> Transformer:
-    """A known model, some of its numbers replaced.
+    """A known model, with some of its numbers replaced.
 
-    Raises:
-        RuleError: there is no such model or number; the text has the nearest.
+    Raises: RuleError: there is no such model or number; the text names the nearest.
     """
     return _made(Transformer, name, table("models")[nearest(name.lower(), table("models"), "model")], changed)
 
 
 def gpu(name: str, **changed: Unpack[GpuFields]) -> Gpu:
-    """A known GPU, some of its numbers replaced. Errors as in `transformer`."""
+    """A known GPU, with some of its numbers replaced. Errors are as in `transformer`."""
     return _made(Gpu, name, table("gpus")[nearest(name.lower(), table("gpus"), "gpu")], changed)
 
 
@@ -44,7 +43,7 @@ def gpu_of_file(text: str, **changed: Unpack[GpuFields]) -> Gpu:
 
 
 def transformer_of_file(text: str, **changed: Unpack[TransformerFields]) -> Transformer:
-    """The model of a preset file: one table, as in models.toml. Errors as in `gpu_of_file`."""
+    """The model of a preset file: one table, as in models.toml. Errors are as in `gpu_of_file`."""
     return _of_file(Transformer, text, changed)
 
 
@@ -81,7 +80,7 @@ def _made(kind: type[P], name: str, row: Mapping[str, Any], changed: Mapping[str
 
 
 def nearest(name: str, known: Any, thing: str) -> str:
-    """`name`, if it is known."""
+    """Returns `name` if it is known, and otherwise refuses it."""
     if name in known:
         return name
     from difflib import get_close_matches  # here, because only a refusal needs it

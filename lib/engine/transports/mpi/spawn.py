@@ -14,7 +14,7 @@ from lib.errors import PuzzleError, RuleError
 from lib.extras import install_command
 
 ROOT = str(Path(__file__).resolve().parents[4])
-"""The folder that holds this `lib`."""
+"""The folder that contains this `lib`."""
 
 START = f"""
 import sys
@@ -27,12 +27,12 @@ sys.path.append({ROOT!r})
 from {__name__} import main
 main(*sys.argv[1:])
 """
-"""The program of each process. Its `lib` is the one in ROOT; other modules are looked for there last, because in a
-clone it may be the player's folder."""
+"""The program of each process. Its `lib` comes from ROOT; other modules are looked up there last, because in a clone
+ROOT may be the player's folder."""
 
 
 def mpiexec() -> list[str]:
-    """The mpiexec command: of the MPI installed next to this Python, else the first on the path."""
+    """The mpiexec command of the MPI installed with this Python, else the first on the path."""
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
