@@ -6,7 +6,7 @@ A split is estimated only while its lower bounds on time and memory leave it a c
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any
 
 from lib.errors import RuleError
 from lib.trace.gc_pause import no_collection
@@ -14,7 +14,6 @@ from lib.trace.gc_pause import no_collection
 from .all_splits import Bound, cells, lower_bound, size_of, splits
 from .changes import memory_advice
 from .cost_model import TICKS
-from .fields import SplitFields
 from .job import GIB, MAX_TRIED, Job
 from .plans import Family, Plan, family_of, plan
 from .split import CHUNKED, Split, require_fit
@@ -104,7 +103,7 @@ class Search:
     estimated: int
 
 
-def search(job: Job, best: int = 3, front: int = 4, **fixed: Unpack[SplitFields]) -> Search:
+def search(job: Job, best: int = 3, front: int = 4, **fixed: Any) -> Search:
     """The fastest splits of a job that fit its GPUs' memory. `fixed` are fields of a Split that each must have. States
     go to the host only if the caller fixes that, or if nothing fits otherwise.
 
@@ -121,7 +120,7 @@ def search(job: Job, best: int = 3, front: int = 4, **fixed: Unpack[SplitFields]
         return _search(job, best, front, fixed)
 
 
-def _search(job: Job, best: int, front: int, fixed: SplitFields) -> Search:
+def _search(job: Job, best: int, front: int, fixed: Mapping[str, Any]) -> Search:
     bounds = sorted((lower_bound(job, split) for split in splits(job, fixed)), key=lambda bound: bound[:2])
     if not bounds:
         refuse_all(job, fixed)
@@ -150,8 +149,7 @@ def _search(job: Job, best: int, front: int, fixed: SplitFields) -> Search:
         if not any(other[0] <= ticks and other[1] <= peak for other in smaller):
             smaller = sorted([one for one in smaller if one[0] < ticks or one[1] < peak] + [found])
     if not fastest and "offload" not in fixed:
-        on_host: SplitFields = {**fixed, "offload": "states"}
-        return _search(job, best, front, on_host)
+        return _search(job, best, front, {**fixed, "offload": "states"})
     if not fastest:
         raise RuleError(nothing_fits(job, fixed, bounds))
     slowest = SLOWEST * fastest[0][0]

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from math import gcd, lcm
 from numbers import Real
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from lib.errors import RuleError
 from lib.game.costs import MAX_TICKS_PER_STEP
@@ -44,22 +44,6 @@ class Sizes(NamedTuple):
     m_b: tuple[int, ...]
     m_w: tuple[int, ...]
     cap: tuple[int, ...]
-
-
-class ProblemFields(TypedDict, total=False):
-    """Fields of a Problem that have a usual value."""
-
-    forward: Figure
-    backward_input: Figure
-    backward_weight: Figure
-    send: float
-    memory: Figure | None
-    placement: str
-    chunks: int | None
-    m_b: Figure
-    m_w: Figure
-    whole: bool
-    least: str
 
 
 @dataclass(frozen=True)

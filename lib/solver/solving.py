@@ -2,12 +2,12 @@
 
 from importlib import import_module
 from itertools import product
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
 
-from .problem import Problem, ProblemFields, is_number
+from .problem import Problem, is_number
 from .search import EFFORT, TRIALS, Candidate, best, shortened
 from .solution import Figures, Solution, figures, solution
 from .textbook import PATTERN, cells, orders
@@ -122,7 +122,7 @@ def solve(
     *,
     effort: float = 1.0,
     proof_seconds: float = PROOF_SECONDS,
-    **more: Unpack[ProblemFields],
+    **more: Any,
 ) -> Solution:
     """The best schedule found for a `Problem` of these fields.
 

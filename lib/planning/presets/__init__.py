@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from lib.errors import RuleError
 
-from ..fields import GpuFields, TransformerFields
 from ..gpus import Gpu
 from ..transformers import Transformer
 
@@ -24,7 +23,7 @@ def table(name: str) -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def transformer(name: str, **changed: Unpack[TransformerFields]) -> Transformer:
+def transformer(name: str, **changed: Any) -> Transformer:
     """A known model, with some of its numbers replaced.
 
     Raises: RuleError: there is no such model or number; the text names the nearest.
@@ -32,17 +31,17 @@ def transformer(name: str, **changed: Unpack[TransformerFields]) -> Transformer:
     return _made(Transformer, name, table("models")[nearest(name.lower(), table("models"), "model")], changed)
 
 
-def gpu(name: str, **changed: Unpack[GpuFields]) -> Gpu:
+def gpu(name: str, **changed: Any) -> Gpu:
     """A known GPU, with some of its numbers replaced. Errors are as in `transformer`."""
     return _made(Gpu, name, table("gpus")[nearest(name.lower(), table("gpus"), "gpu")], changed)
 
 
-def gpu_of_file(text: str, **changed: Unpack[GpuFields]) -> Gpu:
+def gpu_of_file(text: str, **changed: Any) -> Gpu:
     """The GPU of a preset file: one table of TOML, as `puzzles plan --calibrate` writes it."""
     return _of_file(Gpu, text, changed)
 
 
-def transformer_of_file(text: str, **changed: Unpack[TransformerFields]) -> Transformer:
+def transformer_of_file(text: str, **changed: Any) -> Transformer:
     """The model of a preset file: one table, as in models.toml. Errors are as in `gpu_of_file`."""
     return _of_file(Transformer, text, changed)
 

@@ -11,9 +11,7 @@ import pytest
 
 from lib import PuzzleError
 from lib.planning import Gpu, Job, Split, Transformer, gpu, plan, search, transformer
-from lib.planning.fields import GpuFields, SplitFields, TransformerFields
 from lib.solver import Problem, solve
-from lib.solver.problem import ProblemFields
 
 BAD = (-1, nan, inf, 10**400, 0, 0.5, 1.5, -inf, 1e300, 1e-300, 10**30, "x", "", None, True, [])
 ROW = transformer("llama-3-8b")
@@ -59,14 +57,3 @@ def test_a_bad_argument_is_refused_in_words(call: str, values: tuple[Any, ...]) 
 def test_a_search_finds_at_least_one_plan(name: str, value: Any) -> None:
     with pytest.raises(PuzzleError, match=f"{name} is how many plans to find, a whole number from 1 on; got"):
         search(JOB, **{name: value}, **FIXED)
-
-
-@pytest.mark.parametrize(
-    ("named", "kind"),
-    [(SplitFields, Split), (TransformerFields, Transformer), (GpuFields, Gpu), (ProblemFields, Problem)],
-)
-def test_the_typed_arguments_are_the_fields(named: type, kind: type) -> None:
-    mine = {field.name: field.type for field in fields(kind) if field.init}
-    for positional in ("name", "source", "ranks", "microbatches"):
-        mine.pop(positional, None)
-    assert {name: one.__forward_arg__ for name, one in named.__annotations__.items()} == mine
