@@ -94,7 +94,8 @@ class Plan:
 def plan(job: Job, split: Split) -> Plan:
     """Plays one replica of a split for all.
 
-    Raises: RuleError: the job cannot be split like this; the text says what would fit.
+    Raises:
+        RuleError: the job cannot be split like this; the text says what would fit.
     """
     from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
 

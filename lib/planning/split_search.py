@@ -107,8 +107,9 @@ def search(job: Job, best: int = 3, front: int = 4, **fixed: Any) -> Search:
     """The fastest splits of a job that fit its GPUs' memory. `fixed` are fields of a Split that each must have. States
     go to the host only if the caller fixes that, or if nothing fits otherwise.
 
-    Raises: RuleError: no split divides the job, or none fits; the text says what would. Or `best` or `front` is not a
-    count.
+    Raises:
+        RuleError: no split divides the job, or none fits; the text says what would. Or `best` or `front` is not a
+            count.
     """
     for name in fixed:
         if name not in Split.__dataclass_fields__:

@@ -48,7 +48,8 @@ class Dist:
     def enter(self, rank: object, layers: object, batches: object) -> tuple[LiveRun, int]:
         """The run that a new Model for `rank` belongs to, and the checked rank.
 
-        Raises: RuleError: there is no such rank, or earlier ranks have named another size.
+        Raises:
+            RuleError: there is no such rank, or earlier ranks have named another size.
         """
         rank = algebra.number(rank, self.ranks, "rank", "Model")
         size = Size(

@@ -157,7 +157,8 @@ class LaneOperations:
     def join(self, handle: Handle, line: int) -> Generator[Any, Any, Any]:
         """Waits for the end of a call, and returns its result.
 
-        Raises: RuleError: another rank awaits it, or it was already awaited.
+        Raises:
+            RuleError: another rank awaits it, or it was already awaited.
         """
         call, recorder = handle.call, self._recorder
         try:

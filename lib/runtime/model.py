@@ -252,7 +252,8 @@ class Model(TierOperations):
     def check(models: Sequence[Model]) -> Report:
         """Judges a finished run, given its models, and prints the verdict.
 
-        Raises: PuzzleError: an operation of the run was not allowed, or a layer's updated weight is missing.
+        Raises:
+            PuzzleError: an operation of the run was not allowed, or a layer's updated weight is missing.
         """
         from lib.judging.referee import referee  # here, because a run does without it
 
@@ -266,7 +267,8 @@ class Model(TierOperations):
 def trace_of(models: Sequence[Model]) -> Trace:
     """The trace of a run, given all its models.
 
-    Raises: RuleError: there are no models, they are of different runs, or some are missing.
+    Raises:
+        RuleError: there are no models, they are of different runs, or some are missing.
     """
     if isinstance(models, Model):
         models = [models]

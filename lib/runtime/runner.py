@@ -69,7 +69,8 @@ def run(
 
     A rank's exception is returned, not raised; other ranks continue until they end or can only wait.
 
-    Raises: PuzzleError: an event loop is already running, as in a notebook.
+    Raises:
+        PuzzleError: an event loop is already running, as in a notebook.
     """
     import asyncio  # here, because it takes longer to import than all of lib
 

@@ -26,7 +26,8 @@ def table(name: str) -> Mapping[str, Mapping[str, Any]]:
 def transformer(name: str, **changed: Any) -> Transformer:
     """A known model, with some of its numbers replaced.
 
-    Raises: RuleError: there is no such model or number; the text names the nearest.
+    Raises:
+        RuleError: there is no such model or number; the text names the nearest.
     """
     return _made(Transformer, name, table("models")[nearest(name.lower(), table("models"), "model")], changed)
 
