@@ -66,8 +66,8 @@ def collective_call(
     """
     group = checked_group(members, device, size)
     require_sendable(shape, dtype)
-    if name in ("all_reduce", "reduce_scatter"):
-        _require_reduction(op)
+    if name in ("all_reduce", "reduce_scatter") and op not in collectives.REDUCTIONS:
+        raise RuleError(f"there is no reduction {op!r}; there are {', '.join(collectives.REDUCTIONS)}")
     if name in collectives.ALONG_AN_AXIS:
         axis = _checked_axis(name, shape, axis, len(group))
     sizes = (prod(shape) * size for size in (dtype.itemsize, unpacked_bytes(dtype)))
@@ -122,11 +122,6 @@ def put_traffic(shape: tuple[int, ...], dtype: np.dtype[Any], strides: Sequence[
 
 message_source = lru_cache(maxsize=4096)(checked_partner)
 """The device that a device receives from, after all checks. Cached like `collective_call`."""
-
-
-def _require_reduction(op: str) -> None:
-    if op not in collectives.REDUCTIONS:
-        raise RuleError(f"there is no reduction {op!r}; there are {', '.join(collectives.REDUCTIONS)}")
 
 
 def _checked_axis(name: str, shape: tuple[int, ...], axis: int, parts: int) -> int:

@@ -105,7 +105,7 @@ class TorchCarrier:
         op = LOGICAL.get(op, op) if arr.dtype is torch.bool else op
         if op in ("max", "min") and arr.is_complex():
             raise RuleError(f"torch has no {op} of complex numbers; reduce their absolute values, or gather them")
-        given = self._staged(arr)
+        given = arr if self.backend == "nccl" else arr.cpu()
         if name in ("reduce_scatter", "all_to_all"):
             given = given.unflatten(call.axis, (n, given.shape[call.axis] // n)).movedim(call.axis, 0)
         pieces = given.clone(memory_format=torch.contiguous_format)  # gloo lets go of it later than it says
@@ -137,10 +137,6 @@ class TorchCarrier:
             return found.to(self.library.device)
 
         return work, result
-
-    def _staged(self, arr: Any) -> Any:
-        """The tensor where the backend takes it."""
-        return arr if self.backend == "nccl" else arr.cpu()
 
     def group(self, members: tuple[int, ...]) -> Any:
         """Torch's group of some devices; all of them make a new group together.

@@ -48,7 +48,10 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
         asked.write_text(request, encoding="utf-8")
         program = [sys.executable, "-P", "-c", START, module, str(asked), str(answered)]
         command = [*mpiexec(), "-n", str(processes), *program]
-        ended = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+        one_thread = dict.fromkeys(
+            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
+        )  # unless the variables say otherwise
+        ended = subprocess.run(command, env={**one_thread, **os.environ}, capture_output=True, text=True, check=False)
         if answered.exists():
             kind, _, text = answered.read_text(encoding="utf-8").partition("\n")
             if kind == "answer":
@@ -57,11 +60,6 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
         raise RuleError(
             f"the processes under mpiexec ended with code {ended.returncode}: {ended.stderr.strip()[-2000:]}"
         )
-
-
-def _environment() -> dict[str, str]:
-    """This process's variables, with one thread per process unless they say otherwise."""
-    return {**dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"), **os.environ}
 
 
 def main(module: str, asked: str, answered: str) -> None:
