@@ -15,16 +15,16 @@ IDLE_HATCH = "#cfd5dd"
 STROKE = "#44546a"
 """Anything that involves other ranks."""
 UNDER_WAY = "#8a97a8"
-"""Communication that was called and does not run, or has ended and was not awaited yet."""
+"""Communication that was called and does not run, or has ended and was not awaited."""
 STEP = "#fdf3dc"
 STEP_EDGE = "#b7791f"
-"""The background of every other training step, and where a step begins."""
+"""The background of every other training step, and the line where a step begins."""
 EMPTY = "#f5f7f9"
 EDGE = "#b9c2cd"
 MEMORY = "#25405c"
 """The line on top of all memory."""
 KINDS = {"weights": "#4a7aa7", "opt_states": "#a9c8e2", "activations": "#f3d08f", "gradients": "#cf7a5f"}
-"""Memory by kind: blue and orange, dark and light, so that everyone can tell neighbors apart."""
+"""Memory by kind: blue and orange, dark and light, so that neighbours differ for all readers."""
 CALLS = {
     "allgather": "#2a8f87",
     "scatterreduce": "#e8c468",
@@ -57,8 +57,8 @@ BATCHES = """
 #bdac4a #7ccd8e #6565cf #8a0700 #b65c4e #1b3b71 #611ba7 #2f818e
 #667815 #fa8cd7 #7aad84 #9e8afa #bf9752 #681946 #abc63e #2abfd4
 """.split()
-"""A hue for each microbatch; they repeat for later microbatches. Each was chosen to be as far as possible from those
-before it, above all the last few, seen with each kind of colour blindness, also as a tint; text is legible on all."""
+"""A hue for each microbatch; hues repeat for later microbatches. Each differs as much as possible from earlier ones,
+above all the last few, for every kind of colour blindness and also as a tint; text is legible on all."""
 
 OPERATIONS = {
     "forward": "#a8d1f5",
@@ -66,7 +66,7 @@ OPERATIONS = {
     "backward_input": "#3cb98c",
     "backward_weight": "#f2a33a",
 }
-"""Blue, green and orange, as in the papers: forward, backward with its input half, and its weight half."""
+"""Blue, green and orange, as in papers: forward, backward with its input half, and its weight half."""
 
 DARK_PAPER, DARK_INK = 0.07, 0.96
 """Perceived lightness of paper and ink on a dark page."""
@@ -131,7 +131,7 @@ def text_on(colour: str) -> str:
 
 @lru_cache(maxsize=4096)
 def dark_variant(colour: str) -> str:
-    """The same hue for a dark page: perceived light and dark are swapped, and text stays readable."""
+    """The same hue for a dark page: light and dark are swapped, and text stays readable."""
     away_from_white = 1 - lightness(luminance(colour))
     wanted = DARK_PAPER + (DARK_INK - DARK_PAPER) * away_from_white**0.8
     if away_from_white > 0.82:

@@ -1,7 +1,7 @@
 """Drawing primitives: flat chalk diagrams at their final coordinates.
 
-Chalk renders quickly if nothing has to ask for an envelope, so a `panel` carries its own: the box from (0, 0) to its
-width and height, y downwards. In return, parts of a panel are placed by hand instead of being composed by chalk.
+Chalk renders quickly if it needs no envelopes, so a `panel` has its own: the box from (0, 0) to its width and height, y
+downwards. In return, the parts of a panel are placed by hand instead of being composed by chalk.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,7 +57,7 @@ def style(
     dash: tuple[float, ...] = (),
     opacity: float | None = None,
 ) -> Style:
-    """The style of a mark. Without a stroke colour there is no stroke."""
+    """The style of a mark; without a stroke colour it has no stroke."""
     return Style(
         line_width_=(WidthType.LOCAL, width if stroke else 0.0),
         line_color_=_colour(stroke or fill or "#000000"),

@@ -22,14 +22,14 @@ from .pen import Label, box, box_envelope, style
 Offset = tuple[float, float]
 
 FONT = "Helvetica,'Helvetica Neue',Arial,'Liberation Sans',sans-serif"
-"""CairoSVG takes the first of them only; Helvetica is what systems have a substitute for."""
+"""CairoSVG takes only the first; systems have a substitute for Helvetica."""
 FIT = ' style="max-width:100%;block-size:auto"'
-"""A narrow page shows a picture smaller, in its shape. For that `height:auto` would do too, but CairoSVG reads it as a
-height of 0, and does not know `block-size`."""
+"""A narrow page shows a picture smaller, with the same proportions. `height:auto` would do too, but CairoSVG reads it
+as a height of 0, and ignores `block-size`."""
 BASELINE = 0.35
 """Distance of the baseline below the middle of a line of text, relative to its font size."""
 LEGIBLE = 8.0
-"""Pixels of the smallest letters that people can read on a screen; a picture is not shown with smaller ones, unless
+"""The smallest letters that people can read on a screen, in pixels. A picture is not shown with smaller letters unless
 it was drawn with them."""
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -166,7 +166,7 @@ MAX_ENLARGEMENT = 2.0
 
 
 class Picture(Compose):
-    """A diagram on its own background, `width` by `height` pixels from (0, 0), with `title` and `description`."""
+    """A diagram on its background, `width` by `height` pixels from (0, 0), with `title` and `description`."""
 
     def __init__(self, content: Diagram, title: str, description: str, dark: bool = False) -> None:
         envelope = content.get_envelope()
@@ -184,7 +184,7 @@ class Picture(Compose):
         return f"{self.title}: {self.description}\n"
 
     def in_svg(self) -> str:
-        """The picture as the text of an SVG document, with tooltips, in a size in which people can read it."""
+        """The picture as the text of an SVG document, with tooltips, at a readable size."""
         content = self.accept(SvgWriter(dark_variant if self.dark else str), (0.0, 0.0))
         # The height that `chalk.set_svg_height` asked for, if it was called. What that would make illegible is larger.
         wanted: float = chalk.core.SVG_HEIGHT
@@ -203,8 +203,8 @@ class Picture(Compose):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The picture, and a text for screen readers and for notebooks converted to text.
 
-        The SVG is given as HTML, which JupyterLab makes part of its page. An output of type image/svg+xml becomes an
-        <img> there, and the shapes in an <img> have no tooltips. Jupyter Notebook, nbviewer and Colab show both alike.
+        The SVG is given as HTML, which JupyterLab includes in its page. Output of type image/svg+xml becomes an <img>
+        there, in which shapes have no tooltips. Jupyter Notebook, nbviewer and Colab show both alike.
         """
         return {"text/html": self.in_svg(), "text/plain": self.in_text()}
 
@@ -212,7 +212,7 @@ class Picture(Compose):
         return self.in_svg()
 
     def _repr_svg_(self) -> Any:
-        """Nothing, where chalk has an SVG: a notebook would store the picture twice."""
+        """None, although chalk has an SVG here: a notebook would store the picture twice."""
         return None
 
 

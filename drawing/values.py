@@ -33,12 +33,12 @@ from lib import (
 
 HEIGHT = 44.0
 HEAD, FOOT = 14.0, 14.0
-"""Above the columns for the mark, below for the layers' numbers."""
+"""Height above the columns for the mark, and below them for the layers' numbers."""
 COLUMN, SLOT = 22.0, 14.0
 MAX_WIDTH = 420.0
 MIN_BAND = 2.0
 MAX_RULED_PARTS = 16
-"""Up to this many parts, each has its own line."""
+"""Up to this many parts are drawn with a line each."""
 
 
 class Held(NamedTuple):
@@ -53,7 +53,7 @@ class Held(NamedTuple):
     batches: tuple[Collection[int], int] | None = None
     """For a weight gradient: the batches that it sums, and the total."""
     feeds: int = 0
-    """-1 if the layer on the left consumes it, 1 if the one on the right, 0 if it belongs to its layer."""
+    """-1 if the left layer consumes it, 1 if the right one does, 0 if it belongs to its layer."""
 
 
 def held(value: Value) -> Held:
@@ -82,14 +82,14 @@ def held(value: Value) -> Held:
 
 @dataclass(frozen=True)
 class Columns:
-    """The positions of slots and columns, in pixels. If there are many, only the marked one has its full width."""
+    """Positions of slots and columns, in pixels. If there are many, only the marked one has its full width."""
 
     layers: int
     place: int
 
     @property
     def shrink(self) -> float:
-        """How much narrower than full all places are, if all have the same width."""
+        """The factor by which all places are narrower than full, if all have the same width."""
         return min(1.0, MAX_WIDTH / (self.layers * (COLUMN + SLOT) + SLOT))
 
     @property
@@ -122,7 +122,7 @@ class Columns:
 
 
 def draw_strip(value: Value) -> Diagram:
-    """The outline of the network, with what the value holds."""
+    """The outline of the network, with the value's parts."""
     what = held(value)
     columns = Columns(value.layers, what.place)
     parts = [*draw_outline(columns), *draw_numbers(columns), *draw_held(what, value, columns)]
@@ -130,7 +130,7 @@ def draw_strip(value: Value) -> Diagram:
 
 
 def draw_outline(columns: Columns) -> list[Diagram]:
-    """All layers, pale, and a line through the middle for what flows."""
+    """All layers, pale, and a line through the middle for activations."""
     middle = HEAD + HEIGHT / 2
     flow = lines([[(0, middle), (columns.width, middle)]], style(None, EDGE))
     if columns.unit < 0.5 and not columns.uniform:
@@ -142,7 +142,7 @@ def draw_outline(columns: Columns) -> list[Diagram]:
 
 
 def draw_numbers(columns: Columns) -> Iterator[Diagram]:
-    """The layers' numbers: all if there is room, otherwise the first, the last, and the relevant one."""
+    """The layers' numbers: all if there is room, else the first, the last, and the relevant one."""
     marked = min(max((columns.place - 1) // 2, 0), columns.layers - 1)
     shown = range(columns.layers) if columns.uniform else sorted({0, marked, columns.layers - 1})
     last = -1e9
@@ -188,7 +188,7 @@ def band(top: float, start: float, end: float) -> tuple[float, float]:
 
 
 def draw_batches(batches: Collection[int], total: int, x: float, y: float) -> list[Diagram]:
-    """A row of cells, one per batch; the summed batches are filled."""
+    """A row of cells, one per batch; summed batches are filled."""
     width = min(6.0 * total, 60.0)
     left, cell = max(0.0, x - width / 2), width / total
     filled = [corners(left + cell * i, y - 3, left + cell * j, y + 3) for i, j in runs_of(batches)]
@@ -235,7 +235,7 @@ def draw_group(mapping: Mapping[Any, Any]) -> Picture:
 
 
 def draw_network(model: Model) -> Picture:
-    """Everything that a model holds, dictionary by dictionary, and its final weights."""
+    """Everything that a model holds, by dictionary, and its final weights."""
     storages: list[Mapping[Any, Any]] = [*model.storage()]
     head = f"rank {model.rank}, t={time_text(model.time)}: {model.memory():,} elements stored"
     sections = [titled(head, 15.0), *(group(storage) for storage in storages)]
@@ -282,7 +282,7 @@ def titled(text: str, size: float) -> Diagram:
 
 
 def group_title(mapping: Mapping[Any, Any]) -> str:
-    """The dictionary's name, and how much it holds; a value under two keys counts once."""
+    """The dictionary's name, and the elements in it; a value under two keys counts once."""
     name = safe(str, getattr(mapping, "name", "values"), MAX_KEY_LENGTH)
     if not mapping:
         return f"{name}: empty"
@@ -292,7 +292,7 @@ def group_title(mapping: Mapping[Any, Any]) -> str:
 
 
 def caption(value: Any) -> str:
-    """A value's own description with its size; for anything else, its Python representation."""
+    """A value's description with its size; for other objects, the Python representation."""
     return f"{value} ({value.memory():,} elements)" if isinstance(value, Value) else safe(repr, value)
 
 
@@ -304,7 +304,7 @@ def describe_group(mapping: Mapping[Any, Any]) -> str:
 
 
 def safe(show: Any, thing: Any, limit: int = MAX_TEXT_LENGTH) -> str:
-    """A short text for anything that a player may store, whatever its own code does."""
+    """A short text for anything that a player may store, even if its code raises errors."""
     try:
         return clip(show(thing), limit)
     except Exception:

@@ -26,22 +26,23 @@ from .html import web_page
 from .perfetto import viewer_json
 
 SCALE = 2
-"""Pixels of a PNG for each pixel of the picture: sharp on slides and on screens with small pixels."""
+"""Pixels of a PNG for each pixel of the picture, so that it is sharp on slides and on dense screens."""
 
 BROWSERS = "chromium chromium-browser google-chrome google-chrome-stable chrome msedge".split()
 ON_A_MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
 SECONDS = 60.0
-"""For a browser that has to start first."""
+"""The time limit of a conversion; a browser has to start first."""
 
 OPTIONS = "--headless --disable-gpu --hide-scrollbars --no-first-run --no-sandbox".split()
-"""The last because Chromium refuses to start as root with its sandbox; the page is our own, and has no script."""
+"""The last option is needed because Chromium refuses to start as root with its sandbox; the page is ours, and has no
+script."""
 
 PAGE = """<!doctype html><meta charset="utf-8"><style>@page {{ size: {width}px {height}px; margin: 0 }}
 body {{ margin: 0 }} svg {{ display: block }}</style>{svg}"""
 
 
 def converted(svg: str, ending: str) -> bytes:
-    """SVG as the content of a file with the ending .png or .pdf."""
+    """SVG converted to the content of a .png or .pdf file."""
     if (library := cairo()) is None:
         return by_browser(svg, ending, require_converter())
     source = svg.encode()
@@ -51,7 +52,7 @@ def converted(svg: str, ending: str) -> bytes:
 
 
 def require_converter() -> str:
-    """The path of the browser that converts; empty if CairoSVG does."""
+    """The path of the browser that converts; empty if CairoSVG does it."""
     if cairo() is not None:
         return ""
     found = next(filter(None, map(shutil.which, BROWSERS)), str(ON_A_MAC) if ON_A_MAC.exists() else "")
@@ -64,7 +65,7 @@ def require_converter() -> str:
 
 
 def cairo() -> ModuleType | None:
-    """CairoSVG; None without it, or without the Cairo library of the system that it needs."""
+    """CairoSVG; None if it is missing, or the Cairo library that it needs."""
     try:
         return import_module("cairosvg")
     except (ImportError, OSError):
@@ -72,7 +73,7 @@ def cairo() -> ModuleType | None:
 
 
 def by_browser(svg: str, ending: str, browser: str) -> bytes:
-    """A page of exactly the picture's size, printed or photographed."""
+    """Prints or photographs a page of exactly the picture's size."""
     width, height = size_of(svg)
     with TemporaryDirectory(prefix="puzzles-") as folder:
         page, target = Path(folder, "page.html"), Path(folder, f"picture{ending}")
@@ -101,7 +102,7 @@ def size_of(svg: str) -> tuple[int, int]:
 
 
 OF_A_RUN: Mapping[str, Callable[[Scene, str], str]] = {".html": web_page, ".json": viewer_json, ".txt": text_of}
-"""Formats that only a run has: each turns a scene and a title into the text of the file."""
+"""Formats that only a run has: each turns a scene and a title into the text of a file."""
 
 OF_A_PICTURE = (".svg", ".png", ".pdf")
 ENDINGS = (*OF_A_PICTURE, *OF_A_RUN)
@@ -152,10 +153,10 @@ def is_picture(path: str | Path) -> bool:
 
 
 def require_ending(path: str | Path, of_a_run: bool = True) -> None:
-    """Refuses a name whose ending is not a format, not one for this kind of picture, or not available here.
+    """Refuses a name whose ending is not a format, does not suit the picture, or is not available here.
 
     Raises:
-        PuzzleError: naming the endings that are, or what to install.
+        PuzzleError: naming the possible endings, or what to install.
     """
     ending = Path(path).suffix
     if ending.lower() not in ENDINGS:

@@ -49,8 +49,8 @@ def web_pages(
     bar: Mapping[str, float] = MappingProxyType({}),
     verdict: str = "",
 ) -> str:
-    """A page of runs one above another. `lines` are paragraphs above them; one with the number of a mark leads to that
-    mark of the first run. `bar` has parts of a whole, in percent."""
+    """A page of several runs, one above the other. `lines` are paragraphs above them; a line with the number of a mark
+    links to that mark of the first run. `bar` has parts of a whole, in percent."""
     from markupsafe import Markup
 
     end = max(scene.end for _, scene in views)
@@ -75,13 +75,13 @@ def web_pages(
 
 
 def viewer_elements() -> str:
-    """The elements that show a run, for a page that fills them with the words of each run."""
+    """The elements that show a run, for a page that fills them with each run's words."""
     words = dict.fromkeys(("label", "summary", "text"), "")
     return environment().get_template("viewer.html").render(words, colours=COLOURS, alone=False)
 
 
 def view_words(scene: Scene, title: str) -> dict[str, str]:
-    """What the elements say of a run: a name, its figures, and the run as text."""
+    """The words of the elements for a run: a name, its figures, and the run as text."""
     return {
         "title": title,
         "label": f"Timeline of {title}",
@@ -105,7 +105,7 @@ def environment() -> Environment:
 
 
 def web_file(name: str) -> str:
-    """A template, the style or a script; also from an archive that Python imports from."""
+    """A template, the style or a script; it may be in an archive that Python imports from."""
     return resources.files(__package__).joinpath("web", name).read_text(encoding="utf-8")
 
 
@@ -115,12 +115,12 @@ def both(colour: str) -> tuple[str, str]:
 
 
 def batches_of(scene: Scene) -> list[int]:
-    """The microbatches that have a colour."""
     return sorted({min(mark.op.batches) for mark in scene.rows.marks if mark.op.batches})
 
 
 def legend_items(scene: Scene) -> Iterator[dict[str, Any]]:
-    """The legend: for each line its words, the swatches before or after them, and with which colours it is shown."""
+    """The legend: for each line its words, the swatches before or after them, and the colours with which it is
+    shown."""
     for glyph in map(glyph_of, in_legend_order(mark.op.name for mark in scene.rows.marks)):
         yield {"before": [glyph.mark], "words": glyph.name}
     if batches := batches_of(scene):
@@ -199,7 +199,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
 
 
 def colouring_data(scene: Scene, by: str) -> dict[str, Any]:
-    """All that depends on what the colours show: for each mark its look and its texts, and the legend's swatches."""
+    """Everything that depends on the meaning of the colours: each mark's look and texts, and the legend's swatches."""
     colouring = Colouring.of(by, scene.layers, scene.lanes)
     looks: dict[Look, int] = {}
     return {
@@ -211,7 +211,7 @@ def colouring_data(scene: Scene, by: str) -> dict[str, Any]:
 
 
 class Look(NamedTuple):
-    """All that decides the shape and the colours of a mark."""
+    """What determines the shape and the colours of a mark."""
 
     name: str
     toward: int
@@ -227,7 +227,7 @@ def look_of(mark: Mark, colouring: Colouring, scene: Scene) -> Look:
 
 
 def label_of(mark: Mark, colouring: Colouring) -> list[str]:
-    """The texts of a mark: letters and layer, then microbatches; or the microbatches first. A third one is for a
+    """The texts of a mark: letters and layer, then microbatches; or the microbatches first. A third text is for a
     narrow box."""
     if mark.partner is not None:
         return [""]  # the wedge is enough
@@ -252,7 +252,7 @@ def swatch_data(scene: Scene, by: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def look_data(look: Look) -> dict[str, Any]:
-    """Outline and colours of one kind of mark; a mark that takes no time is centered at x = 0."""
+    """Outline and colours of one kind of mark; a mark without duration is centered at x = 0."""
     glyph = glyph_of(look.name)
     frame = Frame(0, 0, 0.0 if look.name == "loss" else UNIT, UNIT, look.toward, look.slant)
     fill, stroke, line = look.paint
@@ -281,7 +281,6 @@ def memory_data(scene: Scene) -> dict[str, Any]:
 
 
 def traffic_data(scene: Scene) -> dict[str, Any]:
-    """Per row, the elements that it sends by kind of call."""
     return {
         "most": highest_traffic(scene),
         "target": (scene.goal.traffic_limit or 0) if scene.goal is not None else 0,

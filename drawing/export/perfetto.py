@@ -15,9 +15,8 @@ from drawing.runs.scene import Scene
 from lib import COLLECTIVES, group_of
 
 MICROSECONDS = 1000
-"""Microseconds per step."""
 RANKS, MEMORY = 1, 2
-"""Viewers group threads and counters by process; these are the two."""
+"""The two groups (processes) in which viewers show threads and counters."""
 
 
 def viewer_json(scene: Scene, title: str = "") -> str:
@@ -58,7 +57,7 @@ def row_of(rank: int, stream: int, scene: Scene) -> int:
 
 
 def place(row: int) -> dict[str, int]:
-    """Process and thread; viewers reserve thread 0 for themselves."""
+    """Process and thread; viewers reserve thread 0."""
     return {"pid": RANKS, "tid": row + 1}
 
 
@@ -109,7 +108,7 @@ def waits(lane: LaneMarks, scene: Scene) -> Iterator[dict[str, Any]]:
 
 
 def counters(lane: LaneMarks) -> Iterator[dict[str, Any]]:
-    """Memory by kind, from when each level starts."""
+    """Memory by kind, from the start of each level."""
     for span in lane.memory:
         elements = {kind: sum(share) for kind, share in span.kinds._asdict().items()}
         yield {"ph": "C", "name": f"rank {lane.rank}", "pid": MEMORY, "ts": at(span.start), "args": elements}

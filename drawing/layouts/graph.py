@@ -1,4 +1,4 @@
-"""Picture of a plan: inputs, weights and operators, each with its layout and memory, and what its edges move."""
+"""Picture of a plan: inputs, weights and operators, each with its layout and memory, and the bytes that edges move."""
 
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
@@ -16,7 +16,7 @@ from .captions import held_text, limits_text, move_text
 
 ACROSS, TRACK, LANE = 24.0, 8.0, 16.0
 CORNER = 8.0
-"""How near to the corner of a box no edge leaves it."""
+"""Edges leave a box at least this far from its corner."""
 ABOVE, BELOW = 10.0, 20.0
 """Room in a gap above its first track and below its last."""
 
@@ -37,7 +37,7 @@ class Box(NamedTuple):
 
 
 def rows_of(graph: Graph) -> list[list[str]]:
-    """Names by row: operators in the order of the program, then the sources that the next row is first to read."""
+    """Names by row: operators in program order, then the sources that the next row is the first to read."""
     depth: dict[str, int] = {}
     for name, op in graph.operators.items():
         depth[name] = 1 + max((depth.get(tensor, 0) for tensor in op.inputs), default=0)
@@ -66,7 +66,7 @@ class Placing:
                 self.tracks[gap].setdefault(edge.tensor, len(self.tracks[gap]))
         self.boxes: dict[str, Box] = {}
         self.bottoms: list[float] = []
-        """By row: where the gap below it begins."""
+        """By row: the top of the gap below it."""
         y = top
         for i, row in enumerate(rows):
             x = 0.0
@@ -101,7 +101,7 @@ HEAD = 76.0
 BETWEEN = 40.0
 """Room between two plans."""
 LEAST = {True: 110.0, False: 180.0}
-"""Least width of a box: of a source, of an operator."""
+"""Minimum width of a box, for a source and for an operator."""
 FILLS = {
     "input": mix(KINDS["activations"], PAPER, 0.6),
     "parameter": mix(KINDS["weights"], PAPER, 0.75),
@@ -124,8 +124,8 @@ def draw_plan(
 ) -> Picture:
     """Sources and operators from top to bottom; what moves bytes is red, configured operators are gold.
 
-    `target` and `cap` limit the bytes that move and the bytes on each device; what misses its limit is red. Operators
-    in `given` were configured by the puzzle.
+    `target` and `cap` limit the moved bytes and the bytes on each device; a figure that misses its limit is red.
+    Operators in `given` were configured by the puzzle.
     """
     content, words = plan_panel(plan, title, target, cap, given)
     return Picture(content, title, words, dark)
@@ -144,7 +144,7 @@ def draw_plans(plans: Mapping[str, GraphPlan], title: str, dark: bool = False, c
 
 
 def plan_panel(plan: GraphPlan, title: str, target: float, cap: float, given: Collection[str]) -> tuple[Diagram, str]:
-    """The content of the picture, and the line of text below its title."""
+    """The content of the picture, and the line below its title."""
     texts = {name: _source_lines(plan, name) for name in plan.storage_layouts}
     texts |= {name: _operator_lines(plan, name, given) for name in plan.operators}
     sizes = {}
@@ -192,7 +192,7 @@ def _source_lines(plan: GraphPlan, name: str) -> list[TextLine]:
 
 
 def _operator_lines(plan: GraphPlan, name: str, given: Collection[str]) -> list[TextLine]:
-    """The lines of a box: name and kind, shapes on each device, their axes, why, what moves, the output."""
+    """The lines of a box: name and kind, shapes on each device, their axes, the reason, what moves, the output."""
     op = plan.operators[name]
     shapes = ", ".join(_shape(layout.local_shape) for layout in op.inputs)
     axes = ", ".join(_axes(layout) for layout in op.inputs)

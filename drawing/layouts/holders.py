@@ -1,4 +1,4 @@
-"""Picture of who holds what: a row for each tensor of a plan, a column for each device, the piece in colour."""
+"""Picture of the devices' contents: a row for each tensor of a plan, a column for each device, the piece in colour."""
 
 from math import inf, prod
 
@@ -23,9 +23,8 @@ PADDED = " Grey is padding."
 
 
 def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = False, cap: float = inf) -> Picture:
-    """Every tensor of a plan on every device, sources first, with the bytes of it on each; devices with copies of a
-    piece have the same colour.
-    """
+    """Every tensor of a plan on every device, sources first, with its bytes on each. Devices with copies of a piece
+    have the same colour."""
     devices = plan.graph.devices
     if devices > MAX_DEVICES:
         raise LayoutError(f"a picture of who holds what shows at most {MAX_DEVICES} devices; this plan has {devices}")

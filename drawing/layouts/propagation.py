@@ -1,4 +1,4 @@
-"""Picture of Sharding Propagation step by step: at each operator its candidates, what the edge costs, and the choice.
+"""Picture of Sharding Propagation step by step: the candidates of each operator, what the edge costs, and the choice.
 
 After the figure of "Sharding Propagation" in the documentation of MindSpore 2.1, with a panel for each step.
 """
@@ -22,7 +22,7 @@ SETTLED = mix(STROKE, PAPER, 0.55)
 
 
 class StepTexts:
-    """What a step shows: its heading, the layout at the settled end, and the candidates, cheapest first."""
+    """The texts of a step: its heading, the layout at the settled end, and the candidates, cheapest first."""
 
     def __init__(self, plan: GraphPlan, decision: Decision, number: int) -> None:
         self.decision = decision
@@ -46,7 +46,7 @@ class StepTexts:
 
     @property
     def rest(self) -> str:
-        """How many candidates are not shown, and what they cost."""
+        """How many candidates are not shown, and their costs."""
         others = self.found[MAX_CANDIDATES:]
         if not others:
             return ""
@@ -121,7 +121,7 @@ def _panel(plan: GraphPlan, step: StepTexts, settled: set[str], dots: Mapping[st
 def _map(
     plan: GraphPlan, decision: Decision, settled: set[str], dots: Mapping[str, tuple[float, float]]
 ) -> list[Diagram]:
-    """The graph as small boxes: settled ones filled, the one that is being settled gold, its edge thick."""
+    """The graph as small boxes: settled ones filled, the current one gold, its edge thick."""
     found: list[Diagram] = []
     top = 12.0
     for edge in plan.edges:

@@ -17,9 +17,9 @@ MAX_PIECES = 4096
 
 
 def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
-    """A tensor of any number of dimensions: the first two that are split are drawn, the others are only in the text.
+    """A tensor of any number of dimensions: the first two split dimensions are drawn, the others are only in the text.
 
-    Copies share a colour; pieces that are only summands are hatched; padding is grey.
+    Copies share a colour; pieces that are summands are hatched; padding is grey.
     """
     if prod(layout.splits) > MAX_PIECES:
         raise LayoutError(f"a picture shows at most {MAX_PIECES:,} pieces; this layout has {prod(layout.splits):,}")
@@ -35,7 +35,7 @@ def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
 
 
 def shown_dims(layout: TensorLayout) -> tuple[int, int]:
-    """The dimensions that go down and across; -1 if there is none."""
+    """The dimensions drawn down and across; -1 if there is none."""
     split = [dim for dim, n in enumerate(layout.splits) if n > 1]
     rest = [dim for dim in range(len(layout.shape)) if dim not in split]
     chosen = sorted((split + rest)[:2])
@@ -45,8 +45,8 @@ def shown_dims(layout: TensorLayout) -> tuple[int, int]:
 
 
 def held_part(layout: TensorLayout, device: int) -> tuple[float, float, float, float]:
-    """The part of a tensor that a device holds, along the two dimensions that are drawn: left, top, right and bottom,
-    each from 0 to 1. Padding is part of the tensor here, and of the device's part."""
+    """The part of a tensor that a device holds, along the two drawn dimensions: left, top, right and bottom, each from
+    0 to 1. It includes padding."""
     down, across = shown_dims(layout)
     part = layout.part(device)
     rows, columns = (layout.splits[dim] if dim >= 0 else 1 for dim in (down, across))
@@ -55,7 +55,7 @@ def held_part(layout: TensorLayout, device: int) -> tuple[float, float, float, f
 
 
 def real_part(layout: TensorLayout, device: int) -> tuple[float, float, float, float]:
-    """The same without padding; nothing, if any dimension has only padding there."""
+    """`held_part` without padding; empty if some dimension has only padding there."""
     left, top, right, bottom = held_part(layout, device)
     real = layout.real_shape(device)
     if 0 in real:

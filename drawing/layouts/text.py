@@ -1,7 +1,7 @@
-"""A plan as text for a terminal: its operators and moves, who holds what, and the steps of the propagation.
+"""A plan as text for a terminal: its operators and moves, each device's contents, and the steps of the propagation.
 
-Lines are at most `width` columns wide, and nothing is cut: longer ones continue, indented, on the next. The texts have
-colours for a terminal that shows them; `.plain` is without.
+Lines are at most `width` columns wide, and nothing is cut: longer lines continue, indented, on the next. The texts have
+colours for a terminal; `.plain` has none.
 """
 
 from collections.abc import Collection
@@ -25,7 +25,7 @@ CONFIGURED = Style(color=STEP_EDGE, bold=True)
 
 
 def explained(plan: GraphPlan, width: int) -> Text:
-    """The lines of `explain`, short enough for a screen of that width."""
+    """The lines of `explain`, wrapped to a screen of that width."""
     found = Text()
     for line in plan.explain().splitlines():
         _add(found, line, width)
@@ -55,8 +55,8 @@ def plan_text(plan: GraphPlan, width: int, target: float = inf, cap: float = inf
 def holders_text(plan: GraphPlan, width: int) -> Text:
     """A row for each tensor: the bytes on each device, and the piece of every device in its colour.
 
-    A piece is the number of its part along each dimension that is split. If the devices do not fit side by side, they
-    are in several blocks, without the layouts.
+    A piece is the number of its part along each split dimension. If the devices do not fit side by side, they are in
+    several blocks, without the layouts.
     """
     layouts, devices = (
         {name: plan.layout(name) for name in (*plan.storage_layouts, *plan.operators)},

@@ -23,7 +23,7 @@ MAX_STEP_WIDTH = 200.0
 """A short run does not fill the width with one operation."""
 AXIS_HEIGHT = 20.0
 STEPS_HEIGHT = 18.0
-"""Below the axis, for the numbers of the training steps."""
+"""The height below the axis for the numbers of the training steps."""
 LANE_SCALE = 0.45
 """Height of a communication stream, as a share of the height of computation."""
 
@@ -36,15 +36,15 @@ class Scale:
     rows: int
     unit: str = "steps"
     step: float = 1.0
-    """The time that is never narrower than MIN_STEP_WIDTH: a step, or the shortest computation in microseconds."""
+    """The time that is never narrower than MIN_STEP_WIDTH: a step, or in microseconds the shortest computation."""
     streams: int = 1
-    """Of each rank: computation, and the communication streams."""
+    """The streams of each rank: computation, and communication streams."""
     steps: int = 1
     """Training steps; the numbers of several have a row below the axis."""
     places: tuple[int, ...] = ()
     """By rank: the number of its row."""
     wide: float = 0.0
-    """Pixels of the time axis where another scale decides them, whatever its unit."""
+    """The width of the time axis in pixels, if another scale determines it."""
 
     @classmethod
     def of(cls, scene: Scene, **more: Any) -> Self:
@@ -70,17 +70,16 @@ class Scale:
 
     @property
     def axis_height(self) -> float:
-        """Height above the first lane."""
         return AXIS_HEIGHT + (STEPS_HEIGHT if self.steps > 1 else 0.0)
 
     @property
     def pitch(self) -> float:
-        """From one lane to the next: half as much again for each communication stream."""
+        """The distance between lanes: half as much more for each communication stream."""
         return self.compute_pitch * (1 + LANE_SCALE * (self.streams - 1))
 
     @property
     def compute_pitch(self) -> float:
-        """From one lane to the next where there is nothing but computation."""
+        """The distance between lanes with computation only."""
         for rows, pitch in ((1, 60.0), (4, 43.0), (8, 38.0), (16, 28.0), (32, 18.0), (64, 14.0)):
             if self.rows <= rows:
                 return pitch
@@ -92,7 +91,7 @@ class Scale:
         return self.pitch * 0.78
 
     def row(self, stream: int) -> tuple[float, float]:
-        """Top and bottom of a stream's boxes, from the top of the lane; computation comes first."""
+        """Top and bottom of a stream's boxes, from the top of the lane; computation is first."""
         if self.streams == 1:
             return 0.0, self.lane
         compute = self.compute_pitch * 0.78

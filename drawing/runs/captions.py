@@ -13,21 +13,21 @@ from .scene import Scene
 MAX_ROWS = 8
 
 SHARED = "xN: N ranks do the same; peers and microbatches are the first one's"
-"""What a legend says of rows with a count."""
+"""What a legend says about rows with a count."""
 
 MAX_KNOWN = 40
-"""Characters of what a schedule is that a title has room for."""
+"""The longest name of a schedule that fits a title."""
 
 
 def describe(mark: Mark, who: str = "") -> str:
-    """A mark in words: what, where, when, and how much memory the rank used then; `who` is the rank, or its row."""
+    """A mark in words: operation, place, time, and the rank's memory then; `who` is the rank, or its row."""
     memory = "" if mark.memory is None else f", {mark.memory:,} elements"
     when = f"t={time_text(mark.start)} to {time_text(mark.end)}"
     return f"{who or f'rank {mark.rank}'}: {doing(mark)}, {when}{under_way(mark)}{memory}"
 
 
 def under_way(mark: Mark) -> str:
-    """', called at t=2, awaited at t=3.5' of a call that overlaps with computation."""
+    """', called at t=2, awaited at t=3.5' for an overlapped call."""
     if mark.called is None:
         return ""
     until = "never awaited" if mark.awaited is None else f"awaited at t={time_text(mark.awaited)}"
@@ -86,12 +86,12 @@ def reason(gap: Gap, scene: Scene) -> str:
 
 
 def has_ended(scene: Scene) -> bool:
-    """True if the run ended in a deadlock: a rank that is not stuck in it has returned."""
+    """True if the run ended in a deadlock in which a rank that is not stuck has returned."""
     return isinstance(scene.report.error, DeadlockError)
 
 
 def short_reason(gap: Gap, scene: Scene) -> str:
-    """The same, short enough to fit into the gap."""
+    """The reason for a gap, short enough to fit into it."""
     if gap.before is None:
         if gap.stuck:
             return f"stuck {gap.stuck}"
@@ -116,9 +116,8 @@ def _count(number: int, noun: str, plural: str = "") -> str:
 
 
 def summary(report: Report) -> str:
-    """The three figures in which schedules are compared, each with its target, and then the others:
-    '12.1 steps (target < 13) · 2,097,152 elements (target < 2.4M; rank 0, t=5) · 1,572,864 sent · makespan 12.4 · ...'.
-    """
+    """The three figures by which schedules are compared, each with its target, and then the others: '12.1 steps (target
+    < 13) · 2,097,152 elements (target < 2.4M; rank 0, t=5) · 1,572,864 sent · makespan 12.4 · ...'."""
     goal, peak = report.goal, report.peak
     time, memory, traffic = (goal.time_text, goal.memory_text, goal.traffic_words) if goal is not None else ("", "", "")
     return " · ".join(
@@ -149,18 +148,18 @@ def error_text(report: Report) -> str:
 
 
 def error_clauses(report: Report) -> list[str]:
-    """The same as several lines: of a deadlock one for each group of ranks that are stuck, with their call and line."""
+    """The error as several lines: for a deadlock, one for each group of stuck ranks, with their call and line."""
     text = error_text(report)
     return text.split("; ") if isinstance(report.error, DeadlockError) else [text] if text else []
 
 
 def titled(name: str, report: Report) -> str:
-    """The title of a picture, which says that the run ended in a deadlock."""
+    """The title of a picture; it says if the run ended in a deadlock."""
     return f"Deadlock: {name}" if isinstance(report.error, DeadlockError) else name
 
 
 def describe_run(scene: Scene) -> str:
-    """A run for screen readers: its figures, what is wrong, and what each rank does."""
+    """A run for screen readers: its figures, its errors, and what each rank does."""
     lanes = [describe_row(row, scene) for row in scene.rows.every[:MAX_ROWS]]
     more = sum(len(row.ranks) for row in scene.rows.every[MAX_ROWS:])
     rest = f"And {more} more {'rank' if more == 1 else 'ranks'}." if more else ""
@@ -168,7 +167,7 @@ def describe_run(scene: Scene) -> str:
 
 
 def describe_row(row: MarkRow, scene: Scene) -> str:
-    """One row in words: the operations of a rank, how busy it is, its memory, and its longest wait."""
+    """One row in words: the operations of a rank, its share of working time, its memory, and its longest wait."""
     lane = row.lane
     counts = Counter(glyph_of(mark.op.name).name for mark in lane.marks)
     work = ", ".join(f"{number} {name}" for name, number in counts.items()) or "nothing"

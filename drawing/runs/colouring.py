@@ -12,7 +12,7 @@ from lib import PuzzleError, halves
 from .marks import LaneMarks, Mark
 
 COLOURS = ("layer", "microbatch", "operation")
-"""What a colour may show."""
+"""What the colours may show."""
 
 HOLLOW = 2.0
 """Border width of a hollow shape; if the shape is narrow, only the border is drawn."""
@@ -45,7 +45,7 @@ WIRE: Paint = STROKE, PAPER, 0.5
 
 
 LIKE = {"keys": "forward", "attend": "forward", "attend_backward": "backward_input", "keys_backward": "backward_weight"}
-"""Operations of attention, and those whose colour they have."""
+"""Operations of attention, and the operations whose colour they have."""
 
 
 def require_colour(by: str) -> None:
@@ -60,7 +60,7 @@ class Colouring:
     by: str
     layers: int
     bars: Mapping[tuple[int, int], float]
-    """By rank and layer: the length of the bar that shows its chunk, as a share of the box; empty without chunks."""
+    """By rank and layer: the length of the bar that marks its chunk, as a share of the box; empty without chunks."""
     varied: frozenset[int]
     """The ranks that compute more than one layer."""
 
@@ -92,7 +92,7 @@ class Colouring:
         return PAINTS[name](self.hue(mark)) if name in PAINTS else WIRE
 
     def hue(self, mark: Mark) -> str:
-        """The full colour that a mark is painted with. Of several microbatches the first one counts."""
+        """The full colour of a mark. Of several microbatches the first counts."""
         if self.by == "layer":
             return layer_colour(mark.op.layer or 0, self.layers)
         if self.by == "microbatch" and mark.op.batches:
@@ -105,15 +105,15 @@ class Colouring:
         return self.bars.get((mark.rank, mark.op.layer or 0), 0.0) if shows else 0.0
 
     def layer_text(self, mark: Mark) -> str:
-        """The number of the layer where its rank has several."""
+        """The layer's number, if its rank has several layers."""
         return mark.layer_text if mark.rank in self.varied else ""
 
 
 def chunk_bars(computed: Mapping[int, Iterable[int]]) -> dict[tuple[int, int], float]:
-    """By rank and layer: how far its chunk is between the first of its rank (0) and the last (1).
+    """By rank and layer: the position of its chunk between the first of its rank (0) and the last (1).
 
-    A chunk is a run of layers that follow each other. If ranks have several, the shortest run is the size of all:
-    the last rank of a V has two chunks that touch.
+    A chunk is a run of consecutive layers. If ranks have several, the shortest run is the size of all, because the last
+    rank of a V has two adjacent chunks.
     """
     runs = {rank: consecutive(sorted(layers)) for rank, layers in computed.items()}
     if max(map(len, runs.values()), default=0) < 2:

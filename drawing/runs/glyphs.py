@@ -1,10 +1,9 @@
-"""Glyphs of the operations: shapes that can be told apart without colour and without letters, at any width.
+"""Glyphs of the operations: shapes that differ without colour and without letters, at any width.
 
-Forward points right, backward left, also as the half of it that makes the input gradient; the other half, which
-nothing waits for but the update, is a box. A gather opens, a reduce-scatter closes, an all-reduce does both, and the
-all-to-alls are a lozenge and its opposite; copies to and from a tier point down and up.
-A send is a wedge whose tip is where the message leaves, a receive one whose tip is where it arrives.
-The loss is a tag at the point where forward turns into backward.
+Forward points right, backward left, as does its half that makes the input gradient; the other half, for which only the
+update waits, is a box. A gather opens, a reduce-scatter closes, an all-reduce does both; the all-to-alls are a lozenge
+and its opposite; copies to and from a tier point down and up. A send is a wedge whose tip is where the message leaves,
+a receive one whose tip is where it arrives. The loss is a tag where forward turns into backward.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,11 +53,11 @@ class Glyph(NamedTuple):
     name: str
     outline: Outline
     letter: str = ""
-    """In a text, of an operation that is too short for its own; empty: the first of its letters."""
+    """The letter in a text for an operation that is too short for its own; if empty, its first letter."""
     padding: float = 4.5
-    """Pixels of a frame's width that the shape uses, so that the text cannot."""
+    """Pixels of a frame's width that the shape takes from the text."""
     sample: float = 0.0
-    """The width of the sample in the legend, if it is not a usual one."""
+    """The width of the sample in the legend, if it is unusual."""
 
 
 def outline(points: str, inset: float = 4, depth: float = 0.32) -> Outline:
@@ -83,7 +82,6 @@ box_outline = outline("lt rt rb lb")
 
 
 def pair_outline(f: Frame) -> list[Point]:
-    """The outline of a forward above a backward."""
     y = f.middle[1]
     return [*forward_outline(f._replace(y1=y)), *backward_outline(f._replace(y0=y))]
 
@@ -93,7 +91,7 @@ def update_outline(f: Frame) -> list[Point]:
 
 
 def loss_outline(f: Frame) -> list[Point]:
-    """A tag on a pin: it takes no time, so it is on the border between its neighbors."""
+    """A tag on a pin: the loss takes no time, so it is on the border between its neighbours."""
     (x, _), w = f.middle, max(f.width, min(11.0, f.height * 0.42)) / 2
     top, bottom = loss_tag(f)
     tip, pin = min(bottom + w * 0.7, f.y1), 0.8
@@ -104,7 +102,6 @@ def loss_outline(f: Frame) -> list[Point]:
 
 
 def loss_tag(f: Frame) -> tuple[float, float]:
-    """Top and bottom of the tag."""
     top = f.y0 - min(7.0, f.height * 0.2)
     return top, top + min(11.0, f.height * 0.5)
 
@@ -144,13 +141,13 @@ def glyph_of(name: str) -> Glyph:
 
 
 def in_legend_order(operations: Iterable[str]) -> list[str]:
-    """Names of operations, each once: first those with a glyph, in the order of GLYPHS, then all others by name."""
+    """Names of operations, each once: first those with a glyph, in the order of GLYPHS, then the others by name."""
     found = set(operations)
     return [name for name in GLYPHS if name in found] + sorted(found - set(GLYPHS))
 
 
 def draw_mark(mark: Mark, frame: Frame, colouring: Colouring) -> list[Diagram]:
-    """One operation: its shape, the bar of its chunk, and as much of its text as fits."""
+    """One operation: its shape, the bar of its chunk, and as much text as fits."""
     if mark.op.name == "pair":  # one bar, cut along its length
         _, y = frame.middle
         frames = frame._replace(y1=y), frame._replace(y0=y)
@@ -176,7 +173,7 @@ def draw_bar(share: float, frame: Frame, colour: str) -> Iterator[Diagram]:
 
 
 def hatch_again(mark: Mark, frame: Frame) -> Iterator[Diagram]:
-    """Strokes over what is computed again; fine ones over what is computed with old weights."""
+    """Strokes over recomputed operations, and fine strokes over operations with old weights."""
     inset = min(5.0, frame.width / 4)
     if (mark.again or mark.old) and frame.width > 3:
         strokes = hatch(frame.x0 + inset, frame.y0, frame.x1 - inset, frame.y1, gap=5.0)
@@ -184,7 +181,7 @@ def hatch_again(mark: Mark, frame: Frame) -> Iterator[Diagram]:
 
 
 def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str, colouring: Colouring) -> list[Diagram]:
-    """The first wording that fits in legible letters."""
+    """Draws the first wording that fits in legible letters."""
     for rows in wordings(mark, glyph, frame, colouring):
         height = frame.height / (len(rows) + 0.35)
         room = frame.width - min(glyph.padding, frame.width / 2)
@@ -236,7 +233,7 @@ def wordings(mark: Mark, glyph: Glyph, frame: Frame, colouring: Colouring) -> It
 
 
 def batch_wordings(mark: Mark, letters: str, frame: Frame, colouring: Colouring) -> Iterator[list[Line]]:
-    """Texts that keep the microbatch, as in the papers; its digits one below the other if need be."""
+    """Texts that keep the microbatch, as in papers; its digits may be one below the other."""
     batches = batches_text(mark.op.batches)[1:]
     if frame.height >= 26:
         yield [(batches, 13), (letters + colouring.layer_text(mark), 10)]
@@ -247,7 +244,7 @@ def batch_wordings(mark: Mark, letters: str, frame: Frame, colouring: Colouring)
 
 
 def text_place(name: str, frame: Frame) -> Point:
-    """The middle of the text: of the frame, or of the part of it that the shape fills."""
+    """The middle of the text: the middle of the frame, or of the part that the shape fills."""
     x, y = frame.middle
     if name == "loss":
         top, bottom = loss_tag(frame)

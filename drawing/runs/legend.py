@@ -1,4 +1,4 @@
-"""The legend: an entry for each kind of mark that occurs, and the colours of layers or microbatches in order."""
+"""The legend: an entry for each kind of mark in the picture, and the colours of layers or microbatches in order."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -32,7 +32,7 @@ class LegendEntry(NamedTuple):
 
 
 def draw_legend(scenes: Sequence[Scene], width: float, critical: bool = False) -> Diagram:
-    """Entries from left to right, in as many rows as needed."""
+    """Draws entries from left to right, in as many rows as needed."""
     placed: list[Diagram] = []
     x, y = 0.0, 8.0
     for entry in entries(scenes, critical):
@@ -104,7 +104,7 @@ def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
 
 
 def squares(named: Sequence[tuple[str, str]]) -> Iterator[LegendEntry]:
-    """Words with their colours, as one entry; none without words."""
+    """Words with their colours, as one entry; empty without words."""
     parts: list[Diagram] = []
     x = 0.0
     for words, colour in named:
@@ -115,7 +115,7 @@ def squares(named: Sequence[tuple[str, str]]) -> Iterator[LegendEntry]:
 
 
 def operation_entry(mark: Mark, colouring: Colouring, words: str = "") -> LegendEntry:
-    """The operation as it is drawn above, with its name or other words."""
+    """An operation as it is drawn above, with its name or other words."""
     glyph = glyph_of(mark.op.name)
     width = glyph.sample or (28.0 if mark.stream else 20.0)  # in a communication stream, with its layer
     words = words or glyph.name
@@ -132,7 +132,7 @@ def worded(width: float, parts: Sequence[Diagram], words: str) -> LegendEntry:
 
 
 def swatches(what: str, numbers: Sequence[int], colour: Callable[[int], str]) -> LegendEntry:
-    """A swatch per layer or microbatch, light as in forward and full as in backward."""
+    """A swatch per layer or microbatch, light as for forward and full as for backward."""
     parts = [label(0, ROW / 2, what, SIZE, palette.SOFT, "start")]
     x = text_width(what, SIZE) + 8
     for number in numbers:
@@ -146,7 +146,7 @@ def swatches(what: str, numbers: Sequence[int], colour: Callable[[int], str]) ->
 
 
 def chunks_entry(bars: Sequence[float]) -> LegendEntry:
-    """The bars of a rank's chunks, from the first, which has none, to the last."""
+    """The bars of a rank's chunks, from the first (no bar) to the last."""
     words = "bar: chunk of the rank, from first (none) to last"
     parts: list[Diagram] = []
     x = 0.0
@@ -163,11 +163,11 @@ def chunks_entry(bars: Sequence[float]) -> LegendEntry:
 
 
 def shaded_text(steps: int) -> str:
-    """What a shade behind the lanes says, in a run of several steps."""
+    """What the shades behind the lanes mean, in a run of several steps."""
     return f"shaded: {'step 1' if steps == 2 else 'every second training step, from step 1 on'}"
 
 
 def thin_out(numbers: Sequence[T], most: int) -> Sequence[T]:
-    """All of them; of more than `most`, the first, the last, and some evenly spaced in between."""
+    """All items; of more than `most`, the first, the last, and some evenly spaced in between."""
     last = len(numbers) - 1
     return numbers if last < most else [numbers[round(i * last / (most - 1))] for i in range(most)]

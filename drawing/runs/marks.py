@@ -1,4 +1,4 @@
-"""The parts of a scene, with times in steps: operations, idle gaps and memory, and what belongs together."""
+"""The parts of a scene, with times in steps: operations, idle gaps and memory, and the connections between them."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,19 +24,19 @@ class Mark(NamedTuple):
     place: int = 0
     number: int = 0
     stream: int = 0
-    """The number of its stream: 0 is computation."""
+    """The index of its stream: 0 is computation."""
     called: float | None = None
-    """The time at which an overlapping call was made."""
+    """When an overlapped call was made."""
     awaited: float | None = None
-    """The time from which its rank has what it made; None before it is awaited."""
+    """When its rank receives the result; None before it is awaited."""
     again: bool = False
-    """A forward whose result is computed once more (recomputation)."""
+    """True for a forward whose result is recomputed."""
     step: int | None = None
-    """The training step that it belongs to, in a run of several."""
+    """Its training step, in a run of several."""
     old: bool = False
     """A forward with weights that are older than its data."""
     kind: str = ""
-    """The letter of its layer's kind, if that is not as in the costs."""
+    """The letter of its layer's kind, if it differs from the kind in the costs."""
 
     @property
     def layer_text(self) -> str:
@@ -89,8 +89,9 @@ class Tie(NamedTuple):
 class Gap(NamedTuple):
     """Idle time, up to the mark `before`, or to the end of the run if that is None.
 
-    `awaited` is the call that ended it, where the rank waited for one of its own; `stuck` where the rank is stuck:
-    'in receive() on line 12'."""
+    `awaited` is the rank's own call that ended it; `stuck` is the call in which the rank is stuck: 'in receive() on
+    line 12'.
+    """
 
     start: float
     end: float
@@ -117,7 +118,7 @@ class MemorySpan(NamedTuple):
 
 
 def in_time(marks: Iterable[Mark]) -> list[Mark]:
-    """In order of time; measured, an early receive may be of a message that is used late."""
+    """In order of time. In measured times, a message may be received early and used late."""
     return sorted(marks, key=lambda mark: mark.start)
 
 
@@ -136,9 +137,9 @@ class LaneMarks(NamedTuple):
         return in_time(mark for mark in self.marks if mark.stream == stream)
 
     def bands(self, stream: int, end: float) -> list[Band]:
-        """The training steps of one stream, in order of time, up to the `end`; none in a run of one step.
+        """The training steps of one stream, in order of time, up to the `end`; empty in a run of one step.
 
-        Where a step has ended, what is idle belongs to the next.
+        Idle time after the end of a step belongs to the next step.
         """
         runs = [(step, list(marks)) for step, marks in groupby(self.on(stream), key=lambda mark: mark.step)]
         borders = [0.0, *(marks[-1].end for _, marks in runs[:-1]), end]
@@ -185,12 +186,12 @@ COMPUTE = "compute"
 KINDS = tuple(dict.fromkeys(LANES.values()))
 
 Key = tuple[str, tuple[int, ...] | None]
-"""A kind of stream, and the group that it belongs to where each group has its own."""
+"""A kind of stream, and its group if each group has its own."""
 
 
 def streams_of(trace: Trace) -> tuple[tuple[str, ...], list[list[int]]]:
-    """The streams that occur, computation first ('compute', 'network', and 'network 2' where groups have their own);
-    and for each rank, the number of every operation's stream among them."""
+    """The streams in a run, computation first ('compute', 'network', and 'network 2' if groups have their own); and for
+    each rank, the index of every operation's stream."""
     rows = [[_key(op, trace) for op in ops] for ops in trace.ranks]
     # Each stream once, sorted as text, since a group of a folded run begins with the name of an axis.
     found = [sorted({key for key in row if key is not None}, key=str) for row in rows]

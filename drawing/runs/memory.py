@@ -1,4 +1,4 @@
-"""Below the lanes: each rank's memory by kind as one step line, and what it sends as one bar, all on common scales."""
+"""Below the lanes: each rank's memory by kind as a step line, and its traffic as a bar, all on common scales."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -49,7 +49,7 @@ def draw_memory(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
 
 
 def highest(scene: Scene) -> int:
-    """The top of the scale: the most that is needed, and the limit if that is not far above."""
+    """The top of the scale: the highest memory, and the limit if it is not far above."""
     limit = scene.goal.memory_limit if scene.goal is not None else 0
     return max(scene.most, limit if limit <= 3 * scene.most else 0)
 
@@ -91,7 +91,7 @@ def draw_row_memory(row: MarkRow, most: int, scale: Scale) -> Iterator[Diagram]:
 
 
 def draw_hidden(levels: Sequence[Level], unit: float, scale: Scale, floor: float, what: str) -> Iterator[Diagram]:
-    """Memory that is in no dictionary, hatched; `what` and whose it is."""
+    """Memory that is in no dictionary, hatched; `what` it is and whose."""
     shown = [level for level in levels if level.high > level.low]
     if not shown:
         return
@@ -128,7 +128,7 @@ def outline(levels: Sequence[Level], unit: float, scale: Scale, floor: float) ->
 
 
 def corners_only(points: Sequence[Point]) -> list[Point]:
-    """Drops points on a horizontal line between their neighbors."""
+    """Drops points on a horizontal line between their neighbours."""
     kept: list[Point] = []
     for point in points:
         if len(kept) > 1 and kept[-1][1] == kept[-2][1] == point[1]:
@@ -138,7 +138,7 @@ def corners_only(points: Sequence[Point]) -> list[Point]:
 
 
 def draw_target(goal: Goal, scene: Scene, most: int, scale: Scale) -> list[Diagram]:
-    """A dashed line at the limit below which memory has to stay, in the strip of each rank."""
+    """A dashed line in each rank's strip, at the limit for memory."""
     if goal.memory_limit > most:
         return []
     limit = height_of(goal.memory_limit, most, scale)
@@ -189,13 +189,13 @@ def sent_by_kind(scene: Scene, rank: int) -> dict[str, int]:
 
 
 def highest_traffic(scene: Scene) -> int:
-    """The top of the scale: the most that a rank sends, and the limit if that is not far above."""
+    """The top of the scale: the highest traffic, and the limit if it is not far above."""
     most, limit = scene.report.traffic, (scene.goal.traffic_limit or 0) if scene.goal is not None else 0
     return max(most, limit if limit <= 3 * most else 0)
 
 
 def draw_traffic(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
-    """The traffic of all ranks up to `most` elements, with the target if there is one; nothing where no rank sends."""
+    """The traffic of all ranks up to `most` elements, with the target if there is one; nothing if no rank sends."""
     most = most or highest_traffic(scene)
     if not scene.report.traffic:
         return panel(scale.width, 0.0, [])
@@ -227,7 +227,7 @@ def draw_row_traffic(row: MarkRow, sent: Mapping[str, int], scale: Scale, most: 
 
 
 def draw_traffic_target(scene: Scene, scale: Scale, most: int, height: float) -> Iterator[Diagram]:
-    """A dashed line at the limit below which the bars have to end."""
+    """A dashed line at the limit for the bars."""
     goal = scene.goal
     if goal is None or goal.traffic_limit is None or goal.traffic_limit > most:
         return

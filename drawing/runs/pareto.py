@@ -1,6 +1,6 @@
-"""Pareto plot: peak memory against timesteps, of a puzzle's target, its records and attempts.
+"""Pareto plot: peak memory over timesteps, with a puzzle's target, its records and attempts.
 
-Records of the puzzle's own family make one front; records of any family, the open front, make another behind it.
+Records of the puzzle's own family form one front; records of any family, the open front, form another behind it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ RADIUS = 6.0
 
 
 NAMES = {"record": "record", "other": "record of another kind", "attempt": "attempt"}
-"""Words of the key and of the tips, by whose a spot is."""
+"""Words of the key and of the tooltips, by the kind of a spot."""
 
 
 class Attempt(NamedTuple):
@@ -44,7 +44,7 @@ class Spot(NamedTuple):
     whose: str
     """'record', 'other' (a record of another family), 'attempt', or 'failed'."""
     traffic: int | None = None
-    """Elements that the busiest rank sends, where that is known."""
+    """Elements that the busiest rank sends, if known."""
 
 
 def _name_and_kind(record: Record, goal: Goal) -> tuple[str, str]:
@@ -59,7 +59,7 @@ def _name_and_kind(record: Record, goal: Goal) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Plane:
-    """Converts steps and elements to pixels, with some margin around everything that is shown."""
+    """Converts steps and elements to pixels, with a margin around everything."""
 
     times: tuple[float, float]
     memories: tuple[float, float]
@@ -74,9 +74,9 @@ class Plane:
 
 
 def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", dark: bool = False) -> Picture:
-    """Peak memory against timesteps of a puzzle: the target box, the records, and the attempts.
+    """Peak memory over timesteps for a puzzle: the target box, the records, and the attempts.
 
-    Of another family than the puzzle's, those records are shown that no other beats.
+    Records of other families are shown if no other record beats them.
     """
     shown = [r for r in goal.records if r.is_of(goal.family) or r in goal.open_front]
     spots = [Spot(r.timesteps, r.peak_memory, *_name_and_kind(r, goal), r.traffic) for r in shown]
@@ -117,14 +117,14 @@ def plane_of(goal: Goal, spots: Sequence[Spot]) -> Plane:
 
 
 def around(values: Sequence[float], least: float = 0.0) -> tuple[float, float]:
-    """The range of some values with room on both sides, at least so much."""
+    """The range of some values with room on both sides, at least `least` wide."""
     low, high = min(values), max(values)
     room = max((high - low) * 0.25, high * 0.08, least)
     return max(0.0, low - room), high + room
 
 
 def draw_box(goal: Goal, plane: Plane) -> Iterator[Diagram]:
-    """Everything that meets both targets: what is below both limits."""
+    """The box of everything that meets both targets."""
     x, y = plane.x(goal.time_limit), plane.y(goal.memory_limit)
     x, y = min(x, WIDTH - RIGHT), max(y, TOP)
     left, floor = LEFT, HEIGHT - BOTTOM
@@ -163,7 +163,7 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 
 def draw_spots(spots: Sequence[Spot], plane: Plane, time_words: str) -> Iterator[Diagram]:
-    """Records as diamonds, attempts as discs with their names; what failed has no place here."""
+    """Records as diamonds, attempts as discs with their names; failed attempts are not shown."""
     if any(spot.whose == "other" for spot in spots):
         yield from draw_front(spots, ("record", "other"), plane, style(None, SOFT, 1.2, dash=(2.0, 3.0)))
     yield from draw_front(spots, ("record",), plane, style(None, STROKE, 1.2))
@@ -191,7 +191,7 @@ def draw_spot(spot: Spot, plane: Plane, words: str, name: str, placed: list[Poin
 
 
 def draw_front(spots: Sequence[Spot], whose: Sequence[str], plane: Plane, stroke: Style) -> Iterator[Diagram]:
-    """Stairs through the spots that no other of them beats."""
+    """Stairs through the spots that no other spot beats."""
     best: list[tuple[float, int]] = []
     for time, memory in sorted((spot.time, spot.memory) for spot in spots if spot.whose in whose):
         if not best or memory < best[-1][1]:

@@ -1,4 +1,4 @@
-"""Pictures of plans: their memory against their time, and where the time and the memory of one go."""
+"""Pictures of plans: memory over time, and where the time and memory of a plan go."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = 46
 
 
 def draw_plans(plans: Sequence[Plan], title: str = "", dark: bool = False) -> Picture:
-    """Memory against time of some plans of one job; stairs through those that no other beats."""
+    """Memory over time of some plans of one job; stairs through those that no other beats."""
     job = plans[0].job
     spots = [Spot(plan.seconds, plan.peak // MIB, str(plan.split), "record") for plan in plans]
     limit = job.gpu.usable // MIB
@@ -66,7 +66,7 @@ COLOURS = (*KINDS.values(), STROKE, EDGE)
 
 
 def draw_waterfall(plan: Plan, title: str, target: float = 0.0, dark: bool = False) -> Picture:
-    """Where the time and the memory of a plan go. `target`: the seconds that a step may take, if there is a target."""
+    """Where the time and memory of a plan go. `target`: the seconds that a step may take, if any."""
     from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
 
     parts = {PARTS[name]: s for name, s in time_parts(plan).items() if s >= LEAST_PART * plan.seconds}

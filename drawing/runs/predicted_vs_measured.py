@@ -22,8 +22,8 @@ from .timeline import draw_header
 from .timeline_rows import draw_lanes
 
 Times = Sequence[Sequence[Sequence[float | None]]]
-"""For each rank, the start and the end of each of its events, in seconds; of an overlapping call also when it was
-made, and from when its rank has what it made."""
+"""For each rank, the start and the end of each event, in seconds; for an overlapped call also when it was made, and
+when its rank received the result."""
 
 
 def draw_replay(
@@ -46,8 +46,8 @@ def draw_replay(
 
 
 def replay_text(trace: Trace, times: Times, width: int) -> str:
-    """The lanes of a trace in steps and of the measured `times` as text, each `width` columns wide; which share of the
-    work each operation has; and a legend."""
+    """The lanes of a trace in steps and of the measured `times` as text, each `width` columns wide; each operation's
+    share of the work; and a legend."""
     both = _both(trace, times, "layer")
     head = max(map(len, (*(row.label for scene in both.values() for row in scene.rows.every), "network"))) + 1
     lines, shares = [], []
@@ -65,7 +65,7 @@ def replay_text(trace: Trace, times: Times, width: int) -> str:
 
 
 def _both(trace: Trace, times: Times, colour: str) -> dict[str, Scene]:
-    """The scenes of what was predicted, and of what was measured, by their headings."""
+    """The scenes of the predictions and of the measurements, by their headings."""
     predicted = plain_scene(trace, colour)
     unit, factor = _unit(times)
     seen = measured(predicted, [[[t and t * factor for t in event] for event in rank] for rank in times])
@@ -77,12 +77,12 @@ def _both(trace: Trace, times: Times, colour: str) -> dict[str, Scene]:
 
 
 def _unit(times: Times) -> tuple[str, float]:
-    """The unit in which times are shown, and how many of it are a second."""
+    """The unit of displayed times, and its number in a second."""
     return ("ms", 1e3) if last_end(times) >= 0.01 else ("µs", 1e6)
 
 
 def plain_scene(trace: Trace, colour: str = "layer") -> Scene:
-    """The lanes of a trace without memory and traffic. Measured, no two ranks are the same, so each has a row."""
+    """The lanes of a trace without memory and traffic. In measured times no two ranks are equal, so each has a row."""
     whole = scene_of(trace, colour=colour)
     lanes = tuple(lane._replace(memory=()) for lane in whole.lanes)
     nothing = whole.report.sent._replace(busiest=0, total=0, between=0, by_rank=((),) * len(lanes))
@@ -124,7 +124,7 @@ def _one_above_another(
 
 
 def draw_parts(bar: Mapping[str, float], width: float) -> Diagram:
-    """Parts of a whole as a bar, with their names and percentages below; what is less than nothing has no width."""
+    """Parts of a whole as a bar, with their names and percentages below; negative parts have no width."""
     scale, at, parts, row = min(width, 976.0) / max(sum(max(part, 0.0) for part in bar.values()), 1e-9), 0.0, [], 0.0
     for (name, part), fill in zip(bar.items(), PARTS * len(bar)):
         wide = max(part, 0.0) * scale
@@ -143,7 +143,7 @@ def length(scene: Scene, unit: str) -> str:
 
 
 def measured(scene: Scene, times: Times) -> Scene:
-    """The same scene with measured times, from which it derives who waits, and for whom."""
+    """The same scene with measured times, from which it derives the waits."""
     end = last_end(times) or 1.0
     lanes = []
     for lane, rank in zip(scene.lanes, times, strict=True):
@@ -181,7 +181,7 @@ def last_end(times: Times) -> float:
 def waits_of(
     lanes: Sequence[LaneMarks], links: Sequence[Link], ties: Sequence[Tie]
 ) -> list[dict[int, tuple[int, int]]]:
-    """By rank and event, the event that it may have waited for: a message's send, or the last rank to arrive."""
+    """By rank and event, the event for which it may have waited: a message's send, or the last rank to arrive."""
     waits: list[dict[int, tuple[int, int]]] = [{} for _ in lanes]
     free = {
         (mark.rank, mark.place): before.end if before else 0.0

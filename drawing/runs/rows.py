@@ -31,7 +31,7 @@ Waits = Sequence[Mapping[int, tuple[int, int]]]
 
 
 class MarkRow(NamedTuple):
-    """One row: its ranks, which do what the `lane` of the first one shows."""
+    """One row: its ranks, which all do what the `lane` of the first one shows."""
 
     lane: LaneMarks
     ranks: tuple[int, ...]
@@ -44,12 +44,12 @@ class MarkRow(NamedTuple):
 
     @property
     def all(self) -> str:
-        """'rank 0', 'ranks 0-63': who has what all of them have."""
+        """'rank 0', 'ranks 0-63': names what is true of all ranks in the row."""
         return ranks_text(self.ranks)
 
     @property
     def first(self) -> str:
-        """'rank 0', 'rank 0 (like ranks 1-63)': who has what differs in the numbers of peers or of microbatches."""
+        """'rank 0', 'rank 0 (like ranks 1-63)': names what differs in the numbers of peers or microbatches."""
         like = f" (like {ranks_text(self.ranks[1:])})" if len(self.ranks) > 1 else ""
         return f"rank {self.lane.rank}{like}"
 
@@ -87,16 +87,16 @@ class MarkRows:
         return partner is not None and self._place(partner) < self.places[rank]
 
     def _place(self, rank: int) -> int:
-        """The number of a row, also of a rank that a wrong run names but that does not exist."""
+        """The number of a row, even for a rank that a wrong run names but that does not exist."""
         return self.places[rank] if 0 <= rank < len(self.places) else rank
 
     def shown(self, mark: Mark) -> Mark:
-        """The operation that is drawn for this one: the operation of the first rank in its row."""
+        """The drawn operation for this one: that of the first rank in its row."""
         own, lane = self._all_lanes[mark.rank], self.of(mark.rank).lane
         return mark if own is lane else lane.marks[mark.number - own.marks[0].number]
 
     def links(self, links: Iterable[Link]) -> tuple[Link, ...]:
-        """The messages that are drawn: messages of a drawn rank to another row."""
+        """The drawn messages: messages of a drawn rank to another row."""
         return tuple(
             link
             for link in links
@@ -105,7 +105,7 @@ class MarkRows:
         )
 
     def ties(self, ties: Iterable[Tie]) -> tuple[Tie, ...]:
-        """The collectives that are drawn: each once, its members being drawn operations, from top to bottom."""
+        """The drawn collectives, each once, with drawn operations as members, from top to bottom."""
         found: dict[tuple[int, ...], Tie] = {}
         for tie in ties:
             shown = {mark.number: mark for mark in map(self.shown, tie.members)}
@@ -155,7 +155,7 @@ def numbered(things: Iterable[Hashable]) -> list[int]:
 
 
 def own_part(lane: LaneMarks, other_end: Mapping[int, float | None], causes: Mapping[int, Mark]) -> Hashable:
-    """What can be compared of a rank without knowing which ranks are equal."""
+    """The properties of a rank that can be compared before it is known which ranks are equal."""
     batches: dict[int, int] = {}
     first = lane.marks[0].number if lane.marks else 0
     events = tuple(own_event(mark, batches, other_end, causes.get(mark.place)) for mark in lane.marks)
@@ -168,7 +168,7 @@ def own_part(lane: LaneMarks, other_end: Mapping[int, float | None], causes: Map
 def own_event(
     mark: Mark, batches: dict[int, int], other_end: Mapping[int, float | None], cause: Mark | None
 ) -> Hashable:
-    """An operation without numbers of ranks; its microbatches are numbered in the order in which they occur."""
+    """An operation without numbers of ranks; its microbatches are numbered in order of occurrence."""
     op = mark.op
     seen = frozenset(batches.setdefault(batch, len(batches)) for batch in sorted(op.batches))
     group = group_of(op) if op.name in COLLECTIVES else None

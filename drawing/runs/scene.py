@@ -34,10 +34,10 @@ from .marks import Gap, LaneMarks, Link, Mark, MemorySpan, Tie, in_time, links_b
 from .rows import MarkRows, rows_of
 
 MAX_RECOGNIZED_OPERATIONS = 20_000
-"""Of a longer run the picture does not say what schedule it is, which would take longer than to draw it."""
+"""Longer runs are not recognized in pictures, because that would take longer than drawing them."""
 
 STUCK_SHARE = 1.4
-"""The picture of a deadlock is this many times as long as the run, to show where each rank is stuck."""
+"""The picture of a deadlock is longer than the run by this factor, to show where each rank is stuck."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Scene:
     colour: str = "layer"
     """What the colours of operations show: 'layer', 'microbatch' or 'operation'."""
     known: str = ""
-    """What schedule this is, with a capital; empty if it is not correct, or too long to compare with others."""
+    """The name of the schedule, capitalized; empty if it is not correct, or too long to be recognized."""
     shares_rows: bool = True
-    """Of many ranks, those that do the same are drawn once."""
+    """If there are many ranks, those that do the same are drawn once."""
 
     @cached_property
     def rows(self) -> MarkRows:
@@ -80,7 +80,7 @@ class Scene:
 
     @property
     def time_unit(self) -> str:
-        """What a step of the clock is called: 'steps' or 'us'."""
+        """The name of a unit of the clock: 'steps' or 'us'."""
         return self.trace.costs.time_unit
 
     @property
@@ -98,7 +98,7 @@ class Scene:
 
     @property
     def critical(self) -> list[Mark]:
-        """The critical path: the events that the last one waited for, one after the other."""
+        """The critical path: the events for which the last one waited, in order."""
         return [self.at[place] for place in self.report.critical_path]
 
     def previous(self, mark: Mark) -> Mark | None:
@@ -115,7 +115,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class EndedRun:
-    """A trace and the refusal that ended its run, which the trace does not hold: a deadlock, for example."""
+    """A trace, and the refusal that ended its run, which a trace does not include, such as a deadlock."""
 
     trace: Trace
     error: PuzzleError
@@ -141,7 +141,7 @@ def trace_from(run: RunLike) -> Trace:
 
 
 def scene_from(run: RunLike, goal: Goal | None = None, colour: str = "layer") -> Scene:
-    """The scene of a run, as `scene_of` its trace. What ended the run is its error, where the trace just ends."""
+    """The scene of a run. If the trace just ends, the refusal that ended the run is the error."""
     scene = scene_of(trace_from(run), goal, colour)
     error = run.error if isinstance(run, Outcome | EndedRun) else None
     if not isinstance(error, DeadlockError) or not isinstance(scene.report.error, IncompleteError | None):
@@ -163,7 +163,7 @@ def _ended_in(error: DeadlockError, scene: Scene) -> Scene:
 
 
 def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> Scene:
-    """The scene of a trace, legal or not, finished or not; with a `goal`, its report is of a puzzle."""
+    """The scene of a trace, legal or not, finished or not. With a `goal`, its report applies the rules of a puzzle."""
     require_colour(colour)
     report = referee(trace, goal)
     end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
@@ -221,7 +221,7 @@ def _slow(trace: Trace, rank: int) -> str:
 
 
 def awaited_before(ops: Sequence[Op], marks: Iterable[Mark]) -> dict[int, Mark]:
-    """By place of an operation: the call whose end its rank awaited until it started."""
+    """By index of an operation: the call for whose end its rank waited before the operation."""
     at = {mark.place: mark for mark in marks}
     found: dict[int, Mark] = {}
     last: Mark | None = None
@@ -248,8 +248,8 @@ def idle_between(marks: Sequence[Mark], end: float, awaited: Mapping[int, Mark] 
 
 
 def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[int], end: float) -> Iterator[MemorySpan]:
-    """Memory holds from the end of the last operation to the end of this one: it is what this one finds. A call
-    that overlaps with computation finds what there is when it is made."""
+    """Memory lasts from the end of the previous operation to the end of this one, which finds it. An overlapped call
+    finds the memory at the time when it is made."""
     ends = [mark.end if mark.called is None else mark.called for mark in marks[: len(memory) - 1]]
     if len(memory) == len(marks) + 1:
         ends.append(end)
@@ -260,13 +260,13 @@ def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[in
 
 
 Needs = Sequence[Sequence[int]]
-"""By number of an event, the numbers of the events that it needs."""
+"""By number of an event, the numbers of the events whose results it uses."""
 
 
 def needs(scene: Scene) -> Needs:
     """The events whose results each event uses, directly or through operations that take no time.
 
-    A receive needs its send. Here, a member of a collective has only its own needs; it needs the others' contributions
+    A receive needs its send. A member of a collective here has only its own needs; it needs the others' contributions
     through the group.
     """
     found: list[tuple[int, ...]] = [()] * sum(len(lane.marks) for lane in scene.lanes)

@@ -36,7 +36,7 @@ def text(
 
 
 def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
-    """A scene as text: title, figures, one line per rank, its memory and what it sends below, a legend."""
+    """A scene as text: title, figures, one line per rank, memory and traffic below, a legend."""
     if width < MIN_WIDTH:
         raise PuzzleError(f"a text picture is at least {MIN_WIDTH} columns wide; got {width}")
     shown, hidden = scene.rows.every[:MAX_ROWS], scene.rows.every[MAX_ROWS:]
@@ -74,8 +74,8 @@ def axis(end: float, step: float, columns: int) -> str:
 
 
 def row_lines(row: MarkRow, scene: Scene, head: int, step: float) -> Iterator[str]:
-    """A line for what a rank computes, and one for each communication stream; below each, the training steps of
-    several."""
+    """A line for a rank's computation, and one for each communication stream; below each, the training steps if there
+    are several."""
     for stream, name in enumerate(scene.streams):
         words = name if stream else row.label
         yield words.ljust(head) + row_text(row.lane.on(stream), scene, step, " " if stream else IDLE)
@@ -95,7 +95,7 @@ def bands_text(bands: Sequence[Band], step: float) -> str:
 
 
 def row_text(marks: Sequence[Mark], scene: Scene, step: float, idle: str) -> str:
-    """The operations of one stream. Where several share a column, the one that takes most of it shows."""
+    """The operations of one stream. If several share a column, the one that takes most of it is shown."""
     cells = [idle] * max(1, round(scene.end * step))
     taken = [0.0] * len(cells)
     for mark in marks:
@@ -116,7 +116,7 @@ def row_text(marks: Sequence[Mark], scene: Scene, step: float, idle: str) -> str
 
 
 def wording(mark: Mark, room: int, colouring: Colouring) -> str:
-    """As much of 'F0b1' as fits, or of 'F1', where the microbatch comes first; a number is not cut."""
+    """As much of 'F0b1' as fits, or of 'F1' if the microbatch comes first; numbers are not cut."""
     letter, batches = letter_of(mark.op.name), batches_text(mark.op.batches)
     layer = "" if mark.op.layer is None or glyph_of(mark.op.name).letter else mark.layer_text
     of_batch = colouring.shows_batches and mark.op.name in COMPUTING and batches
@@ -127,12 +127,11 @@ def wording(mark: Mark, room: int, colouring: Colouring) -> str:
 
 
 def letter_of(name: str) -> str:
-    """The letter of an operation."""
     return glyph_of(name).letter or glyph_of(name).mark[:1]
 
 
 def memory_text(lane: LaneMarks, most: int, step: float) -> str:
-    """Memory in tenths: what is held for most of a column."""
+    """Memory in tenths: the memory held during most of a column."""
     line = ""
     for span in lane.memory:
         until = round(span.end * step)
@@ -142,7 +141,7 @@ def memory_text(lane: LaneMarks, most: int, step: float) -> str:
 
 
 def sent_lines(scene: Scene, rows: Sequence[MarkRow], head: int, width: int) -> Iterator[str]:
-    """What each rank sends, as a bar of the letters of its calls; nothing where no rank sends."""
+    """What each rank sends, as a bar of the letters of its calls; empty if no rank sends."""
     most = scene.report.traffic
     if not most:
         return
@@ -157,7 +156,7 @@ def sent_lines(scene: Scene, rows: Sequence[MarkRow], head: int, width: int) -> 
 
 
 def legend_line(scene: Scene, step: float) -> str:
-    """Letters and names of the operations that occur, and the length of a column."""
+    """Letters and names of the operations in the run, and the length of a column."""
     names = dict.fromkeys(mark.op.name for mark in scene.rows.marks)
     found = [f"{letter_of(name)} {glyph_of(name).name}" for name in names]
     computed = (mark for mark in scene.rows.marks if mark.op.name in COMPUTING and scene.colouring.shows_batches)

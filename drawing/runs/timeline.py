@@ -20,11 +20,11 @@ from .text import text_of
 from .timeline_rows import draw_lanes
 
 GLUE = "\u00a0"
-"""A blank at which no line is broken."""
+"""A blank at which lines are not broken."""
 
 
 class Timeline(Picture):
-    """The picture of a run; it keeps the `scene`, so that it can be written in every format that a run has."""
+    """The picture of a run. It keeps the `scene`, so that it can be written in every format of a run."""
 
     def __init__(self, content: Diagram, title: str, scene: Scene, dark: bool = False) -> None:
         super().__init__(content, title, describe_run(scene), dark)
@@ -82,14 +82,14 @@ def draw_scene(
 
 
 def summary_lines(report: Report, width: float) -> list[str]:
-    """The figures, wrapped to the picture between two of them."""
+    """The figures, wrapped to the width of the picture between two figures."""
     whole = summary(report).replace(" ", GLUE).replace(f"{GLUE}·{GLUE}", f"{GLUE}· ")
     lines = wrap(whole, int(min(width, 976) / (13 * EM)))
     return [line.replace(GLUE, " ").removesuffix(" ·") for line in lines]
 
 
 def draw_header(name: str, notes: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:
-    """Title, figures, and errors if there are any."""
+    """Title, figures, and errors, if any."""
     rows = [
         (name, 16.0, INK, True),
         *((line, 13.0, INK, False) for line in notes),
@@ -121,7 +121,7 @@ def draw_compare(
     dark: bool = False,
     colour: str = "layer",
 ) -> Picture:
-    """One run above another, both on the same scales of time, memory and traffic; the title states the difference.
+    """Two runs, one above the other, on the same scales of time, memory and traffic; the title states the difference.
 
     `critical`, `goal`, `dark` and `colour` are as in `draw`.
 

@@ -20,7 +20,7 @@ SIZE = 10.0
 
 
 def draw_bands(scene: Scene, scale: Scale) -> Iterator[Diagram]:
-    """What lies behind the lanes: the shade of every other step. Nothing in a run of one step."""
+    """The background of the lanes: a shade for every other step. Nothing in a run of one step."""
     for row, band, y0, y1 in places(scene, scale):
         if band.step % 2:
             words = f"{row.all}: step {band.step}, t={time_text(band.start)} to {time_text(band.end)}"
@@ -30,7 +30,7 @@ def draw_bands(scene: Scene, scale: Scale) -> Iterator[Diagram]:
 
 
 def places(scene: Scene, scale: Scale) -> Iterator[tuple[MarkRow, Band, float, float]]:
-    """Every band that has a length, with its top and bottom: all rows touch, and the first reaches up to the axis."""
+    """Every band with a length, with its top and bottom. Rows touch, and the first reaches up to the axis."""
     for number, row in enumerate(scene.rows.every):
         top = scale.axis_height + number * scale.pitch
         first = top + (scale.pitch - scale.lane) / 2
@@ -43,7 +43,7 @@ def places(scene: Scene, scale: Scale) -> Iterator[tuple[MarkRow, Band, float, f
 
 
 def draw_numbers(bands: list[Band], scale: Scale) -> Iterator[Diagram]:
-    """'step 1' at the start of each band that is wide enough, or its number alone."""
+    """'step 1' at the start of each band that is wide enough, or only its number."""
     y = (AXIS_HEIGHT + scale.axis_height) / 2 - 2
     for band in bands:
         room = scale.x(band.end) - scale.x(band.start) - 6
@@ -77,7 +77,7 @@ def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
 
 
 def draw_row(row: MarkRow, scene: Scene, scale: Scale) -> Iterator[Diagram]:
-    """One row: its label, where its ranks wait, what they do, and how busy they are."""
+    """One row: its label, idle times, operations, and share of working time."""
     lane = row.lane
     y0, y1 = row_of(lane.rank, 0, scale)
     yield from draw_row_label(scale, row, (y0 + y1) / 2)
@@ -102,8 +102,8 @@ def row_of(rank: int, stream: int, scale: Scale) -> tuple[float, float]:
 
 
 def draw_streams(lane: LaneMarks, streams: Sequence[str], scale: Scale) -> Iterator[Diagram]:
-    """Names of the communication streams, and their calls while they are pending but do not run: from when
-    they are made, and until they are awaited."""
+    """The names of the communication streams, and pending calls that do not run: after they are made, and until they
+    are awaited."""
     for stream, name in enumerate(streams[1:], 1):
         y0, y1 = row_of(lane.rank, stream, scale)
         middle = (y0 + y1) / 2
@@ -125,7 +125,7 @@ def frame_of(mark: Mark, scene: Scene, scale: Scale) -> Frame:
 
 
 def draw_gaps(row: MarkRow, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
-    """Idle time, pale and hatched so that it is visible, with what the rank waited for."""
+    """Idle time, pale and hatched, with the reason for the wait."""
     gaps = [gap for gap in row.lane.gaps if scale.x(gap.end) - scale.x(gap.start) >= 0.1]
     strokes = [stroke for gap in gaps for stroke in hatch(scale.x(gap.start), y0, scale.x(gap.end), y1, gap=9.0)]
     yield lines(strokes, style(None, IDLE_HATCH, 0.9))
@@ -150,7 +150,7 @@ def draw_ties(ties: tuple[Tie, ...], scale: Scale) -> list[Diagram]:
 
 
 def aside(tie: Tie) -> float:
-    """Pixels that keep apart the uprights of groups that lie between each other, such as {0, 4} and {1, 5}."""
+    """The horizontal distance that separates the vertical lines of interleaved groups, such as {0, 4} and {1, 5}."""
     first, last = tie.members[0].rank, tie.members[-1].rank
     return 0.0 if last - first == len(tie.members) - 1 else 3.0 * (first % 4) - 4.5
 
@@ -164,7 +164,7 @@ def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
 
 
 def draw_circle(scene: Scene, scale: Scale) -> list[Diagram]:
-    """Of a deadlock in a circle: an arrow from each rank to the rank that it waits for, next to their stuck calls."""
+    """A deadlock in a circle: an arrow from each rank to the rank for which it waits, at their stuck calls."""
     waits = []
     for number, pair in enumerate(circle_in(str(scene.report.error))):
         x = scale.x(scene.end) - 6.0 * (number + 1)
@@ -185,7 +185,7 @@ def link_line(link: Link, scale: Scale) -> tuple[Point, Point]:
 
 
 def arrows(strokes: Sequence[tuple[Point, Point]], colour: str, width: float) -> list[Diagram]:
-    """Lines, and a small head at the end of each, in its direction."""
+    """Lines with a small arrowhead at the end."""
     heads = []
     for (x0, y0), (x1, y1) in strokes:
         length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5 or 1.0
@@ -195,7 +195,7 @@ def arrows(strokes: Sequence[tuple[Point, Point]], colour: str, width: float) ->
 
 
 def draw_critical(scene: Scene, scale: Scale) -> list[Diagram]:
-    """The critical path: one line below the operations that the end of the run waited for, from lane to lane."""
+    """The critical path: one line below the operations for which the end of the run waited, from lane to lane."""
     points: list[Point] = []
     for mark in scene.critical:
         y = row_of(mark.rank, mark.stream, scale)[1] + 1

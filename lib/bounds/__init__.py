@@ -1,4 +1,5 @@
-"""Lower bounds: what no legal schedule of a size beats, in time, memory and, within a time, traffic, with reasons."""
+"""Lower bounds, with reasons: no legal schedule of a size beats them in time, in memory or, within a time, in
+traffic."""
 
 from .memory import memory_bound, pipeline_memory_bound, traffic_bound
 from .timesteps import Bound, pipeline_time_bound, time_bound

@@ -1,4 +1,4 @@
-"""Lower bounds on memory and traffic: the peak of any legal schedule of a size, and what its busiest rank sends."""
+"""Lower bounds on memory and traffic: the peak of any legal schedule of a size, and the traffic of its busiest rank."""
 
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
@@ -11,7 +11,7 @@ from .timesteps import Bound, Stage, require_stages
 
 
 def memory_bound(size: Size, setting: Setting) -> Bound:
-    """The least peak memory of any legal schedule of a puzzle of this size and setting, in elements."""
+    """A lower bound on the peak memory of any legal schedule of this size and setting, in elements."""
     prices = Prices(size, setting)
     ways = list(_inference(prices) if setting.task == "infer" else _training(prices))
     return max(ways, key=lambda bound: bound.least, default=Bound(0, "no value has to be kept"))
@@ -44,7 +44,7 @@ def _training(prices: Prices) -> Iterator[Bound]:
 
 
 def _at_last_backward(prices: Prices, layers: Collection[int]) -> Bound:
-    """Of one rank that computes these layers alone."""
+    """The memory of one rank that computes these layers alone."""
     return Bound(
         sum(map(prices.weight, layers)) + min(_at_last(prices, layer) - prices.weight(layer) for layer in layers),
         "at the last backward, one rank holds its inputs, and the gradient or the new weight of each layer",
@@ -52,21 +52,22 @@ def _at_last_backward(prices: Prices, layers: Collection[int]) -> Bound:
 
 
 def _at_last(prices: Prices, layer: int) -> int:
-    """What the last backward uses, if it is of this layer: of each microbatch, or of the last one and the gradient."""
+    """The inputs of the last backward, if it is of this layer: of each microbatch, or of the last one and the
+    gradient."""
     weight, shares = prices.weight(layer), prices.lengths
     each = [int(prices.data(layer) * share / max(shares)) for share in shares]
     return (0 if prices.has_halves else weight) + min(weight + min(each), sum(each))
 
 
 def pipeline_memory_bound(size: Size, setting: Setting, stages: Sequence[Stage], timesteps: float) -> Bound:
-    """The least peak memory of a pipeline in which the stages have these layers and ranks, if it takes at most so many
-    timesteps, computes one microbatch at a time, and keeps a stage's input from its forward to its backward, and
+    """A lower bound on the peak memory of a pipeline whose stages have these layers and ranks, if it takes at most so
+    many timesteps, computes one microbatch at a time, and keeps a stage's input from its forward to its backward, and
     gradients until they are added.
 
-    0 where nothing is known: where layers can be cut or values offloaded, in folded games, and without training.
+    0 where nothing is known: where layers can be split or values offloaded, in folded games, and without training.
 
     Raises:
-        RuleError: there is no such size, or the stages are not its layers, each once.
+        RuleError: there is no such size, or the stages do not have each of its layers once.
     """
     prices = Prices(size, setting)
     require_stages(prices.size.layers, stages)
@@ -94,8 +95,8 @@ def pipeline_memory_bound(size: Size, setting: Setting, stages: Sequence[Stage],
 
 
 def _in_flight(prices: Prices, layer: int, batches: int, ticks: Fraction) -> int:
-    """The fewest inputs of a layer that a rank has at some backward after its first, if a step takes so many ticks.
-    With c of them, microbatch k + c goes forward after the backward of k, and comes back `away` later."""
+    """The fewest inputs of a layer that a rank holds at some backward after its first, if a step takes so many ticks.
+    With c of them, microbatch k + c goes forward after the backward of k, and returns `away` later."""
     least = min(prices.lengths) / prices.speeds[0]
     layers = range(prices.size.layers)
     back = prices.at_once(layer) * least
@@ -111,16 +112,16 @@ def _in_flight(prices: Prices, layer: int, batches: int, ticks: Fraction) -> int
 
 
 def _after_first(prices: Prices, layer: int) -> int:
-    """What the first backward of a layer leaves: its gradient, or what the weight half needs."""
+    """What the first backward of a layer leaves: its gradient, or the inputs of the weight half."""
     made, needed = prices.weight(layer), prices.data(layer, True, min)
     return min(made, needed) if prices.has_halves else made
 
 
 def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:
-    """The least elements sent by the busiest rank of any schedule that takes at most so many timesteps.
+    """A lower bound on the elements sent by the busiest rank of any schedule that takes at most so many timesteps.
 
     0 where nothing is known: on one rank, in folded games, without synchronous steps, and where layers or backwards can
-    be taken apart or a forward paired with a backward, since a rank may then do more alone.
+    be split or a forward paired with a backward, since a rank may then do more alone.
     """
     prices = Prices(size, setting)
     layers, batches, ranks = prices.size
@@ -133,7 +134,7 @@ def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:
     forward = sum(map(prices.forward, range(layers)))
 
     def received(lowest: int) -> int:
-        """The fewest microbatches of which a rank receives something, if it computes this layer's gradient of all."""
+        """The fewest microbatches of which a rank receives something, if it computes this layer's gradients of all."""
         alone, least = forward + sum(map(prices.backward, range(lowest, layers))), prices.backward(lowest)
         works = [((batches - x) * alone + x * least) * min(prices.lengths) for x in range(batches)]
         return next((x for x, work in enumerate(works) if work <= ticks), batches)

@@ -1,4 +1,5 @@
-"""The least that the indispensable operations of a game take: one layer of one microbatch, an update, an exchange."""
+"""Lower bounds on the ticks of a game's indispensable operations: one layer of one microbatch, an update, an
+exchange."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -12,23 +13,23 @@ NEVER = Fraction(10**12)
 """Ticks of an operation that does not exist in a game."""
 
 SUMMING = (("allreduce",), ("scatterreduce", "allgather"))
-"""How parts of an activation become a whole: in one collective, or in two."""
+"""How partial activations are summed: in one collective, or in two."""
 
 
 ATTENTION = {"forward": ("keys", "attend"), "backward": ("keys_backward", "attend_backward")}
-"""What a layer of attention computes in the place of an operation."""
+"""The operations of an attention layer that replace another layer's operation."""
 
 
 class Prices:
-    """Ticks, each the least that is possible: of a full-length microbatch on the fastest rank. For backward, `layer` 0
-    needs no gradient of its input, which is the model's."""
+    """Ticks, each a lower bound: for a full-length microbatch on the fastest rank. For backward, `layer` 0 needs no
+    gradient of its input, which is the model's."""
 
     def __init__(self, size: Size, setting: Setting) -> None:
         if len(size) != 3 or not all(type(n) is int and n > 0 for n in size):
             raise RuleError(f"a size is layers, batches and ranks, each a whole number from 1 on; got {size!r}")
         self.size, self.setting, self.costs = Size(*size), setting, setting.costs
         self.is_cut = setting.layer != "dense" and size.ranks > 1
-        """Ranks can share a layer of one microbatch."""
+        """True if ranks can share a layer of one microbatch."""
         layers, slow = range(self.size.layers), self.costs.slow
         products = {name: [self._product(name, layer) for layer in layers] for name in sorted(PRODUCTS)}
         self._forward, self._whole = products["forward"], products["backward"]
@@ -37,14 +38,14 @@ class Prices:
         on_device = self.costs.priced("update") and not self.costs.priced("tier_update")
         updates = [self._price("update", layer) if on_device else Fraction(0) for layer in layers]
         self.speeds = sorted((Fraction(1, slow.get(rank, 1)) for rank in range(self.size.ranks)), reverse=True)
-        """How fast each rank computes, the fastest first; 1 where it is not slow."""
+        """The speed of each rank, the fastest first; 1 if it is not slow."""
         self._sums = [*accumulate(self.speeds, initial=Fraction(0))]
         self.least_update = min(updates)
         self.update = ceil(updates[0] / self.speeds[0])
-        """That of layer 0, on the fastest rank."""
+        """The update of layer 0, on the fastest rank."""
         self.lengths = setting.lengths or (Fraction(1),) * self.size.batches
         self.microbatches = sum(self.lengths, Fraction(0))
-        """How many full-length microbatches they are together."""
+        """All microbatches, counted in full-length ones."""
 
     def _product(self, name: str, layer: int) -> Fraction:
         needed = ATTENTION.get(name, ()) if self.setting.layer == "attention" else (name,)
@@ -58,11 +59,11 @@ class Prices:
 
     @property
     def rounds(self) -> int:
-        """Steps that must follow each other: with a lag, a step need not wait for the updates of the one before."""
+        """Steps that must follow each other. With a lag, a step need not wait for the updates of the previous one."""
         return -(-self.setting.steps // (self.setting.lag + 1))
 
     def together(self, ranks: int) -> Fraction:
-        """How much so many ranks do at once, the fastest ones: as much as so many that are not slow."""
+        """The speed of so many ranks together, the fastest ones, counted in ranks that are not slow."""
         return self._sums[min(ranks, len(self.speeds))]
 
     @property
@@ -71,7 +72,6 @@ class Prices:
 
     @property
     def can_train(self) -> bool:
-        """False if some operation that training needs does not exist."""
         layers = range(self.size.layers)
         return self.can_infer and all(
             max(self.at_once(i), min(self._whole[i], self._weight[i])) < NEVER for i in layers
@@ -86,7 +86,7 @@ class Prices:
         return min(self._whole[layer], halves)
 
     def at_once(self, layer: int) -> Fraction:
-        """The part of a layer's backward that the layer before it waits for; of layer 0, that its update waits for."""
+        """The part of a layer's backward for which the previous layer waits; of layer 0, for which its update waits."""
         return min(self._whole[layer], (self._input if layer else self._weight)[layer])
 
     def steps(self, ticks: Fraction) -> str:
@@ -94,20 +94,21 @@ class Prices:
         return f"{float(ticks / self.costs.unit):,.9g} {self.costs.time_unit}"
 
     def step(self) -> Fraction:
-        """All computing of a full-length microbatch."""
+        """All computation of a full-length microbatch."""
         return sum((self.both(layer, self.backward(layer)) for layer in range(self.size.layers)), Fraction(0))
 
     def urgent(self) -> Fraction:
-        """The part of it that the update of layer 0 waits for."""
+        """The part of `step` for which the update of layer 0 waits."""
         return sum((self.both(layer, self.at_once(layer)) for layer in range(self.size.layers)), Fraction(0))
 
     def both(self, layer: int, back: Fraction) -> Fraction:
-        """A layer's forward and so much of its backward: each perhaps in a pair with another microbatch's."""
+        """A layer's forward and a part of its backward, each perhaps paired with another microbatch's."""
         apart = self.forward(layer) + back
         return min(apart, Fraction(self.costs.ticks[PAIR])) if self.costs.priced(PAIR) else apart
 
     def stage(self, product: Fraction, summed: bool = True) -> int:
-        """One layer of the longest microbatch, by all ranks together if layers can be cut; then parts are summed."""
+        """One layer of the longest microbatch; if layers can be split, on all ranks together, and then the parts are
+        summed."""
         product = product * max(self.lengths) / self.speeds[0]
         if not self.is_cut:
             return ceil(product)
@@ -115,7 +116,7 @@ class Prices:
         return min(ceil(product), ceil(product / self.size.ranks) + more)
 
     def _sum(self) -> int:
-        """The least until parts of a microbatch's activation, or of its gradient, are summed on two ranks."""
+        """A lower bound on the time to sum parts of a microbatch's activation, or of its gradient, on two ranks."""
         return min(
             (self.between(*names, elements=self.activation) for names in SUMMING if all(map(self.costs.priced, names))),
             default=0,
@@ -123,7 +124,7 @@ class Prices:
 
     @property
     def activation(self) -> int:
-        """The least that goes from one layer of a microbatch to the next."""
+        """A lower bound on the time from one layer of a microbatch to the next."""
         unequal, between = self.costs.unequal, range(1, self.size.layers)
         if unequal is None:
             return min(self.costs.activation, self.costs.activation_grad)
@@ -131,7 +132,7 @@ class Prices:
         return int(min(sizes, default=0) * min(self.lengths))
 
     def data(self, layer: int, gradient: bool = True, of: Callable[[Sequence[Fraction]], Fraction] = max) -> int:
-        """Elements of a layer's input, and of its output's gradient, for the longest microbatch or the shortest."""
+        """Elements of a layer's input and of its output's gradient, for the longest or the shortest microbatch."""
         costs, unequal = self.costs, self.costs.unequal
         if unequal is None:
             return costs.activation + gradient * costs.activation_grad
@@ -142,8 +143,8 @@ class Prices:
         return self.costs.weight if self.costs.unequal is None else self.costs.unequal.weight(layer)
 
     def between(self, *names: str, elements: int = 0) -> int:
-        """Some communication between two ranks, one after the other, with which so many elements of one get to the
-        other. An all-gather after a reduce-scatter has half of them, since each rank has reduced half."""
+        """The least communication between two ranks that brings so many elements from one to the other. An all-gather
+        after a reduce-scatter brings half of them, since each rank has reduced half."""
         islands = self.costs.islands
         pairs = [(0, 1), *([(0, islands)] if 0 < islands < self.size.ranks else [])]
         halves = len(names) > 1
@@ -156,9 +157,9 @@ class Prices:
         )
 
     def exchange(self, share: Fraction = Fraction(1)) -> Fraction:
-        """The least until what one rank has computed last is on other ranks: a call, and the time to send what it has.
-        That is the gradient of layer 0, or of an activation; of the first only `share` may have to be sent. To send
-        nothing, another rank has to compute it too, which takes a backward."""
+        """A lower bound on the time until one rank's last result is on other ranks: a call, and the time to send the
+        gradient of layer 0, of which only `share` may have to be sent, or the gradient of an activation. If nothing is
+        sent, another rank has to compute it too, which takes a backward."""
         ways = [("allreduce",), ("scatterreduce",), ("allgather",), ("pass_to", "receive")]
         if self.setting.layer == "experts":
             ways += [("dispatch",), ("collect",)]
@@ -170,7 +171,7 @@ class Prices:
         return max(call, min(found, again))
 
     def _beta(self, way: tuple[str, ...]) -> Fraction:
-        """The least ticks for each element sent; none where several lanes could share it."""
+        """The least ticks per element sent; 0 where several lanes could share the element."""
         if self.costs.lanes != "one":
             return Fraction(0)
         inside = min(self.costs.beta.get(name, Fraction(0)) for name in way if name != "receive")

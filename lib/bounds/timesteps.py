@@ -1,8 +1,8 @@
-"""A lower bound on the time of any legal schedule of a size: nobody, in any order and on any ranks, is faster.
+"""A lower bound on the time of any legal schedule of a size, in any order and on any ranks.
 
-What holds for all: each microbatch goes forward through all layers and back, in every step. Its weight gradients go
-into updates, and an update starts after the backwards that it needs, so timesteps, the start of the last event, counts
-all of that. Whatever else a schedule does takes time or none, and is left out: so the bound need not be reached.
+In every schedule, each microbatch goes forward through all layers and back, in every step. Its weight gradients go into
+updates, and an update starts after the backwards that it needs. So timesteps, the start of the last event, includes all
+of that. Everything else that a schedule does is left out, so the bound need not be reached.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -17,14 +17,14 @@ from .prices import Prices
 
 
 class Bound(NamedTuple):
-    """The least that is possible, in steps or in elements, and why; while it is computed, in ticks."""
+    """The lower bound in steps or in elements, and its reason; in ticks while it is computed."""
 
     least: float
     reason: str
 
 
 def time_bound(size: Size, setting: Setting) -> Bound:
-    """The least timesteps of any legal schedule of a puzzle of this size and setting."""
+    """A lower bound on the timesteps of any legal schedule of this size and setting."""
     prices = Prices(size, setting)
     ways = list(_inference(prices) if setting.task == "infer" else _training(prices))
     best = max(ways, default=Bound(0, "nothing takes time"))
@@ -32,7 +32,7 @@ def time_bound(size: Size, setting: Setting) -> Bound:
 
 
 def _inference(prices: Prices) -> Iterator[Bound]:
-    """The last layer's forwards may all be last events, of which only the start counts."""
+    """Inference. The last layer's forwards may all be last events, of which only the start counts."""
     layers = prices.size.layers
     if prices.can_infer:
         before, sharing = [prices.forward(layer) for layer in range(layers - 1)], _sharing(prices)
@@ -75,7 +75,7 @@ def _training(prices: Prices) -> Iterator[Bound]:
 
 
 def _one_step(prices: Prices, work: Fraction) -> list[Bound]:
-    """From the start of a step to the start of its last update, with so much work to do before that."""
+    """The time from the start of a step to the start of its last update, given the work before that."""
     _, batches, ranks = prices.size
     chain, sharing = _chain(prices), _sharing(prices)
     found = [
@@ -114,8 +114,8 @@ def _chain(prices: Prices) -> int:
 
 
 def _sharing(prices: Prices, steps: int = 1) -> int:
-    """The most ranks that can compute at once, in so many steps. A microbatch is in one layer at a time, unless layers
-    or backwards can be taken apart."""
+    """The most ranks that can compute at once. A microbatch is in one layer at a time, unless layers or backwards can
+    be split."""
     _, batches, ranks = prices.size
     apart = prices.is_cut or (prices.has_halves and prices.setting.task != "infer")
     return ranks if apart else min(ranks, steps * batches)
@@ -130,7 +130,7 @@ Stage = tuple[Collection[int], int]
 
 
 def pipeline_time_bound(size: Size, setting: Setting, stages: Sequence[Stage]) -> Bound:
-    """The least timesteps of a pipeline in which the stages have these layers and ranks."""
+    """A lower bound on the timesteps of a pipeline whose stages have these layers and ranks."""
     prices = Prices(size, setting)
     require_stages(prices.size.layers, stages)
     if not prices.can_train or setting.task == "infer":
@@ -140,7 +140,7 @@ def pipeline_time_bound(size: Size, setting: Setting, stages: Sequence[Stage]) -
 
 
 def require_stages(layers: int, stages: Sequence[Stage]) -> None:
-    """Refuses stages that are not the layers, each once, on ranks."""
+    """Refuses stages that do not have each layer once, on ranks."""
     held = sorted(layer for some, _ in stages for layer in some)
     if held != list(range(layers)) or any(ranks < 1 for _, ranks in stages):
         raise RuleError(
@@ -159,7 +159,7 @@ def _reason(prices: Prices, stage: Stage) -> str:
 
 
 def _work(prices: Prices, stage: Stage) -> tuple[Fraction, Fraction]:
-    """A rank's share of a stage's computing in a step, and of that what other stages wait for."""
+    """A rank's share of a stage's computation in a step, and the part of it for which other stages wait."""
     layers, ranks = stage
     share = prices.microbatches / prices.together(ranks)
     work = share * sum(prices.both(layer, prices.backward(layer)) for layer in layers)
@@ -167,7 +167,7 @@ def _work(prices: Prices, stage: Stage) -> tuple[Fraction, Fraction]:
 
 
 def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
-    """The ramp, the work of a rank, and the way home; for several steps, with or without a pause between them."""
+    """The ramp, the work of a rank, and the way back; for several steps, with or without a pause between them."""
     steps, (work, urgent) = prices.setting.steps, _work(prices, stage)
     before = range(_first(prices, stage))
     # How often a microbatch changes ranks before it reaches the stage.
@@ -183,11 +183,11 @@ def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
 
 
 def _first(prices: Prices, stage: Stage) -> int:
-    """The first layer of a stage; 0 where a microbatch has shares, since the first of them is there almost at once."""
+    """The first layer of a stage; 0 if a microbatch has shares, since the first share arrives almost at once."""
     return min(stage[0]) if prices.setting.shares == 1 else 0
 
 
 def _message(prices: Prices) -> int:
-    """The least from the end of one stage to the start of the next one."""
+    """A lower bound on the time from the end of one stage to the start of the next."""
     names = ("pass_to", "receive")
     return prices.between(*names, elements=prices.activation) if all(map(prices.costs.priced, names)) else 0

@@ -19,7 +19,8 @@ from lib.masked_arrays import refuse_masked
 from .collectives import Array
 
 NATIVE = frozenset("?bhilqBHILQefdFD")
-"""Characters of the dtypes that can be sent. Others have widths, units or byte orders, which would tell something."""
+"""Type characters of the dtypes that can be sent. Other dtypes have widths, units or byte orders, which could carry
+information."""
 
 MAX_EMPTY_BYTES = 1 << 16
 """The maximum product of an empty array's nonzero axes and its element size."""
@@ -37,7 +38,6 @@ def require_sendable(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
 
 
 def _require_native(dtype: np.dtype[Any]) -> None:
-    """Refuses dtypes of numpy that are not of plain numbers."""
     if dtype.hasobject:
         raise RuleError(f"arrays of Python objects cannot be sent; got dtype {dtype}, so convert it with astype first")
     if dtype.names:
@@ -51,7 +51,7 @@ def _require_native(dtype: np.dtype[Any]) -> None:
 
 
 def plain_array(given: Any) -> Array:
-    """What a player gives, as an ordinary array."""
+    """Converts what a player passes to an ordinary array."""
     refuse_masked(given)
     return asarray(given)
 
@@ -67,15 +67,15 @@ def whole_number(given: Any, what: str) -> int:
 def device_numbers(given: Any) -> tuple[int, ...]:
     """Converts a player's list of devices to a tuple."""
     if isinstance(given, Set):
-        raise RuleError(f"devices are given as a list, because their order counts; got the set {short(given)}")
+        raise RuleError(f"give devices as a list, because their order matters; got the set {short(given)}")
     try:
         return tuple([index(member) for member in given])
     except TypeError:
-        raise RuleError(f"devices are given as a list, such as [0, 1]; got {short(given)}") from None
+        raise RuleError(f"give devices as a list, such as [0, 1]; got {short(given)}") from None
 
 
 def checked_group(group: Sequence[int] | None, device: int, size: int) -> tuple[int, ...]:
-    """A group of devices as a tuple, in the given order; None is all of them."""
+    """A group of devices as a tuple, in the given order; None means all devices."""
     if group is None:
         return tuple(range(size))
     chosen = tuple(group)
@@ -89,7 +89,7 @@ def checked_group(group: Sequence[int] | None, device: int, size: int) -> tuple[
 
 
 def checked_partner(given: Any, device: int, size: int) -> int:
-    """The other end of a message to or from `device`."""
+    """The other device of a message to or from `device`."""
     partner = whole_number(given, "a device")
     require_exists(partner, size)
     if partner == device:

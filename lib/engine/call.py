@@ -22,15 +22,15 @@ def dtype_code(dtype: Any) -> str:
 
 
 class BytesSent(NamedTuple):
-    """Bytes that a device sends in one call; `unpacked`, if each number costs what `unpacked_bytes` says."""
+    """Bytes that a device sends in one call. `unpacked` counts each number as `unpacked_bytes` does."""
 
     sent: int = 0
     unpacked: int = 0
 
 
 class CollectiveCall(NamedTuple):
-    """One device's side of a collective: the descriptions of all devices of a group must be equal. `dtype` is a
-    `dtype_code`; `traffic` is what each device sends, as a meter counts it."""
+    """One device's side of a collective; all devices of a group must describe the same call. `dtype` is a `dtype_code`;
+    `traffic` is what each device sends, as a meter counts it."""
 
     name: str
     op: str
@@ -66,8 +66,8 @@ def collective_call(
     """
     group = checked_group(members, device, size)
     require_sendable(shape, dtype)
-    if name in ("all_reduce", "reduce_scatter"):
-        _require_reduction(op)
+    if name in ("all_reduce", "reduce_scatter") and op not in collectives.REDUCTIONS:
+        raise RuleError(f"there is no reduction {op!r}; there are {', '.join(collectives.REDUCTIONS)}")
     if name in collectives.ALONG_AN_AXIS:
         axis = _checked_axis(name, shape, axis, len(group))
     sizes = (prod(shape) * size for size in (dtype.itemsize, unpacked_bytes(dtype)))
@@ -77,62 +77,55 @@ def collective_call(
 
 @lru_cache(maxsize=4096)
 def _shared(call: CollectiveCall) -> CollectiveCall:
-    """Equal calls of several devices as one object, which is compared at once."""
+    """Makes the equal calls of several devices one object, so that comparing them is quick."""
     return call
 
 
 @lru_cache(maxsize=4096)
 def message_traffic(partner: int, shape: tuple[int, ...], dtype: np.dtype[Any], device: int, size: int) -> BytesSent:
-    """What a message with an array from `device` to its `partner` sends, after all checks. Cached as above."""
+    """The bytes that a message with an array from `device` to `partner` sends, after all checks. Cached like
+    `collective_call`."""
     checked_partner(partner, device, size)
     require_sendable(shape, dtype)
     return with_form(shape, dtype)
 
 
 WORD = 8
-"""The least bytes of a message, and the bytes of each number that its form states."""
+"""Bytes of the smallest message, and of each number that describes its shape."""
 
 
 FLOAT = 4
-"""Bytes of a float of 32 bits."""
 
 
 def with_form(shape: tuple[int, ...], dtype: np.dtype[Any], words: int = 0) -> BytesSent:
-    """What a message sends: its contents, at least a word, and a word for each dimension beyond the first, whose length
-    follows from the contents. Shapes could carry numbers otherwise. An empty array sends its shape only; `words` are
+    """The bytes of a message: its contents, at least one word, and one word for each dimension beyond the first,
+    because shapes could carry numbers. The length of the first dimension follows from the contents. `words` are
     added."""
     form = WORD * (max(len(shape) - 1, 0) + words)
     return BytesSent(*(max(prod(shape) * size, WORD) + form for size in (dtype.itemsize, unpacked_bytes(dtype))))
 
 
 def unpacked_bytes(dtype: np.dtype[Any]) -> int:
-    """What a number costs where none are packed: 4 bytes if it is a float of at most 32 bits, or true or false; else
-    twice its size, at least 8, because a wide number or a whole number has room for the digits of several."""
+    """Bytes of one number when none are packed: 4 for a boolean or a float of at most 32 bits; otherwise twice its size
+    and at least 8, because a wide number or an integer has room for the digits of several."""
     narrow = dtype.itemsize <= FLOAT and getattr(dtype, "kind", "f") in "fb"
     return FLOAT if narrow else max(2 * dtype.itemsize, WORD)
 
 
 def put_traffic(shape: tuple[int, ...], dtype: np.dtype[Any], strides: Sequence[int]) -> BytesSent:
-    """What a put sends: as a message, a word for its place, and one for each dimension whose elements are not
+    """The bytes of a put: those of a message, a word for its place, and one for each dimension whose elements are not
     contiguous at the target. `strides` are in bytes."""
     contiguous = [prod(shape[axis:]) * dtype.itemsize for axis in range(1, len(shape) + 1)]
     chosen = sum(n > 1 and step != packed for n, step, packed in zip(shape, strides, contiguous))
     return with_form(shape, dtype, 1 + chosen)
 
 
-@lru_cache(maxsize=4096)
-def message_source(partner: int, device: int, size: int) -> int:
-    """The device that `device` receives from, after all checks. Cached as above."""
-    return checked_partner(partner, device, size)
-
-
-def _require_reduction(op: str) -> None:
-    if op not in collectives.REDUCTIONS:
-        raise RuleError(f"there is no reduction {op!r}; there are {', '.join(collectives.REDUCTIONS)}")
+message_source = lru_cache(maxsize=4096)(checked_partner)
+"""The device that a device receives from, after all checks. Cached like `collective_call`."""
 
 
 def _checked_axis(name: str, shape: tuple[int, ...], axis: int, parts: int) -> int:
-    """The axis counted from the front, which every collective except all_gather cuts into equal parts."""
+    """The axis counted from the front; every collective except all_gather splits it into equal parts."""
     ndim = len(shape) or (1 if name == "all_gather" else 0)
     if not ndim:
         raise RuleError("a scalar has no axis to cut; reshape it, or use all_reduce")

@@ -64,7 +64,7 @@ def reduced(arrays: Sequence[Array], op: str) -> Array:
 
 
 def reduce_into(total: Array, arrays: Sequence[Array], op: str) -> None:
-    """The same, into an array of the right shape and dtype."""
+    """Writes the reduction into an array of the right shape and dtype."""
     if total.nbytes <= BLOCK_BYTES or not all(array.flags.c_contiguous for array in (total, *arrays)):
         _reduce(total, arrays, op)
         return
@@ -85,7 +85,7 @@ def _reduce(total: Array, arrays: Sequence[Array], op: str) -> None:
 
 
 def _reduce_others(total: Array, arrays: Sequence[Array], op: str) -> None:
-    """Reduces the third array and all later ones into `total`, which is the reduction of the first two."""
+    """Reduces the third and all later arrays into `total`, which holds the reduction of the first two."""
     for array in arrays[2:]:
         _UFUNCS[op](total, array, out=total)
     if op == "avg":
@@ -118,7 +118,7 @@ def all_gather(arrays: Sequence[Array], axis: int = 0, only: Devices = None) -> 
 
 
 def _spread(array: Array, places: Sequence[Array]) -> None:
-    """Copies an array to several places, block by block, so that it is read from memory once and not for each."""
+    """Copies an array to several places block by block, so that it is read from memory only once."""
     rows = max(1, len(array) * SPREAD_BYTES // array.nbytes)
     for start in range(0, len(array), rows):
         block = slice(start, start + rows)
@@ -127,7 +127,7 @@ def _spread(array: Array, places: Sequence[Array]) -> None:
 
 
 def joined(arrays: Sequence[Array], axis: int) -> Array:
-    """The arrays one after another along `axis`; scalars as a vector."""
+    """The arrays one after another along `axis`; scalars become a vector."""
     parts = [a[None] for a in arrays] if arrays[0].ndim == 0 else arrays
     if len(parts) * parts[0].nbytes <= BLOCK_BYTES:
         return ascontiguousarray(concatenate(parts, axis))  # which keeps the memory order that all parts have
@@ -159,8 +159,8 @@ def reduce_scatter(arrays: Sequence[Array], op: str = "sum", axis: int = 0, only
 
 
 def all_to_all(arrays: Sequence[Array], axis: int = 0, only: Devices = None) -> list[Array]:
-    """Exchanges parts: each device cuts its array into n equal parts along `axis` and sends the i-th to the i-th
-    device, which joins the parts it gets in device order: the same shape. Sends (n-1)/n S bytes."""
+    """Exchanges parts: each device splits its array into n equal parts along `axis`, sends the i-th to the i-th device,
+    and joins the parts that it gets in device order. The shape stays the same. Sends (n-1)/n S bytes."""
     n, shape, axis = len(arrays), arrays[0].shape, axis % arrays[0].ndim
     devices = _positions(arrays, only)
     if arrays[0].nbytes <= BLOCK_BYTES:  # one array of all parts and n copies take less time than n * n parts

@@ -71,7 +71,8 @@ class ShardedEngine(ABC):
     @property
     def xp(self) -> Any:
         """The array namespace of this device's arrays (the array API standard): numpy, or on torch
-        `array_api_compat.torch`. A class that uses `self.xp` and methods that both have runs on both."""
+        `array_api_compat.torch`. A class that uses only `self.xp`, and methods that arrays of both libraries have, runs
+        on both."""
         return self._port.library.xp
 
     @property
@@ -117,14 +118,14 @@ class ShardedEngine(ABC):
     def symmetric(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
         """A buffer of zeros that other devices can put into, with the same shape and dtype on all devices. All devices
         allocate their buffers in the same order. Sends nothing."""
-        return self._symmetric().allocate(shape, dtype)
+        return self._symmetric.allocate(shape, dtype)
 
     def send_async(self, src: ArrayLike, dst: Array, target_device_id: int) -> Future:
-        """Puts `src` into the symmetric buffer of another device, at the same position that `dst`, a view of this
-        device's own buffer, has in it. The target sees it after the next `barrier()`; before that it may read the old
-        or the new content. Sends as `send` does, 8 bytes for the place, and 8 for each dimension whose elements are not
+        """Puts `src` into the symmetric buffer of another device, at the position that `dst`, a view of this device's
+        buffer, has in its own. The target sees it after the next `barrier()`; before that it may read the old or the
+        new content. Sends as many bytes as `send`, 8 for the place, and 8 for each dimension whose elements are not
         contiguous in the buffer."""
-        self._symmetric().put(src, dst, target_device_id)
+        self._symmetric.put(src, dst, target_device_id)
         return Future()
 
     def barrier(self, group: Group = None) -> None:
@@ -137,13 +138,13 @@ class ShardedEngine(ABC):
             raise why.at(call_place(port, "barrier")) from None
         if port.meter is not None:
             port.meter.communicate("barrier")
-        self._symmetric().fence(CollectiveCall("barrier", "", 0, (), "", members))
+        self._symmetric.fence(CollectiveCall("barrier", "", 0, (), "", members))
 
     # --- Collectives ----------------------------------------------------------------------------------
 
     def all_gather(self, arr: ArrayLike, axis: int = 0, group: Group = None) -> Array:
-        """Joins all devices' arrays along `axis` in device order: n times as long there. Scalars give a vector of n.
-        Sends (n-1) S bytes."""
+        """Joins all devices' arrays along `axis` in device order, which makes that axis n times as long. Scalars give a
+        vector of n. Sends (n-1) S bytes."""
         return self._collective("all_gather", arr, "", axis, group)
 
     def all_reduce(self, arr: ArrayLike, op: str = "sum", group: Group = None) -> Array:
@@ -157,8 +158,8 @@ class ShardedEngine(ABC):
         return self._collective("reduce_scatter", arr, op, axis, group)
 
     def all_to_all(self, arr: ArrayLike, axis: int = 0, group: Group = None) -> Array:
-        """Cuts the array into n equal parts along `axis`, sends the i-th to the i-th device, and joins what arrives
-        along `axis`: the same shape. Sends (n-1)/n S bytes."""
+        """Splits the array into n equal parts along `axis`, sends the i-th to the i-th device, and joins the parts that
+        arrive along `axis`. The shape stays the same. Sends (n-1)/n S bytes."""
         return self._collective("all_to_all", arr, "", axis, group)
 
     def _collective(self, name: str, arr: ArrayLike, op: str, axis: int, group: Group) -> Array:
@@ -179,6 +180,10 @@ class ShardedEngine(ABC):
         meter.communicate(name, call.traffic)
         return port.library.charged(port.collective(call, array), meter)
 
+    @cached_property
+    def _symmetric(self) -> SymmetricBuffers:
+        return SymmetricBuffers(self._port)
+
     # --- Slower memories ------------------------------------------------------------------------------
 
     @cached_property
@@ -196,7 +201,7 @@ class ShardedEngine(ABC):
 
     @abstractmethod
     def load_checkpoint(self, params: dict[str, ArrayLike]) -> None:
-        """Copies this device's part out of the whole model's parameters, which are read-only and valid only during the
+        """Copies this device's part of the model's full parameters, which are read-only and valid only during the
         call."""
 
     @abstractmethod
@@ -204,23 +209,16 @@ class ShardedEngine(ABC):
         """The output for an input."""
 
     def backward(self, grads: Any) -> Any:
-        """The parameters' gradients, by name, given the gradient of the output. A class for inference needs none."""
+        """The gradients of the parameters, by name, given the gradient of the output. A class for inference needs no
+        backward."""
         raise RuleError(f"{type(self).__name__} defines no backward; a class that is trained needs one")
 
     def inference_loop(self, input_stream: Reader[Any], output_stream: Writer[Any]) -> None:
-        """Reads inputs until the stream ends, and writes the output of each. None, which forward returns on all devices
-        except the last of a pipeline, does not count as an output.
+        """Reads inputs until the stream ends, and writes the output for each. A pipeline's forward returns None on all
+        devices except the last; None does not count as an output.
 
-        A loop of your own may write when it likes, and only on some devices. On a device that reads no inputs, it ends
-        when it waits for a message from a device whose loop has ended."""
+        Your own loop may write at any time, and only on some devices. On a device that reads no inputs, the loop ends
+        when it waits for a message from a device whose loop has ended.
+        """
         for x in iter(input_stream):
             output_stream.write(self.forward(x))
-
-    # --- Within ---------------------------------------------------------------------------------------
-
-    def _symmetric(self) -> SymmetricBuffers:
-        try:
-            known: SymmetricBuffers = self.__dict__["_symmetric_buffers"]
-        except KeyError:
-            known = self.__dict__["_symmetric_buffers"] = SymmetricBuffers(self._port)
-        return known

@@ -48,7 +48,8 @@ class Run:
         return self._executor.readings()
 
     def load_checkpoint(self, params: Mapping[str, Any]) -> None:
-        """Lends every device the whole model's parameters, to copy its part; they are charged only if kept."""
+        """Lends every device the model's full parameters, to copy its part; parameters are charged only if a device
+        keeps them."""
         self._call("load_checkpoint", [params] * self.num_devices, lent=True)
 
     def forward(self, x: Any) -> list[Any]:
@@ -67,8 +68,9 @@ class Run:
 
     def inference_loop(self, stream: Iterable[Any]) -> Iterator[Any]:
         """Yields the outputs for a stream of inputs, in order and as they are written; the stream may be endless. If
-        one device writes an output for an input, yields that; if several do, a list with one per device. The outputs of
-        a device that reads no inputs come one by one. On MPI every process reads the stream and gets all outputs."""
+        one device writes an output for an input, yields that output; if several do, a list with one per device. The
+        outputs of a device that reads no inputs come one by one. On MPI every process reads the stream and gets all
+        outputs."""
         self._unless_ended()
         self._stream = outputs = self._executor.stream(stream)
         try:
@@ -194,7 +196,7 @@ def _checked_byte_time(byte_time: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def _on_torch(asked: LaunchOptions, device: str) -> Executor:
-    """The executor of this process, if torchrun started it, or of one process for each device."""
+    """This process's executor if torchrun started it, else an executor that forks one process for each device."""
     try:
         from lib.engine.transports.distributed.carrier import TorchCarrier, require_device  # here: torch is optional
     except ImportError as why:

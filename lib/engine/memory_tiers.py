@@ -31,7 +31,6 @@ class Fetch:
         self._transfer, self._meter, self._place = transfer, meter, place
 
     def done(self) -> bool:
-        """True if it has arrived."""
         return self._meter.clock >= self._meter.ends[self._transfer][1]
 
     def wait(self) -> Array:

@@ -32,7 +32,8 @@ def player_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def running_line() -> int:
-    """The line of the device's code that is running; 0 if there is none: arguments are made before it is called."""
+    """The line of the device's code that is running. It is 0 while arguments are made, before the device's code is
+    called."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")

@@ -1,6 +1,6 @@
 """The streams of an inference loop, as types that can be subscripted: `Reader[ArrayLike]`.
 
-`io` has types of these names only from Python 3.14 on.
+`io` has types with these names only since Python 3.14.
 """
 
 from collections.abc import Iterator

@@ -25,8 +25,8 @@ class SymmetricBuffers:
         port.apply_put = self.write
 
     def allocate(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """A buffer of zeros. All devices synchronize, so that a difference in shape or dtype is refused here, before a
-        put can go to the wrong place."""
+        """Allocates a buffer of zeros. All devices synchronize, so that a difference in shape or dtype is refused
+        before a put can go to the wrong place."""
         port = self.port
         buffer = port.library.zeros(shape, dtype)
         try:
@@ -74,7 +74,7 @@ class SymmetricBuffers:
         raise RuleError("dst is not a view of a symmetric buffer; get one from self.symmetric(shape, dtype)")
 
     def fence(self, call: CollectiveCall) -> None:
-        """Synchronizes the call's group; afterwards all puts between its members have arrived."""
+        """Synchronizes the call's group. Afterwards all puts between its members have arrived."""
         puts = [(to, put) for to, put in self.puts if to in call.group]
         self.puts = [(to, put) for to, put in self.puts if to not in call.group]
         for put in self.port.fence(call, puts):

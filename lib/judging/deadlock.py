@@ -1,4 +1,4 @@
-"""Refuses a trace in which ranks wait for ever: calls that differ, or a deadlock."""
+"""Refuses a trace in which ranks wait forever: their calls differ, or there is a deadlock."""
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -13,7 +13,6 @@ from .rank_state import RankState
 
 
 def refuse_deadlock(stuck: Sequence[RankState], walk: Walk[RankState], has_groups: bool) -> NoReturn:
-    """Refuses a trace of which some ranks are stuck."""
     first = stuck[0]
     place, line = first.place(first.op.call()), first.op.line
     try:

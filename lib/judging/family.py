@@ -1,10 +1,10 @@
-"""Says what family a schedule is of, from its trace: what each rank computes, and which values travel between ranks.
+"""Determines the family of a schedule from its trace: what each rank computes, and which values travel between ranks.
 
-Data parallelism (each batch stays on one rank), sharded (ZeRO, Rajbhandari et al. 2020) or not, or with weights that
-are averaged (local SGD, Stich 2019); tensor parallelism (ranks compute parts of one layer; Megatron-LM, Shoeybi et al.
+Data parallelism (each batch stays on one rank), sharded (ZeRO, Rajbhandari et al. 2020) or not, or with averaged
+weights (local SGD, Stich 2019); tensor parallelism (ranks compute parts of one layer; Megatron-LM, Shoeybi et al.
 2019); expert parallelism (tokens go to experts; GShard, Lepikhin et al. 2020); context parallelism (ranks share the
-tokens of a sequence, and keys travel; Liu et al. 2023); pipelines (each layer stays on its ranks
-and activations travel; GPipe, Huang et al. 2019).
+tokens of a sequence, and keys travel; Liu et al. 2023); pipelines (each layer stays on its ranks and activations
+travel; GPipe, Huang et al. 2019).
 """
 
 from collections.abc import Sequence, Set
@@ -37,19 +37,19 @@ PIPELINES = (PIPELINE, SHARDED_PIPELINE, TENSOR_PIPELINE, VOCABULARY_PIPELINE, R
 FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, LOCAL_SGD, TENSOR_PARALLEL, EXPERT_PARALLEL) + (
     (CONTEXT_PARALLEL, *PIPELINES, MIXED)
 )
-"""What a schedule can be, as a sentence names it: 'this is a pipeline'."""
+"""The families of schedules, worded to complete a sentence: 'this is a pipeline'."""
 
 BACKWARD = COMPUTING - {"forward", "keys", "attend"}
 
 
 def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
-    """The family of a run that is legal: one of FAMILIES. In a folded run the ranks are in one of the `replicas`.
+    """The family of a legal run: one of FAMILIES. In a folded run the ranks are those of one of the `replicas`.
 
     A pipeline: activations travel in messages, and any two ranks compute either the same layers or different ones, but
-    none all of them, except for a head that they share; if that holds for backward alone, its stages repeat the forward
+    none computes all of them, except for a shared head. If this holds only for backward, its stages repeat the forward
     of others. Context parallelism: keys or heads travel. Tensor and expert parallelism: activations meet in
-    collectives. Data parallelism: no activation travels, and in every step a batch is computed on one rank. Each by the
-    weights: averaged, gathered or updated in shards, sent in messages, or neither.
+    collectives. Data parallelism: no activation travels, and in every step a batch is computed on one rank. Weights
+    distinguish its kinds: averaged, gathered or updated in shards, sent in messages, or none of these.
     """
     if sum(not COMPUTING.isdisjoint(rank.named) for rank in ranks) * replicas < 2:
         return ONE_RANK
@@ -78,31 +78,29 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
 
 
 def _has_stages(ranks: Sequence[RankState], names: Set[str]) -> bool:
-    """True if the layers that ranks compute are several sets, any two of them equal or without a common layer."""
+    """True if ranks compute several sets of layers, any two of them equal or disjoint."""
     own = [frozenset(op.layer for op in rank.all(names) if not _shares_head(rank, op)) for rank in ranks]
     layers = {*own} - {frozenset()}
     return len(layers) > 1 and sum(map(len, layers)) == len(frozenset().union(*layers))
 
 
 def _shares_head(rank: RankState, op: Op) -> bool:
-    """True if an operation makes or uses scores of a part of the vocabulary."""
     values = (rank.values[number] for number in (*op.inputs, *op.outputs))
     return any(isinstance(value, Batched) and value.vocabulary and value.total > 1 for value in values)
 
 
 def _bring(ranks: Sequence[RankState], names: Set[str], kind: type[Value]) -> bool:
-    """True if an operation of one of the names uses a value of a kind."""
+    """True if an operation with one of the names uses a value of a kind."""
     return any(issubclass(used, kind) for rank in ranks for used in _kinds(rank, names))
 
 
 def _kinds(rank: RankState, names: Set[str]) -> set[type[Value]]:
-    """The kinds of values that the operations of some names use."""
     ops, values, named = rank.ops, rank.values, rank.named
     return {type(values[number]) for name in names & named.keys() for i in named[name] for number in ops[i].inputs}
 
 
 def _receives_activations(rank: RankState) -> bool:
-    """True if the rank computes with an activation, or the gradient of one, that came in a message."""
+    """True if the rank computes with an activation, or its gradient, that it received in a message."""
     values = rank.values
     came = {n for op in rank.all({"receive"}) for n in op.outputs if isinstance(values[n], Batched)}
     return bool(came) and any(not came.isdisjoint(op.inputs) for op in rank.all(COMPUTING | {"loss"}))

@@ -1,4 +1,4 @@
-"""What each rank holds over a run: what is stored or used later, by kind of value, and microbatches in flight."""
+"""What each rank holds during a run: values that are stored or used later, by kind, and microbatches in flight."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,9 +35,9 @@ class Profile(NamedTuple):
 
 
 def profile(lives: Lifetimes, sizes: Sequence[int]) -> Profile:
-    """Charges each value from when it is made to its last use, and while it is stored. `sizes` are by number.
+    """Charges each value from its creation to its last use, and while it is stored. `sizes` are indexed by number.
 
-    A final weight counts as used to the end. Between events nothing is sampled, as in the original puzzles.
+    A final weight counts as used until the end. Memory is not sampled between events, as in the original puzzles.
     """
     return Profile(lives.sampled(lives.held, sizes), lives)
 
@@ -45,8 +45,8 @@ def profile(lives: Lifetimes, sizes: Sequence[int]) -> Profile:
 def lasting_peak(
     ops: Sequence[Op], sizes: Sequence[int], lives: Lifetimes, read: Mapping[int, int], costs: Costs
 ) -> int:
-    """The most elements at once if training went on: what is loaded counts from the start on, what is
-    sent until it is read. `read` has for each pass_to, by its index, the tick at which its message is received."""
+    """The peak, in elements, if training continued: loaded values count from the start, and sent values until they are
+    read. `read` maps each pass_to, by its index, to the tick at which its message is received."""
     return max(lives.sampled(_lasting(ops, lives, read, costs), sizes))
 
 
@@ -64,7 +64,7 @@ def _lasting(ops: Sequence[Op], lives: Lifetimes, read: Mapping[int, int], costs
 
 
 class Share(NamedTuple):
-    """Elements of one kind: in the rank's dictionaries, and outside of them but used later."""
+    """Elements of one kind: in the rank's dictionaries, and outside them but used later."""
 
     stored: int
     hidden: int
@@ -85,11 +85,11 @@ SHARE_OF: Mapping[type[Value], int] = {
     **dict.fromkeys((Activation, KeyValue), 2),
     **dict.fromkeys((ActivationGrad, WeightGrad, KeyValueGrad, Delta, Scalar), 3),
 }
-"""The field of a sample that each kind of value belongs to; a parked one takes nothing of the device."""
+"""The field of a sample to which each kind of value belongs; a parked value takes no device memory."""
 
 
 def memory_by_kind(trace: Trace) -> tuple[tuple[Sample, ...], ...]:
-    """For each rank, a sample at each event and one at the end of the run; as far as the trace is legal."""
+    """For each rank, a sample at each event and one at the end of the run, as far as the trace is legal."""
     return tuple(_samples(rank, trace) for rank in executed(trace))
 
 
@@ -106,15 +106,15 @@ def _samples(rank: RankState, trace: Trace) -> tuple[Sample, ...]:
 
 
 Piece = tuple[tuple[int, ...], int]
-"""A chunk, which is a run of layers that follow each other, and a microbatch."""
+"""A chunk, which is a run of consecutive layers, and a microbatch."""
 
 
 def inflight(trace: Trace, m_b: float = 1, m_w: float = 1, chunk: int = 0) -> tuple[float, ...]:
-    """For each rank, the most microbatches of a chunk that it holds at once, in the order of its program.
+    """For each rank, the most microbatches of a chunk that it holds at once, in program order.
 
-    A piece weighs `m_b` from its forward to the input half of its backward, and then `m_w` to the weight half: the
-    M_B and M_W of Qi et al. 2024, section 2.3. A full backward ends both. A chunk is `chunk` layers; without that, as
-    many layers of a rank as follow each other.
+    A piece weighs `m_b` from its forward to the input half of its backward, and then `m_w` to the weight half: the M_B
+    and M_W of Qi et al. 2024, section 2.3. A full backward ends both. A chunk has `chunk` layers, or by default all
+    consecutive layers of a rank.
     """
     return tuple(_most(ops, m_b, m_w, chunk) for ops in trace.ranks)
 
@@ -148,7 +148,7 @@ def _done(left: dict[Piece, set[int]], piece: Piece, layer: int) -> None:
 
 
 def _chunks(layers: Iterable[int], chunk: int) -> dict[int, tuple[int, ...]]:
-    """By layer: the layers of its chunk, or the longest run of a rank's layers that it is in."""
+    """The chunk of each layer: `chunk` layers, or the longest run of a rank's layers that includes it."""
     runs: list[list[int]] = []
     for layer in sorted(set(layers)):
         if runs and layer == runs[-1][-1] + 1 and not (chunk and layer % chunk == 0):

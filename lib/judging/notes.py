@@ -17,9 +17,9 @@ from .repeatable import discarded_states, loaded_again, loaded_twice, lost_state
 
 
 class Note(NamedTuple):
-    """A remark for the player; one that `costs_a_star` keeps a solution at two. A goal with a steady peak looks at what
-    it is `about`: "reload" (weights are loaded twice), "missing" (a rank ends with fewer weights than it began with) or
-    "steady" (training that goes on needs more memory)."""
+    """A remark for the player. One that `costs_a_star` keeps a solution at two stars. A goal with a steady peak reads
+    what the note is `about`: "reload" (weights are loaded twice), "missing" (a rank ends with fewer weights than it
+    began with) or "steady" (continued training needs more memory)."""
 
     text: str
     costs_a_star: bool = False
@@ -29,7 +29,7 @@ class Note(NamedTuple):
 def notes_on(
     recomputation: Recomputation, lasting: Sequence[int], profiles: Sequence[Profile], peak: PeakContents
 ) -> tuple[Note, ...]:
-    """All remarks on a run; one on several ranks names them all. `lasting` has each rank's lasting peak."""
+    """All remarks on a run; a remark on several ranks names them all. `lasting` has each rank's lasting peak."""
     ranks = recomputation.ranks
     by_note: dict[Note, list[int]] = {}
     for state, prof in zip(ranks, profiles):
@@ -61,7 +61,7 @@ def notes_on(
 
 
 def settled(notes: Sequence[Note]) -> tuple[Note, ...]:
-    """The notes where a goal judges the steady peak, and it is met: loading again is no fault then."""
+    """The remaining notes if the goal's steady peak is met: then loading again is no fault."""
     return tuple(
         note._replace(costs_a_star=note.costs_a_star and note.about != "steady")
         for note in notes
@@ -70,7 +70,7 @@ def settled(notes: Sequence[Note]) -> tuple[Note, ...]:
 
 
 def steady_state_peak(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
-    """The most elements that a rank would need if training went on; `sizes` are of its values, by number."""
+    """The highest lasting peak of a rank, in elements; `sizes` are those of its values, by number."""
     if state.read or any(op.start > 0 for op in state.all({"load_weights"})):
         return lasting_peak(state.done, sizes, prof.lifetimes, state.read, state.costs)
     return max(prof.memory)
@@ -113,7 +113,7 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
 
 
 def _labelled(state: RankState) -> list[Op]:
-    """The collectives that were called with another layer than the layer of the value."""
+    """Collectives whose `layer` is not the layer of their value."""
     ops, named = state.ops, state.named
     found = [i for name in COLLECTIVES & named.keys() for i in named[name] if len(ops[i].args) > 1]
     return [op for op in map(ops.__getitem__, sorted(found)) if op.args[1] is not None]

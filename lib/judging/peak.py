@@ -1,4 +1,4 @@
-"""Explains a peak: every value that is charged at that moment, and when it is read again, if ever."""
+"""Explains a peak: every value charged at that moment, and when it is read again, if ever."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -17,10 +17,10 @@ from .rank_state import RankState
 class Item(NamedTuple):
     """One value that is charged at the peak.
 
-    `fate` says when it is read: "now", by the event that starts at the peak; "later"; "awaited", held by a call until
-    that is joined; "kept", by what follows the run only (a final weight, its optimizer state); "never". `line` is where
-    it was made, 0 if unknown; `read` the clock in ticks of the next operation that reads it, None if there is none.
-    `in_call` is True if it is not stored, and a pending call uses or makes it.
+    `fate` says when it is read: "now", by the event that starts at the peak; "later"; "awaited", by a pending call;
+    "kept", only after the run (a final weight or its optimizer state); "never". `line` is the line that made it, 0 if
+    unknown; `read` is the clock, in ticks, of the next operation that reads it, or None. `in_call` is True if it is not
+    stored, and a pending call uses or makes it.
     """
 
     value: Value
@@ -34,7 +34,7 @@ class Item(NamedTuple):
 
 class PeakContents(NamedTuple):
     """The peak of a run: its elements, rank and time in ticks, the event that starts then (None: the end of the run),
-    and what is charged, in which setting. The elements of the items add up to `memory`."""
+    and the charged values. The elements of the items add up to `memory`."""
 
     memory: int
     rank: int
@@ -49,7 +49,7 @@ class PeakContents(NamedTuple):
 
 
 def peak_contents(ranks: Sequence[RankState], profiles: Sequence[Profile], setting: Setting) -> PeakContents:
-    """What the peak of a run consists of: the first moment with the most memory, on the first rank that has it."""
+    """The contents of a run's peak: the first moment with the most memory, on the first rank that reaches it."""
     peaks = [max(prof.memory) for prof in profiles]
     rank = peaks.index(max(peaks))
     return _contents(ranks[rank], profiles[rank], setting)
@@ -90,14 +90,14 @@ def _is_last_state(value: Value, setting: Setting) -> bool:
 
 
 def _under_way(ops: Sequence[Op], costs: Costs) -> set[int]:
-    """The numbers of the values that calls use and make that have not been awaited by the end of `ops`."""
+    """The numbers of values that calls use and make that are not awaited before the end of `ops`."""
     joined = {op.args[0] for op in ops if op.name == "await"}
     calls = [op for i, op in enumerate(ops) if i not in joined and not computing(op, costs)]
     return {number for op in calls for number in (*op.inputs, *op.outputs)}
 
 
 def _next_reads(ops: Sequence[Op], at: int) -> dict[int, int]:
-    """By number: the first operation from `at` on that reads the value."""
+    """The first operation from `at` on that reads each value, by number."""
     return {number: i for i, number in reversed(list(_reads(ops, at)))}
 
 

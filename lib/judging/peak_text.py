@@ -1,4 +1,4 @@
-"""The explanation of a peak in words: a heading, and a row for values that are alike, so that it fits a screen."""
+"""The explanation of a peak in words: a heading, and one row for similar values, so that it fits a screen."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,17 +16,17 @@ MAX_LINES_NAMED = 4
 
 
 class Row(NamedTuple):
-    """Values of one kind that are alike in when they are read: their elements together, and words for them."""
+    """Values of one kind that are read at similar times: their elements in all, and a description."""
 
     elements: int
     what: str
     when: str
     unread: bool
-    """True if nobody reads them again and the result of the step does not need them."""
+    """True if no operation reads them again and the step's result does not need them."""
 
 
 def peak_lines(peak: PeakContents) -> list[str]:
-    """The explanation as lines of at most about 100 characters: a heading, the rows, and what could be deleted."""
+    """The explanation as lines of at most about 100 characters: a heading, the rows, and what can be deleted."""
     if not peak.items:
         return ["There is no peak: no rank kept a value during an operation."]
     rows = peak_rows(peak)
@@ -46,7 +46,7 @@ def peak_lines(peak: PeakContents) -> list[str]:
 
 
 def peak_rows(peak: PeakContents) -> list[Row]:
-    """The rows, first what nobody reads again, then the largest; their elements add up to the peak."""
+    """The rows, first values that are not read again, then the largest; their elements add up to the peak."""
     groups: dict[tuple[object, ...], list[Item]] = {}
     for item in filter(lambda item: item.elements, peak.items):
         value = item.value
@@ -58,9 +58,9 @@ def peak_rows(peak: PeakContents) -> list[Row]:
 
 
 def unstored_text(peak: PeakContents) -> str:
-    """What is charged at the peak without being in a dictionary, in words; empty if all of it is stored.
+    """Values charged at the peak that are in no dictionary, in words; empty if all are stored.
 
-    Values of pending calls are usual where these overlap with computation, so they are only added up.
+    Overlapped calls usually have pending values, so these are only added up.
     """
     unstored = [item._replace(stored=True) for item in peak.items if not item.stored]  # so that no row repeats it
     rows = peak_rows(peak._replace(items=tuple(item for item in unstored if not item.in_call)))
@@ -104,7 +104,7 @@ def _what(items: Sequence[Item], steps: int) -> str:
 
 
 def noun(value: Value) -> str:
-    """'weight', 'optimizer state': its kind without the article."""
+    """The kind of a value without its article: 'weight', 'optimizer state'."""
     return value.kind.partition(" ")[2]
 
 
@@ -119,12 +119,11 @@ def layers_text(values: Sequence[Value]) -> str:
 
 
 def _step(value: Value) -> int:
-    """The training step that a value is of."""
     return getattr(value, "step", 0)
 
 
 def _part(value: Value) -> str:
-    """Its shards, or its part of a sum and share of the tokens, in words; empty for a full value."""
+    """Its shards, or its summand and share of the tokens, in words; empty for a full value."""
     if isinstance(value, Batched):
         return share_text(value).removeprefix(", ")
     return shards_text(value) if isinstance(value, Sharded) and len(value.shards) != value.total else ""

@@ -24,33 +24,33 @@ MALFORMED = (TypeError, ValueError, AttributeError)
 
 @dataclass(slots=True, eq=False)
 class RankState(Cursor):
-    """One rank of the trace, as far as it has been executed again."""
+    """One rank of the trace, as far as it has been re-executed."""
 
     costs: Costs = CLASSIC
     strict: bool = False
-    """Refuses to use values that no operation made."""
+    """Refuses values that no operation has made."""
     values: dict[int, Value] = field(default_factory=dict)
     liveness: Liveness = field(init=False)
-    """What is stored, and until when values are needed; it follows later, when that is asked for."""
+    """Stored values, and how long values are needed; it is advanced only when needed."""
     final: list[Weight] = field(default_factory=list)
     copies: list[Weight] = field(default_factory=list)
     """The weights that `set_final_copy` has declared."""
     outputs: list[Activation] = field(default_factory=list)
     handmade: set[int] = field(default_factory=set)
-    """Numbers of the values that were made by hand or by a model of another Dist."""
+    """Numbers of values that were made by hand or by a model of another Dist."""
     read: dict[int, int] = field(default_factory=dict)
     """By index of a pass_to: the tick at which its message is received."""
     waited_for: dict[int, OpIndex] = field(default_factory=dict)
-    """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
+    """By index of an event that had to wait: the rank and index of the operation for which it waited."""
     causes: dict[int, OpIndex | None] = field(default_factory=dict)
-    """By index of an event: the event whose end its start waited for, where that is not the computation before it."""
+    """By index of an event: the event whose end determined its start, if not the preceding computation."""
     cause: OpIndex | None = None
-    """The event that set the clock, where that is not the computation before."""
+    """The event that set the clock, if not the preceding computation."""
     computed: int = -1
-    """The index of the event that kept this rank busy last."""
+    """The index of the last event that kept this rank busy."""
     messages: int = 0
     elements: int = 0
-    """Elements sent, in messages and collectives (ring-optimal)."""
+    """Elements sent in messages and collectives (ring-optimal)."""
 
     def __post_init__(self) -> None:
         self.liveness = Liveness(self.ops, self.values, {*overlapped(self.costs), *(("given",) if self.strict else ())})
@@ -61,7 +61,6 @@ class RankState(Cursor):
         return self.ops[: self.at]
 
     def used(self, op: Op) -> list[Value]:
-        """The values that one of the executed operations used."""
         return [self.values[number] for number in op.inputs]
 
     def all(self, names: Set[str]) -> list[Op]:
@@ -72,12 +71,12 @@ class RankState(Cursor):
 
     @property
     def events(self) -> list[int]:
-        """Indices of the timed operations that storage has been followed through."""
+        """Indices of the timed operations up to which storage has been followed."""
         return self.liveness.events
 
     @property
     def named(self) -> dict[str, list[int]]:
-        """The same of all operations by name, but for storing and deleting."""
+        """All operations by name, except storing and deleting."""
         return self.liveness.named
 
     def parked(self) -> list[Parked]:
@@ -93,12 +92,12 @@ class RankState(Cursor):
         return self.rank, self.computed
 
     def place(self, call: str) -> str:
-        """The place of a refusal on this rank, now."""
+        """The current place of a refusal on this rank."""
         return place_text(self.rank, self.costs.text(self.clock), call)
 
 
 def placed(why: Exception, rank: RankState) -> PuzzleError:
-    """The refusal of a rank's next operation, with its place unless it has one already."""
+    """The refusal of a rank's next operation, with its place added if it has none."""
     if not isinstance(why, PuzzleError):
         problem = f"this record makes no sense ({why}): {rank.op}"
         return TraceError(problem, rank.place(f"operation {rank.at}"))
@@ -113,7 +112,7 @@ def confirm(
     ticks: int,
     batches: frozenset[int] = NO_BATCHES,
 ) -> None:
-    """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
+    """Checks the derived columns of a record, and adopts the values and the clock that they confirm."""
     name, its_batches, numbers, end = op.name, op.batches, op.outputs, start + ticks
     if op.start != start or op.end != end:
         raise TraceError(f"it takes place from tick {start} to {end}, not {op.start} to {op.end}")
@@ -135,7 +134,7 @@ def confirm(
 
 
 def uses_of_weights(ranks: Iterable[RankState]) -> Iterator[tuple[str, list[Value]]]:
-    """Each operation that computes with a weight or updates it, on a device or a tier, with the values that it uses."""
+    """Each operation that computes with a weight or updates it, on a device or a tier, with the values it uses."""
     for rank in ranks:
         for op in rank.done:
             for part in halves(op) if op.name in USING_WEIGHTS else ():
@@ -147,7 +146,7 @@ def unparked(value: Value) -> Value:
 
 
 class BlockingCall(NamedTuple):
-    """A rank's call of a collective, with the clock and the value that were recomputed."""
+    """A rank's call of a collective, with the recomputed clock and value."""
 
     rank: int
     clock: int
@@ -159,5 +158,5 @@ class BlockingCall(NamedTuple):
 
 
 def blocking_call(*fields: object) -> BlockingCall:
-    """What the constructor does, in half of its time."""
+    """Equivalent to the constructor, in half the time."""
     return tuple.__new__(BlockingCall, fields)

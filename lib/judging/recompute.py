@@ -1,4 +1,5 @@
-"""Re-executes a trace from the rules alone, trusting nothing it can recompute: values, clocks, meetings, messages."""
+"""Re-executes a trace from the rules alone. Everything that can be recomputed is: values, clocks, meetings,
+messages."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,16 +28,16 @@ from .recompute_lanes import OverlappedCalls
 from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
 
 Met = tuple[tuple[Value, ...], int, int, int, OpIndex, OpIndex | None]
-"""One rank's share of a collective: what it gets, the elements it sends, the start, the ticks, the call that set the
-start, and the event that this call came after."""
+"""One rank's part of a collective: its results, the elements it sends, the start, the ticks, the call that determined
+the start, and the event before that call."""
 
 
 _SHAPES = {name: (not form.layer, form.inputs, len(form.args)) for name, form in FORMS.items()}
-"""Of a record without optional columns: whether it names no layer, and how many values and arguments it holds."""
+"""The form of a record without optional columns: whether it has no layer, and its numbers of values and arguments."""
 
 
 class Recomputation(OverlappedCalls):
-    """The run of a trace. `made_up` lists the values that no operation made; `strict` refuses them."""
+    """The re-execution of a trace. `made_up` lists values that no operation has made; `strict` refuses them."""
 
     def __init__(self, trace: Trace, strict: bool = False) -> None:
         self.trace = trace
@@ -45,13 +46,13 @@ class Recomputation(OverlappedCalls):
         self.strict = strict
         self.mesh = Mesh((), trace.size.ranks)  # the trace's mesh, once it is checked when it is run
         self._prices = {**self.game.prices, **dict.fromkeys(FREE, 0)}
-        """Ticks per batch, of what costs as much wherever it is done."""
+        """Ticks per batch of operations that cost the same everywhere."""
         self._with_others = frozenset({"await", "receive", "pass_to", *COLLECTIVES, *overlapped(trace.costs)})
         self._begin(in_order=False)
 
     def _begin(self, in_order: bool) -> None:
         self._in_order = in_order
-        """Storing and deleting are checked where they come, and not at the end."""
+        """Storing and deleting are checked in program order, not at the end."""
         costs, strict = self.trace.costs, self.strict
         self.ranks = [RankState(rank, ops, costs=costs, strict=strict) for rank, ops in enumerate(self.trace.ranks)]
         super().__init__(self.game, self.ranks)
@@ -60,9 +61,9 @@ class Recomputation(OverlappedCalls):
     def run(self) -> None:
         """Executes every rank to its end.
 
-        What a rank stores concerns no other and is most of a trace, so each rank's is followed in one go, when all have
-        come as far as they can. If it is wrong somewhere, that may not be the first thing that is against the rules: to
-        find that, all is executed again, in order.
+        What a rank stores concerns no other rank and is most of a trace, so each rank's storage is followed in one go,
+        after all ranks have come as far as they can. If storage is wrong, another violation may come first. To find the
+        first one, everything is executed again, in order.
         """
         try:
             self._execute()
@@ -81,7 +82,7 @@ class Recomputation(OverlappedCalls):
             raise TraceError("the values that this trace uses are not numbered by whole numbers")
 
     def _follow_storage(self) -> bool:
-        """Follows what every rank has stored so far; False if that is not as a run writes it."""
+        """Follows the storage of every rank so far; False if it differs from what a run writes."""
         try:
             for rank in self.ranks:
                 rank.liveness.advance(rank.at)
@@ -111,7 +112,7 @@ class Recomputation(OverlappedCalls):
     def advance(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place.
 
-        Storing and deleting are passed over, unless they are to be checked in order.
+        Storing and deleting are skipped unless they are checked in order.
         """
         ops, at, past, with_others = cursor.ops, cursor.at, len(cursor.ops), self._with_others
         try:
@@ -140,7 +141,7 @@ class Recomputation(OverlappedCalls):
         return blocking_call(cursor.rank, cursor.clock, op.line, op.name, group, (*used,), op.batches)
 
     def _checked_call(self, cursor: RankState, op: Op) -> tuple[list[Value], Group | None]:
-        """Checks a call that meets other ranks. Returns the values that it uses, and its group."""
+        """Checks a call that meets other ranks. Returns the values it uses, and its group."""
         used = self._used(cursor, op)
         self.costs.require_priced(op.name)
         group = None
@@ -168,7 +169,8 @@ class Recomputation(OverlappedCalls):
         return super().receive(cursor, op)
 
     def _used(self, rank: RankState, op: Op) -> list[Value]:
-        """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
+        """The values that an operation uses. Its record must have the form that FORMS requires, and this rank must have
+        made them."""
         name, numbers, args = op.name, op.inputs, op.args
         if not type(numbers) is type(args) is tuple or _SHAPES.get(name) != (op.layer is None, len(numbers), len(args)):
             self._require_form(op)
@@ -183,7 +185,7 @@ class Recomputation(OverlappedCalls):
         return used
 
     def _require_form(self, op: Op) -> None:
-        """Refuses a record that does not hold what FORMS asks of it."""
+        """Refuses a record that does not have the form that FORMS requires."""
         form = FORMS.get(op.name)
         if form is None:
             raise TraceError(f"there is no operation {op.name!r}")
@@ -194,7 +196,6 @@ class Recomputation(OverlappedCalls):
     # --- What a rank does on its own ---
 
     def on_local(self, rank: RankState, op: Op) -> None:
-        """Executes an operation on the rank's own values."""
         name, used = op.name, self._used(rank, op)
         if name == "given":
             return self._take_over(rank, op)
@@ -226,7 +227,7 @@ class Recomputation(OverlappedCalls):
         self.made_up.append(f"a gradient from fake_grad, of {batches} that were never computed")
 
     def _take_over(self, rank: RankState, op: Op) -> None:
-        """Accepts a value that no operation of the run made."""
+        """Adopts a value that no operation of the run has made."""
         (value,) = op.args
         self.made_up.append(f"the {value}, made by hand or by a model of another Dist")
         rank.handmade.add(len(rank.values))
@@ -243,7 +244,7 @@ class Recomputation(OverlappedCalls):
         return [(made, elements, start, length, setter, before) for made, elements in zip(results, sent)]
 
     def _elements_sent(self, calls: Sequence[PendingCall]) -> list[int]:
-        """How many elements each member of a collective sends."""
+        """The number of elements that each member of a collective sends."""
         name, members = calls[0].name, len(members_of(self.game, calls[0].group))
         sizes = [call.values[0].memory(self.costs) for call in calls]
         sent = {elements: elements_sent(name, elements, members) for elements in {*sizes}}
@@ -290,7 +291,7 @@ class Recomputation(OverlappedCalls):
 
 
 def executed(trace: Trace) -> list[RankState]:
-    """The ranks of a trace, executed as far as it is legal; the referee says what is not."""
+    """The ranks of a trace, executed as far as it is legal. The referee says where it is not."""
     with no_collection():
         recomputation = Recomputation(trace)
         with suppress(PuzzleError):
@@ -299,7 +300,7 @@ def executed(trace: Trace) -> list[RankState]:
 
 
 def _game_of(trace: Trace) -> tuple[Game, PuzzleError | None]:
-    """The game of a trace; and if it cannot be folded as it says, without that, and the reason."""
+    """The game of a trace. If the trace cannot be folded as it says, the game without folding, and the reason."""
     try:
         return Game.of(trace.size, trace.setting), None
     except PuzzleError as why:

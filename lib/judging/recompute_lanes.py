@@ -1,4 +1,4 @@
-"""Re-executes overlapped calls: checks their results and times."""
+"""Re-executes overlapped calls, and checks their results and times."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,10 @@ from .record_checks import refuse_pending
 
 
 class OverlappedCalls(Walk[RankState]):
-    """The calls of all ranks of a trace that run on lanes: each is checked when its rank makes it, and when it ends."""
+    """The calls of all ranks that run on lanes. Each is checked when its rank makes it, and when it ends."""
 
     def overlapped(self, rank: RankState, op: Op, used: Sequence[Value], group: Group | None) -> Call:
-        """The call that a record holds; its times are looked at when they are known."""
+        """The call in a record; its times are checked when they are known."""
         if op.name == "pass_to":
             refuse_pending(rank, op.inputs)
         alike = used[1:3] if op.name == "tier_update" else used
@@ -73,7 +73,7 @@ class OverlappedCalls(Walk[RankState]):
         return why.at(place_text(call.rank, self.costs.text(call.clock), call.op.call()), call.line)
 
     def refuse_unawaited(self) -> None:
-        """Refuses a trace whose ranks have ended with calls that nobody awaited."""
+        """Refuses a trace whose ranks have ended with calls that were not awaited."""
         for rank in self.cursors:
             for call in rank.calls.values():
                 why = RuleError(f"{call} was never awaited; await its handle before the end")

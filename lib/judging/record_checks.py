@@ -1,4 +1,4 @@
-"""Checks of records: what is stored and deleted, the group and label of a collective, the tag of a message."""
+"""Checks of records: stored and deleted values, the group and label of a collective, the tag of a message."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +15,7 @@ from .rank_state import RankState
 
 
 def follow_stored(rank: RankState) -> None:
-    """Follows a rank's storage through its next operation, which stores or deletes."""
+    """Follows a rank's storage through its next operation, which stores or deletes a value."""
     rank.liveness.advance(rank.at)
     try:
         rank.liveness.advance(rank.at + 1)
@@ -25,7 +25,6 @@ def follow_stored(rank: RankState) -> None:
 
 
 def _explain(rank: RankState, op: Op) -> None:
-    """Says what is wrong with a record of storing or deleting."""
     timeless = op.start == rank.clock == op.end and op.layer is None and op.batches == NO_BATCHES
     if not timeless or op.outputs != () or len(op.args) != 2 or type(op.inputs) is not tuple:
         raise TraceError(f"to {op.name} takes no time, and makes nothing; this record is {op}")
@@ -42,13 +41,13 @@ def _explain(rank: RankState, op: Op) -> None:
 
 
 def refuse_pending(rank: RankState, numbers: Iterable[int]) -> None:
-    """Refuses to use what a call makes before that call has been awaited."""
+    """Refuses the result of a call that has not been awaited."""
     if pending := rank.pending.keys() & {*numbers}:
         raise RuleError(f"the {rank.values[min(pending)]} is still pending; await it first")
 
 
 def refuse_handmade(rank: RankState, op: Op) -> None:
-    """Refuses to use what no operation made."""
+    """Refuses values that no operation has made."""
     for number in rank.handmade.intersection(op.inputs):
         raise RuleError(
             f"the {rank.values[number]} was made by hand or by a model of another Dist; "
@@ -57,7 +56,7 @@ def refuse_handmade(rank: RankState, op: Op) -> None:
 
 
 def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group | None:
-    """The group of a collective, if its record is as a run writes it."""
+    """The group of a collective; refuses a record that no run writes."""
     if op.layer != used[0].layer:
         raise TraceError(f"it is of layer {used[0].layer}, the layer of the {used[0]}, not {op.layer}")
     if not op.args:
@@ -78,6 +77,6 @@ def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group
 
 
 def require_tag(game: Game, op: Op) -> None:
-    """Refuses a message whose record has a tag that cannot be."""
+    """Refuses a message whose tag is impossible."""
     if len(op.args) > 1 and (type(op.args[1]) is not int or not operations.tag(game, op.args[1])):
         raise TraceError(f"a record leaves out arguments that have their default; this one is {op}")

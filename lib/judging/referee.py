@@ -1,4 +1,4 @@
-"""Judges a trace: recomputes it, measures time, memory and bytes, and reports. Trusts nothing but the operations."""
+"""Judges a trace: recomputes it, measures time, memory and bytes, and reports. Only the operations are trusted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,9 +27,9 @@ BYTES_PER_ELEMENT = 4
 
 
 def referee(trace: Trace, goal: Goal | None = None) -> Report:
-    """Judges a trace. With a `goal` the rules of a puzzle hold: nothing made by hand, at the puzzle's size.
+    """Judges a trace. With a `goal` the rules of a puzzle apply: no handmade values, and the puzzle's size.
 
-    The report's `error` is the first thing against the rules, or None.
+    The report's `error` is the first violation of the rules, or None.
     """
     with no_collection():
         return _judge(trace, goal)
@@ -79,7 +79,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
 
 
 def _explained(report: Report, recomputation: Recomputation) -> Report:
-    """The report with the causes of what misses its goal."""
+    """The report with the causes of each figure that misses its goal."""
     if report.error is not None or report.goal is None:
         return report
     causes: tuple[Cause, ...] = ()
@@ -94,13 +94,13 @@ _start, _end = attrgetter("start"), attrgetter("end")
 
 
 def _span(events: Sequence[Op]) -> tuple[int, int, int]:
-    """The first start, the last start and the last end of a rank's events. A call may start after events behind it."""
+    """The first start, the last start and the last end of a rank's events. A call may start later than events that
+    follow it."""
     starts = [op.start for op in events]
     return (min(starts), max(starts), max(map(_end, events))) if events else (0, 0, 0)
 
 
 def _working(events: Sequence[Op], costs: Costs) -> int:
-    """The ticks in which a rank is busy."""
     if idle := overlapped(costs):
         events = [op for op in events if op.name not in idle]
     ticks: int = sum(map(_end, events)) - sum(map(_start, events))
@@ -108,7 +108,7 @@ def _working(events: Sequence[Op], costs: Costs) -> int:
 
 
 def _first_error(recomputation: Recomputation, goal: Goal | None) -> PuzzleError | None:
-    """Executes the trace again, if it is of the goal's size and costs; the first thing against the rules."""
+    """The first violation of the rules. Checks the goal's size and costs, and re-executes the trace."""
     try:
         if goal is not None:
             _require_setting(recomputation.trace, goal)
@@ -151,7 +151,7 @@ def _peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs)
 
 
 def _tier_peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs, tier: str) -> Peak:
-    """The most that a rank has on a tier at once: of what is parked there, stored or still to be fetched."""
+    """The most that a rank has on a tier at once: parked values that are stored or still to be fetched."""
     on_tier = []
     for state, prof in zip(ranks, profiles):
         values = [state.values[n] for n in range(len(state.values))]
@@ -161,7 +161,7 @@ def _tier_peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: C
 
 
 def _too_full(peaks: Mapping[str, Peak], costs: Costs) -> PuzzleError | None:
-    """The refusal of more on a tier than fits, wherever it is kept."""
+    """The refusal of a tier that holds more than its capacity."""
     for tier, peak in peaks.items():
         capacity = costs.tiers[tier].capacity
         if capacity is not None and peak.memory > capacity:
@@ -181,7 +181,7 @@ def _copies(ranks: Sequence[RankState], layers: int, replicas: int) -> tuple[flo
 
 
 def _critical_path(ranks: Sequence[RankState], makespan: int, costs: Costs) -> tuple[OpIndex, ...]:
-    """From the first event that ends last, back through what each event's start was set by."""
+    """The critical path: from the first event that ends last, back through the events that determined each start."""
     last = ((state.rank, i) for state in ranks for i in state.events if state.ops[i].end == makespan)
     at: OpIndex | None = next(last, None)
     path = []
@@ -193,7 +193,7 @@ def _critical_path(ranks: Sequence[RankState], makespan: int, costs: Costs) -> t
 
 
 def _computed_before(state: RankState, i: int, costs: Costs) -> OpIndex | None:
-    """The event that kept a rank busy before one of its operations."""
+    """The event that kept a rank busy before an operation."""
     for before in range(i - 1, -1, -1):
         if state.ops[before].name in TIMED and computing(state.ops[before], costs):
             return state.rank, before

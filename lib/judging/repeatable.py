@@ -1,4 +1,4 @@
-"""Checks that the step is repeatable: each rank must end holding the updated form of what it started with."""
+"""Checks that the step can be repeated: each rank must end with the updated form of what it started with."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ S = TypeVar("S", Weight, OptState)
 
 
 def loaded_twice(state: RankState) -> list[int]:
-    """Layers of which a rank loaded some element more than once."""
+    """Layers of which a rank has loaded an element more than once."""
     loads: dict[int | None, list[tuple[int, int]]] = {}
     for op in state.all({"load_weights"}):
         loads.setdefault(op.layer, []).append(op.args[:2])  # (shard, total): from shard/total to (shard + 1)/total
@@ -27,7 +27,7 @@ def loaded_twice(state: RankState) -> list[int]:
 
 
 def loaded_again(state: RankState) -> str:
-    """Where a rank loads a layer again: 'line 12 loads layers 0-5 again'; empty if it does not."""
+    """Where a rank loads a layer again: 'line 12 loads layers 0-5 again'; empty if nowhere."""
     again, seen = loaded_twice(state), set()
     for op in state.all({"load_weights"}):
         if op.layer in again and op.layer in seen:
@@ -42,7 +42,7 @@ def _overlap(parts: list[tuple[int, int]]) -> bool:
 
 
 def discarded_states(state: RankState, prof: Profile) -> list[int]:
-    """Layers whose updated optimizer state is neither stored at the end nor went into anything else."""
+    """Layers whose updated optimizer state is neither stored at the end nor used."""
     thrown = {op.outputs[1] for op in state.all(UPDATES)} - prof.lifetimes.stored_at_end
     if thrown:
         thrown.difference_update(*[op.inputs for op in state.done if op.name != "store"])
@@ -50,8 +50,7 @@ def discarded_states(state: RankState, prof: Profile) -> list[int]:
 
 
 def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: int) -> list[int]:
-    """Layers that were updated, but whose optimizer state all ranks together do not hold completely after all
-    `steps`."""
+    """Layers that were updated, but whose optimizer state is incomplete on all ranks together after all `steps`."""
     left = [state.values[number] for state, prof in zip(ranks, profiles) for number in prof.lifetimes.stored_at_end]
     held = _by_layer(OptState, left, steps)
     updated = {op.layer or 0 for state in ranks for op in state.all(UPDATES)}
@@ -59,7 +58,8 @@ def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: 
 
 
 def missing_at_end(state: RankState, prof: Profile, steps: int) -> list[int]:
-    """Layers whose loaded weight a rank used but does not hold, updated, after the last of `steps`."""
+    """Layers whose loaded weight a rank has used, but whose updated weight it does not hold after the last of
+    `steps`."""
     left = [state.values[number] for number in prof.lifetimes.stored_at_end]
     held = _by_layer(Weight, [*left, *state.final, *state.copies], steps)
     loaded = [state.values[op.outputs[0]] for op in state.all({"load_weights"})]
@@ -69,7 +69,7 @@ def missing_at_end(state: RankState, prof: Profile, steps: int) -> list[int]:
 
 
 def _used_as_loaded(state: RankState) -> list[Value]:
-    """The values that were computed with or sent as they were loaded, perhaps cut or moved before."""
+    """Values that were computed with or sent as loaded, perhaps cut or moved first."""
     loaded: set[int] = set()
     needed: dict[int, None] = {}
     for op in state.done:
@@ -83,12 +83,12 @@ def _used_as_loaded(state: RankState) -> list[Value]:
 
 
 def _fewer(held: Mapping[int, Sequence[Sharded]], began: Mapping[int, Sequence[Sharded]]) -> list[int]:
-    """Layers of which what is held does not cover what it began with."""
+    """Layers of which the rank holds less than it began with."""
     return sorted(layer for layer, weights in began.items() if not _contain(held.get(layer, ()), _shards(weights)))
 
 
 def _by_layer(kind: type[S], values: Iterable[Value], step: int = 0) -> dict[int, list[S]]:
-    """The values of a kind at a step, parked ones too, by layer."""
+    """The values of one kind and step, including parked ones, by layer."""
     found: dict[int, list[S]] = {}
     for value in values:
         if type(value) is Parked:
@@ -99,7 +99,7 @@ def _by_layer(kind: type[S], values: Iterable[Value], step: int = 0) -> dict[int
 
 
 def _of_all_replicas(held: Sequence[Sharded]) -> list[Sharded]:
-    """The values of all replicas of a folded run: their own shards as blocks, unless these have gaps."""
+    """The values of all replicas of a folded run, with their own shards joined to blocks unless these have gaps."""
     together: dict[tuple[int, ReplicaShards], list[Sharded]] = {}
     for value in held:
         if value.own is not None:
@@ -113,8 +113,8 @@ def _of_all_replicas(held: Sequence[Sharded]) -> list[Sharded]:
 
 
 def _shards(values: Iterable[Sharded]) -> dict[int, set[int]]:
-    """The shards of all values by their count, each once: no more than the trace has loaded and cut, however often
-    joined."""
+    """The shards of all values by their total, each listed once. There are no more than the trace has loaded and
+    cut."""
     by_total: dict[int, set[int]] = {}
     for value in values:
         by_total.setdefault(value.total, set()).update(value.shards)
@@ -127,7 +127,7 @@ def _pairs(by_total: Mapping[int, set[int]]) -> set[tuple[int, int]]:
 
 
 def _contain(held: Iterable[Sharded], wanted: Mapping[int, set[int]]) -> bool:
-    """True if all values in `held` together cover all shards, by their count, that are wanted."""
+    """True if the values in `held` together cover all wanted shards."""
     have = _shards(held)
     if all(shards <= have.get(total, set()) for total, shards in wanted.items()):
         return True
@@ -135,7 +135,7 @@ def _contain(held: Iterable[Sharded], wanted: Mapping[int, set[int]]) -> bool:
 
 
 def _cover(have: Iterable[tuple[int, int]], wanted: Iterable[tuple[int, int]]) -> bool:
-    """The same for shards of different counts, as intervals of the whole."""
+    """`_contain` for shards with different totals, as intervals of the unsharded value."""
     spans = sorted((Fraction(i, n), Fraction(i + 1, n)) for i, n in have)
     starts: list[Fraction] = []
     ends: list[Fraction] = []

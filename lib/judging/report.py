@@ -1,4 +1,4 @@
-"""What the referee found in a run: its figures, and what they are worth against the goal."""
+"""The referee's findings in a run: its figures, and how they compare with the goal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class Peak(NamedTuple):
 
 
 class RankReport(NamedTuple):
-    """One rank: the share of the makespan in which it works, messages and bytes sent (ring-optimal, float32),
-    and its memory in elements at each event and at the end."""
+    """One rank: the share of the makespan in which it works, messages and bytes sent (ring-optimal, float32), and its
+    memory in elements at each event and at the end."""
 
     busy: float
     messages: int
@@ -34,19 +34,18 @@ class RankReport(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """The referee's findings. Times in steps, memory in elements; measured as far as the trace is legal.
+    """The referee's findings. Times are in steps, memory in elements; measured as far as the trace is legal.
 
-    `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
-    `span` the longest time from the start of a rank's first event to the end of its last one (Qi et al. 2024 measure
-    this), `peaks` the most that a rank has parked on each memory tier, `copies` how often each layer's final weight
-    exists, `critical_path` (rank, index of operation) pairs.
-    In a folded run `ranks` are the ranks of replica 0, which stand for all.
-    `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
-    a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
-    `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
-    what is loaded counted from the start, and messages until they are read. `sent` is what the ranks send, `drift` the
-    most updates that a replica makes alone. `causes` say why it sends too much, or takes too long, for its goal.
-    `staleness` is the most steps by which weights were older than the data that they computed with.
+    `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time, `span`
+    the longest time from the start of a rank's first event to the end of its last one (as measured by Qi et al. 2024),
+    `peaks` the most that a rank has parked on each memory tier, `copies` the number of copies of each layer's final
+    weight, `critical_path` (rank, index of operation) pairs. In a folded run `ranks` are those of replica 0, which
+    stand for all. `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of the
+    operation it waited for: a `pass_to`, or the same collective on the rank that arrived last. `contents` has every
+    value of the peak, `family` is the kind of schedule (`lib.judging.family`), `lasting_peak` the peak if training
+    continued: loaded values count from the start, and messages until they are read. `sent` is what the ranks send,
+    `drift` the most updates that a replica makes alone. `causes` say why the run sends too much or takes too long for
+    its goal. `staleness` is the most steps by which weights were older than the data that they computed with.
     """
 
     error: PuzzleError | None
@@ -83,12 +82,10 @@ class Report:
 
     @property
     def traffic(self) -> int:
-        """Elements that the busiest rank sends."""
         return self.sent.busiest
 
     @property
     def traffic_total(self) -> int:
-        """Elements that all ranks send."""
         return self.sent.total
 
     @property
@@ -103,19 +100,19 @@ class Report:
 
     @property
     def is_steady(self) -> bool:
-        """True if the goal asks for no steady peak, or it is met and the step can be repeated."""
+        """True if the goal has no steady peak, or the steady peak is met and the step can be repeated."""
         if self.goal is None or not self.goal.steady:
             return True
         return self.goal.meets_memory(self.lasting_peak) and not self.unrepeatable
 
     @property
     def second_step(self) -> str:
-        """What the peak would be if training went on, and why, where that is more than the run's peak."""
+        """The peak if training continued, and the reason, if it is higher than the run's peak."""
         return next((note.text for note in self.notes if note.about == "steady"), "")
 
     @property
     def unrepeatable(self) -> tuple[Note, ...]:
-        """The notes on ranks that end with fewer weights than they began with, if the goal asks for a steady peak."""
+        """The notes on ranks that end with fewer weights than they began with, if the goal has a steady peak."""
         if self.goal is None or not self.goal.steady:
             return ()
         return tuple(note for note in self.notes if note.about == "missing")
@@ -142,8 +139,8 @@ class Report:
 
     @property
     def stars(self) -> int:
-        """1 correct; 2 meets every target that decides the pass; 3 meets the others too, is beaten by no rival of the
-        goal that meets them, and nothing is noted that costs a star."""
+        """1: correct. 2: also meets every target that decides the pass. 3: also meets the other targets, no rival of
+        the goal that meets them is better, and no note costs a star."""
         if self.status != "passed" or self.goal is None:
             return int(self.error is None)
         figures = (self.timesteps, self.peak.memory, self.traffic)
@@ -156,7 +153,7 @@ class Report:
         return f"<Report: {self.status}, {self.costs.took(self.timesteps)}, peak memory {self.peak.memory:,}{sent}>"
 
     def verdict(self) -> str:
-        """The report in a few lines for people."""
+        """The verdict in a few lines for people."""
         if self.error is not None:
             return f"Not correct. {self.error}"
         lines = [

@@ -1,4 +1,4 @@
-"""Counts what each rank sends, call by call, and how far replicas drift apart, in a trace that was executed again."""
+"""Counts what each rank sends, call by call, and how far replicas drift apart, in a re-executed trace."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -17,8 +17,8 @@ SENDING = {*COLLECTIVES, *COPYING, "pass_to"}
 
 
 class Sent(NamedTuple):
-    """Elements that a rank sends in one operation, which starts at a tick; or copies to or from a tier. `is_between`
-    machines, if its group is in several."""
+    """Elements that a rank sends in one operation, or copies to or from a tier, and the tick at which it starts.
+    `is_between` is true for a group in several machines."""
 
     operation: str
     start: int
@@ -28,7 +28,7 @@ class Sent(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """The calls of one operation on one line: their number, and the elements that they send together."""
+    """The calls of one operation on one line: their number, and the elements that they send in all."""
 
     operation: str
     line: int
@@ -37,7 +37,7 @@ class Calls(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Elements sent in a run by ring accounting (`lib.game.costs.elements_sent`); copies to or from a tier are none.
+    """Elements sent in a run by ring accounting (`lib.game.costs.elements_sent`), without copies to or from a tier.
 
     `busiest` is the most that a rank sends, `total` the sum of all ranks, `between` the most that a rank sends in
     groups of several machines, `by_rank` the calls of each rank, most elements first.
@@ -50,11 +50,10 @@ class Traffic(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """The busiest rank, the first of several."""
+        """The busiest rank; of several, the first."""
         return next((rank for rank in range(len(self.by_rank)) if self.of(rank) == self.busiest), 0)
 
     def of(self, rank: int) -> int:
-        """The elements that one rank sends."""
         return sum(calls.elements for calls in self.by_rank[rank])
 
     @property
@@ -64,7 +63,7 @@ class Traffic(NamedTuple):
 
 
 def sent_by(recomputation: Recomputation, rank: RankState) -> Iterator[Sent]:
-    """What a rank sends to other ranks, or copies to and from a tier, in the order of its program."""
+    """What a rank sends to other ranks, or copies to and from a tier, in program order."""
     for op in rank.all(SENDING):
         between = op.name not in COPYING and recomputation.costs.crosses(_members(recomputation, rank, op))
         yield Sent(op.name, op.start, elements_of(recomputation, rank, op), op.line, between)
@@ -88,12 +87,11 @@ def _members(recomputation: Recomputation, rank: RankState, op: Op) -> Sequence[
 
 
 def _sent(recomputation: Recomputation, rank: RankState) -> list[Sent]:
-    """What a rank sends to other ranks."""
     return [one for one in sent_by(recomputation, rank) if one.operation not in COPYING]
 
 
 def traffic(recomputation: Recomputation) -> Traffic:
-    """The traffic of a run; of a folded one, in which one of equal replicas was played, of all."""
+    """The traffic of a run. For a folded run, in which one of several equal replicas was played, the traffic of all."""
     ranks = [_sent(recomputation, rank) for rank in recomputation.ranks]
     totals = [sum(one.elements for one in sent) for sent in ranks]
     return Traffic(
@@ -114,7 +112,7 @@ def _by_call(sent: Sequence[Sent]) -> tuple[Calls, ...]:
 
 
 def drift(ranks: Sequence[RankState]) -> int:
-    """The most updates that a replica has made alone since it was last equal to the others."""
+    """The most updates that a replica has made alone since it last equalled the others."""
     made = (rank.values[op.outputs[0]] for rank in ranks for op in rank.all(UPDATES))
     weights = (weight.value if isinstance(weight, Parked) else weight for weight in made)
     return max((_alone(weight) for weight in weights if isinstance(weight, Weight)), default=0)
@@ -127,18 +125,18 @@ def staleness(ranks: Sequence[RankState]) -> int:
 
 
 def _alone(weight: Weight) -> int:
-    """The updates since a weight was last equal on all replicas; 0 if it has been trained with every batch."""
+    """The updates since a weight was last the same on all replicas; 0 if it has been trained with every batch."""
     copy = weight.copy
     return 0 if copy is None or len(copy.batches) in (0, copy.of) else weight.step - copy.since
 
 
 MAX_ROWS = 10
-"""Calls in the table; what the others send is one row."""
+"""The most calls in the table; the others are summed in one row."""
 
 
 def traffic_lines(sent: Traffic) -> Iterator[str]:
-    """A heading, and for each operation and line of the busiest rank its elements, share and number of calls; nothing
-    if no rank sends."""
+    """A heading, and for each operation and line of the busiest rank its elements, share and number of calls; empty if
+    no rank sends."""
     if not sent.busiest:
         return
     are_equal = all(sent.of(rank) == sent.busiest for rank in range(len(sent.by_rank)))

@@ -1,4 +1,4 @@
-"""Says in words why a rank sends more than it must, found from the trace alone."""
+"""Says in words why a rank sends more than necessary, from the trace alone."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ from .recompute import Recomputation
 from .traffic import elements_of
 
 BOOKKEEPING = frozenset(("store", "delete", "await"))
-"""Operations that read no numbers."""
+"""Operations that do not read a value's numbers."""
 
 
 class Cause(NamedTuple):
-    """A sentence, and the elements that its calls send. With `takes_time` it explains lost time as well."""
+    """A sentence, and the elements that its calls send. With `takes_time` it also explains lost time."""
 
     text: str
     elements: int
@@ -26,7 +26,7 @@ class Cause(NamedTuple):
 
 
 def traffic_causes(recomputation: Recomputation) -> tuple[Cause, ...]:
-    """The causes on the rank that sends most, most elements first."""
+    """The causes on the rank that sends the most, most elements first."""
     rank = max(recomputation.ranks, key=lambda rank: rank.elements)
     readers: dict[int, list[Op]] = defaultdict(list)
     for op in rank.done:
@@ -44,7 +44,7 @@ def traffic_causes(recomputation: Recomputation) -> tuple[Cause, ...]:
 
 
 class _Line(NamedTuple):
-    """The calls of one operation on one line of a rank, and what reads each value there."""
+    """The calls of one operation on one line of a rank, and the operations that read each value."""
 
     number: int
     ops: Sequence[Op]
@@ -88,7 +88,7 @@ def _reduced(line: _Line) -> Iterator[Cause]:
 
 
 def _keeps_a_shard(rank: RankState, reader: Op) -> bool:
-    """True for what reads no more than a shard of a gradient: a cut, or the update of a sharded weight."""
+    """True if an operation reads at most a shard of a gradient: a cut, or the update of a sharded weight."""
     if reader.name != "update":
         return reader.name == "shard"
     grad, weight = rank.used(reader)[:2]
@@ -117,7 +117,7 @@ def _gathered(line: _Line) -> Iterator[Cause]:
 
 
 def _still_held(rank: RankState, gathers: Sequence[Op]) -> dict[tuple[int, ...], str]:
-    """By the outputs of a gather: the place where a rank has the same full weight already."""
+    """By the outputs of a gather: the index at which the rank already has the same full weight."""
     wanted = {op.outputs: op for op in gathers}
     kept: dict[tuple[object, object], Weight] = {}
     held: dict[tuple[int, ...], str] = {}
@@ -146,7 +146,7 @@ def _passed(line: _Line) -> Iterator[Cause]:
 
 
 def _is_a_copy(line: _Line) -> bool:
-    """True if several ranks have the stages of this one, as in two directions: their gradients must meet."""
+    """True if several ranks have the stages of this one, as in two directions, so that their gradients must meet."""
     of_ranks = [{op.layer for op in rank.all({"forward"})} for rank in line.recomputation.ranks]
     mine = {op.layer for op in line.rank.all({"forward"})}
     return of_ranks.count(mine) > 1 and len(mine) < len(set().union(*of_ranks))
@@ -158,5 +158,5 @@ def _count(values: Sequence[Value]) -> str:
 
 
 def _shortened(text: str) -> str:
-    """The words of a verdict, in which every gradient of a weight is a gradient."""
+    """Shortened words for a verdict, in which a weight gradient is just a gradient."""
     return text.replace("weight gradient", "gradient").replace("activation gradient", "gradient")

@@ -1,4 +1,4 @@
-"""The training step that each operation of a run belongs to, by the values that it uses and makes."""
+"""The training step of each operation in a run, from the values that it uses and makes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,17 +11,17 @@ from .recompute import executed
 
 
 def event_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
-    """For each rank, the step of each of its operations, as far as the trace is legal.
+    """For each rank, the step of each operation, as far as the trace is legal.
 
     Data and gradients carry their step. An operation on weights alone belongs to the step that computes with these
-    weights; an average of replicas, and what comes after the last update, to the step that has just ended.
+    weights. An average of replicas, and operations after the last update, belong to the step that has just ended.
     """
     last, takes_turns = trace.setting.steps - 1, trace.setting.task == "outer"
     return tuple(tuple(min(last, step) for step in _steps(rank, takes_turns)) for rank in executed(trace))
 
 
 def _steps(rank: RankState, takes_turns: bool) -> Iterator[int]:
-    """With outer steps, what is done to weights alone is in the step of what came before it."""
+    """With outer steps, operations on weights alone belong to the step of the operation before them."""
     step = 0
     for op in rank.done:
         values: list[Any] = [unparked(rank.values[number]) for number in (*op.inputs, *op.outputs)]
@@ -34,7 +34,7 @@ def _steps(rank: RankState, takes_turns: bool) -> Iterator[int]:
 
 
 def old_versions(trace: Trace) -> tuple[frozenset[int], ...]:
-    """For each rank, the places of the forwards whose weight is older than the data, as far as the trace is legal."""
+    """For each rank, the indices of forwards whose weight is older than the data, as far as the trace is legal."""
     return tuple(frozenset(_made_with_old(rank)) for rank in executed(trace))
 
 

@@ -26,7 +26,7 @@ __all__ = ["Gpu", "Job", "Plan", "Prediction", "Search", "Split", "Transformer",
 
 
 def __getattr__(name: str) -> Any:
-    """What plays schedules is loaded when it is asked for: a plan puzzle is graded without it."""
+    """Loads what plays schedules on demand: a plan puzzle is graded without it."""
     if name in ("Plan", "plan"):
         from .plans import Plan, plan  # noqa: F401  # it is returned by its name
     elif name in ("Search", "search"):

@@ -1,9 +1,9 @@
-"""What each rank of a planned step does, as plain actions: a pipeline of units, with replicas that share gradients,
-states or weights (ZeRO).
+"""The actions of each rank in a planned step: a pipeline of units, with replicas that share gradients, states or
+weights (ZeRO).
 
-`schedule` plays these actions on the Model, `timing` counts their ticks and bytes; neither decides what comes next.
+`schedule` plays these actions on the Model, and `timing` counts their ticks and bytes; neither decides what comes next.
 Each message has its own tag, and a rank awaits a message before it sends the next one, so that it computes while a
-message is pending. Gradients of a unit are reduced when its last microbatch has been through.
+message is pending. Gradients of a unit are reduced after its last microbatch.
 """
 
 from collections.abc import Iterator
@@ -31,12 +31,12 @@ class Program:
 
     table: Timetable
     units: tuple[int, ...]
-    """Of each stage."""
+    """The units of each stage."""
     replicated: bool = False
     zero: int = 0
-    """The stage of ZeRO; 0 if it is not replicated."""
+    """The stage of ZeRO; 0 without replicas."""
     by_run: bool = False
-    """Gradients are reduced when a rank turns to another chunk, and not after each microbatch (ZeRO 2)."""
+    """With ZeRO 2, gradients are reduced when a rank turns to another chunk, not after each microbatch."""
     overlap: bool = True
     recompute: bool = False
     offload: bool = False
@@ -47,11 +47,10 @@ class Program:
         return range(start, start + self.units[stage])
 
     def layers_of(self, place: int) -> list[int]:
-        """The layers of a rank."""
         return [layer for stage in self.table.stages_of(place) for layer in self.layers(stage)]
 
     def uses(self, place: int) -> Iterator[int]:
-        """The layers whose weights a rank needs, in order."""
+        """The layers whose weights a rank needs, in order of use."""
         of_stage = {stage: self.layers(stage) for stage in self.table.stages_of(place)}
         for slot in self.table.rows[place]:
             for cell in slot:
@@ -61,7 +60,6 @@ class Program:
 
 
 def actions(program: Program, place: int) -> Iterator[Action]:
-    """The actions of a rank of the pipeline, in order."""
     return _Rank(program, place).train()
 
 
@@ -79,14 +77,13 @@ class _Rank:
         self.uses = program.uses(place)
         self.next = next(self.uses, None)
         self.missing = dict.fromkeys(self.mine, program.table.batches)
-        """By layer, the microbatches whose gradients are missing."""
+        """By layer, the number of microbatches whose gradients are missing."""
         self.summed, self.reduced = set[int](), set[int]()
-        """Layers that have a sum of gradients, and a sum of reduced ones."""
+        """Layers that have a sum of gradients, and layers that have a sum of reduced gradients."""
         self.backwards = [cell.stage for slot in program.table.rows[place] for cell in slot if cell.op in "BW"]
-        """The stages whose gradients are still to be made, the next one last."""
+        """The stages of the gradients that are still to be made, the next one last."""
         self.backwards.reverse()
         self.reducing: list[int] = []
-        """Layers whose gradients are being reduced."""
 
     def train(self) -> Iterator[Action]:
         for layer in self.mine:
@@ -132,7 +129,7 @@ class _Rank:
             yield "drop", (0, batch)
 
     def weight(self, layer: int) -> Iterator[Action]:
-        """Has the full weight of a layer (ZeRO 3). The next one is gathered while this one computes."""
+        """Provides the full weight of a layer (ZeRO 3). The next weight is gathered while this layer computes."""
         if self.gathered != layer:
             if self.gathered is not None:
                 yield "release", self.gathered
@@ -148,7 +145,7 @@ class _Rank:
     # --- Gradients ---
 
     def reduce_now(self, layer: int) -> Iterator[Action]:
-        """Reduces the gradient of one microbatch or of a run of them (ZeRO 2 and 3), while the rank computes on."""
+        """Reduces the gradient of one microbatch, or of a run of microbatches (ZeRO 2 and 3), during computation."""
         yield from self.settle()
         yield self.reduce(layer)
         if not self.program.overlap:
@@ -175,8 +172,8 @@ class _Rank:
     # --- The end of the step ---
 
     def finish(self) -> Iterator[Action]:
-        """Updates each layer when its gradient is there. Of ZeRO 1 and 2 each rank updates its shard, and gathers. A
-        state comes from the host while the one before it is used."""
+        """Updates each layer when its gradient is there. With ZeRO 1 and 2 each rank updates its shard, and gathers the
+        weight. A state is fetched from the host while the previous one is used."""
         program = self.program
         if self.gathered is not None:
             yield "release", self.gathered

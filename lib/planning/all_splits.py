@@ -1,4 +1,4 @@
-"""Every split of a job that is tried, with lower bounds on its time and memory."""
+"""Every split of a job that is tried, with lower bounds on time and memory."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,24 +12,24 @@ from .split import CHUNKED, OFFLOADED, RECOMPUTED, Split, divisors, problems
 
 MICROBATCHES = (1, 2, 4, 8)
 EVERY = (1, 2)
-"""Of how many layers one is computed again, where recomputation is full."""
+"""Full recomputation is tried for every layer, and for every second layer."""
 
 MAX_CHUNKS = 8
 MAX_STAGES = 64
-"""Ranks of a pipeline that are tried, unless more are asked for."""
+"""The most ranks of a pipeline that are tried, unless the caller fixes pp."""
 
 MAX_CELLS = 8_200
-"""Cells of a pipeline's timetable that are tried, unless its stages are asked for: a run of more takes seconds."""
+"""The most cells of a pipeline's timetable that are tried, unless the caller fixes pp: a run of more takes seconds."""
 
 FEW_LAYERS = 2
-"""Layers of a chunk up to which the first and the last one may have fewer, down to none."""
+"""Chunks of up to so many layers may have fewer layers, or none, in the first and the last stage."""
 
 LONG = 16384
-"""Tokens of a sequence from which on its context is split too."""
+"""Sequences with more tokens are also split along cp."""
 
 
 class Bound(NamedTuple):
-    """The least ticks and bytes that a split can take."""
+    """Lower bounds on the ticks and bytes of a split."""
 
     ticks: int
     bytes: float
@@ -37,8 +37,8 @@ class Bound(NamedTuple):
 
 
 def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
-    """Every split that divides the job. Not all schedules: those that another beats by definition are left out
-    (gpipe and breadth_first hold more than 1f1b and interleaved, and take as long) unless they are asked for."""
+    """Every split that divides the job. Schedules that another one always beats are left out, unless the caller fixes
+    them: gpipe and breadth_first hold more than 1f1b and interleaved, and take as long."""
     model = job.model
 
     def of(name: str, usual: Any) -> Any:
@@ -87,23 +87,23 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
 
 
 def _shards(job: Job, split: Split, zero: int) -> tuple[int, ...]:
-    """With ZeRO 3 shards are among all replicas, or within a machine (HSDP)."""
+    """The sizes of sharing groups to try. With ZeRO 3 the replicas of a machine may share all shards (HSDP)."""
     near = members_of_replicas(job, split, split.dp * split.cp)
     return (0, near) if zero == 3 and 1 < near < split.dp * split.cp else (0,)
 
 
 def cells(job: Job, split: Split) -> int:
-    """What the ranks of a pipeline compute in a step, in cells of its timetable."""
+    """The number of cells in a pipeline's timetable."""
     return split.batches(job) * split.stages * (3 if split.schedule.startswith("zb") else 2)
 
 
 def size_of(*axes: Any) -> int:
-    """The ranks along some axes; 0 if one of them has no length."""
+    """The number of ranks along some axes; 0 if an axis has no valid length."""
     return prod(axes) if all(type(axis) is int and axis > 0 for axis in axes) else 0
 
 
 def _orders(job: Job, pp: int, fixed: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """The schedules to try on so many stages, with their chunks."""
+    """The schedules and chunks to try with `pp` ranks in a pipeline."""
     usual = ("1f1b",) if pp == 1 else ("1f1b", "interleaved", "zb_h1", "zb_v")
     for schedule in (fixed["schedule"],) if "schedule" in fixed else usual:
         chunks = range(2, MAX_CHUNKS + 1) if schedule in CHUNKED else range(2, 3) if schedule == "zb_v" else range(1, 2)
@@ -115,8 +115,8 @@ def _orders(job: Job, pp: int, fixed: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def lower_bound(job: Job, split: Split) -> Bound:
-    """No run of a split is faster, or takes less on its fullest rank. Of stages of different sizes the first rank, the
-    last one and the last with most units are looked at."""
+    """Bounds on the time of every run of a split, and on the memory of its fullest rank. For stages of different sizes,
+    these ranks count: the first, the last, and the last of those with the most units."""
     priced, p = prices(job, split), split.pp
     own = [sum(priced.units[stage] for stage in split.stages_of(rank)) for rank in range(p)]
     most = max(range(p), key=lambda rank: (own[rank], rank))
@@ -129,9 +129,9 @@ def lower_bound(job: Job, split: Split) -> Bound:
 
 
 def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, mine: int) -> int:
-    """A rank waits for the forwards of the stages before its first one, and then computes all its microbatches, or its
-    lane of the replicas is busy all the time. After its last backward come the stages before it, unless weight halves
-    are last, and the updates."""
+    """A rank waits for the forwards of the stages before its first one. Then it computes all its microbatches, or its
+    replicas' lane is busy all the time. After its last backward the stages before it follow, unless weight halves come
+    last, and then the updates."""
     m, alone, forward = split.batches(job), priced.replicas == 1, priced.forward
     gather = 0 if alone or split.zero < 3 else priced.gather
     reduce = 0 if alone or split.zero < 2 else priced.reduce
@@ -152,7 +152,7 @@ def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, mine: int) -
 
 
 def _least_bytes(job: Job, split: Split, priced: Prices, rank: int, mine: int) -> float:
-    """The weights and the states of a rank, and its activations in flight or its gradients."""
+    """The weights and states of a rank, and its activations in flight or its gradients."""
     m, p, v, alone = split.batches(job), split.pp, split.chunks, priced.replicas == 1
     in_flight, stages = chunks_in_flight(split, m, rank), split.stages_of(rank)
     share = float(priced.shard) / priced.replicas
@@ -170,7 +170,7 @@ def _least_bytes(job: Job, split: Split, priced: Prices, rank: int, mine: int) -
 
 
 def chunks_in_flight(split: Split, m: int, rank: int = 0) -> int:
-    """Chunks that a rank keeps at least (docs/truth.md compares the first rank's with runs)."""
+    """A lower bound on the chunks that a rank keeps (docs/truth.md compares the first rank's number with runs)."""
     p, v = split.pp, split.chunks
     match split.schedule:
         case "1f1b" | "zb_h1":

@@ -1,5 +1,5 @@
-"""Rates of a GPU from one measured step, or from the stages of a profiled one: matrix products and attention are faster
-or slower by one factor."""
+"""Rates of a GPU from one measured step, or from the stages of a profiled step. One factor scales the rates of matrix
+products and attention."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,18 +18,18 @@ from .split import Split, require_fit
 from .timing import estimated, memory_range
 
 RATES = ("efficiency", "core_megatron", "core_pytorch")
-"""Shares of the peak that a measured step changes."""
+"""The shares of the peak rate that calibration changes."""
 
 STEPS = 40
-"""Halvings of the range of the factor: a step is then exact to a tick."""
+"""Halvings of the factor's range; after these, a step is exact to a tick."""
 
 MEASURED = ("tokens_per_second", "stages")
 
 
 class Calibration(NamedTuple):
-    """A GPU whose rates give what was measured, and the factor between its rates and the preset's. `low` and `high` are
-    the least and the greatest factor: for a step that is longer and shorter by the model's usual error, or of the
-    stages. `memory` is the predicted range in bytes, `peak` the measured bytes (0: not measured)."""
+    """A GPU whose rates give the measured time, and the factor between its rates and the preset's. `low` and `high` are
+    the factors for a step that is longer or shorter by the model's usual error, or the extremes of the stages. `memory`
+    is the predicted range in bytes, `peak` the measured bytes (0: not measured)."""
 
     gpu: Gpu
     factor: float
@@ -41,9 +41,9 @@ class Calibration(NamedTuple):
 
 
 def calibrate(job: Job, split: Split, tokens_per_second: float, peak_gib: float = 0.0) -> Calibration:
-    """The rates of `job.gpu` with which a split trains so many tokens per second (of all GPUs).
+    """The rates of `job.gpu` with which a split trains `tokens_per_second` on all GPUs.
 
-    One step is one equation, so all rates change by one factor; links stay as they are.
+    One step is one equation, so one factor changes all rates; links stay as they are.
     """
     require_fit(job, split)
     _require_more("tokens_per_second", tokens_per_second, 0)
@@ -58,8 +58,8 @@ def calibrate(job: Job, split: Split, tokens_per_second: float, peak_gib: float 
 
 
 def calibrate_stages(job: Job, split: Split, seconds: Sequence[float], peak_gib: float = 0.0) -> Calibration:
-    """The rates of `job.gpu` with which the forward and the backward of a microbatch take so long on each stage: the
-    median of the stages. Errors as in `calibrate`; a stage without layers and head says nothing."""
+    """The rates of `job.gpu` with which the forward and backward of a microbatch take the measured seconds on each
+    stage: the median of the stages. Errors are as in `calibrate`. Stages without layers and head are left out."""
     require_fit(job, split)
     if len(seconds) != split.stages:
         raise RuleError(f"{len(seconds)} stages were measured, and {split} has {split.stages}")
@@ -90,7 +90,8 @@ def _require_more(name: str, number: float, least: float) -> None:
 
 
 def _factor(job: Job, what: str, predicted: Callable[[Job], int], seconds: float) -> float:
-    """The factor of the rates at which something takes so many seconds; if it has no name, the nearest possible."""
+    """The factor of the rates at which a prediction equals `seconds`. If `what` is empty, returns the nearest possible
+    factor instead of refusing."""
     most: float = 1 / max(job.gpu.efficiency, job.gpu.core_megatron, job.gpu.core_pytorch)
     low, high = most / 100, most
 
@@ -133,10 +134,9 @@ def preset_text(found: Calibration, name: str) -> str:
 
 
 def read_run(text: str) -> Calibration:
-    """The calibration of a measured run as JSON: `model`, `gpu`, `gpus`, `batch` and `split` as in Job and Split;
-    `tokens_per_second`, or the `stages` that `puzzles profile -o run.json` writes; and if they are known `peak_gib`,
-    `sequence`, `kernels`, `fp8` and `flash`.
-    """
+    """The calibration of a measured run, given as JSON. It has `model`, `gpu`, `gpus`, `batch` and `split` as in Job
+    and Split; `tokens_per_second`, or the `stages` that `puzzles profile -o run.json` writes; and optionally
+    `peak_gib`, `sequence`, `kernels`, `fp8` and `flash`."""
     try:
         given = json.loads(text)
     except ValueError as why:
@@ -161,7 +161,7 @@ def read_run(text: str) -> Calibration:
 
 
 def _stage_seconds(stages: Any) -> list[float]:
-    """Of each stage the medians of all its operations, which a profile has in ms."""
+    """For each stage, the sum of the medians of its operations, which a profile has in ms."""
     try:
         return [sum(time["median"] for time in row["times"].values()) / 1000 for row in stages]
     except (TypeError, KeyError, AttributeError):

@@ -1,4 +1,4 @@
-"""Changes of one choice of a split: the one that makes a step fastest, and those that save most memory."""
+"""Changes of one choice of a split: the change that makes a step fastest, and those that save the most memory."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
@@ -17,13 +17,13 @@ from .timing import estimated, memory_range
 from .transformers import MAX_LAYERS
 
 FACTORS = (2, 4, 8)
-"""By which ranks are moved from one axis to another."""
+"""Factors by which ranks move from one axis to another."""
 
 AXES = ("dp", "tp", "pp", "cp")
 
 
 class Faster(NamedTuple):
-    """A split that takes less time and fits, what differs, and the seconds of its step."""
+    """A faster split that fits, how it differs, and the seconds of its step."""
 
     split: Split
     what: str
@@ -31,8 +31,8 @@ class Faster(NamedTuple):
 
 
 def fastest_change(job: Job, split: Split, fixed: Mapping[str, Any] = MappingProxyType({})) -> Faster | None:
-    """The change that makes a step of a split fastest, of those that fit and leave some fields as they are `fixed`;
-    None if each takes longer."""
+    """The change that makes a step fastest, among changes that fit and keep the `fixed` fields; None if no change
+    helps."""
     ticks, found = estimated(job, split).ticks, None
     bounds = {
         what: lower_bound(job, other)
@@ -78,7 +78,7 @@ def _faster(job: Job, split: Split) -> Iterator[tuple[str, Split]]:
 
 
 def _moved(job: Job, split: Split, less: str, factor: int) -> Iterator[tuple[str, Split]]:
-    """Ranks of one axis go to another."""
+    """Moves ranks from one axis to another."""
     for more in AXES:
         axes = {less: getattr(split, less) // factor, more: factor * getattr(split, more)}
         if more != less and (more != "cp" or job.sequence > LONG):
@@ -89,7 +89,7 @@ def _moved(job: Job, split: Split, less: str, factor: int) -> Iterator[tuple[str
 
 
 LARGEST = ("batch", "sequence", "model")
-"""What can be made larger: the microbatch and with it the batch; the tokens of a sequence; the layers of the model."""
+"""What can be enlarged: the microbatch and with it the batch; the tokens of a sequence; the layers of the model."""
 
 SEQUENCE_STEP = 1024
 """Tokens by which a sequence grows, for each context parallel rank."""
@@ -105,7 +105,8 @@ class Larger(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A split that takes less memory, what differs, the bytes saved, and by how many seconds a step is longer."""
+    """A split that takes less memory, how it differs, the bytes that it saves, and the seconds that its step takes
+    longer."""
 
     split: Split
     what: str
@@ -116,7 +117,7 @@ class Change(NamedTuple):
 def largest(job: Job, split: Split, what: str) -> tuple[Larger, Larger]:
     """The largest job that fits in eager code, and the largest that fits in fused code.
 
-    `what` is one of LARGEST. The number of microbatches stays as it is, so a larger batch has larger microbatches.
+    `what` is one of LARGEST. The number of microbatches stays the same, so a larger batch has larger microbatches.
     """
     if what not in LARGEST:
         raise RuleError(f"the largest of what? There are {', '.join(LARGEST)}; got {what!r:.40}")
@@ -140,7 +141,7 @@ def largest(job: Job, split: Split, what: str) -> tuple[Larger, Larger]:
 
 
 def _scaled(job: Job, split: Split, what: str) -> tuple[Callable[[int], tuple[Job, Split]], int]:
-    """The job and split of each size, and the largest size."""
+    """A function from a size to the job and split of that size, and the largest size."""
     batches, stages = split.batches(job), split.stages
 
     def batch(size: int) -> tuple[Job, Split]:
@@ -162,7 +163,7 @@ def _scaled(job: Job, split: Split, what: str) -> tuple[Callable[[int], tuple[Jo
 
 
 def savings(job: Job, split: Split) -> list[Change]:
-    """Changes of one choice that save memory, those that save most first."""
+    """Changes of one choice that save memory, the most effective first."""
     before = estimated(job, split)
     found = []
     for what, other in _smaller(job, split):
@@ -191,7 +192,7 @@ def _smaller(job: Job, split: Split) -> Iterator[tuple[str, Split]]:
 
 
 def memory_advice(job: Job, split: Split, fixed: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """The two changes that save most memory and leave some fields as they are `fixed`, in words."""
+    """The two changes that save the most memory and keep the `fixed` fields, in words."""
     found = [one for one in savings(job, split) if all(getattr(one.split, name) == fixed[name] for name in fixed)]
     best = [f"{one.what} saves {one.saved / 2**30:.1f} GiB" for one in found[:2]]
     return f"the changes that help most: {'; '.join(best)}" if best else "no single change of the split saves memory"

@@ -1,4 +1,4 @@
-"""The prices of a split in the run of its pipeline: a cost record by size, and the bytes that each value takes."""
+"""The prices of a split in the run of its pipeline: a cost record by size, and the bytes of each value."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,28 +21,28 @@ TICKS = 10**6
 """Ticks in a second."""
 
 MAX_BUCKETS = 16
-"""Layers of a replica's pipeline are joined to about so many units, which are reduced one by one."""
+"""About how many units the layers of a replica's pipeline are joined to; units are reduced one by one."""
 
 CONTENTION = 0.35
-"""A collective beside computation: both together take the longer of the two, and this share of the shorter."""
+"""A collective that overlaps with computation: both together take the longer time, plus this share of the shorter."""
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What a split costs. A unit is some layers of one stage, which the run plays as one layer.
+    """The prices of a split. A unit is some layers of one stage, which the run plays as one layer.
 
-    Ticks: `forward`, `back_input`, `back_weight` of a unit, `loss` (the head, forward and backward), `message`, and of
-    each unit `reduce` (of its gradient), `gather` (of its weight), `update`, `copy` (of its state to or from the host).
-    Bytes: `kept` of a unit for the backward of a microbatch, `border` of an activation between units, `weight`,
-    `gradient` and `state` of a unit, of which shards are `shard` times as large as an even one (experts are in fewer
-    copies), `gathered` and `reduced` of its weight and gradient where they are full for a while (ZeRO 2 and 3);
-    `first` and `last` of the ranks with the embedding and with the head besides, `workspace` of each.
+    Ticks: `forward`, `back_input` and `back_weight` of a unit, `loss` (the head, forward and backward), `message`; for
+    each unit `reduce` (its gradient), `gather` (its weight), `update`, `copy` (its state to or from the host). Bytes:
+    `kept` of a unit for the backward of a microbatch; `border` of an activation between units; `weight`, `gradient` and
+    `state` of a unit, whose shards are `shard` times as large as even ones (experts have fewer copies); `gathered` and
+    `reduced` while its weight and gradient are unsharded (ZeRO 2 and 3); `first` and `last` on the ranks with the
+    embedding and the head; `workspace` on each rank.
     """
 
     units: tuple[int, ...]
-    """Of each stage."""
+    """The units of each stage."""
     layers: int
-    """Of each unit."""
+    """The layers of each unit."""
     replicas: int
     parameters: int
     forward: int
@@ -69,9 +69,9 @@ class Prices:
 
 @cache
 def prices(job: Job, split: Split, eager: bool = False) -> Prices:
-    """The prices of a split that fits the job. Where collectives run beside computation, it takes longer: with ZeRO 3
-    forward and backward, with ZeRO 2 backward; with less only the last microbatch's backward, which is counted in the
-    update, since it happens once a step. Bytes are of fused or of eager code."""
+    """The prices of a split that fits the job. Computation takes longer where collectives overlap with it: forward and
+    backward with ZeRO 3, backward with ZeRO 2, and otherwise the last microbatch's backward. The last is counted in the
+    update, since it happens once a step. Bytes are those of fused or of eager code."""
     model, gpu, tp = job.model, job.gpu, split.tp
     units, layers = units_of(job, split)
     replicas = split.sharing
@@ -142,7 +142,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
 
 
 def moves_of(job: Job, split: Split) -> Moves:
-    """What a pipeline and its replicas send."""
+    """The prices of what a pipeline and its replicas send."""
     gpu, replicas = job.gpu, split.sharing
     members = members_of_replicas(job, split, replicas)
     rate = gpu.rate(members, replicas)
@@ -164,14 +164,14 @@ def moves_of(job: Job, split: Split) -> Moves:
 
 
 def shards_of(job: Job, split: Split) -> Fraction:
-    """How much larger the shards of a layer are than even ones: its experts are in fewer copies."""
+    """How much larger the shards of a layer are than even ones, because its experts have fewer copies."""
     dense, routed = (weights / job.model.layers for weights in (job.model.dense_weights, job.model.routed_weights))
     return Fraction(round(dense + routed), round(dense + routed / split.ep)) if split.zero else Fraction(1)
 
 
 @cache
 def setting_of(job: Job, split: Split) -> Setting:
-    """What a run of the pipeline is played with."""
+    """The setting with which the run of the pipeline is played."""
     priced, moves = prices(job, split), moves_of(job, split)
     halves = {"backward_input": priced.back_input, "backward_weight": priced.back_weight}
     ticks = {"forward": priced.forward, "backward": sum(halves.values()), **halves}
@@ -205,8 +205,8 @@ def units_of(job: Job, split: Split) -> tuple[tuple[int, ...], int]:
 
 
 def members_of_replicas(job: Job, split: Split, count: int) -> int:
-    """How many ranks of a group of `count` replicas are in one machine: those along cp and ep are next to each other,
-    the others a whole pipeline apart."""
+    """How many ranks of a group of `count` replicas share a machine. Ranks along cp and ep are adjacent; others are a
+    whole pipeline apart."""
     inner = split.tp * split.cp * split.ep
     near = min(split.cp * split.ep, max(1, job.gpu.machine // split.tp))
     pipelines = max(1, job.gpu.machine // (inner * split.pp)) if inner <= job.gpu.machine else 1
@@ -217,13 +217,13 @@ def members_of_replicas(job: Job, split: Split, count: int) -> int:
 
 
 def between_groups(job: Job, split: Split) -> tuple[int, int]:
-    """How many groups there are, and how many of them a machine has a member of."""
+    """The number of groups, and how many of them have a member in a machine."""
     groups = split.dp * split.cp // split.sharing
     return groups, max(1, members_of_replicas(job, split, split.dp * split.cp) // split.sharing)
 
 
 def sent_between(split: Split) -> float:
-    """Bytes sent between groups for each byte that a reduction sends within one: all-reduced shards."""
+    """Bytes sent between groups, to all-reduce shards, for each byte that a reduction sends within a group."""
     groups = split.dp * split.cp // split.sharing
     return 2 * (groups - 1) / (groups * (split.sharing - 1)) if groups > 1 else 0.0
 

@@ -1,4 +1,4 @@
-"""A GPU and its links: rates as data sheets state them, and the share of them that programs reach."""
+"""A GPU and its links: rates from data sheets, and the share of them that programs reach."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REACHED = 0.8
 """The share of a link's rate that collectives and copies reach (bus bandwidth of nccl-tests over the data sheet's)."""
 
 LATENCY = {"nvlink": 10e-6, "network": 25e-6, "host": 10e-6}
-"""Seconds of each call besides its bytes."""
+"""Seconds of each call, in addition to its bytes."""
 
 HOP = {"nvlink": 2.4e-6, "network": 12e-6}
 """Seconds of each further rank of a collective: a ring of n ranks has n - 1 steps."""
@@ -19,16 +19,16 @@ LINKS = tuple(LATENCY)
 
 
 def call_seconds(link: str, ranks: int) -> float:
-    """Seconds of a collective of so many ranks besides its bytes."""
+    """Seconds of a collective of `ranks` ranks, in addition to its bytes."""
     return LATENCY[link] + (ranks - 1) * HOP[link]
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. Rates per second: `flops` in 16 bits, `flops8` in 8, `bandwidth` of its memory, and each link in one
-    direction; `memory` in bytes. A machine has `machine` of them, joined by NVLink. `efficiency` is the share of
-    `flops` that matrix products reach, `core_megatron` and `core_pytorch` the share that the core of flash attention
-    reaches with these kernels; `context` the bytes of memory that CUDA and NCCL take."""
+    """One GPU. Rates are per second: `flops` in 16 bits, `flops8` in 8 bits, `bandwidth` of its memory, and each link
+    in one direction; `memory` is in bytes. A machine has `machine` GPUs, joined by NVLink. `efficiency` is the share of
+    `flops` that matrix products reach; `core_megatron` and `core_pytorch` are the shares that the core of flash
+    attention reaches with these kernels. `context` is the memory that CUDA and NCCL take, in bytes."""
 
     name: str
     flops: float
@@ -67,18 +67,18 @@ class Gpu:
         return max(1, min(count, self.machine // stride))
 
     def link(self, members: int, count: int) -> str:
-        """The slowest link between `count` GPUs, so many `members` of them in each machine."""
+        """The slowest link between `count` GPUs, of which each machine has `members`."""
         return "nvlink" if members == count else "network"
 
     def rate(self, members: int, count: int) -> float:
-        """Bytes per second that each of `count` GPUs sends in a ring: between machines, the adapters of all members
-        carry a part of it."""
+        """Bytes per second that each of `count` GPUs sends in a ring. Between machines, the adapters of all members
+        share the work."""
         fast = self.nvlink * REACHED
         return fast if members == count else min(fast, members * self.network * REACHED)
 
     def rate_to_all(self, members: int, count: int) -> float:
-        """Bytes per second that each of `count` GPUs sends to all others: to GPUs of other machines, each through its
-        own adapter."""
+        """Bytes per second that each of `count` GPUs sends to all others. To other machines, each uses its own
+        adapter."""
         if members == count:
             return self.nvlink * REACHED
         return min(self.nvlink, self.network * (count - 1) / (count - members)) * REACHED
@@ -86,4 +86,4 @@ class Gpu:
 
 MAY_BE_ZERO = ("flops8", "context")
 MIN_NUMBER, MAX_NUMBER = 1e-3, 1e24
-"""Of a number of a GPU; far beyond any, and times are still finite."""
+"""The range of a GPU's numbers: far beyond real ones, while times stay finite."""

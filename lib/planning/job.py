@@ -1,4 +1,4 @@
-"""What is to be planned: a model, GPUs, the sequences of a step, how numbers are kept; and the days of a training."""
+"""What to plan: a model, GPUs, the sequences of a step and the widths of numbers; and the goodput of a training."""
 
 from dataclasses import dataclass
 from math import exp, expm1, isfinite, sqrt
@@ -12,21 +12,21 @@ from .transformers import Transformer
 GIB = 2**30
 
 KERNELS = ("megatron", "pytorch")
-"""Whose kernels run: they differ in the rate of flash attention and in what they keep in memory."""
+"""The kernels differ in the rate of flash attention, and in what they keep in memory."""
 
 MAX_NUMBER, MAX_TRIED = 10**9, 2**20
-"""The largest numbers of a job; of GPUs and sequences, whose divisors are tried and which are played, it is less."""
+"""The largest number in a job; for GPUs and sequences it is smaller, because their divisors are tried and played."""
 
 
 @dataclass(frozen=True)
 class Job:
     """A step trains `model` on `gpus` GPUs with `batch` sequences of `sequence` tokens.
 
-    `kernels`: Megatron's or PyTorch's (see KERNELS). `flash`: attention never stores the matrix of all pairs, and
-    computes the causal half of it (Dao et al. 2022).
-    `fp8`: matrix products of the layers in 8 bits. `overlap`: gradients are reduced beside computation.
-    Bytes of each parameter: `weight` and `gradient` as they are kept, `state` of the optimizer (Adam: two moments and
-    the weight in 32 bits)."""
+    `kernels`: Megatron's or PyTorch's. `flash`: attention never stores the matrix of all pairs, and computes its causal
+    half (Dao et al. 2022). `fp8`: layers compute matrix products in 8 bits. `overlap`: gradients are reduced during
+    computation. Bytes of each parameter: `weight` and `gradient` as they are kept, and the optimizer's `state` (Adam:
+    two moments and a 32-bit weight).
+    """
 
     model: Transformer
     gpu: Gpu
@@ -63,19 +63,19 @@ class Job:
 
     @property
     def core_rate(self) -> float:
-        """Flops per second that the core of attention reaches; without flash it is plain matrix products."""
+        """Flops per second that the core of attention reaches; without flash it consists of plain matrix products."""
         gpu = self.gpu
         share = {"megatron": gpu.core_megatron, "pytorch": gpu.core_pytorch}[self.kernels]
         return gpu.flops * (share if self.flash else gpu.efficiency)
 
     @property
     def flops(self) -> float:
-        """Flops of a step that the model needs, whatever is computed again."""
+        """Flops of a step that the model needs, without recomputation."""
         return self.tokens * self.model.model_flops(self.sequence, self.flash)
 
     def mfu(self, seconds: float) -> float:
-        """Model flops utilization (Chowdhery et al. 2022, PaLM, appendix B): the share of the 16-bit (or with fp8
-        8-bit) peak of all GPUs that a step of so many seconds needs."""
+        """Model flops utilization (Chowdhery et al. 2022, PaLM, appendix B): the share of the peak of all GPUs that a
+        step of `seconds` uses. The peak is that of 16 bits, or with fp8 of 8 bits."""
         peak = self.gpu.flops8 if self.fp8 else self.gpu.flops
         return self.flops / (seconds * self.gpus * peak)
 
@@ -84,8 +84,8 @@ HOUR, DAY = 3600.0, 86400.0
 
 
 class Goodput(NamedTuple):
-    """Seconds between the failures of the cluster, of a checkpoint, and between checkpoints; and the share of time that
-    trains."""
+    """Seconds between failures of the cluster, seconds of a checkpoint, seconds between checkpoints, and the share of
+    time spent training."""
 
     between_failures: float
     checkpoint: float
@@ -99,11 +99,11 @@ def checkpoint_bytes(job: Job) -> int:
 
 
 def goodput(job: Job, mtbf_hours: float, bandwidth: float, restart: float = 300.0) -> Goodput:
-    """How a training goes on where each GPU fails once in `mtbf_hours` on average.
+    """The share of time that a cluster trains if each GPU fails once in `mtbf_hours` on average.
 
-    A checkpoint is written with `bandwidth` bytes per second of the whole cluster, while training waits. After a
-    failure `restart` seconds pass, and what was trained since the last checkpoint is lost. The interval is from Daly
-    2006, which refines Young 1974, sqrt(2 C M); the share follows from Daly's model, where failures are exponential.
+    The cluster writes checkpoints with `bandwidth` bytes per second in all, while training waits. After a failure
+    `restart` seconds pass, and the training since the last checkpoint is lost. The interval is from Daly 2006, which
+    refines Young 1974, sqrt(2 C M). The share follows from Daly's model, where failures are exponential.
     """
     for name, number, least in (("mtbf", mtbf_hours, 0), ("bandwidth", bandwidth, 0), ("restart", restart, -1)):
         if type(number) not in (int, float) or not (isfinite(number) and number > least):
@@ -122,5 +122,5 @@ def goodput(job: Job, mtbf_hours: float, bandwidth: float, restart: float = 300.
 
 
 def training_seconds(job: Job, seconds: float, tokens: float, share: float = 1.0) -> float:
-    """Seconds to train so many tokens with steps of so many seconds, of which a share counts."""
+    """Seconds to train `tokens` tokens with steps of `seconds`, if a `share` of the time is spent training."""
     return tokens / job.tokens * seconds / share

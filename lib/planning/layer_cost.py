@@ -1,7 +1,7 @@
-"""What one layer costs on the ranks that share it (tp, cp, ep): what it computes and keeps, and its calls.
+"""What one layer costs on the ranks that share it (tp, cp, ep): what they compute, keep and send.
 
-These ranks do the same for every layer and microbatch. Ticks and bytes are as in a run of the ledger, which the
-tests play. They become the prices of `forward` and `backward` in the run of the whole pipeline.
+These ranks do the same for every layer and microbatch. Ticks and bytes are those of a run of the ledger, which the
+tests play. They become the prices of `forward` and `backward` in the run of the full pipeline.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +19,10 @@ from .job import Job
 from .split import Split
 
 FLASH_BACKWARD = 1.25
-"""How much slower than its forward the core of flash attention computes a flop of its backward."""
+"""The factor by which a flop of the backward of flash attention's core takes longer than one of its forward."""
 
 OPS_TIME, OPS_BYTES = 0.5, 0.5
-"""With recomputation of single operations: the share of a forward that runs again, and of the activations kept."""
+"""Recomputation of single operations: the share of a forward that runs again, and the share of activations kept."""
 
 
 def tokens_of(job: Job, split: Split) -> int:
@@ -31,7 +31,7 @@ def tokens_of(job: Job, split: Split) -> int:
 
 
 def activation_bytes(job: Job, split: Split, eager: bool = False) -> float:
-    """Bytes that a rank keeps of a layer for the backward of a microbatch, on average over the layers."""
+    """Bytes of a layer that a rank keeps for the backward of a microbatch, on average over the layers."""
     of_input = tokens_of(job, split) * 2 * job.model.hidden / (split.tp if split.sp else 1)
     if split.offload == "activations":
         return of_input
@@ -50,8 +50,8 @@ def copied_bytes(job: Job, split: Split) -> float:
 
 
 def workspace_bytes(job: Job, split: Split, eager: bool = False) -> float:
-    """Bytes in use while the layer that is computed again has them: what is kept of it only then. Of activations in the
-    host's memory two layers have theirs on the device: the one that computes, and the one that is copied."""
+    """Bytes of a recomputed layer's activations while it is recomputed. If activations are offloaded, two layers have
+    theirs on the device: the one that computes, and the one that is being copied."""
     if split.offload == "activations":
         return 2 * _all_bytes(job, split, split.recompute != "selective", eager)
     if split.recompute in ("full", "ops"):
@@ -73,10 +73,10 @@ def _all_bytes(job: Job, split: Split, matrices: bool, eager: bool = False) -> f
 def compute_seconds(job: Job, split: Split) -> tuple[float, float, float]:
     """Seconds of a layer's forward and of both halves of its backward on one rank, without communication.
 
-    Matrix products take their flops at the rate that is reached; whatever is kept for backward was written to memory
-    once and read once, and again in backward. A flash core computes the causal half, in backward its forward again
-    (Dao et al. 2022, algorithm 4), at a rate of its own; 8 bits do not speed it up. Recomputation of single operations
-    ("ops") takes half of a forward.
+    Matrix products run at the reached rate. What is kept for backward is written to memory once and read once, and
+    again in backward. A flash core computes the causal half, and in backward repeats its forward (Dao et al. 2022,
+    algorithm 4), at its own rate; 8 bits do not speed it up. Recomputation of single operations ("ops") takes half a
+    forward.
     """
     linear, core, moved = forward_seconds(job, split)
     core_back = core_backward(job, split) * core
@@ -94,7 +94,7 @@ def forward_seconds(job: Job, split: Split) -> tuple[float, float, float]:
 
 
 def core_backward(job: Job, split: Split) -> float:
-    """How many times as long as its forward the backward of attention's core takes."""
+    """The time of the backward of attention's core, divided by the time of its forward."""
     return FLASH_BACKWARD * 3 if job.flash else 3 if split.recompute == "selective" else 2
 
 
@@ -102,17 +102,18 @@ TICKS = 10**7
 """Ticks in a second in the run of a layer: a tick is 100 ns."""
 
 PARTS = 2
-"""Of a layer: attention, and the feed-forward part, whose experts are cut along tp too."""
+"""The parts of a layer: attention, and the feed-forward part, whose experts are split along tp too."""
 
 
 class Moves(NamedTuple):
-    """Of each communication the ticks of a call, and of each element that a rank sends, as in a cost record."""
+    """For each kind of communication, the ticks of a call and of each element that a rank sends, as in a cost
+    record."""
 
     calls: Mapping[str, int]
     beta: Mapping[str, Fraction]
 
     def ticks(self, operation: str, elements: int, ranks: int) -> int:
-        """As Costs.transfer."""
+        """As `Costs.transfer`."""
         return self.by_size(operation, elements_sent(operation, elements, ranks))
 
     def by_size(self, operation: str, sent: int) -> int:
@@ -121,26 +122,26 @@ class Moves(NamedTuple):
 
 @cache
 def exact(number: float) -> Fraction:
-    """A fraction near a number, as costs have them."""
+    """A fraction near a number, in the form that costs take."""
     return Fraction(number).limit_denominator(10**12)
 
 
 class LayerTimes(NamedTuple):
-    """Seconds of a layer for one microbatch, and by axis (tp, cp, ep) the bytes that a rank sends in it, and the
-    seconds that are `added` to what it computes."""
+    """Seconds of a layer for one microbatch. By axis (tp, cp, ep): the bytes that a rank sends in it, and the seconds
+    that are `added` to its computation."""
 
     forward: float
     backward_input: float
     backward_weight: float
     sent: Mapping[str, float]
     sent_forward: Mapping[str, float]
-    """What is sent again when forward is."""
+    """What is sent again when forward runs again."""
     added: Mapping[str, float]
 
 
 @cache
 def layer_times(job: Job, split: Split) -> LayerTimes:
-    """Of a split only tp, cp, ep, sp, microbatch and recompute count: see `shared`."""
+    """Only tp, cp, ep, sp, microbatch and recompute of a split matter: see `shared`."""
     computed = compute_seconds(job, split)
     forward, back_input, back_weight = (
         PARTS * ceil(exact_ticks / split.tp) / TICKS
@@ -166,11 +167,11 @@ def shared(split: Split) -> Split:
 
 
 Calls = Sequence[tuple[str, int, int]]
-"""Of each kind of call: its operation, the elements that a rank brings, and how often it is called."""
+"""For each kind of call: its operation, the elements that a rank contributes, and the number of calls."""
 
 
 def _exchanges(job: Job, split: Split) -> Iterator[tuple[str, Moves, int, tuple[Calls, Calls]]]:
-    """Of each axis with several ranks: prices, bytes of an element, and the calls of forward and of the input half."""
+    """For each axis with several ranks: prices, bytes of an element, and the calls of forward and of the input half."""
     model, gpu, tokens = job.model, job.gpu, tokens_of(job, split)
     tp, cp, ep = split.tp, split.cp, split.ep
     if tp > 1:
@@ -196,7 +197,7 @@ def _exchanges(job: Job, split: Split) -> Iterator[tuple[str, Moves, int, tuple[
 
 
 def _moves(job: Job, split: Split, axis: str, per_element: float) -> Moves:
-    """Prices of an axis: `per_element` is the seconds of each element sent."""
+    """Prices of an axis; each element sent takes `per_element` seconds."""
     link, sending = link_of(job, split, axis), ("allreduce", "allgather", "scatterreduce", "dispatch", "collect")
     calls = {
         **dict.fromkeys(sending, _ticks(call_seconds(link, getattr(split, axis)))),

@@ -1,4 +1,4 @@
-"""What a planned run takes: time, bytes sent, and what each rank holds at its fullest moment, fused or eager."""
+"""What a planned run takes: time, bytes sent, and what each rank holds at its peak, in fused or eager code."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ KINDS = ("weights", "gradients", "states", "activations", "ends", "workspace")
 
 
 class PeakShare(NamedTuple):
-    """Values that are alike, which live at a peak: what they are, how many, and their bytes together."""
+    """Similar values that live at a peak: what they are, their number, and their bytes in all."""
 
     what: str
     number: int
@@ -32,9 +32,9 @@ class PeakShare(NamedTuple):
 
 
 class RankMemory(NamedTuple):
-    """A rank of the pipeline at its fullest moment. `low` has the bytes of fused code by kind, `high` is the most that
-    eager code reserves. `operation` starts at that moment; `held` lists what lives then, in fused code. `layers` are
-    its stages."""
+    """A rank of the pipeline at its peak. `low` has the bytes of fused code by kind; `high` is the most that eager code
+    reserves. `operation` starts at the peak; `held` lists what lives then, in fused code. `layers` is the number of
+    layers of its stages."""
 
     rank: int
     layers: int
@@ -49,8 +49,8 @@ class RankMemory(NamedTuple):
 
 
 def rank_memory(rank: RankState, job: Job, split: Split, program: Program, fused: Prices, eager: Prices) -> RankMemory:
-    """What a rank holds. A reduction is in place, as NCCL's are: what is brought to an all-reduce counts until the
-    call, and what it makes from then on."""
+    """What a rank holds. A reduction is in place, as with NCCL: the input of an all-reduce counts until the call, and
+    its result from then on."""
     mine = frozenset(program.layers_of(rank.rank))
     reduced = {op.inputs[0]: i for i, op in enumerate(rank.done) if op.name == "allreduce"}
     lives = rank.liveness.lifetimes()
@@ -90,7 +90,7 @@ FIXED = {"ends": "embedding, head and logits", "workspace": "activations of a la
 def _bytes(
     value: Value, elements: int, mine: Collection[int], wide: Widths, program: Program, priced: Prices
 ) -> tuple[str, str, int]:
-    """The kind of a value of so many elements, what it is in words, and its bytes on the device."""
+    """The kind of a value with `elements` elements, what it is in words, and its bytes on the device."""
     if isinstance(value, Activation):
         kept = value.layer in mine
         what = "activations kept for backward" if kept else "outputs of a stage"
@@ -121,8 +121,8 @@ SENT = ("messages", "gradients", "weights", "host")
 
 
 class Measured(NamedTuple):
-    """`ticks` of the step, those that each rank computes, the memory of each, and of the rank that sends most the bytes
-    by kind: messages, gradients, weights, host."""
+    """The `ticks` of the step, the ticks that each rank computes, the memory of each rank, and by kind (see SENT) the
+    bytes of the rank that sends the most."""
 
     ticks: int
     busy: tuple[int, ...]
@@ -136,7 +136,6 @@ class Measured(NamedTuple):
 
 
 def measured(outcome: Outcome, job: Job, split: Split, program: Program) -> Measured:
-    """What a planned run takes."""
     fused, eager = prices(job, split), prices(job, split, eager=True)
     with no_collection():
         recomputation = taken_over(outcome)
@@ -150,7 +149,7 @@ def measured(outcome: Outcome, job: Job, split: Split, program: Program) -> Meas
 
 
 def _sent(recomputation: Recomputation, rank: RankState, job: Job, split: Split) -> dict[str, int]:
-    """Bytes that a rank sends in the step, by what they are."""
+    """Bytes that a rank sends in the step, by kind."""
     wide, shard = widths(job, split), prices(job, split).shard
     totals: dict[str, Fraction] = dict.fromkeys(SENT, Fraction())
     by_operation: dict[str, tuple[str, Fraction | int]] = {
@@ -166,8 +165,8 @@ def _sent(recomputation: Recomputation, rank: RankState, job: Job, split: Split)
 
 
 def taken_over(outcome: Outcome) -> Recomputation:
-    """What a run has made and stored, to be measured as the referee does. It is a schedule of ours, which the run has
-    checked, so it is not executed again; the tests do that."""
+    """Hands the values of a run to the referee's measurement. The schedule is ours and the run has checked it, so it is
+    not executed again; the tests do that."""
     recomputation = Recomputation(outcome.trace)
     for state, model in zip(recomputation.ranks, outcome.models):
         state.values.update(enumerate(model.made))

@@ -1,7 +1,9 @@
-"""Bytes by kernels: of a parameter, of a logit, of a layer's activations. Two kinds of code bound what a run takes.
+"""Bytes of a parameter, of a logit and of a layer's activations, by kernels. Two kinds of code bound the memory of a
+run.
 
-*Fused* code keeps least: compiled, with a fused loss, and no holes in the allocator's memory. *Eager* code keeps most:
-single operations, and holes. The bytes are counted from tensors, not fitted; docs/truth.md compares published peaks.
+*Fused* code keeps the least: it is compiled, has a fused loss, and leaves no holes in the allocator's memory. *Eager*
+code keeps the most: it runs single operations, and leaves holes. Bytes are counted from tensors, not fitted;
+docs/truth.md compares published peaks.
 """
 
 from dataclasses import dataclass
@@ -10,29 +12,28 @@ from .job import Job
 from .split import Split
 
 LOGITS = {"megatron": (6, 8), "pytorch": (6, 14)}
-"""Bytes of each logit, fused and eager. Fused: itself in 16 bits and its softmax in 32. Eager in PyTorch: itself, a
-copy in 32 bits, the log-softmax and the gradient."""
+"""Bytes of each logit, fused and eager. Fused: the logit in 16 bits and its softmax in 32. Eager in PyTorch: the logit,
+a copy in 32 bits, the log-softmax and the gradient."""
 
 HOLES = {"megatron": 1.1, "pytorch": 1.15}
-"""The most that an allocator reserves, as a multiple of what is in use."""
+"""The most that an allocator reserves, as a multiple of the bytes in use."""
 
 WIDE_TP, WIDE_TP_HOLES = 8, 1.3
-"""From so many tensor parallel ranks on, PyTorch's published peaks are up to half higher than counted; the cause is not
-known. So the upper end is this multiple higher."""
+"""From so many tensor parallel ranks on, PyTorch's published peaks exceed the counted bytes by up to half, for an
+unknown reason. So the upper end of the range is multiplied by this factor."""
 
 MOST_GATHERED, MOST_REDUCED = 10**9, 5 * 10**8
-"""Parameters that fused code gathers and reduces at a time with ZeRO 3, where a layer has more: DeepSpeed's defaults of
+"""The most parameters of a layer that fused code gathers and reduces at a time with ZeRO 3: DeepSpeed's defaults of
 stage3_max_live_parameters and reduce_bucket_size. Eager code takes a full layer."""
 
 GATHERED = 2
-"""Bytes of a gathered weight: it is gathered in 16 bits, also where its shards have 32."""
+"""Bytes of a gathered weight: it is gathered in 16 bits, even if its shards have 32."""
 
 
 @dataclass(frozen=True)
 class Widths:
-    """Bytes of a parameter: the `weight` as it is kept, and `gathered` for a while; the `gradient` as it is kept, and
-    while it is being `reduced`; the optimizer's `state`; and `root` of an embedding or a head that is gathered all the
-    time (FSDP)."""
+    """Bytes of a parameter: `weight` as it is kept and `gathered`; `gradient` as it is kept and while it is being
+    `reduced`; the optimizer's `state`; and `root` for an embedding or a head that stays gathered (FSDP)."""
 
     weight: int
     gathered: int
@@ -43,7 +44,7 @@ class Widths:
 
 
 def widths(job: Job, split: Split) -> Widths:
-    """PyTorch's FSDP (ZeRO 3) shards weights and gradients in 32 bits, and the sharded weight is the optimizer's: 4 + 4
+    """PyTorch's FSDP (ZeRO 3) shards weights and gradients in 32 bits, and the optimizer uses the sharded weight: 4 + 4
     + 8 bytes. A gradient is made in 16 bits, and copied if it is reduced in 32."""
     if job.kernels == "pytorch" and split.zero == 3:
         made = job.gradient + (GATHERED if job.gradient > GATHERED else 0)
@@ -56,6 +57,6 @@ def logit_bytes(job: Job, eager: bool) -> int:
 
 
 def with_holes(job: Job, split: Split, counted: int) -> int:
-    """The most that eager code reserves, where so many bytes are counted."""
+    """The most that eager code reserves if `counted` bytes are in use."""
     wide = WIDE_TP_HOLES if job.kernels == "pytorch" and split.tp >= WIDE_TP else 1.0
     return round(counted * HOLES[job.kernels] * wide)

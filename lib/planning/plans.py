@@ -22,22 +22,21 @@ from .split import CHUNKED, SCHEDULES, Split, require_fit
 ORDERS: Mapping[str, Callable[..., Timetable]] = MappingProxyType(
     dict(zip(SCHEDULES, (one_f_one_b, gpipe, interleaved, breadth_first, zb_h1, zb_v), strict=True))
 )
-"""What makes the order of each schedule."""
+"""The generator of each schedule's order."""
 
 VERDICTS = ("fits", "depends on the code", "does not fit")
-"""Of a range of memory: all of it fits, its lower end does, or none of it."""
+"""The whole range of memory fits, only its lower end fits, or none of it."""
 
 
 def verdict_of(low: int, high: int, usable: int) -> str:
-    """One of VERDICTS for a range of bytes."""
     return VERDICTS[0 if high <= usable else 1 if low <= usable else 2]
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a run of the ledger says of a split. `seconds` of a step; `ranks` have the memory of each rank of the
-    pipeline; `sent` in bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, groups of HSDP, host); `links`
-    names the link of each axis; `bubble` is the share of the time in which the ranks of a pipeline do not compute."""
+    """What a run of the ledger says about a split: the `seconds` of a step; the memory of each rank of the pipeline;
+    `sent`, the bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, groups of HSDP, host); `links`, the link
+    of each axis; `bubble`, the share of the time in which the ranks of a pipeline do not compute."""
 
     job: Job
     split: Split
@@ -58,7 +57,7 @@ class Plan:
 
     @cached_property
     def fullest(self) -> RankMemory:
-        """The rank that holds most in fused code."""
+        """The rank with the highest peak in fused code."""
         return max(self.ranks, key=lambda rank: rank.peak)
 
     @property
@@ -96,7 +95,7 @@ def plan(job: Job, split: Split) -> Plan:
     """Plays one replica of a split for all.
 
     Raises:
-        RuleError: the job cannot be split so; the text says what would fit.
+        RuleError: the job cannot be split like this; the text says what would fit.
     """
     from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
 
@@ -111,7 +110,7 @@ def plan(job: Job, split: Split) -> Plan:
 
 
 def program_of(job: Job, split: Split, batches: int = 0) -> Program:
-    """What the ranks of a split do, with all its microbatches or with so many."""
+    """The program of a split's ranks, with all its microbatches or with `batches`."""
     units, replicas = units_of(job, split)[0], split.sharing
     again, on_host = split.recompute == "full" and split.every == 1, split.offload == "states"
     order = split.schedule, split.pp, batches or split.batches(job), split.chunks, split.warmup
@@ -121,7 +120,7 @@ def program_of(job: Job, split: Split, batches: int = 0) -> Program:
 
 @lru_cache(maxsize=128)
 def _program(order: tuple[str, int, int, int, int], *how: Any) -> Program:
-    """One object for all splits whose ranks do the same, so that what follows from it is found once."""
+    """One object for all splits whose ranks do the same, so that its results are cached."""
     return Program(_timetable(*order), *how)
 
 
@@ -132,7 +131,7 @@ def _timetable(schedule: str, ranks: int, batches: int, chunks: int, warmup: int
 
 
 def sent_in_step(job: Job, split: Split, priced: Prices, found: Measured) -> Mapping[str, int]:
-    """Bytes of a GPU, by axis: of the pipeline's run, and of a layer's calls for each layer and microbatch."""
+    """Bytes that a GPU sends, by axis, in the run of the pipeline and in the calls of each layer and microbatch."""
     times = layer_times(job, shared(split))
     program = program_of(job, split)
     units = max(len(program.layers_of(place)) for place in range(split.pp))
@@ -164,12 +163,12 @@ def links(job: Job, split: Split) -> Mapping[str, str]:
 
 
 ERRORS = {"megatron": 0.03, "pytorch": 0.1}
-"""Half of the published steps are predicted within this share, by kernels; docs/truth.md has the exact figures."""
+"""Half of the published steps are predicted within this share; docs/truth.md has the exact figures."""
 
 
 class Family(NamedTuple):
-    """The fastest split of a kind that fits, with the seconds of its step and the bytes of its fullest GPU in fused
-    code, by the estimate."""
+    """The fastest split of a kind that fits, with the estimated seconds of its step and bytes of its fullest GPU in
+    fused code."""
 
     name: str
     split: Split
@@ -178,7 +177,7 @@ class Family(NamedTuple):
 
 
 def family_of(split: Split) -> str:
-    """What kind of split it is, by what its ranks share."""
+    """The kind of a split, by what its ranks share."""
     shared = ["pipeline"] if split.pp > 1 else []
     shared += ["tensor parallel"] if split.tp > 1 else []
     shared += ["context parallel"] if split.cp > 1 else []
@@ -197,8 +196,7 @@ def tied(plans: Sequence[Plan]) -> list[Plan]:
 
 
 def tie_text(plans: Sequence[Plan]) -> str:
-    """Which plans are a tie and why, and what tells them apart; empty if the fastest is alone. Plans are named by their
-    places, from 1 on."""
+    """Which plans are a tie, why, and how they differ; empty if the fastest has no tie. Plans are numbered from 1."""
     tie = tied(plans)
     if len(tie) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""What a player expects of a split before it is played."""
+"""What a player predicts for a split before it is played."""
 
 from dataclasses import dataclass
 
@@ -12,15 +12,15 @@ DOMINATES = {
     "replicas": ("dp", "contention", "update", "host"),
     "bubble": ("bubble",),
 }
-"""What may cost most of a step besides computing everything once, each with its parts in `time_parts`."""
+"""What may take the most time of a step besides computing everything once, each with its parts in `time_parts`."""
 
 MOST_GIB = 10**6
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """`gib`: GiB of the fullest GPU. `dominates`: what costs most time besides computing everything
-    once, one of DOMINATES."""
+    """`gib`: GiB of the fullest GPU. `dominates`: what takes the most time besides computing everything once, one of
+    DOMINATES."""
 
     gib: float
     dominates: str

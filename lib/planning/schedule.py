@@ -122,7 +122,7 @@ class _Rank:
         self.pending["send", message] = call
 
     def passed(self, message: Message) -> tuple[Any, OpIndex]:
-        """Where the value of a message is stored, on both ranks."""
+        """The dictionary and the key of a message's value, which are the same on both ranks."""
         layers, batch = self.program.layers(message.made.stage), message.made.batch
         if message.made.op == "F":
             return self.model.activations, (layers.stop, batch)
@@ -147,7 +147,7 @@ class _Rank:
         self.pending["park", layer] = self.model.offload(self.model.opt_states.pop(layer), "host")
 
     async def wait(self, call: Action) -> None:
-        """Stores what a call yields."""
+        """Stores the result of a call."""
         model, (operation, layer) = self.model, call
         made = await self.pending.pop(call)
         match operation:

@@ -1,4 +1,4 @@
-"""One way to split a job over its GPUs, and what must divide what."""
+"""One way to split a job over its GPUs, and the conditions that it must meet."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ SCHEDULES = ("1f1b", "gpipe", "interleaved", "breadth_first", "zb_h1", "zb_v")
 """Orders of a pipeline by name."""
 
 CHUNKED = ("interleaved", "breadth_first")
-"""Orders with any number of chunks."""
+"""Schedules that may have any number of chunks."""
 
 RECOMPUTED = ("none", "selective", "ops", "full")
-"""What backward computes again: nothing; the core of attention; half of each layer's operations, as PyTorch's
-selective checkpointing of operations; each layer, from its input."""
+"""What backward recomputes: nothing; the core of attention; half of each layer's operations, as PyTorch's selective
+checkpointing of operations; each layer, from its input."""
 
 OFFLOADED = ("none", "states", "activations")
-"""What is in the host's memory: nothing; the optimizer's states; what is kept for backward, but for a layer's input."""
+"""What is offloaded to the host: nothing; the optimizer's states; what is kept for backward, except a layer's input."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Axes from the fastest: `tp` ranks share each layer, `cp` ranks the tokens of a sequence, `ep` ranks the experts
-    (they are replicas as well, so `ep` divides `dp`), `pp` ranks are stages, `dp` are replicas. `sp`: between the
-    layers tokens are cut along tp (Korthikanti et al. 2022). `chunks` of a stage, `microbatch` sequences at a time;
-    `zero`: the stage of ZeRO, 0 to 3. `shards`: the replicas that share the shards of ZeRO (0: all do): with fewer, as
-    in HSDP, each group of so many has all shards, and the groups reduce gradients between them. `every`: full
-    recomputation of only every so many layers. `layers`: of each stage, where not the planner deals them; the first
-    and the last may have none, but the embedding and the head. `warmup`: forwards of the first rank of an interleaved
-    pipeline before its first backward; 0: pp x chunks + pp - 2, as in Megatron. Fewer hold fewer activations."""
+    """Axes, from the fastest: `tp` ranks share each layer, `cp` ranks the tokens of a sequence, `ep` ranks the experts
+    (they are also replicas, so `ep` divides `dp`); `pp` ranks form a pipeline; `dp` is the number of replicas. `sp`:
+    between layers, tokens are split along tp (Korthikanti et al. 2022). `chunks`: stages of each rank. `microbatch`:
+    sequences at a time. `zero`: the stage of ZeRO, 0 to 3. `shards`: the number of replicas that share the shards of
+    ZeRO (0: all). With fewer, as in HSDP, each group of so many has all shards, and groups reduce gradients among them.
+    `every`: only every so many layers are fully recomputed. `layers`: the layers of each stage, if the planner does not
+    deal them; the first and the last stage may have none besides the embedding and the head. `warmup`: forwards of the
+    first rank of an interleaved pipeline before its first backward; 0: pp x chunks + pp - 2, as in Megatron. Fewer hold
+    fewer activations."""
 
     dp: int = 1
     tp: int = 1
@@ -66,18 +67,18 @@ class Split:
 
     @property
     def stages(self) -> int:
-        """Stages of the pipeline, of which each rank has `chunks`."""
+        """The stages of the pipeline, `chunks` for each rank."""
         return self.pp * self.chunks
 
     def stages_of(self, rank: int) -> tuple[int, ...]:
-        """The stages of a rank of the pipeline: one after each round, or in a V."""
+        """The stages of a rank of the pipeline: one in each round, or two in a V."""
         if self.schedule == "zb_v":
             return rank, 2 * self.pp - 1 - rank
         return tuple(range(rank, self.stages, self.pp))
 
     @property
     def recompute_text(self) -> str:
-        """What is computed again, for a table: 'full / 2' is every second layer."""
+        """What is recomputed, for a table: 'full / 2' means every second layer."""
         return self.recompute + (f" / {self.every}" if self.every > 1 else "")
 
     @property
@@ -87,8 +88,8 @@ class Split:
 
     @property
     def by_run(self) -> bool:
-        """Whether gradients of ZeRO 2 are reduced once for each run of a chunk's microbatches: a rank of several chunks
-        adds them up until it turns to another chunk (Grattafiori et al. 2024, Llama 3, section 3.3.2)."""
+        """Whether ZeRO 2 reduces gradients once for each run of a chunk's microbatches: a rank with several chunks adds
+        gradients until it turns to another chunk (Grattafiori et al. 2024, Llama 3, section 3.3.2)."""
         return self.zero == 2 and self.schedule in CHUNKED
 
     def reductions(self, job: Job) -> int:
@@ -103,9 +104,9 @@ class Split:
         return job.batch // (self.dp * self.microbatch)
 
     def stage_layers(self, job: Job) -> tuple[int, ...]:
-        """The layers of each stage: `layers`, or equal numbers, or, where only that divides, with the embedding and the
-        head as one each (Llama 3 405B: 126 layers on 16 stages), or else a balanced cut. Of two stages more than layers
-        the first has the embedding alone, and the last the head."""
+        """The layers of each stage: `layers` if given, or equal numbers. If only that divides, the embedding and the
+        head count as one layer each (Llama 3 405B: 126 layers on 16 stages); otherwise the cut is balanced. With two
+        more stages than layers, the first has only the embedding and the last only the head."""
         layers, stages = job.model.layers, self.stages
         if self.layers:
             return self.layers
@@ -117,9 +118,9 @@ class Split:
 
 @cache
 def balanced(model: Transformer, stages: int) -> tuple[int, ...]:
-    """A cut whose largest stage takes least time, and whose squares are least: each layer goes to the stage that has
-    least so far, of equal ones to the last, since the first holds most microbatches. The last also has the head, and
-    maybe no layer."""
+    """The cut whose largest stage takes the least time, and whose squares are least. Each layer goes to the stage with
+    the least time so far; of equal stages, to the last, since the first holds the most microbatches. The last also has
+    the head, and may have no layer."""
     head = model.vocabulary_weights / (model.active_weights / model.layers)
     counts = [0] * stages
     for _ in range(model.layers):
@@ -129,8 +130,8 @@ def balanced(model: Transformer, stages: int) -> tuple[int, ...]:
 
 
 def problems(job: Job, split: Split) -> Iterator[str]:
-    """Why a job cannot be split so, with what would fit. Only the first counts: what follows takes for granted that the
-    fields before it are right."""
+    """Why a job cannot be split like this, and what would fit. Only the first problem counts: later checks assume that
+    earlier ones have passed."""
     model = job.model
     for axis in ("dp", "tp", "pp", "cp", "ep", "microbatch", "chunks"):
         number = getattr(split, axis)
@@ -194,7 +195,7 @@ def _of_chunks(split: Split) -> Iterator[str]:
 
 
 def _cut(split: Split, layers: int) -> bool:
-    """Whether the layers of the stages are layers of the model."""
+    """Whether `layers` of a split are a cut of the model's layers."""
     given = split.layers
     whole = type(given) is tuple and all(type(count) is int and count >= 0 for count in given)
     return whole and len(given) == split.stages and sum(given) == layers and 0 not in given[1:-1]
@@ -230,13 +231,13 @@ def _of_batches(split: Split, m: int) -> Iterator[str]:
 
 
 def require_fit(job: Job, split: Split) -> None:
-    """Refuses a split that does not divide."""
+    """Refuses a split that does not fit the job."""
     for problem in problems(job, split):
         raise RuleError(problem)
 
 
 def _fit(axis: str, *counts: int) -> str:
-    """'tp may be 1, 2, 4 or 8': divisors of the first count (and of the third), those nearest to the second."""
+    """'tp may be 1, 2, 4 or 8': the divisors of the first count (and of the third) that are nearest to the second."""
     count, given, *more = counts
     found = sorted({n for of in (count, *more) for n in divisors(of)}, key=lambda n: abs(n - given))[:6]
     *first, last = map(str, sorted(found))

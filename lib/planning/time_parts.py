@@ -25,15 +25,16 @@ PARTS: Mapping[str, str] = MappingProxyType(
         "bubble": "the pipeline's bubble",
     }
 )
-"""What the seconds of a step are for, in words; every part but the ideal is a loss."""
+"""What the seconds of a step are spent on, in words; every part except the ideal is a loss."""
 
 LEAST_PART = 0.0005
-"""A part of a step that is smaller is not shown."""
+"""Smaller parts of a step are not shown."""
 
 
 def time_parts(plan: Plan) -> Mapping[str, float]:
-    """Seconds of a step by what they are for, see PARTS; they add up to the step. `ideal` is a step at the rate of the
-    data sheet, so the plan's MFU is its share. Recomputation has its own communication; the bubble has the messages."""
+    """Seconds of a step by what they are spent on, see PARTS; they add up to the step. `ideal` is a step at the rate of
+    the data sheet, so its share of the step is the plan's MFU. Recomputation includes its own communication; the bubble
+    includes the messages."""
     job, split = plan.job, plan.split
     priced, times = prices(job, split), layer_times(job, shared(split))
     units = split.batches(job) * sum(priced.units) / split.pp

@@ -1,8 +1,8 @@
 """Step time and peak memory of a split without playing it, to rank thousands: the ledger's rules over whole numbers.
 
-It counts the same actions that `schedule` plays: what a rank waits for, and what it holds when each of them starts.
-Actions between two calls or messages are counted together. The tests compare it with runs of the ledger for every kind
-of split: both must give the same tick and the same byte. What is printed is always a run.
+It counts the actions that `schedule` plays: what a rank waits for, and what it holds when each action starts. Actions
+between two calls or messages are counted together. The tests compare it with runs of the ledger for every kind of
+split: both must give the same tick and the same byte. Printed figures always come from a run.
 """
 
 from collections import deque
@@ -40,12 +40,11 @@ def estimate(job: Job, split: Split, program: Program, eager: bool = False) -> E
 
 Step = tuple[str, Any, Any]
 """`joined`: the names of actions; `wait` and `call`: the call; `receive` and `send`: the number of the message. Where
-an activation is made or received, "kept" says that it is the input of a layer of the rank, and otherwise "border"."""
+an activation is made or received, "kept" marks the input of one of the rank's layers; others are "border"."""
 
 
 @lru_cache(maxsize=128)
 def steps_of(program: Program) -> list[list[Step]]:
-    """The steps of each rank."""
     numbers: dict[Any, int] = {}
     interned: dict[Step, Step] = {}
     return [_steps(program, place, numbers, interned) for place in range(program.table.ranks)]
@@ -85,7 +84,7 @@ def _steps(program: Program, place: int, numbers: dict[Any, int], interned: dict
 
 
 class _Counts:
-    """By action: its ticks, and the change of a rank's bytes by it."""
+    """The ticks of each action, and its change of a rank's bytes."""
 
     def __init__(self, priced: Prices, program: Program) -> None:
         zero, share = program.zero, priced.shard / priced.replicas
@@ -116,14 +115,15 @@ class _Counts:
             "release": (None, 0, -gathered),
             "store": (0, 0, 0),
         }
-        """Bytes before its start (None: it is no computation, and memory is not sampled), ticks, bytes at its end."""
+        """Bytes added before its start (None: it is no computation, so memory is not sampled), ticks, bytes added at
+        its end."""
         self.calls = {
             "gather": ("dp", priced.gather, gathered),
             "reduce": ("dp", priced.reduce, gradient_shard if zero else 0),  # an all-reduce is in place
             "fetch": ("from host", priced.copy, state_shard),
             "park": ("to host", priced.copy, 0),
         }
-        """The lane, ticks, bytes at its start."""
+        """The lane, the ticks, and the bytes added at the start."""
         self.results = {
             "send": -border,
             "gather": -weight_shard if zero in (1, 2) else 0,
@@ -131,12 +131,13 @@ class _Counts:
             "fetch": 0,
             "park": -state_shard,
         }
-        """Bytes when a call has been awaited."""
+        """The bytes added when a call has been awaited."""
         self.received = {"kept": kept, "border": border}
         self.sums: dict[tuple[str, ...], tuple[int, int, int]] = {}
 
     def joined(self, names: tuple[str, ...]) -> tuple[int, int, int]:
-        """The most bytes at a start, compared with the first action's; ticks and the change of bytes of them all."""
+        """The most bytes at a start, relative to the first action's start; the ticks and the change of bytes of all
+        actions."""
         most = -(10**30)
         ticks = total = 0
         for name in names:
@@ -153,8 +154,8 @@ class _Counts:
 def _rank(
     place: int, priced: Prices, program: Program, counts: _Counts, ready: dict[int, int], done: list[Estimate]
 ) -> Generator[bool, None, None]:
-    """Counts the steps of a rank; yields where it needs a message that has not been sent. `ready` says by message when
-    it arrives. Memory is sampled when a computation or a call starts."""
+    """Counts the steps of a rank; yields when it needs a message that has not been sent. `ready` maps messages to their
+    times of arrival. Memory is sampled when a computation or a call starts."""
     sums, results, received = counts.sums, counts.results, counts.received
     clock = memory = peak = 0
     lanes = dict.fromkeys(("dp", "from host", "to host"), 0)
@@ -201,10 +202,10 @@ def _rank(
 
 
 def estimated(job: Job, split: Split, eager: bool = False) -> Estimate:
-    """The estimate of a split. With many microbatches it is continued from fewer: once a pipeline is full, each p more
-    take as long as the p before them, and hold no more. That is not so where all forwards come first, where gathers
-    of weights are beside a pipeline, where the input half of a backward takes longer for what it computes again, and
-    where stages are of different sizes."""
+    """The estimate of a split. With many microbatches it is extrapolated from fewer: once a pipeline is full, each p
+    more take as long as the p before them, and hold no more. This does not apply where all forwards come first, where
+    weights are gathered in a pipeline, where the input half of backward includes recomputation, and where stages differ
+    in size."""
     m, p = split.batches(job), split.pp
     full = (4 if split.chunks > 1 else 2) * max(p, 2) + m % p
     halves = split.schedule.startswith("zb") and (split.recompute == "ops" or split.every > 1)
@@ -218,6 +219,6 @@ def estimated(job: Job, split: Split, eager: bool = False) -> Estimate:
 
 
 def memory_range(job: Job, split: Split) -> tuple[int, int]:
-    """Bytes of the fullest GPU: in fused code, and the most that eager code reserves."""
+    """Bytes of the fullest GPU in fused code, and the most that eager code reserves."""
     low = estimated(job, split).peak
     return low, max(low, with_holes(job, split, estimated(job, split, eager=True).peak))

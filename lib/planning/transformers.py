@@ -1,4 +1,4 @@
-"""A transformer's sizes: its weights, what a token costs in each layer, and the bytes that its backward needs."""
+"""A transformer's sizes: its weights, the work of a token in each layer, and the bytes that its backward needs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MAX_NUMBER, MAX_LAYERS = 10**9, 10**4
 @dataclass(frozen=True)
 class Transformer:
     """`layers` of attention (`heads` of `head_size`, of which `kv_heads` have keys and values) and a feed-forward part
-    of width `ffn`, three matrices if it is `gated`. With `experts` all layers but the first `dense_layers` have a
-    mixture of them instead: each token goes to `top_k` of width `expert_ffn`, and to one of `shared_ffn`. With `tied`
-    the head is the embedding. `sequence` is the usual number of tokens; `attention` replaces the count of an
-    attention's weights."""
+    of width `ffn`, with three matrices if it is `gated`. With `experts`, all layers except the first `dense_layers`
+    have a mixture of experts instead: each token goes to `top_k` experts of width `expert_ffn`, and to one of
+    `shared_ffn`. With `tied` the head is the embedding. `sequence` is the usual number of tokens; `attention` overrides
+    the number of an attention's weights."""
 
     name: str
     layers: int
@@ -60,12 +60,12 @@ class Transformer:
 
     @property
     def attention_weights(self) -> int:
-        """Of a layer: queries and outputs of all heads, keys and values of `kv_heads`."""
+        """Queries and outputs of all heads, keys and values of `kv_heads`, per layer."""
         return self.attention or 2 * self.hidden * self.head_size * (self.heads + self.kv_heads)
 
     @property
     def small_weights(self) -> int:
-        """Of a layer: norms, and biases where it is not gated (13 h in all for GPT: Narayanan et al. 2021, eq. 2)."""
+        """Norms, and biases if not gated, per layer (13 h in all for GPT: Narayanan et al. 2021, eq. 2)."""
         return (2 if self.gated else 13) * self.hidden
 
     @property
@@ -74,7 +74,7 @@ class Transformer:
 
     @property
     def routed_weights(self) -> int:
-        """Weights of all experts of all layers, which expert parallelism deals out."""
+        """Weights of all experts of all layers, which expert parallelism distributes."""
         return self.expert_layers * self.experts * self.matrices * self.hidden * self.expert_ffn
 
     @property
@@ -87,7 +87,7 @@ class Transformer:
 
     @property
     def vocabulary_weights(self) -> int:
-        """Of the embedding; the head has as many."""
+        """Weights of the embedding; the head has as many."""
         return self.vocab * self.hidden
 
     @property
@@ -105,45 +105,45 @@ class Transformer:
     # --- Work ---
 
     def core_flops(self, sequence: int) -> int:
-        """Flops of a layer's queries with keys and weights with values, for each token, every pair counted."""
+        """Flops per token and layer of queries times keys and of weights times values, counting every pair."""
         return 4 * sequence * self.heads * self.head_size
 
     def model_flops(self, sequence: int, causal: bool) -> float:
-        """Flops of a step for each token: forward and twice as much backward, without recomputation. A `causal` core
+        """Flops of a step per token: a forward, and twice as much for backward, without recomputation. A `causal` core
         computes half of the pairs."""
         return 6 * (self.active_weights + self.vocabulary_weights) + self.attention_flops(sequence, causal)
 
     def attention_flops(self, sequence: int, causal: bool) -> float:
-        """The part of the core of attention in it."""
+        """The part of `model_flops` in the core of attention."""
         return 3 * self.layers * self.core_flops(sequence) / (2 if causal else 1)
 
     # --- Activations ---
 
     @property
     def width(self) -> float:
-        """Of the feed-forward part that a token goes through, on average over the layers."""
+        """The feed-forward width that a token passes through, on average over the layers."""
         share = self.expert_layers / self.layers
         return (1 - share) * self.ffn + share * (self.top_k * self.expert_ffn + self.shared_ffn)
 
     def whole_bytes(self, wide: bool = False) -> float:
-        """Bytes kept of a layer for each token that tensor parallelism alone does not divide: inputs of the norms and
-        of both parts, with dropout two masks (10 h: Korthikanti et al. 2022, section 4.2.1). `wide`: the inputs of both
-        norms also in 32 bits, as code keeps them that is not compiled."""
+        """Bytes kept of a layer per token that tensor parallelism alone does not divide: the inputs of the norms and of
+        both parts, and with dropout two masks (10 h: Korthikanti et al. 2022, section 4.2.1). `wide`: also the inputs
+        of both norms in 32 bits, as code that is not compiled keeps them."""
         return (10 if self.dropout else 8) * self.hidden + (8 * self.hidden if wide else 0)
 
     def split_bytes(self, wide: bool = False) -> float:
-        """Bytes kept of a layer for each token that tensor parallelism divides, without the attention matrix: of GPT
-        24 h (Korthikanti et al. 2022, section 4.2.1). `wide`: the activation function's result too, if it is gated."""
+        """Bytes kept of a layer per token that tensor parallelism divides, without the attention matrix (GPT: 24 h,
+        Korthikanti et al. 2022, section 4.2.1). `wide`: also the result of a gated activation function."""
         attention = 2 * self.head_size * (2 * self.heads + 2 * self.kv_heads)
         return attention + 2 * (self.matrices + (wide and self.gated)) * self.width
 
     def inputs_in_8_bits(self) -> tuple[float, float]:
-        """Bytes of a layer for each token that are saved where the inputs of matrix products are kept in 8 bits: of
-        what tensor parallelism alone does not divide, and of what it divides."""
+        """Bytes of a layer per token that 8-bit inputs of matrix products save: those that tensor parallelism alone
+        does not divide, and those that it divides."""
         return 2.0 * self.hidden, self.heads * self.head_size + self.width
 
     def matrix_bytes(self, sequence: int) -> float:
-        """Bytes of a layer's attention matrices for each token: softmax, its dropout and the mask (5 a s: the same)."""
+        """Bytes of a layer's attention matrices per token: softmax, its dropout and the mask (5 a s: the same)."""
         return (5 if self.dropout else 4) * self.heads * sequence
 
     @property

@@ -1,8 +1,8 @@
-"""Where the time of a step went: each rank's time is computing, waiting, message, host, or before and after its cells.
+"""Where the time of a step went: computing, waiting, messages, the host, and the time before and after a rank's cells.
 
-A rank is free from the end of its previous slot, and its inputs are ready when the last of them has been made on other
-ranks. Until then it waits for that rank; what follows is the message. If the inputs were ready first, the program (the
-host) was late. The shares add up to the ranks times the step. Findings say what is odd: a slow rank, a late host.
+A rank is free from the end of its previous slot, and its inputs are ready when other ranks have made the last of them.
+Until then it waits for that rank; the rest is the message. If the inputs were ready first, the program (the host) was
+late. The shares add up to the ranks times the step. Findings name oddities: a slow rank, a late host.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ from .sources import Span
 
 
 class Idle(NamedTuple):
-    """What comes before a slot, in ms; the rank waits for rank `source`, if its inputs came late."""
+    """The time before a slot, in ms. If inputs came late, the rank waits for rank `source`."""
 
     rank: int
     at: int
@@ -32,7 +32,7 @@ class Idle(NamedTuple):
 
 
 class RankShares(NamedTuple):
-    """One rank's step, in ms; `gaps` are the part of computing in which no kernel ran."""
+    """One rank's step, in ms; `gaps` is the part of computing in which no kernel ran."""
 
     computing: float
     warm_up: float
@@ -53,7 +53,7 @@ class Accounting:
 
     @property
     def computing(self) -> float:
-        """Ms of computing, in the mean of all ranks."""
+        """The mean computing time of all ranks, in ms."""
         return sum(one.computing for one in self.ranks) / len(self.ranks)
 
     @property
@@ -73,7 +73,7 @@ class Accounting:
 
     @cached_property
     def waited_for(self) -> dict[int, float]:
-        """By rank, how long others waited for it in all, after their warm-up."""
+        """How long others waited for each rank in all, after their warm-up."""
         found: dict[int, float] = defaultdict(float)
         for one in self.idle:
             if one.source is not None and one.at and one.waiting > 0:
@@ -87,7 +87,6 @@ class Accounting:
 
 
 def accounted(step: PipelineStep) -> Accounting:
-    """The shares of a step."""
     idle = [list(_idle(step, rank)) for rank in range(len(step.spans))]
     ranks = [_shares(step, rank, row) for rank, row in enumerate(idle)]
     return Accounting(step, tuple(one for row in idle for one in row), tuple(ranks))
@@ -121,7 +120,7 @@ def _shares(step: PipelineStep, rank: int, idle: Sequence[Idle]) -> RankShares:
 
 
 TRUSTED = 0.03
-"""Up to this share of the step, what is not explained does not matter."""
+"""If at most this share of the step is unexplained, the accounting is trusted."""
 
 
 class Rung(NamedTuple):
@@ -132,8 +131,8 @@ class Rung(NamedTuple):
 
 
 def ladder_of(found: Accounting) -> list[Rung]:
-    """The causes, in the order in which they are added: the order itself, with every operation as long on all stages;
-    uneven stages; single slow cells; messages; the host; and what is not explained."""
+    """The causes, in the order in which they are added: the order of cells, with every operation equally long on all
+    stages; uneven stages; single slow cells; messages; the host; and the unexplained rest."""
     step = found.step
 
     def replay_with(
@@ -166,19 +165,19 @@ def _lengths_by(key: Callable[[Span], Hashable], step: PipelineStep) -> Mapping[
 
 
 SLOW_RANK = 0.08
-"""A rank is slow that computes by this share longer than the median rank."""
+"""A rank is slow if it computes longer than the median rank by this share."""
 
 SLOW_CELL, SLOW_CELL_COST = 1.5, 0.02
-"""A cell is slow that takes so many times its median, and that much longer as a share of the step."""
+"""A cell is slow if it takes so many times its median, and makes the step longer by this share."""
 
 LATE_HOST = 0.04
-"""A host is late that takes this share of the step, in most steps."""
+"""The host is late if it takes this share of the step, in most steps."""
 
 MOST_FINDINGS = 8
 
 
 class ProfileFinding(NamedTuple):
-    """What is odd, what it costs in ms, and the cell where to look, with its start."""
+    """An oddity, its cost in ms, and the cell where it shows, with its start."""
 
     kind: str
     text: str
@@ -211,7 +210,7 @@ def _slow_ranks(found: Accounting) -> Iterator[ProfileFinding]:
 
 
 def _work_by_stage(found: Accounting) -> dict[int, float]:
-    """Ms of all cells of each stage; of cells that start together each has its part."""
+    """Ms of all cells of each stage. Cells that start together share their time."""
     work: dict[int, float] = defaultdict(float)
     for span in (span for row in found.step.spans for span in row):
         for cell in span.cells:

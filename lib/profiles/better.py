@@ -1,5 +1,5 @@
-"""What could be shorter: the measured pipeline as a problem for the solver, its bound, and orders that are shorter with
-each stage's own times."""
+"""What could be shorter: the measured pipeline as a problem for the solver, its bound, and shorter orders with each
+stage's own times."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,25 +17,25 @@ from lib.solver.solution import figures
 from .accounting import Accounting
 
 SHORTER = 0.01
-"""An order is shown if it is by this share shorter than the order of the run, replayed alike."""
+"""An order is shown if it is shorter by this share than the run's order, replayed in the same way."""
 
 EFFORT = 0.1
 HALVES = (0.4, 0.5, 0.6)
-"""Shares of a backward that its input half may take, where only the full backward was measured."""
+"""Shares of a backward in its input half that are tried where only the full backward was measured."""
 
 LEAST, MOST = 0.001, 9_999.0
 """Times of a problem, in ms."""
 
 MOST_SOLVED = 20_000
-"""Forwards of a pipeline up to which orders are looked for."""
+"""Orders are searched for pipelines of at most so many forwards."""
 
 Rows = Sequence[Sequence[Cell]]
 
 
 @dataclass(frozen=True)
 class OrderBound:
-    """With median times, no order of this kind takes less than `ms`; the measured order takes `replay`, and `even` if
-    all stages were alike."""
+    """With median times, no order of this kind takes less than `ms`; the measured order takes `replay`, or `even` if
+    all stages had equal times."""
 
     ms: float
     reason: str
@@ -46,8 +46,8 @@ class OrderBound:
 
 @dataclass(frozen=True)
 class Better:
-    """A shorter order: its name, what it takes with the medians of each stage, and the same with 40 and 60 % of a
-    backward in its input half, where halves are `assumed`."""
+    """A shorter order: its name, its time with the medians of each stage, and, if halves are `assumed`, its times with
+    40 and 60 % of a backward in the input half."""
 
     table: Timetable
     ms: float
@@ -58,13 +58,13 @@ class Better:
 
     @property
     def shorter(self) -> float:
-        """By which share of the order that was run, replayed alike."""
+        """By which share it is shorter than the run's order, replayed in the same way."""
         return 1 - self.ms / self.replay
 
 
 @dataclass(frozen=True)
 class Prospect:
-    """What the measured times allow: `refusal` says why there is no bound, or no search for orders."""
+    """What the measured times allow. `refusal` says why there is no bound, or no search for orders."""
 
     bound: OrderBound | None = None
     better: Better | None = None
@@ -113,7 +113,7 @@ def prospect(found: Accounting, effort: float = EFFORT) -> Prospect:
 
 
 def _better(problem: Problem, own: Rows, times: Mapping[tuple[int, str], float], effort: float) -> Better | None:
-    """The shortest order of the solver and the textbooks, if it is shorter than the own one."""
+    """The shortest order of the solver and the textbooks, if it is shorter than the run's."""
     wholes = [(problem, own)] if problem.whole else []
     halves = replace(problem, whole=False, **_lengths(times, problem.stages, 0.5, whole=False))
     found = []
@@ -141,13 +141,13 @@ def _makespan(problem: Problem, rows: Rows) -> float:
 
 
 def _split(rows: Rows) -> list[list[Cell]]:
-    """Rows in which each backward is its halves."""
+    """The rows with each backward split into its halves."""
     return [[cell._replace(op=op) for cell in row for op in ("IW" if cell.op == "B" else cell.op)] for row in rows]
 
 
 def _lengths(times: Mapping[tuple[int, str], float], stages: int, share: float, whole: bool) -> dict[str, Any]:
-    """The times of a problem by stage. Of a full backward a share is its input half, and nothing in the first stage,
-    whose input needs no gradient."""
+    """The times of a problem by stage. The input half is a share of a full backward; in the first stage it is 0,
+    because the model's input needs no gradient."""
     halves = []
     for stage in range(stages):
         back = times.get((stage, "B"), 0.0)
@@ -165,5 +165,5 @@ def _lengths(times: Mapping[tuple[int, str], float], stages: int, share: float, 
 
 
 def _rounded(ms: float, least: float = LEAST) -> float:
-    """A time that a problem can have: in whole µs."""
+    """A time rounded to µs, as a problem can have it."""
     return min(max(round(ms, 3), least), MOST)

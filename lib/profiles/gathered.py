@@ -1,4 +1,4 @@
-"""All files of a run: which are there, which steps they share, and the pipelines that their ranks make."""
+"""All files of a run: their ranks, the steps that they share, and the pipelines that the ranks form."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ NOT_NAMED = "neither PP:2F5 nor Forward 5, and no messages; 'puzzles profile --h
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """One step of one pipeline, in ms from its first start, on one clock. `ranks` are the numbers of its rows, and
-    `outside` what the longest rank does in the step besides."""
+    """One step of one pipeline, in ms from its first start, on one clock. `ranks` are the numbers of its rows;
+    `outside` is the longest time that a rank spends in the step outside its cells."""
 
     number: int
     ranks: tuple[int, ...]
@@ -52,7 +52,7 @@ class Gathered:
 def read_profiles(
     sources: Sequence[Source], rules: Sequence[NameRule] = (), only: Collection[int] | None = None
 ) -> list[RankProfile]:
-    """One profile for each file, by rank; with `only`, of these ranks."""
+    """One profile for each file, by rank; `only` limits the ranks."""
     if not sources:
         raise RuleError("there is no file to read; give the folder of a run, or a file for each rank")
     profiles: list[RankProfile] = []
@@ -165,7 +165,7 @@ def gathered(profiles: Sequence[RankProfile]) -> Gathered:
 
 
 def _unnamed(ranks: Sequence[int]) -> str:
-    """Why runs of computing between messages are no cells."""
+    """Why runs of computing between messages are not cells."""
     return (
         f"no cell is named on rank {numbers_text(ranks)}, and messages do not show which cells they are; "
         "'puzzles profile --hooks torch' names them"
@@ -173,7 +173,7 @@ def _unnamed(ranks: Sequence[int]) -> str:
 
 
 def _pipelines(profiles: Sequence[RankProfile], number: int) -> Iterator[list[tuple[RankProfile, list[Span]]]]:
-    """The ranks of each pipeline with their spans, of which all have a stage and a microbatch."""
+    """The ranks of each pipeline with their spans, which all have a stage and a microbatch."""
     rows = {one.rank: (one, _numbered(one, one.steps[number].spans, profiles)) for one in profiles}
     alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for rank, (_, spans) in rows.items():
@@ -197,7 +197,7 @@ def _pipelines(profiles: Sequence[RankProfile], number: int) -> Iterator[list[tu
 
 
 def _numbered(one: RankProfile, spans: Sequence[Span], profiles: Sequence[RankProfile]) -> list[Span]:
-    """Spans whose stage is the place of their rank, or whose microbatch is counted, with numbers."""
+    """Numbers the spans whose stage is their rank's position, or whose microbatch is counted."""
     if all(cell.stage >= 0 and cell.batch >= 0 for span in spans for cell in span.cells):
         return list(spans)
     ranks = one.groups[0] if one.groups else [each.rank for each in profiles]

@@ -31,7 +31,7 @@ COLLECTIVE = re.compile("(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|b
 BACKWARD = "autograd::engine::evaluate_function"
 
 SHORT = 0.1
-"""Without annotations, computing of less than this part of the median is no cell."""
+"""Without annotations, computing shorter than this share of the median is not a cell."""
 
 
 class TraceEvent(NamedTuple):
@@ -99,7 +99,7 @@ def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = 
 
 
 def listed(value: Any) -> list[Any]:
-    """A JSON list; an empty one for anything else."""
+    """A JSON list; empty for anything else."""
     return value if isinstance(value, list) else []
 
 
@@ -113,7 +113,7 @@ def _pipeline_groups(info: Mapping[str, Any]) -> Iterator[list[int]]:
 
 
 def _events(raw: Sequence[Any], file: str) -> dict[str, list[TraceEvent]]:
-    """By category, the events that are used, by their starts."""
+    """The events that are used, by category, in the order of their starts."""
     found: dict[str, list[TraceEvent]] = {name: [] for name in WANTED}
     for number, event in enumerate(raw):
         if not isinstance(event, dict) or event.get("ph") != "X":
@@ -217,8 +217,9 @@ def _on_gpu(named: Sequence[Annotated], events: Mapping[str, Sequence[TraceEvent
 
 
 def _between_messages(ops: Sequence[TraceEvent], is_first: bool) -> list[Span]:
-    """Computing runs between messages: of a rank with one stage, forward and backward in turn, counted in order. The
-    first rank then sends one message for each forward; if not, ranks have several stages, and there is no telling."""
+    """Runs of computing between messages, counted in order: for a rank with one stage, forward and backward in turn.
+    The first rank then sends one message for each forward; if not, ranks have several stages, and cells cannot be told
+    apart."""
     if not any(op.name in ("c10d::send", "c10d::recv_") for op in ops):
         return []
     runs: list[Span] = []
@@ -243,7 +244,7 @@ def _between_messages(ops: Sequence[TraceEvent], is_first: bool) -> list[Span]:
 
 
 def _collective_step(step: RankStep, events: Mapping[str, Sequence[TraceEvent]], on_gpu: bool) -> RankStep:
-    """A step whose cells are not named: its collectives, and when anything else ran."""
+    """A step whose cells are not named: its collectives, and when other operations ran."""
     if on_gpu:
         kernels = [event for event in events["kernel"] if step.start <= event.start < step.end]
         works = [event for event in kernels if "nccl" in event.name.lower()]

@@ -19,7 +19,7 @@ GPIPE = re.compile(r"(Forward|Backward) (\d{1,6})")
 
 @dataclass(frozen=True)
 class NameRule:
-    """A pattern for full names, and the operation that they mean unless the name says it."""
+    """A pattern for full names, and the operation that they mean unless the name states one."""
 
     match: re.Pattern[str]
     op: str

@@ -1,4 +1,4 @@
-"""An order played again with any times, each slot as early as it can be; and one clock for the ranks that ran it."""
+"""An order replayed with any times, each slot as early as possible; and one clock for the ranks that ran it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Arrival(NamedTuple):
 
 
 class Order:
-    """A timetable with what each slot receives from other ranks."""
+    """A timetable with the messages that each slot receives from other ranks."""
 
     def __init__(self, table: Timetable) -> None:
         self.table = table
@@ -39,7 +39,7 @@ class Order:
 
     @cached_property
     def sequence(self) -> list[Place]:
-        """All slots, each after what it needs."""
+        """All slots, each after its inputs."""
         done = [0] * self.table.ranks
         found: list[Place] = []
         count = sum(map(len, self.table.rows))
@@ -59,8 +59,8 @@ def replayed(
     message: float = 0.0,
     host: Mapping[Place, float] = MappingProxyType({}),
 ) -> list[list[tuple[float, float]]]:
-    """By rank, the start and the end of each slot: when its rank is free and its inputs have arrived, and `host` later.
-    A `message` takes as long between any two ranks, and no rank's time."""
+    """The start and the end of each slot, by rank. A slot starts `host` after its rank is free and its inputs have
+    arrived. A `message` takes the same time between any two ranks, and no rank's time."""
     found: list[list[tuple[float, float]]] = [[] for _ in order.table.rows]
     for rank, at in order.sequence:
         free = found[rank][-1][1] if at else 0.0
@@ -75,17 +75,18 @@ def makespan(times: Sequence[Sequence[tuple[float, float]]]) -> float:
 
 
 KEPT = 0.05
-"""Clocks that contradict each other by at most so many ms are kept."""
+"""Clocks that contradict each other by at most so many ms are not changed."""
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """By rank, what is added to its times, and how far off that may be, in ms; and what is odd about it.
+    """For each rank the offset to add to its times, its uncertainty, in ms, and oddities.
 
-    Nothing is used before it has been made: a message from rank a to rank b says that the offset of b is at least the
-    offset of a, plus the end of the cell that made it, less the start of the cell that uses it. Chains of messages say
-    the same of any two ranks. Each rank takes the middle of what is possible besides the first one, which leaves every
-    message possible."""
+    Nothing is used before it is made: a message from rank a to rank b implies that the offset of b is at least the
+    offset of a, plus the end of the cell that made it, minus the start of the cell that uses it. Chains of messages
+    imply the same for any two ranks. Each rank takes the middle of its range, the first rank being fixed, so that every
+    message stays possible.
+    """
 
     offsets: tuple[float, ...]
     doubt: float = 0.0

@@ -1,5 +1,5 @@
-"""Where the time of each rank went in runs without cells, such as DDP, FSDP and tensor parallelism: by collectives,
-which end on all ranks together. Also the shares of single ranks of a pipeline, without causes."""
+"""Where each rank's time went in runs without cells, such as DDP, FSDP and tensor parallelism, from collectives, which
+end on all ranks together. Also the shares of single ranks of a pipeline, without causes."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from .sources import JoinedCall, RankProfile, RankStep, union, without
 
 
 class RankTime(NamedTuple):
-    """One rank's step, in ms. `waiting` is by the rank that joined last. Of a single rank of a pipeline, all time
-    without computing is `idle`."""
+    """One rank's step, in ms. `waiting` is grouped by the rank that joined last. For a single rank of a pipeline, all
+    time without computing is `idle`."""
 
     rank: int
     length: float
@@ -42,7 +42,7 @@ class Shares:
 
     @property
     def waited_for(self) -> dict[int, float]:
-        """By rank, how long others waited for it."""
+        """How long others waited for each rank."""
         found: dict[int, float] = defaultdict(float)
         for one in self.ranks:
             for rank, ms in one.waiting.items():
@@ -51,7 +51,7 @@ class Shares:
 
 
 def middle_step(lengths: dict[int, float], wanted: int | None) -> int:
-    """The wanted step, or the one of median length."""
+    """The requested step, or the step of median length."""
     if wanted is None:
         return sorted(lengths, key=lambda number: (lengths[number], number))[(len(lengths) - 1) // 2]
     if wanted not in lengths:
@@ -77,7 +77,7 @@ def collective_shares(profiles: Sequence[RankProfile], wanted: int | None = None
 
 
 def single_shares(profiles: Sequence[RankProfile], wanted: int | None = None) -> Shares:
-    """Computing and idle time of some ranks of a pipeline, whose causes are on other ranks."""
+    """Computing and idle time of some ranks of a pipeline; the causes are on other ranks."""
     number = _step_of(profiles, wanted)
     ranks = []
     for one in profiles:
@@ -97,11 +97,11 @@ def _step_of(profiles: Sequence[RankProfile], wanted: int | None) -> int:
 
 
 Meeting = dict[int, JoinedCall]
-"""By rank, its call."""
+"""The call of each rank."""
 
 
 def _meetings(steps: dict[int, RankStep]) -> tuple[list[Meeting], list[str]]:
-    """The calls that are one collective: the n-th of a kind in a group on each of its ranks."""
+    """The calls that form one collective: the n-th call of a kind in a group, on each of its ranks."""
     by_kind: dict[tuple[str, str], dict[int, list[JoinedCall]]] = defaultdict(dict)
     for rank, step in steps.items():
         for call in sorted(step.calls, key=lambda call: call.start):
@@ -118,7 +118,8 @@ def _meetings(steps: dict[int, RankStep]) -> tuple[list[Meeting], list[str]]:
 
 
 def _offsets(profiles: Sequence[RankProfile], met: Sequence[Meeting]) -> dict[int, float]:
-    """By rank, what is added to its times, so that collectives end together; of ranks that meet the first one."""
+    """The offset to add to each rank's times so that collectives end together. Ranks that meet use the first one's
+    clock."""
     first = profiles[0].rank
     late = {
         one.rank: [call[first].end - call[one.rank].end for call in met if {first, one.rank} <= call.keys()]
@@ -128,7 +129,7 @@ def _offsets(profiles: Sequence[RankProfile], met: Sequence[Meeting]) -> dict[in
 
 
 def _rank_time(rank: int, step: RankStep, met: Sequence[Meeting], offsets: dict[int, float]) -> RankTime:
-    """Of the time in which a rank does not compute: until the last rank joined, then until the end of the call."""
+    """Splits the time in which a rank does not compute: until the last rank joined, then until the end of the call."""
     idle = without([(step.start, step.end)], union(step.computing))
     joined: list[tuple[float, float, int]] = []
     moving: list[tuple[float, float]] = []

@@ -18,9 +18,9 @@ MOST_TEXT = 60
 
 
 class Span(NamedTuple):
-    """When a rank computed the cells of a slot, in ms. It was `posted` by the program, which may run ahead of a GPU;
-    `busy` is the part of the time in which kernels ran. A stage below zero, -1 - c, is the rank's chunk c; a
-    microbatch below zero is counted in order."""
+    """When a rank computed the cells of a slot, in ms. The program `posted` it, perhaps ahead of a GPU; `busy` is the
+    time in which kernels ran. A negative stage -1 - c is the rank's chunk c; negative microbatches are counted in
+    order."""
 
     cells: Slot
     posted: float
@@ -60,7 +60,7 @@ class RankStep:
     spans: tuple[Span, ...] = ()
     calls: tuple[JoinedCall, ...] = ()
     computing: tuple[tuple[float, float], ...] = ()
-    """When anything but communication ran, ascending and disjoint; only where no cells are named."""
+    """When operations other than communication ran, ascending and disjoint; only where no cells are named."""
 
     @property
     def length(self) -> float:
@@ -103,7 +103,7 @@ def union(intervals: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 def without(
     intervals: Sequence[tuple[float, float]], holes: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """Disjoint ascending intervals less other ones."""
+    """Disjoint ascending intervals minus other ones."""
     found: list[tuple[float, float]] = []
     at = 0
     for start, end in intervals:
@@ -124,7 +124,7 @@ LIMIT = 2_000_000_000
 """Bytes of an unpacked file. A million events are 228 MB, and take Python a gigabyte."""
 
 GIVE = "give the folder with what torch.profiler wrote, a .json or .json.gz file for each rank"
-"""What to do instead."""
+"""The advice when files cannot be read."""
 
 PIECE = 1 << 20
 GZIP = b"\x1f\x8b"
@@ -132,7 +132,7 @@ GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Source:
-    """A file by its name, and how to open it: a path here, or bytes in the browser."""
+    """A file by its name, and a way to open it: a path here, or bytes in the browser."""
 
     name: str
     open: Callable[[], BinaryIO]
@@ -168,7 +168,7 @@ def _by_number(path: Path) -> list[tuple[bool, int, str]]:
 
 
 def json_of(source: Source, limit: int = LIMIT) -> Any:
-    """What a file holds."""
+    """The content of a file."""
     try:
         with source.open() as stream:
             data = _unpacked(stream, source.name, limit)
@@ -213,15 +213,15 @@ def _unpacked(stream: BinaryIO, name: str, limit: int) -> bytes:
 
 
 def whole_number(value: Any) -> int | None:
-    """A whole number of a size that people mean, from 0 on; None for anything else."""
+    """A plausible whole number from 0 on; None for anything else."""
     return value if type(value) is int and 0 <= value < 10**9 else None
 
 
 def is_time(value: Any) -> bool:
-    """True for a finite number of a size that times have."""
+    """True for a plausible finite time."""
     return type(value) in (int, float) and -1e18 < value < 1e18
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """A JSON object; an empty one for anything else."""
+    """A JSON object; empty for anything else."""
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""A profiled pipeline as data: its steps, the name of its schedule, where the time went, and what would be shorter."""
+"""A profiled pipeline as data: its steps, the name of its schedule, where the time went, and what could be shorter."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -36,7 +36,7 @@ class StageRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """One step in full, and all steps in short. With several replicas, the step is the step of the slowest."""
+    """One step in full, and all steps in short. With several replicas, a step is that of the slowest replica."""
 
     gathered: Gathered
     steps: tuple[Accounting, ...]
@@ -53,7 +53,7 @@ class Study:
 
     @property
     def is_trusted(self) -> bool:
-        """True if hardly anything of the step is not explained."""
+        """True if almost all of the step is explained."""
         return abs(self.ladder[-1].ms) <= TRUSTED * self.chosen.step.length
 
     @cached_property
@@ -66,7 +66,6 @@ class Study:
 
     @cached_property
     def better_name(self) -> Recognition | None:
-        """What the shorter order is called."""
         return recognize_table(self.prospect.better.table) if self.prospect.better else None
 
     @cached_property
@@ -130,7 +129,7 @@ VERSION = 1
 
 
 def as_record(found: Study | Shares) -> dict[str, Any]:
-    """What `json.dumps` writes."""
+    """The study in a form that `json.dumps` can write."""
     if isinstance(found, Shares):
         return {
             **_files(found.profiles, found.notes),

@@ -1,4 +1,4 @@
-"""What each rank of a run computes: which layers, of which microbatches, in which order, and what is computed again."""
+"""What each rank of a run computes: which layers, of which microbatches, in which order, and what is recomputed."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 
 class RankWork:
-    """One rank of a legal run. Of `parts`, none is there twice: what is computed again is in `again`."""
+    """One rank of a legal run. `parts` has each part once; recomputed forwards are in `again`."""
 
     def __init__(self, state: RankState) -> None:
         self.state, self.rank, self.ops = state, state.rank, state.ops
@@ -70,16 +70,15 @@ class RankWork:
                 yield op.inputs[-1]
 
     def named(self, *names: str) -> Iterator[Op]:
-        """The operations of some names."""
         return (op for op in self.ops if op.name in names)
 
 
 class Grid(NamedTuple):
-    """The ranks that compute, laid out: each stage (a set of layers) has a rank for each set of microbatches and each
-    shard of the weights."""
+    """The layout of the ranks that compute: each stage (a set of layers) has a rank for each set of microbatches and
+    each shard of the weights."""
 
     stages: Sequence[frozenset[int]]
-    """By their first layer."""
+    """In the order of their first layers."""
     replicas: Sequence[frozenset[tuple[int, int]]]
     """The (step, microbatch) pairs of each data-parallel replica."""
     tensor: int
@@ -92,12 +91,13 @@ class Grid(NamedTuple):
         return [work for work in self.ranks if work.layers == layers and work.batches == batches]
 
     def shares(self, folded: int) -> Iterator[tuple[frozenset[int], int]]:
-        """The layers of each stage, and how many ranks share them, where each rank plays for so many."""
+        """The layers of each stage and the number of ranks that share them, where each played rank stands for
+        `each`."""
         return ((layers, folded * len(self.ranks) // len(self.stages)) for layers in self.stages)
 
 
 def grid_of(ranks: Sequence[RankWork]) -> Grid | None:
-    """How ranks are laid out; None if some combination of layers, microbatches and shards is missing or there twice."""
+    """The layout of the ranks; None if a combination of layers, microbatches and shards is missing or occurs twice."""
     places = [(work.layers, work.batches, work.shards) for work in ranks]
     layers, batches = {work.layers for work in ranks}, {work.batches for work in ranks}
     shards = {work.shards for work in ranks}
@@ -111,9 +111,8 @@ BACKWARD = frozenset(("backward", "backward_input", "backward_weight"))
 
 
 def recomputed(ops: Sequence[Op], steps: Sequence[int] = ()) -> set[int]:
-    """The indices of the forwards that repeat one of the same layer, microbatches and training step. `steps` has the
-    step of each operation; without it, a forward is told from the forward of the step before by the backward between
-    them."""
+    """The indices of forwards that repeat one of the same layer, microbatches and training step. `steps` has the step
+    of each operation; without it, a backward separates a forward from the previous step's."""
     found = set()
     done: dict[tuple[int | None, int], frozenset[int]] = {}
     for i, op in ((i, half) for i, whole in enumerate(ops) for half in halves(whole)):

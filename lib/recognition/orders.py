@@ -1,4 +1,4 @@
-"""Compares a pipeline with the textbook orders: it has one, or is near one, and differs there first."""
+"""Compares a pipeline with the textbook orders: it has one, or is close to one and first differs at some point."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -13,19 +13,19 @@ from . import names
 from .rows import Cell, Pipeline, Row, in_halves
 
 Rows = Sequence[Sequence[Cell]]
-"""For each place of a pipeline the cells of its rank."""
+"""For each position in a pipeline, the cells of its rank."""
 
 IN_BLOCKS = (names.GPIPE, names.BREADTH_FIRST)
 """Orders in which microbatches may be taken in any order within a block, such as all forwards of a stage."""
 
 MAX_CELLS = 4000
-"""Of a larger pipeline no textbook's rows are made, and no nearest one is looked for."""
+"""Larger pipelines are not compared with textbook rows."""
 
 NEVER = 10**9
 """The length of an order that cannot be played."""
 
 LEAST_ALIKE = 0.8
-"""From this share of equal cells on, a pipeline is said to be like a textbook's."""
+"""From this share of equal cells on, a pipeline is called similar to a textbook's."""
 
 ORDERS: Mapping[str, Mapping[str, str]] = {
     "contiguous": {
@@ -52,26 +52,26 @@ ORDERS: Mapping[str, Mapping[str, str]] = {
     "shares": {names.SEQ_1F1B: "seq1f1b"},
     "unflushed": {names.TWO_BW: "one_f_one_b"},
 }
-"""By kind of placement: the orders of `lib.schedules`. Of two that are the same at a size, the first gives the name."""
+"""The orders of `lib.schedules` by kind of placement. If two are equal at a size, the first gives the name."""
 
 SIZES: Mapping[str, Callable[[int, int], list[int]]] = {
     "looped": lambda m, v: [m, v],
     "waves": lambda m, v: [m, v // 2],
     "shares": lambda m, v: [m // v, v],
 }
-"""By kind of placement, from the microbatches and the chunks of a rank: what its orders take after the ranks."""
+"""By kind of placement: the further arguments of its orders, from the microbatches and the chunks of a rank."""
 
 
 class Match(NamedTuple):
-    """How ranks share the work along one axis, mostly a textbook's order. `difference` is the first thing that is
-    otherwise; empty if there is none."""
+    """How ranks share the work along one axis, usually a textbook's order. `difference` is the first difference from
+    it, or empty."""
 
     name: str
     difference: str = ""
 
 
 def match(pipelines: Sequence[Pipeline]) -> Match | None:
-    """The order that all replicas of a pipeline have, or else the nearest; None if it is like none."""
+    """The order that all replicas of a pipeline have, or else the nearest one; None if no order is similar."""
     first = pipelines[0]
     (kind, p, v, _), m = first.placement, first.batches
     if not all(one.regular and one.batches == m for one in pipelines):
@@ -93,8 +93,8 @@ COUNTS = dict(enumerate(("one", "two", "three", "four", "five", "six", "seven", 
 
 
 def _longer_warm_up(pipelines: Sequence[Pipeline], known: Mapping[str, Rows]) -> Match | None:
-    """1F1B in which each rank has equally many more forwards before the first backward; from half of all on, it is
-    nearer to GPipe."""
+    """1F1B in which each rank has equally many more forwards before the first backward. If these are at least half of
+    all, it is nearer to GPipe."""
     rows, m = known.get(names.ONE_F_ONE_B), pipelines[0].batches
     more = _ahead(pipelines[0].rows[-1].cells) - 1
     if rows is None or pipelines[0].placement.kind != "contiguous" or not 0 < 2 * more < m:
@@ -119,7 +119,7 @@ CAPS: Mapping[str, Callable[[int], int]] = {names.V_MIN: lambda p: (p + 4) // 3,
 
 
 def _of_controlled_memory(pipelines: Sequence[Pipeline], known: Mapping[str, Rows]) -> Match | None:
-    """V-Min or V-Half in another order: it holds as little, and is as fast if all halves take equally long."""
+    """V-Min or V-Half in another order, if it holds as little and is as fast when all halves take equally long."""
     p, rows = pipelines[0].placement.p, [row for one in pipelines for row in one.rows]
     for name, cap in CAPS.items() if any(_is_split(row.cells) for row in rows) else ():
         is_small = name in known and cap(p) < p and all(_most_held(row.cells) <= 2 * cap(p) for row in rows)
@@ -129,7 +129,7 @@ def _of_controlled_memory(pipelines: Sequence[Pipeline], known: Mapping[str, Row
 
 
 def _is_as_fast(pipeline: Pipeline, rows: Rows) -> bool:
-    """True if no step takes longer than a textbook's, with halves that take equally long."""
+    """True if no step takes longer than a textbook's when all halves take equally long."""
     for step in {row.step for row in pipeline.rows}:
         mine = {place: row for row, place in zip(pipeline.rows, pipeline.places) if row.step == step}
         wanted = [_without_unused(rows[place], row) for place, row in mine.items()]
@@ -139,7 +139,7 @@ def _is_as_fast(pipeline: Pipeline, rows: Rows) -> bool:
 
 
 def _length(rows: Rows) -> int:
-    """The slots until the end, where each cell takes one and waits for the stage before it."""
+    """The slots until the end, where each cell takes one slot and waits for the previous stage."""
     ends: dict[Cell, int] = {}
     left, clocks = [deque(row) for row in rows], [0] * len(rows)
     last = max(cell.stage for row in rows for cell in row)
@@ -155,7 +155,7 @@ def _length(rows: Rows) -> int:
 
 
 def _before(cell: Cell, last: int) -> set[Cell]:
-    """What a cell waits for."""
+    """The cells for which a cell waits."""
     stage, half, batch = cell
     if half == "F":
         return {Cell(stage - 1, "F", batch)} if stage else set()
@@ -199,15 +199,15 @@ def _has(pipeline: Pipeline, name: str, rows: Rows) -> bool:
 
 
 def _without_unused(wanted: Sequence[Cell], row: Row) -> Sequence[Cell]:
-    """A textbook's row as it is for a rank that leaves out the gradient of the model's input, which nobody needs."""
+    """A textbook's row without the gradient of the model's input, if a rank leaves it out."""
     if any(cell.stage == 0 and cell.half == "I" for cell in row.cells):
         return wanted
     return [cell for cell in wanted if cell.stage or cell.half != "I"]
 
 
 def _blocks(cells: Sequence[Cell]) -> list[tuple[int, bool, frozenset[int], bool]]:
-    """For each run of cells of one stage and direction: these, its microbatches, and whether none of its backwards is
-    taken apart."""
+    """For each run of cells of one stage and direction: the cells, its microbatches, and whether all its backwards are
+    in one piece."""
     runs = []
     for (stage, forward), run in groupby(cells, key=lambda cell: (cell.stage, cell.half == "F")):
         some = list(run)
@@ -217,7 +217,7 @@ def _blocks(cells: Sequence[Cell]) -> list[tuple[int, bool, frozenset[int], bool
 
 
 def _alike(pipeline: Pipeline, rows: Rows) -> float:
-    """The share of cells that are as in the textbook's rows; a backward in one piece counts once."""
+    """The share of cells that equal the textbook's; a backward in one piece counts once."""
     shares = []
     for row, place in zip(pipeline.rows, pipeline.places):
         wanted, mine = _without_unused(rows[place], row), row.cells
@@ -233,7 +233,7 @@ def _is_split(cells: Sequence[Cell]) -> bool:
 
 
 def _difference(pipeline: Pipeline, name: str, rows: Rows) -> str:
-    """The difference that comes first in time. Where microbatches may change places, others count before that."""
+    """The earliest difference. Where microbatches may change places, other differences come first."""
     found = []
     for row, place in zip(pipeline.rows, pipeline.places):
         wanted = _without_unused(rows[place], row)

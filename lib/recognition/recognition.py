@@ -31,7 +31,7 @@ OFTEN = {1: "once", 2: "twice"}
 
 
 def extras_of(ranks: Sequence[RankWork], gathers_in_steps: bool) -> Iterator[str]:
-    """What a schedule has besides its order, in words: 'activations recomputed'."""
+    """Techniques that a schedule adds to its order, in words: 'activations recomputed'."""
     if any(work.again for work in ranks):
         yield "activations recomputed"
     if gathers_in_steps and (often := {times for work in ranks for times in gathers(work)}) and len(often) == 1:
@@ -48,7 +48,7 @@ def extras_of(ranks: Sequence[RankWork], gathers_in_steps: bool) -> Iterator[str
 
 
 def _beside(work: RankWork, *names: str, kind: type = object) -> bool:
-    """True if a call of some name has computation between it and its await."""
+    """True if a call with some name is pending during computation."""
     awaited = {op.args[0]: i for i, op in enumerate(work.ops) if op.name == "await"}
     for at, until in awaited.items():
         call = work.ops[at]
@@ -59,7 +59,7 @@ def _beside(work: RankWork, *names: str, kind: type = object) -> bool:
 
 
 def _parked(work: RankWork, op: Op) -> str:
-    """What is moved to or from a tier: 'activations offloaded to the host', 'weights fetched from the host'."""
+    """What moves to or from a tier: 'activations offloaded to the host', 'weights fetched from the host'."""
     value = work.state.values[op.inputs[0] if op.name == "fetch" else op.outputs[0]]
     assert isinstance(value, Parked)
     loaded = any(value.tier in made.args for made in work.named("load_weights"))
@@ -70,10 +70,9 @@ def _parked(work: RankWork, op: Op) -> str:
 
 @dataclass(frozen=True)
 class Recognition:
-    """What a correct schedule is. `names` has one for each axis along which ranks share the work: '1F1B',
-    'tensor parallelism'. With a `difference` it is only like that. `extras` follow the names,
-    and `family` is what the referee compares it with. `stages` are for a pipeline: the layers of each, and how
-    many ranks share them."""
+    """The name of a correct schedule. `names` has one for each axis along which ranks share the work: '1F1B', 'tensor
+    parallelism'. With a `difference` it is only similar. `extras` follow the names, and `family` is the family that the
+    referee uses. `stages` are for a pipeline: the layers of each, and how many ranks share them."""
 
     names: tuple[str, ...]
     difference: str
@@ -97,9 +96,9 @@ class Recognition:
 
 
 def recognize(trace: Trace) -> Recognition | None:
-    """What schedule a trace is of; None if it is not correct, or nobody computes anything.
+    """Names the schedule of a trace; None if it is not correct, or no rank computes anything.
 
-    Only the operations count, in their order on each rank: no names, and no times.
+    Only the operations and their order on each rank count, not names or times.
     """
     with no_collection():
         recomputation = Recomputation(trace)
@@ -135,11 +134,10 @@ ALONE = (families.ONE_RANK, families.LOCAL_SGD, families.MIXED, families.REPEATE
 """Families in which ranks do not share the work along axes."""
 
 GATHERING = frozenset((known.ZERO_3, known.WEIGHT_SHARDED, known.HYBRID))
-"""Where weights are gathered for each use."""
+"""Kinds that gather weights for each use."""
 
 
 def _of_family(ranks: Sequence[RankWork], family: str, task: str) -> str:
-    """The name of what has no axes."""
     match family:
         case families.ONE_RANK:
             return _one_rank(ranks[0], task)
@@ -151,7 +149,8 @@ def _of_family(ranks: Sequence[RankWork], family: str, task: str) -> str:
 
 
 def _averaged(ranks: Sequence[RankWork]) -> str:
-    """The name of replicas whose weights, or whose changes, are averaged: all layers after the same steps, or not."""
+    """The name of replicas whose weights, or changes of weights, are averaged: all layers after the same steps, or
+    not."""
     changes = [value for work in ranks for value in work.state.values.values() if isinstance(value, Delta)]
     if not changes:
         return known.LOCAL_SGD
@@ -170,7 +169,7 @@ def _axes(grid: Grid, setting: Setting) -> Iterator[Match]:
 
 
 def _pipeline(grid: Grid, setting: Setting) -> Match:
-    """The order of a pipeline, the same in all replicas."""
+    """The order of a pipeline, if it is the same in all replicas."""
     if setting.task == "infer":
         return Match("a pipeline for inference")
     placement, p, first = placement_of(grid), len(grid.stages), grid.ranks[0]
@@ -185,13 +184,12 @@ def _pipeline(grid: Grid, setting: Setting) -> Match:
 
 
 def recognize_table(table: Timetable) -> Recognition:
-    """What schedule a timetable is, as `recognize` names the schedule of a trace."""
+    """Names the schedule of a timetable, as `recognize` does for a trace."""
     axis = _ordered([Pipeline.of_table(table)])
     return Recognition((axis.name,), axis.difference, (), families.PIPELINE)
 
 
 def _ordered(replicas: Sequence[Pipeline]) -> Match:
-    """The order of a pipeline's replicas."""
     if all(one.batches == 1 for one in replicas):
         return Match("a pipeline without microbatches")
     if all(map(_has_one_at_a_time, replicas)):
@@ -209,7 +207,7 @@ SHAPES = {
     "unflushed": "a pipeline without flushes",
     "other": "a pipeline of uneven stages",
 }
-"""A pipeline whose order is no textbook's, by how its stages are dealt out."""
+"""The name of a pipeline without a textbook's order, by how its stages are placed."""
 
 
 def _has_one_at_a_time(pipeline: Pipeline) -> bool:
@@ -221,7 +219,7 @@ def _has_one_at_a_time(pipeline: Pipeline) -> bool:
 
 
 def _tensor(grid: Grid) -> str:
-    """How the ranks of a stage share its microbatches: by tokens for experts, or by parts of the weights."""
+    """How the ranks of a stage share its microbatches: tokens for experts, or parts of the weights."""
     names = {op.name for work in grid.ranks for op in work.ops}
     if not names.isdisjoint(ALL_TO_ALL):
         return known.EXPERT

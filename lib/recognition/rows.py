@@ -22,7 +22,7 @@ class Cell(NamedTuple):
 
 
 def in_halves(row: Sequence[Sequence[tuple[int, str, int]]]) -> list[Cell]:
-    """The cells of some slots, with each backward as its two halves."""
+    """The cells of some slots, with each backward split into its halves."""
     return [Cell(s, half, b) for slot in row for s, op, b in slot for half in ("IW" if op == "B" else op)]
 
 
@@ -36,20 +36,20 @@ class Row(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Which rank has which layers. `kind` is 'contiguous' (a stage on each of `p` ranks), 'looped' (`v` stages, dealt
-    out in turn), 'V' (two stages, dealt out there and back), 'waves' (that several times), 'two ways' (a stage on two
-    ranks, for microbatches in opposite directions), or 'other'. A contiguous pipeline in which sequences are cut into
-    `v` shares is 'shares', and one that starts a step while the last one goes on is 'unflushed'."""
+    """Which rank has which layers. `kind` is 'contiguous' (a stage on each of `p` ranks), 'looped' (`v` stages on each,
+    dealt in turn), 'V' (two stages on each, dealt forth and back), 'waves' (that several times), 'two ways' (a stage on
+    two ranks, for microbatches in opposite directions), or 'other'. A contiguous pipeline whose sequences are split
+    into `v` shares is 'shares', and one that starts a step during the previous one is 'unflushed'."""
 
     kind: str
     p: int
     v: int
     stage_of: Sequence[int]
-    """By layer."""
+    """The stage of each layer."""
 
 
 def placement_of(grid: Grid) -> Placement:
-    """The stages that the layers make, and how they are dealt out to the ranks."""
+    """The stages that the layers form, and how they are placed on the ranks."""
     p = len(grid.stages)
     where = {layer: place for place, layers in enumerate(grid.stages) for layer in layers}
     runs = [(place, len(list(layers))) for place, layers in groupby(where[layer] for layer in sorted(where))]
@@ -66,17 +66,17 @@ def placement_of(grid: Grid) -> Placement:
 
 
 FOLDED = ("V", "waves")
-"""Placements in which the way turns on the first and on the last rank, where two stages follow each other."""
+"""Placements in which the direction turns on the first and the last rank, where two stages follow each other."""
 
 
 def _turn(place: int, layers: int, turns: bool) -> list[tuple[int, int]]:
-    """The layers of a rank as two stages, if the way turns there and they are enough."""
+    """The layers of a rank as two stages, if the direction turns there and the layers suffice."""
     half = layers // 2 if turns else 0
     return [(place, layers - half), (place, half)] if half else [(place, layers)]
 
 
 def _dealt(turn: Sequence[int], p: int) -> tuple[str, int]:
-    """How stages are dealt out, from the places of their ranks; and how many a rank has."""
+    """The kind of placement, from the positions of the stages' ranks; and the number of stages on each rank."""
     v = len(turn) // p
     if turn == list(range(p)) * v:
         return "looped" if v > 1 else "contiguous", v
@@ -91,21 +91,21 @@ def _stages(runs: Sequence[int]) -> list[int]:
 
 
 Microbatch = tuple[int, frozenset[int]]
-"""A step, and the microbatches that are computed together."""
+"""A step, and microbatches that are computed together."""
 
 
 class Ways(NamedTuple):
-    """The ranks in two directions, each with its place and its layers' stages."""
+    """The ranks in two directions, each with its position and its layers' stages."""
 
     placement: Placement
     ranks: Sequence[RankWork]
-    """By place in the first direction."""
+    """By position in the first direction."""
     up: frozenset[Microbatch]
-    """What goes the other way."""
+    """The microbatches in the opposite direction."""
 
 
 def two_ways(ranks: Sequence[RankWork]) -> Ways | None:
-    """How microbatches go through in two opposite directions; None if they do not."""
+    """How microbatches travel in two opposite directions; None if they do not."""
     routes: dict[Microbatch, dict[int, int]] = {}
     for work in ranks:
         for part in work.parts:
@@ -129,17 +129,18 @@ def two_ways(ranks: Sequence[RankWork]) -> Ways | None:
 
 class Pipeline:
     """One replica of a pipeline, and its `rows`. It is not `regular` if it does what no textbook does: a rank begins a
-    step within another, has its own microbatches, or computes one of them amid a stage of another."""
+    step within another, has its own microbatches, or computes one of them within another stage."""
 
     def __init__(self, ranks: Sequence[tuple[int, RankWork]], placement: Placement, up: Set[Microbatch] = frozenset()):
-        """The ranks with their places, first to last; `up` are the microbatches that begin on the last rank."""
+        """The ranks with their positions, first to last; `up` are the microbatches that begin on the last rank."""
         first, last = ranks[0][1], ranks[-1][1]
         self.placement = placement
         self.regular = True
         self.rows: list[Row] = []
-        """By step, and in it by the place of the rank's first stage; ranks that share a stage follow each other."""
+        """By step, and within a step by the position of the rank's first stage; ranks that share a stage are
+        adjacent."""
         self.places: list[int] = []
-        """For each row the place of its rank."""
+        """For each row, the position of its rank."""
         self._flushes = placement.kind != "unflushed"
         numbers: dict[Microbatch, int] = {}
         for work, mine in ((first, lambda key: key not in up), (last, lambda key: key in up)):
@@ -150,7 +151,7 @@ class Pipeline:
 
     @classmethod
     def of_table(cls, table: Timetable) -> Self:
-        """The pipeline that a timetable is, with times that only count cells."""
+        """The pipeline of a timetable, with times that only count cells."""
         p, ranks_of = table.ranks, table.ranks_of
         both = [tuple(sorted({stage, p - 1 - stage})) for stage in range(table.stages)]
         turn = [ranks_of[stage][0] for stage in range(table.stages)]
@@ -165,7 +166,7 @@ class Pipeline:
         return made
 
     def _number(self, first: RankWork, mine: Callable[[Microbatch], bool], numbers: dict[Microbatch, int]) -> None:
-        """Numbers some microbatches of each step in the order of a first stage; of all steps if none ends."""
+        """Numbers the microbatches of each step in the order of a first stage; or of all steps if none ends."""
         for part in first.parts:
             key = part.step, part.batches
             if part.half == "F" and part.layer == 0 and key not in numbers and mine(key):
@@ -182,7 +183,7 @@ class Pipeline:
             self.places.append(place)
 
     def _cells(self, parts: Sequence[Part], numbers: Mapping[Microbatch, int]) -> Iterator[tuple[Cell, int]]:
-        """The cells of a rank: each is there when the last of its layers has been computed."""
+        """The cells of a rank. Each exists when the last of its layers has been computed."""
         of_cell: dict[Cell, list[int]] = {}
         cells = []
         for part in parts:

@@ -21,21 +21,21 @@ class Holding(NamedTuple):
     """One layer on one rank."""
 
     gathered: bool
-    """It computes with weights that were gathered."""
+    """It computes with gathered weights."""
     whole: bool
-    """It begins to compute with a weight that was not gathered."""
+    """It computes first with a weight that was not gathered."""
     state_cut: bool
-    """It updates less of the optimizer state than it computes with of the weight."""
+    """It updates a smaller part of the optimizer state than the part of the weight that it computes with."""
     summed: frozenset[str]
-    """The collectives that an updated gradient came through."""
+    """The collectives through which an updated gradient went."""
     scatters: int
     """The most reduce-scatters of the layer in a step."""
     at_once: bool
-    """One gradient a step, which is summed before the next layer's is computed."""
+    """There is one gradient per step, and it is summed before the next layer's is computed."""
 
 
 def name_of(holding: Holding) -> str:
-    """What data parallelism is like that holds all layers so."""
+    """The kind of data parallelism in which all layers are held like this one."""
     if not holding.summed:
         return OTHER
     scattered = "scatterreduce" in holding.summed
@@ -53,7 +53,7 @@ def name_of(holding: Holding) -> str:
 
 
 class _Reader:
-    """One rank, and where each of its values came from."""
+    """One rank, and the operation that made each of its values."""
 
     def __init__(self, work: RankWork) -> None:
         self.work, self.values = work, work.state.values
@@ -84,14 +84,14 @@ class _Reader:
         return Fraction(len(value.shards), value.total)
 
     def came_from(self, number: int) -> str:
-        """The operation that made a weight, before it was cut, joined or moved."""
+        """The operation that made a weight, before it was split, joined or moved."""
         op, _ = self.maker[number]
         while op.name in ("shard", "combine", "fetch", "offload"):
             op, _ = self.maker[op.inputs[0]]
         return op.name
 
     def sums(self, number: int) -> Iterator[str]:
-        """The collectives that a gradient came through on this rank."""
+        """The collectives through which a gradient went on this rank."""
         waiting, seen = [number], set()
         while waiting:
             number = waiting.pop()
@@ -105,7 +105,7 @@ class _Reader:
                     waiting += op.inputs
 
     def _at_once(self, layer: int) -> bool:
-        """True if a gradient of the layer goes to its sum, as backward made it, before the next backward."""
+        """True if a gradient of the layer is summed, as backward made it, before the next backward."""
         parts = [part for part in self.work.parts if part.half == "W"]
         mine = [part for part in parts if part.layer == layer]
         if len({part.step for part in mine}) < len(mine):
@@ -121,14 +121,14 @@ class _Reader:
 
 
 def gathers(work: RankWork) -> list[int]:
-    """How often a rank gathers each of the layers that it computes, in a step; none where weights are not gathered."""
+    """How often a rank gathers each of its layers in a step; empty where weights are not gathered."""
     values = (work.state.values[number] for op in work.named("allgather") for number in op.outputs)
     weights = (one for one in values if type(one) is Weight and one.layer in work.layers)
     return list(Counter((weight.layer, weight.step) for weight in weights).values())
 
 
 def data_parallel(ranks: Sequence[RankWork]) -> tuple[str, str]:
-    """The kind of data parallelism of the ranks that share their layers, and the first layer that is held otherwise."""
+    """The kind of data parallelism of ranks that share their layers, and the first layer that is held differently."""
     held = ((one, layer) for one in map(_Reader, ranks) for layer in sorted(one.work.layers))
     names = [(one.work.rank, layer, name_of(one.holding(layer))) for one, layer in held]
     each = [name for _, _, name in names]
@@ -151,10 +151,10 @@ HELD: Mapping[str, str] = {
     names.ZERO_3: "kept in shards, and each rank gets its shard of the gradient",
     names.HYBRID: "kept in shards in each of several groups of ranks",
 }
-"""How one layer is held that belongs to another kind of data parallelism than the others."""
+"""How one layer is held if it belongs to another kind of data parallelism than the others."""
 
 RANKING = [*HELD]
-"""Of two kinds with equally many layers, the later one is nearer."""
+"""If two kinds have equally many layers, the later one is nearer."""
 
 
 def context_parallel(ranks: Sequence[RankWork]) -> str:
@@ -173,7 +173,7 @@ def context_parallel(ranks: Sequence[RankWork]) -> str:
 
 
 def _is_zigzag(work: RankWork) -> bool:
-    """True if the tokens of a rank are as far from the start of a sequence as from its end, and in two pieces."""
+    """True if a rank's tokens are in two pieces, as far from the start of a sequence as from its end."""
     made = [work.state.values[op.inputs[0]] for op in work.named("keys")]
     held = {(one.shards, one.total) for one in made if isinstance(one, Batched)}
     return all(2 * sum(shards) == len(shards) * (total - 1) and len(shards) < total for shards, total in held)

@@ -1,4 +1,4 @@
-"""The player's calls that compute layers of attention on shares of the tokens, and exchange tokens for heads."""
+"""The player's calls that compute attention layers on shares of the tokens, and exchange tokens for heads."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class AttentionCalls(RankOperations):
-    """The calls of a rank for attention. Each takes its share of the price in the costs."""
+    """The attention calls of a rank. Each takes its share of the price in the costs."""
 
     def keys(self, layer: int, inp: Activation, weight: Weight) -> KeyValue:
         """Returns the keys and values of some tokens, for `attend`."""
@@ -87,7 +87,6 @@ class AttentionCalls(RankOperations):
         return self._collective("tokens", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
     def _blocks(self, call: str, keys: Any) -> Sequence[KeyValue]:
-        """A list of keys, as a player gives it."""
         if isinstance(keys, (list, tuple)):
             return keys
         why = RuleError(f"pass a list of what keys(...) returned, such as [kv]; got {object_text(keys)}")

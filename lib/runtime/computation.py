@@ -1,4 +1,4 @@
-"""The player's calls that concern one rank alone: where values come from, and what is computed with them."""
+"""The player's calls that concern one rank alone: loading values and computing with them."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Any, Literal, overload
@@ -145,7 +145,6 @@ def _sides(recorder: RankRecorder, ahead: Any, behind: Any) -> tuple[tuple[Any, 
 
 
 def _activation(game: Game, batches: object, step: object, shares: object) -> Activation:
-    """The rule for batches that a player names."""
     return operations.get_activation(game, require_own_batches(game, batches), step, shares)
 
 
@@ -154,7 +153,7 @@ def _gradient(game: Game, layer: int, batches: object, step: object) -> WeightGr
 
 
 class TierOperations(Computation):
-    """What is done on memory tiers. Where communication overlaps with computation, each direction has its own lane, and
+    """Operations on memory tiers. Where communication overlaps with computation, each direction has its own lane, and
     so has a tier's processor."""
 
     def offload(self, v: Any, to: str = "host") -> Awaitable[Any]:
@@ -245,7 +244,7 @@ class TierOperations(Computation):
         return self._promise(wait, lambda _: True, written)
 
     def _one(self, name: str, given: Any) -> Sequence[Any]:
-        """The value that is given, or that a call will make."""
+        """The given value, or the value that a call will make."""
         parts = self._parts(given)
         if len(parts) != 1 or isinstance(given, list):
             raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
@@ -254,7 +253,7 @@ class TierOperations(Computation):
     def _performed(
         self, name: str, layer: int | None, used: Sequence[Any], args: tuple[str, ...]
     ) -> tuple[tuple[Value, ...], int]:
-        """What an operation on a tier makes, and its ticks, if it is allowed and there is room."""
+        """The result of an operation on a tier, and its ticks; refuses it if it is not allowed or does not fit."""
         made = operations.LOCAL_RULES[name](self._game, Op(name, 0, 0, layer, args=args), used)
         self._require_room(made)
         return made, durations.ticks(self._game, name, 1, used, made, self._rank)

@@ -1,7 +1,7 @@
-"""Detects a standstill: every rank waits, has ended or was never seen, so that nobody can move by itself.
+"""Detects a standstill: every rank waits, has ended or was never seen, so that none can move by itself.
 
-Nothing polls: a counter of the ranks that can move reaches zero. Only where the ranks are the player's own tasks,
-which may start late, is an absent rank given a moment to show up.
+Nothing polls: the counter of ranks that can move reaches zero. If the ranks are the player's own tasks, which may start
+late, an absent rank gets a moment to show up.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Task
 
 ABSENCE_GRACE = 0.2
-"""Seconds that a rank, which may have ended, is given to show up before its absence is called a deadlock."""
+"""Seconds that a rank has to show up before its absence counts as a deadlock."""
 
 
 class DeadlockDetector:
-    """Counts the ranks that cannot move. At a standstill it calls `resolve_deadlock`: it lets a rank go on or ends all
-    waits; where ranks may still show up, first `hand_over` alone, which says whether it let a rank go on."""
+    """Counts the ranks that cannot move. At a standstill it calls `resolve_deadlock`, which lets a rank continue or
+    ends all waits. If ranks may still show up, it first calls only `hand_over`, which says whether a rank can
+    continue."""
 
     def __init__(
         self,
@@ -28,9 +29,9 @@ class DeadlockDetector:
         resolve_deadlock: Callable[[], object],
     ) -> None:
         self.supervised = False
-        """Every rank's task is known, so an absent rank has ended for sure."""
+        """Every rank's task is known, so an absent rank has certainly ended."""
         self.moves = 0
-        """Grows whenever a rank begins or ends something that involves others."""
+        """Counts how often a rank has begun or ended something that involves others."""
         self._ranks = ranks
         self._still = ranks
         self._waiting = 0
@@ -40,25 +41,23 @@ class DeadlockDetector:
         self._end_waiting = resolve_deadlock
 
     def begin(self) -> None:
-        """A rank runs that was not seen before, or had ended."""
+        """Counts a rank that was not seen before, or had ended."""
         self._still -= 1
 
     def end(self) -> None:
-        """A rank has ended."""
         self.moves += 1
         self._still += 1
         if self._stands_still:
             self._react()
 
     def wait(self) -> None:
-        """A rank waits for others."""
         self._waiting += 1
         self._still += 1
         if self._still == self._ranks:
             self._react()
 
     def advance(self) -> None:
-        """A rank waits no longer."""
+        """Counts a rank that does not wait any more."""
         self._waiting -= 1
         self._still -= 1
         self.moves += 1
@@ -98,13 +97,13 @@ class RankTasks:
         self._current_task = current_task
 
     def supervise(self, tasks: Sequence[Task[Any]]) -> None:
-        """Takes every rank's task, in rank order: from now on it is certain when a rank has ended."""
+        """Takes every rank's task, in rank order, so that it is certain when a rank has ended."""
         self._detector.supervised = True
         for rank, task in enumerate(tasks):
             self._follow(rank, task)
 
     def act(self, rank: int) -> None:
-        """Notes that a rank is alive, in the task that runs now."""
+        """Records that a rank is alive, in the running task."""
         self._detector.moves += 1
         if not self._detector.supervised:
             task = self._current_task()
@@ -112,14 +111,14 @@ class RankTasks:
                 self._follow(rank, task)
 
     def other(self, rank: int) -> int | None:
-        """The rank, other than this one, whose task runs now; None if it is this rank's or nobody's."""
+        """Another rank whose task is running; None if it is this rank's task or no rank's."""
         task = self._current_task()
         if task is self._tasks[rank]:
             return None
         return next((other for other, its in enumerate(self._tasks) if its is task), None)
 
     def ending(self, rank: int) -> str:
-        """The end of a rank that does not wait, as a deadlock message has it: 'has returned'."""
+        """How a rank that does not wait has ended, for a deadlock message: 'has returned'."""
         return self._ended.get(rank, "has returned or not started")
 
     def _follow(self, rank: int, task: Task[Any]) -> None:

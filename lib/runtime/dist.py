@@ -1,4 +1,4 @@
-"""Groups ranks that can communicate: each gets its model, and all share one live run."""
+"""Groups of ranks that can communicate: each rank gets its model, and all share one live run."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,11 +14,10 @@ from .live_run import LiveRun
 class Dist:
     """A group of ranks that can communicate: `Dist(4)` for ranks 0 to 3.
 
-    `mesh` puts the ranks on named axes, as `Dist(8, mesh={"dp": 2, "pp": 2, "tp": 2})`; it becomes part of the setting.
-    `setting` is what the game fixes besides its size: what things cost, how many steps, what a layer is.
-    `fold` is the first axis of the mesh, on which all replicas do the same: then one of them is played for all, and
-    only its ranks have a Model.
-    Giving a rank a second Model starts a new run, so that a notebook cell can be run again.
+    `mesh` puts the ranks on named axes, as in `Dist(8, mesh={"dp": 2, "pp": 2, "tp": 2})`; it becomes part of the
+    setting. `setting` holds everything else that the game fixes: costs, steps, the kind of layers. `fold` is the first
+    axis of the mesh, along which all replicas do the same: one of them is played for all, and only its ranks have a
+    Model. Giving a rank a second Model starts a new run, so that a notebook cell can be run again.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Dist:
 
     @property
     def played(self) -> range:
-        """The ranks that have a Model: all, or the ranks of replica 0 where replicas are folded."""
+        """The ranks that have a Model: all, or with folded replicas the ranks of replica 0."""
         return range(self.ranks // self.setting.replicas)
 
     def __repr__(self) -> str:
@@ -50,7 +49,7 @@ class Dist:
         """The run that a new Model for `rank` belongs to, and the checked rank.
 
         Raises:
-            RuleError: a number that does not exist, or another size than the ranks before it named.
+            RuleError: there is no such rank, or earlier ranks have named another size.
         """
         rank = algebra.number(rank, self.ranks, "rank", "Model")
         size = Size(

@@ -1,4 +1,4 @@
-"""Handles of pending calls: what a call returns where communication overlaps computation, joined by `await`."""
+"""Handles of pending calls: where communication overlaps with computation, a call returns one to `await`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from .recorder import player_line
 
 
 class Owner(Protocol):
-    """The rank that made a call."""
-
     def join(self, handle: Handle, line: int) -> Generator[Any, Any, Any]: ...
 
 
 class Handle:
-    """A call that has been made and may not have ended: `await` it once, on the rank that made it, for its result.
+    """A call that may be pending. For its result, `await` the handle once, on the rank that made the call.
 
-    As `work = dist.all_gather(..., async_op=True)`, with `await handle` for `work.wait()`. In place of a value it may
-    be given to another call, which then runs after it (`lib.communication.lanes` says why).
+    Corresponds to `work = dist.all_gather(..., async_op=True)`, with `await handle` for `work.wait()`. A handle may be
+    passed to another call in place of a value; that call then runs after this one (`lib.communication.lanes` says why).
     """
 
     __slots__ = ("awaited_on", "call", "listed", "owner")
@@ -32,7 +30,7 @@ class Handle:
         """The rank that made the call."""
         self.call = call
         self.listed = listed
-        """The result is a list of values, as what was given."""
+        """The result is a list of values, because a list was passed."""
         self.awaited_on: int | None = None
         """The line on which it was awaited."""
 
@@ -54,7 +52,7 @@ class Handle:
     __radd__ = __add__
 
     def __getitem__(self, n: int) -> PendingValue:
-        """The n-th of what the call makes, to be given to another call."""
+        """The n-th result of the call, to pass to another call."""
         return self.made[n]
 
     def __iter__(self) -> NoReturn:
@@ -63,23 +61,23 @@ class Handle:
 
     @property
     def made(self) -> list[PendingValue]:
-        """What the call makes, to be brought to another call."""
+        """The results of the call, to pass to another call."""
         return [PendingValue(self.call, n) for n in range(len(self.call.op.outputs))]
 
     @property
     def result(self) -> Any:
-        """What `await` gives, once the call has ended."""
+        """The result of `await`, once the call has ended."""
         made = self.call.outputs
         return list(made) if self.listed else tuple(made) if len(made) > 1 else made[0] if made else None
 
     @property
     def unawaited(self) -> str:
-        """What a message says of a handle in place of a value."""
+        """What a message says about a handle that is used in place of a value."""
         return f"the result of {self}, which is still pending; await it first"
 
 
 def map_values(take: Callable[[Value], Value], payload: Any) -> Any:
-    """A copy of `payload` with `take` applied to each value in it, in order. Anything else is passed as it is."""
+    """A copy of `payload` with `take` applied to each value in it, in order. Everything else stays as it is."""
     if isinstance(payload, Value):
         return take(payload)
     if isinstance(payload, Handle | PendingValue):

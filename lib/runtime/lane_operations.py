@@ -1,4 +1,4 @@
-"""One rank's calls that meet other ranks: one at a time, or pending on a lane and joined by `await`."""
+"""One rank's calls that meet other ranks: one at a time, or pending on a lane until awaited."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
@@ -23,11 +23,11 @@ W = TypeVar("W", bound=Wait)
 
 
 def _nothing(*_: object) -> None:
-    """What a wait writes down that only `write_await` records."""
+    """Records nothing, for waits that only `write_await` records."""
 
 
 class LaneOperations:
-    """The part of a rank's operations that waits for others."""
+    """The operations of a rank that wait for others."""
 
     _rank: int
     run: LiveRun
@@ -48,7 +48,7 @@ class LaneOperations:
             )
 
     async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[W, A], R]) -> R:
-        """Meets other ranks, with this rank marked as being in that call; the outcome is recorded."""
+        """Meets other ranks while this rank is marked as being in that call, and records the outcome."""
         recorder, run = self._recorder, self.run
         recorder.unawaited, recorder.under_way = None, wait
         run.act(wait.rank)
@@ -69,7 +69,7 @@ class LaneOperations:
     def _bucket(
         self, name: str, given: Any, label: Any, group: Group | None, line: int, asked: frozenset[int]
     ) -> Handle:
-        """A collective of what another call makes, or of a list of values with a list of layers: a bucket."""
+        """A collective of a call's result, or of a list of values with a list of layers: a bucket."""
         listed = isinstance(given, list) or (isinstance(given, Handle) and given.listed)
         if listed and not FORMS[name].bucket:
             raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
@@ -106,14 +106,14 @@ class LaneOperations:
         return self._handle(call, listed)
 
     def _brought(self, name: str, part: Value | PendingValue) -> int:
-        """The number of what a collective may use."""
+        """The number of a value that a collective may use."""
         if isinstance(part, PendingValue):
             return part.number
         require_contribution(self._game, name, part)
         return self._recorder.claim(part)
 
     def _parts(self, given: Any) -> list[Value | PendingValue]:
-        """What a call is given: a value, what another call makes, or a list of these."""
+        """The given value, results of another call, or a list of these."""
         if isinstance(given, list):
             if not given:
                 raise RuleError("this list is empty; give at least one value")
@@ -155,10 +155,10 @@ class LaneOperations:
         return self.run.lanes
 
     def join(self, handle: Handle, line: int) -> Generator[Any, Any, Any]:
-        """Waits for the end of a call, and returns what it made.
+        """Waits for the end of a call, and returns its result.
 
         Raises:
-            RuleError: another rank awaits it, or it was awaited before.
+            RuleError: another rank awaits it, or it was already awaited.
         """
         call, recorder = handle.call, self._recorder
         try:
@@ -183,7 +183,7 @@ class LaneOperations:
         return handle.result
 
     def finish(self) -> None:
-        """Refuses to end while a call was made that nobody awaited."""
+        """Refuses to end while a call has not been awaited."""
         recorder = self._recorder
         line = recorder.unawaited[1].line if recorder.unawaited else 0
         try:

@@ -1,4 +1,4 @@
-"""Overlapped calls of a live run: recorded when issued, completed once their end is known."""
+"""Overlapped calls of a live run, recorded when they are made and completed when their end is known."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from .waits import Message
 
 
 class Host(Protocol):
-    """The run that the lanes are of."""
+    """The run to which the lanes belong."""
 
     game: Game
     recorders: list[RankRecorder]
@@ -26,7 +26,7 @@ class Host(Protocol):
 
 
 class LiveLanes(Lanes):
-    """The calls that are pending of all ranks of a run."""
+    """The pending calls of all ranks of a run."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host.game, host.game.played_ranks)

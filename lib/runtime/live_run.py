@@ -1,7 +1,7 @@
-"""Suspends the ranks that wait for others, and wakes them: a run in progress. The only file that creates futures.
+"""A run in progress: suspends ranks that wait for others, and wakes them. Only this file creates futures.
 
-Nothing here polls. A rank that has to wait leaves a `Wait`; the rank that completes it wakes it. When every rank
-waits or is gone, nobody can move: then the earliest message is given to whoever takes any, or it is a deadlock.
+Nothing here polls. A rank that has to wait leaves a `Wait`, and the rank that completes it wakes it. When every rank
+waits or has ended, no rank can move: then the earliest message goes to a rank that takes any, or there is a deadlock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LiveRun:
-    """The recorders of all ranks, and who waits for what."""
+    """The recorders of all ranks, and the waits between ranks."""
 
     def __init__(self, size: Size, setting: Setting = CLASSIC_SETTING) -> None:
         import asyncio  # here, because it takes longer to import than all of lib
@@ -41,35 +41,34 @@ class LiveRun:
         ranks = self.game.played_ranks
         self.recorders = [RankRecorder(rank, self.game, self) for rank in range(ranks)]
         self.with_model: set[int] = set()
-        """The ranks that have a Model."""
         self._loop = asyncio.get_running_loop
         self._detector = DeadlockDetector(
             ranks, asyncio.get_running_loop, self._deliver_earliest, self.resolve_deadlock
         )
         self._tasks = RankTasks(ranks, self._detector, asyncio.current_task)
         self.act = self._tasks.act
-        """Notes that a rank is alive."""
+        """Records that a rank is alive."""
         self.other_rank = self._tasks.other
         self._waits: list[Wait | None] = [None] * ranks
         self._meetings: Meetings[CollectiveWait] = Meetings(ranks)
         self.mailboxes: Mailboxes[Message] = Mailboxes(ranks)
         self._posting: dict[tuple[int, int, int], SendWait] = {}
-        """By sender, receiver and tag: who waits for a full mailbox."""
+        """By sender, receiver and tag: the wait for a full mailbox."""
         self._offers = Offers()
         self.lanes = LiveLanes(self) if self.costs.overlap else None
-        """The calls that are pending, where communication overlaps computation."""
+        """The pending calls, where communication overlaps with computation."""
 
     def trace(self) -> Trace:
-        """The trace of what has been recorded so far."""
+        """The trace recorded so far."""
         return Trace(self.size, tuple(tuple(recorder.ops) for recorder in self.recorders), self.setting)
 
     def supervise(self, tasks: Sequence[Task[Any]]) -> None:
-        """Takes every rank's task, so that the run knows for sure when one has ended."""
+        """Takes every rank's task, so that it is certain when a rank has ended."""
         self._tasks.supervise(tasks)
 
     @property
     def moves(self) -> int:
-        """Grows whenever a rank begins or ends something that involves others."""
+        """Counts how often a rank has begun or ended something that involves others."""
         return self._detector.moves
 
     # --- Each of these answers at once, or returns None: then the rank has to `suspend`. ---
@@ -103,7 +102,7 @@ class LiveRun:
         return True
 
     def receive(self, wait: ReceiveWait) -> tuple[int, Message] | None:
-        """Takes a message: answers who sent it, and the message."""
+        """Takes a message. Returns its sender and the message."""
         if wait.source is None:
             for source, message in self.mailboxes.unread(wait.rank, wait.tag):
                 self._offers.add(wait, source, message)
@@ -114,7 +113,7 @@ class LiveRun:
         return None
 
     def ended(self, wait: HandleWait) -> bool | None:
-        """Answers whether a call has ended."""
+        """Waits for the end of a call."""
         if wait.of.end >= 0:
             return True
         refusal = wait.lanes.refusal_of(wait.of)
@@ -123,13 +122,13 @@ class LiveRun:
         return None
 
     def settled(self, call: Call) -> None:
-        """A call has got its start and end: a rank that awaits it goes on."""
+        """Wakes the rank that awaits a call, whose start and end are now known."""
         wait = self._waits[call.rank]
         if isinstance(wait, HandleWait) and wait.of is call:
             self._wake(wait, True)
 
     def refused(self, call: Call, why: PuzzleError) -> None:
-        """A call will never start, nor what is behind it on its lane or uses what it would make."""
+        """Refuses a call that will never start, the calls after it on its lane, and the calls that use its results."""
         wait = self._waits[call.rank]
         if isinstance(wait, HandleWait) and wait.lanes.refusal_of(wait.of) is why:
             self._fail(wait, copied(why))
@@ -144,14 +143,14 @@ class LiveRun:
                 self._hand_over(receiver, source)
 
     def _hand_over(self, receiver: ReceiveWait, source: int) -> None:
-        """Gives a waiting rank the first message from `source`. It is woken before there is room for the next message,
-        which belongs to its next receive."""
+        """Gives a waiting rank the first message from `source`. The rank wakes before there is room for the next
+        message, which belongs to its next receive."""
         message = self.mailboxes.take(source, receiver.rank, receiver.tag)
         self._wake(receiver, (source, message))
         self._refill(source, receiver.rank, receiver.tag)
 
     def _refill(self, source: int, to: int, tag: int) -> None:
-        """Lets the sender go on that waits for room in a mailbox."""
+        """Lets a sender continue that waits for room in a mailbox."""
         queued = self._posting.pop((source, to, tag), None)
         if queued is not None:
             self.deliver(source, to, queued.message)
@@ -160,7 +159,7 @@ class LiveRun:
             self.lanes.retry(source)
 
     def _deliver_earliest(self) -> bool:
-        """Gives the earliest message to the open receive that waits for it, if there is one."""
+        """Gives the earliest message to an open receive that waits for it, if there is one."""
         offer = self._offers.earliest(self._is_open)
         if offer is None:
             return False
@@ -174,19 +173,19 @@ class LiveRun:
     # --- Waiting, and the end of it ---
 
     def suspend(self, wait: Wait) -> Future[Any]:
-        """What a rank awaits until another rank, or the end of the waiting, answers; then it must `leave`."""
+        """The future that a rank awaits until another rank or the end of the waiting answers it; then the rank must
+        `leave`."""
         future = wait.future = self._loop().create_future()
         self._waits[wait.rank] = wait
         self._detector.wait()
         return future
 
     def leave(self, wait: Wait) -> None:
-        """Ends a wait that was cancelled from outside; one that was answered has ended."""
+        """Ends a wait that was cancelled from outside; an answered wait has ended."""
         if self._waits[wait.rank] is wait:
             self._withdraw(wait)
 
     def is_waiting(self, rank: int) -> bool:
-        """True while a rank waits for others of this run."""
         return self._waits[rank] is not None
 
     def _advance(self, wait: Wait) -> None:
@@ -206,7 +205,7 @@ class LiveRun:
             wait.future.set_exception(why)
 
     def _withdraw(self, wait: Wait) -> None:
-        """Ends a wait without an answer: what the rank has offered to others is taken back."""
+        """Ends a wait without an answer, and withdraws the rank's offers."""
         self._advance(wait)
         if isinstance(wait, CollectiveWait):
             self._meetings.of(wait.group).withdraw(wait.rank, wait)
@@ -216,7 +215,7 @@ class LiveRun:
     def resolve_deadlock(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
         """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
 
-        `outside` describes the ranks that wait for something outside this run. False: no rank waits here.
+        `outside` describes ranks that wait for something outside this run. Returns False if no rank waits here.
         """
         if self._deliver_earliest():
             return True
@@ -238,7 +237,7 @@ class LiveRun:
         return DeadlockError(deadlock_text(described, absent, bool(self.mesh.axes)))
 
     def _absences(self) -> dict[int, str]:
-        """The ranks that do not wait, each with the reason as a message has it."""
+        """The ranks that do not wait, each with the reason as a message words it."""
         absent = {}
         for rank, wait in enumerate(self._waits):
             unawaited = self.recorders[rank].unawaited
@@ -253,5 +252,5 @@ class LiveRun:
 
 
 def copied(why: PuzzleError) -> PuzzleError:
-    """The same refusal for another rank, which adds its place."""
+    """A copy of a refusal for another rank, which adds its place."""
     return type(why)(why.problem)

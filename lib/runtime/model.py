@@ -33,7 +33,7 @@ READ_ONLY = frozenset(
     ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "SHARES", "time", "log", "final_weights")
     + ("weights", "opt_states", "activations", "grad_activations", "grad_weights", "parked")
 )
-"""The attributes of a model that the runtime sets and a player only reads."""
+"""Attributes of a model that the runtime sets and a player may only read."""
 
 
 class Model(TierOperations):
@@ -108,7 +108,7 @@ class Model(TierOperations):
         return sum(value.memory(self._costs) for value in stored.values())
 
     def status(self) -> None:
-        """Prints what is stored where."""
+        """Prints the stored values."""
         print(f"rank {self._rank}, t={self._costs.text(self._recorder.clock)}, {self.memory():,} elements")
         for storage in self.storage():
             for key, value in storage.items():
@@ -130,7 +130,7 @@ class Model(TierOperations):
     if not TYPE_CHECKING:  # a type checker should still refuse unknown names
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Refuses a name that a model does not have, with the one that was probably meant."""
+            """Refuses an unknown name, and suggests the name that was probably meant."""
             if name.startswith("_") or name in READ_ONLY:  # asked for before it is set
                 raise AttributeError(name)
             raise NoSuchNameError(unknown_name(self, name), self._recorder.place(f"model.{name}"), player_line())
@@ -253,7 +253,7 @@ class Model(TierOperations):
         """Judges a finished run, given its models, and prints the verdict.
 
         Raises:
-            PuzzleError: something in the run was not allowed, or a layer's updated weight does not exist.
+            PuzzleError: an operation of the run was not allowed, or a layer's updated weight is missing.
         """
         from lib.judging.referee import referee  # here, because a run does without it
 
@@ -268,7 +268,7 @@ def trace_of(models: Sequence[Model]) -> Trace:
     """The trace of a run, given all its models.
 
     Raises:
-        RuleError: no models, models of different runs, or some of the run's are missing.
+        RuleError: there are no models, they are of different runs, or some are missing.
     """
     if isinstance(models, Model):
         models = [models]

@@ -1,7 +1,7 @@
-"""Runs a schedule to its end where an event loop may be running already: in a notebook's cell, in a page's worker.
+"""Runs a schedule to its end even while an event loop is running: in a notebook's cell, in a page's worker.
 
-Only for schedules of the game itself, which wait for nothing but each other. The loop that is running is idle until the
-call returns, as during any other computation; so a player's schedule, which may wait for anything, has `run_async`.
+Only for the game's own schedules, which wait for nothing but each other. The running loop is blocked until the call
+returns, as during any computation. A player's schedule may wait for anything, so it needs `run_async`.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from .runner import Outcome, Schedule, run_on
 
 
 class _Idle:
-    """Stands for a selector where there is nothing to select from."""
+    """A selector with nothing to select from."""
 
     on_idle: Callable[[], None] = staticmethod(lambda: None)
 
@@ -26,14 +26,14 @@ class _Idle:
 
 
 class _ClosedLoop(asyncio.BaseEventLoop):
-    """A loop without the operating system: no files, no sockets (of which Pyodide has none), only tasks and futures."""
+    """A loop without the operating system: only tasks and futures, no files or sockets (Pyodide has no sockets)."""
 
     def __init__(self, selector: _Idle) -> None:
         super().__init__()
         self._selector = selector
 
     def _process_events(self, events: object) -> None:
-        """There are none."""
+        """Does nothing: there are no events."""
 
 
 def run_nested(
@@ -45,14 +45,14 @@ def run_nested(
     setting: Setting = CLASSIC_SETTING,
     fold: str = "",
 ) -> Outcome:
-    """As `run`, also where an event loop is running."""
+    """Like `run`, but works while an event loop is running."""
     idle = _Idle()
     with no_running_loop():
         return run_on(_ClosedLoop(idle), idle, schedule, (layers, batches, ranks), setting, fold)
 
 
 def played(schedule: Schedule, size: tuple[int, int, int], setting: Setting) -> Outcome:
-    """A run of a schedule of the game itself, as `run_nested`."""
+    """Runs one of the game's own schedules, as `run_nested` does."""
     outcome = run_nested(schedule, *size, setting=setting)
     if outcome.error is not None:
         raise outcome.error
@@ -61,9 +61,9 @@ def played(schedule: Schedule, size: tuple[int, int, int], setting: Setting) -> 
 
 @contextmanager
 def no_running_loop() -> Iterator[None]:
-    """Hides the loop that runs in this thread, and the task that runs in it.
+    """Hides this thread's running loop and task.
 
-    From Python 3.14 on, a thread has one current task, whatever its loop; before, each loop has its own.
+    Since Python 3.14 a thread has one current task for all loops; before, each loop has its own.
     """
     loop = asyncio._get_running_loop()
     task = asyncio.current_task(loop) if loop is not None else None

@@ -29,7 +29,7 @@ class RankOperations(LaneOperations):
     parked: Storage[Parked]
 
     def _source(self, name: str, rule: Callable[..., Any], layer: int | None, *args: Any) -> Any:
-        """Performs an operation that makes values out of nothing."""
+        """Performs an operation that makes values from nothing."""
         recorder, line = self._recorder, player_line(2)
         try:
             self._ready()
@@ -48,7 +48,7 @@ class RankOperations(LaneOperations):
         return recorder.write(name, made, line, (), layer, args=more)
 
     def _require_room(self, made: Sequence[Value]) -> None:
-        """Refuses to park more on a tier than fits."""
+        """Refuses to park more on a tier than its capacity."""
         if type(made[0]) is Parked:
             held = {id(value): value for value in self.parked.values()}
             memory_tiers.require_room(self.run.costs, held.values(), made)
@@ -56,7 +56,7 @@ class RankOperations(LaneOperations):
     def _compute(
         self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any, args: tuple[int, ...] = ()
     ) -> Any:
-        """Performs an operation on this rank's values, with other arguments if it has some."""
+        """Performs an operation on this rank's values; optional arguments may replace its own."""
         recorder, line = self._recorder, player_line(2)
         game = recorder.game
         try:
@@ -81,8 +81,8 @@ class RankOperations(LaneOperations):
         return recorder.write_event(name, made, line, numbers, layer, batches, args, recorder.clock, ticks)
 
     def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = ()) -> Any:
-        """A collective of a group, which may ask for batches. The layer is the layer of the value; a label that differs
-        is recorded next to it."""
+        """A collective of a group, which may ask for batches. The layer is that of the value; a different label is
+        recorded with it."""
         recorder, run, line = self._recorder, self.run, player_line(2)
         try:
             if recorder.unawaited is not None or recorder.under_way is not None:
@@ -135,7 +135,7 @@ class RankOperations(LaneOperations):
         return message.payload
 
     def _promise(self, wait: W, meet: Callable[[W], A | None], written: Callable[[W, A], R]) -> Coroutine[Any, Any, R]:
-        """The coroutine that a call returns; whether it is awaited shows at the rank's next call."""
+        """The coroutine that a call returns. The rank's next call checks whether it was awaited."""
         coroutine = self._together(wait, meet, written)
         self._recorder.unawaited = (coroutine, wait)
         return coroutine

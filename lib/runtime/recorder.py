@@ -1,4 +1,4 @@
-"""Records one rank's operations as it performs them: the live half of a trace."""
+"""Records one rank's operations while it performs them: the live half of a trace."""
 
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -19,7 +19,7 @@ _op = tuple.__new__  # what Op(...) does, in half of its time
 
 
 _lines: dict[tuple[bytes, int, int], int] = {}
-"""By line table, first line and instruction: the line. Python reads the full table each time that it is asked."""
+"""The line by line table, first line and instruction. Python reads the full table on each request."""
 
 
 @lru_cache
@@ -28,7 +28,7 @@ def _is_ours(package: str | None) -> bool:
 
 
 def player_line(depth: int = 1) -> int:
-    """The line being executed outside this library, 0 if that is the event loop's: a schedule of the library's own.
+    """The line being executed outside this library; 0 if that is the event loop's, as for the library's own schedules.
     The caller is at least `depth` calls below the player's code."""
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None and _is_ours(frame.f_globals.get("__package__")):
@@ -52,7 +52,7 @@ class UnderWay(Protocol):
 
 
 class RankRecorder:
-    """One rank's operations, its clock in ticks, and the memory it has stored. `run` is shared by a run's recorders."""
+    """One rank's operations, its clock in ticks, and its stored memory. All recorders of a run share `run`."""
 
     def __init__(self, rank: int, game: Game, run: object) -> None:
         self.rank = rank
@@ -62,20 +62,20 @@ class RankRecorder:
         self.ops: list[Op] = []
         self.clock = 0
         self.values: list[Any] = []
-        """Each value that this rank has made, by number; None while a call is pending that will make it."""
+        """Each value that this rank has made, by number; None while the call that makes it is pending."""
         self.unawaited: tuple[Coroutine[Any, Any, Any], UnderWay] | None = None
         """A call whose coroutine has not been awaited yet."""
         self.under_way: UnderWay | None = None
-        """The call that this rank is in, waiting for others."""
+        """The call in which this rank waits for others."""
         self.handles: dict[int, object] = {}
-        """Calls that were not awaited yet, by the index of their rows."""
+        """Calls that have not been awaited, by the index of their rows."""
         self._given: dict[int, tuple[Value, int]] = {}
 
     def place(self, call: str) -> str:
         return place_text(self.rank, self.costs.text(self.clock), call)
 
     def refuse_unawaited(self) -> RuleError | None:
-        """The refusal if a call was made without await; given once."""
+        """The refusal if a call was made without await; returned once."""
         if self.unawaited is None:
             return None
         coroutine, wait = self.unawaited
@@ -89,7 +89,7 @@ class RankRecorder:
         )
 
     def claim(self, value: Value) -> int:
-        """The number of a value on this rank; one that no rank of this run made is recorded as given."""
+        """The number of a value on this rank. A value that no rank of this run has made is recorded as given."""
         try:
             if value._recorder is self:
                 return value._number
@@ -130,7 +130,7 @@ class RankRecorder:
         batches: frozenset[int] = NO_BATCHES,
         args: tuple[Any, ...] = (),
     ) -> Sequence[V]:
-        """Writes down an operation that takes no time; the values in `made` become this rank's own."""
+        """Records an operation that takes no time; the values in `made` become this rank's own."""
         clock = self.clock
         self.ops.append(_op(Op, (name, clock, clock, layer, batches, used, self._own(made), args, line)))
         return made
@@ -147,7 +147,7 @@ class RankRecorder:
         start: int,
         ticks: int,
     ) -> Sequence[V]:
-        """Writes down an operation that takes `ticks` from `start`, and moves the clock to its end."""
+        """Records an operation that takes `ticks` from `start`, and moves the clock to its end."""
         self.clock = end = start + ticks
         self.ops.append(_op(Op, (name, start, end, layer, batches, used, self._own(made), args, line)))
         return made
@@ -162,7 +162,7 @@ class RankRecorder:
         args: tuple[Any, ...],
         batches: frozenset[int],
     ) -> Op:
-        """Writes down a call that starts later, or now; it will make so many values, whose numbers are taken."""
+        """Records a call that starts now or later, and reserves numbers for its results."""
         first = len(self.values)
         self.values += [None] * made
         numbers = (first,) if made == 1 else tuple(range(first, first + made))
@@ -171,7 +171,7 @@ class RankRecorder:
         return op
 
     def complete(self, call: Call) -> None:
-        """Writes down when a call starts and ends; the values that it makes become this rank's own."""
+        """Records when a call starts and ends; its results become this rank's own."""
         name, _, _, *more = call.op
         op = self.ops[call.at] = call.op = _op(Op, (name, call.start, call.end, *more))
         for number, value in zip(op.outputs, call.outputs):
@@ -180,7 +180,7 @@ class RankRecorder:
             self.values[number] = value
 
     def write_await(self, call: Call, line: int) -> None:
-        """Writes down that a call was joined, and moves the clock to its end."""
+        """Records that a call was awaited, and moves the clock to its end."""
         before = self.clock
         self.clock = after = max(before, call.end)
         self.ops.append(_op(Op, ("await", before, after, None, NO_BATCHES, call.op.inputs, (), (call.at,), line)))
@@ -208,17 +208,16 @@ class RankRecorder:
         return result
 
     def store(self, where: str, key: object, value: Value) -> None:
-        """Records that a value is stored, in place of what was there."""
+        """Records that a value is stored under a key, replacing its content."""
         number = value._number if value._recorder is self else self.claim(value)
         clock = self.clock
         self.ops.append(_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), (where, key), 0)))
 
     def delete(self, where: str, key: object) -> None:
-        """Records that a key was deleted."""
         clock = self.clock
         self.ops.append(_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), (where, key), 0)))
 
     def memory_at(self) -> list[int]:
-        """Elements in storage at the start of each event and, last, now; a value under two keys counts once."""
+        """Elements stored at the start of each event and, last, now; a value under two keys counts once."""
         lives = lifetimes(self.ops)
         return lives.sampled(lives.stored, {one: self.values[one].memory(self.costs) for one, _, _ in lives.stored})

@@ -1,4 +1,4 @@
-"""Runs a schedule, one coroutine per rank: on a private event loop, or on the loop that is running already."""
+"""Runs a schedule, one coroutine per rank, on a private event loop or on the running loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Schedule = Callable[[Model], Any]
 """A player's function, sync or async, called once for each rank."""
 
 PATIENCE = 0.6
-"""Seconds for which ranks may wait for something outside the game while nothing moves in the run, on a shared loop."""
+"""Seconds that ranks may wait for something outside the game on a shared loop, while nothing moves in the run."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Outcome:
 
     @property
     def error(self) -> BaseException | None:
-        """The error to report: the first by the ranks' clocks, one that is not just a consequence of another's."""
+        """The error to report: by the ranks' clocks the first that is not a consequence of another."""
         pairs = zip(self.models, self.errors)
         found = [(model.time, model.rank, error) for model, error in pairs if error is not None]
         causes = [entry for entry in found if not isinstance(entry[2], DeadlockError)]
@@ -44,7 +44,7 @@ class Outcome:
 
 
 class IdleSelector(selectors.DefaultSelector):
-    """A selector that reports when the loop has nothing left to do: no callback is ready, no timer is set."""
+    """A selector that reports when the loop has nothing to do: no callback is ready, and no timer is set."""
 
     on_idle: Callable[[], None] = staticmethod(lambda: None)
 
@@ -65,12 +65,12 @@ def run(
     setting: Setting = CLASSIC_SETTING,
     fold: str = "",
 ) -> Outcome:
-    """Runs `schedule` on every rank to its end. `order` is the order in which ranks are started; it changes nothing.
+    """Runs `schedule` on every rank to its end. Ranks are started in `order`, which has no effect on the result.
 
-    A rank's exception is not raised but returned; the other ranks go on until they end or can only wait.
+    A rank's exception is returned, not raised; other ranks continue until they end or can only wait.
 
     Raises:
-        PuzzleError: an event loop is running already, as in a notebook.
+        PuzzleError: an event loop is already running, as in a notebook.
     """
     import asyncio  # here, because it takes longer to import than all of lib
 
@@ -93,7 +93,8 @@ def run_on(
     fold: str,
     order: Iterable[int] | None = None,
 ) -> Outcome:
-    """Runs a schedule on its own loop, which is closed then; `selector.on_idle` is called whenever it runs dry."""
+    """Runs a schedule on its own loop, which is then closed; `selector.on_idle` is called whenever the loop has nothing
+    to do."""
     import asyncio
 
     try:
@@ -121,9 +122,10 @@ async def run_async(
     setting: Setting = CLASSIC_SETTING,
     fold: str = "",
 ) -> Outcome:
-    """The same on the loop that is running, as in a notebook. If it is cancelled, so are its ranks.
+    """Like `run`, on the running loop, as in a notebook. If it is cancelled, so are its ranks.
 
-    Other tasks live on that loop, so it never runs dry: a wait for something outside the game ends with `patience`.
+    Other tasks use that loop, so it always has something to do; a wait for something outside the game ends after
+    `patience` seconds.
     """
     import asyncio
 
@@ -167,7 +169,7 @@ async def _rank(schedule: Schedule, model: Model) -> None:
 
 
 def _end_waiting(live: LiveRun, tasks: list[asyncio.Task[None]]) -> None:
-    """Called when the loop has run dry: some ranks wait for something outside this run."""
+    """Called when the loop has nothing to do: some ranks wait for something outside this run."""
     outside = {rank: task for rank, task in enumerate(tasks) if not task.done() and not live.is_waiting(rank)}
     states = {rank: f"waits on line {_line(task)} for something outside the game" for rank, task in outside.items()}
     if not live.resolve_deadlock(states):
@@ -176,10 +178,10 @@ def _end_waiting(live: LiveRun, tasks: list[asyncio.Task[None]]) -> None:
 
 
 class _PatienceTimer:
-    """Looks now and then if anything moves in a run, on a loop that others use too; ends the waiting if it does not."""
+    """Checks at intervals whether anything moves in a run, on a loop that others use too; if not, ends the waiting."""
 
     LOOKS = 3
-    """Looks in a row that must find nothing moved: the loop may have been busy with others for as long as one."""
+    """Consecutive checks that must find that nothing moved: the loop may have been busy with other tasks during one."""
 
     def __init__(self, live: LiveRun, tasks: list[asyncio.Task[None]], patience: float) -> None:
         self._run, self._tasks = live, tasks
@@ -205,7 +207,7 @@ class _PatienceTimer:
 
 
 def _line(task: asyncio.Task[None]) -> int:
-    """The line of the player's file on which a coroutine is suspended; what it awaits may be in others."""
+    """The line of the player's file on which a coroutine is suspended; it may await functions in other files."""
     rank: Any = task.get_coro()
     coroutine, line = rank.cr_await, 0
     file = coroutine.cr_code.co_filename if hasattr(coroutine, "cr_code") else ""
@@ -217,7 +219,7 @@ def _line(task: asyncio.Task[None]) -> int:
 
 
 def _sweep(loop: asyncio.AbstractEventLoop) -> None:
-    """Ends whatever tasks a player has left behind."""
+    """Cancels tasks that a player has left behind."""
     import asyncio
 
     left = asyncio.all_tasks(loop)

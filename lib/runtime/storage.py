@@ -1,4 +1,4 @@
-"""The five dictionaries of one device: they hold values of their own kind, and writing to them is recorded."""
+"""The five dictionaries of one device: each holds values of one kind, and writes to them are recorded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _put, _drop = dict.__setitem__, dict.__delitem__  # half of the time of super()
 class Storage(dict[Any, K], Generic[K]):
     """A dictionary of one rank's values. Keys are numbers, strings, or tuples of these.
 
-    Storing what is not a value of its kind (a coroutine, a tuple, another rank's value) is a RuleError at once.
+    Storing anything but a value of its kind raises a RuleError at once, such as a coroutine, a tuple or another rank's
+    value.
     """
 
     def __init__(self, recorder: RankRecorder, name: str, kind: type[K]) -> None:
@@ -104,7 +105,7 @@ class Storage(dict[Any, K], Generic[K]):
 
 
 class FinalWeights(Mapping[int, Weight]):
-    """The weights that `set_final_weight` has declared, by layer; to be read only."""
+    """The weights that `set_final_weight` has declared, by layer; read-only."""
 
     name = "final weights"
 
@@ -125,13 +126,13 @@ class FinalWeights(Mapping[int, Weight]):
 
 
 class NotStoredError(RuleError, KeyError):
-    """A key that a storage dictionary does not have; also a KeyError, as for any dictionary."""
+    """A key that a dictionary does not have; also a KeyError, as for any dictionary."""
 
     __str__ = RuleError.__str__
 
 
 def plain_key(key: object) -> Any:
-    """The key as it is recorded: made of plain Python numbers and text."""
+    """The key as it is recorded, with plain Python numbers and strings."""
     if isinstance(key, tuple):
         return tuple(plain_key(part) for part in key)
     if key is None or isinstance(key, str) or (isinstance(key, float) and isfinite(key)):
@@ -144,7 +145,6 @@ def plain_key(key: object) -> Any:
 
 
 def _key_text(key: object) -> str:
-    """A key as a message shows it."""
     try:
         return repr(plain_key(key))
     except RuleError:

@@ -1,4 +1,4 @@
-"""Suggests the name that was meant where a model does not have the one that was written."""
+"""Suggests the name that was meant when a model does not have a name."""
 
 import inspect
 import re
@@ -23,7 +23,7 @@ OTHER_NAMES = {
     "LAYERS": ("numlayers", "nlayers"),
     "BATCHES": ("numbatches", "nbatches", "microbatches"),
 }
-"""By name of a model's: what other libraries call it, in lower case and without underscores."""
+"""For each name of a model, the names that other libraries use, in lower case and without underscores."""
 
 
 class NoSuchNameError(RuleError, AttributeError):
@@ -31,7 +31,7 @@ class NoSuchNameError(RuleError, AttributeError):
 
 
 def unknown_name(model: Any, name: str) -> str:
-    """The sentence on a name that a model does not have: with the call that was probably meant, or all calls."""
+    """The sentence about an unknown name of a model: the call that was probably meant, or all calls."""
     public = [each for each in dir(model) if not each.startswith("_") and _exists(model, each)]
     calls = [each for each in public if inspect.isroutine(getattr(model, each))]
     meant = _meant(name, public)
@@ -40,7 +40,8 @@ def unknown_name(model: Any, name: str) -> str:
 
 
 def _exists(model: Any, name: str) -> bool:
-    """True if the model's game has a name: what has no price, or needs a mesh, is in some games only."""
+    """True if the model's game has a name. Calls without a price, or without the mesh they need, are missing in some
+    games."""
     if name in ("axis", "index"):
         return bool(model.run.mesh.axes)
     return name not in TIMED or model.run.costs.priced(name)
@@ -62,7 +63,7 @@ def _plain(name: str) -> str:
 
 
 def _usage(model: Any, name: str) -> str:
-    """A name of a model as a player writes it, with what must be given: 'await model.allgather(v, layer)',
+    """How a player writes a name of a model, with required arguments: 'await model.allgather(v, layer)',
     'model.RANKS'."""
     method = getattr(model, name)
     if not inspect.isroutine(method):

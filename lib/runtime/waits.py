@@ -1,4 +1,4 @@
-"""Describes one rank's wait in an operation that needs others: what it contributes, or what it waits for."""
+"""Describes a rank's wait in an operation that involves others: what the rank contributes or waits for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """Something sent: the payload, the values in it, the tick at which it has been sent, and its tag."""
+    """A sent message: the payload, the values in it, the tick at which it was sent, and its tag."""
 
     payload: Any
     values: tuple[Value, ...]
@@ -29,7 +29,7 @@ class Message(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Wait:
-    """One rank's stay in an operation that needs others, from tick `clock` on."""
+    """One rank's wait in an operation that involves others, from tick `clock` on."""
 
     rank: int
     clock: int
@@ -37,21 +37,21 @@ class Wait:
     future: Future[Any] | None = field(default=None, init=False)
 
     def call(self) -> str:
-        """The operation as a message calls it: 'receive()'."""
+        """The operation as a message names it: 'receive()'."""
         raise NotImplementedError
 
     def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
-        """This wait for a deadlock message; `meetings` know who has not come to a collective."""
+        """This wait in a deadlock message; `meetings` know which ranks have not joined a collective."""
         raise NotImplementedError
 
 
 Joined = tuple[tuple[Value, ...], int, int]
-"""What a rank gets of a collective: its results, the tick at which the collective starts, and how many it takes."""
+"""A rank's part of a collective: its results, the tick at which the collective starts, and its ticks."""
 
 
 @dataclass(slots=True, eq=False)
 class CollectiveWait(Wait):
-    """In a collective."""
+    """A wait in a collective."""
 
     name: str
     layer: int
@@ -71,7 +71,7 @@ class CollectiveWait(Wait):
 
 @dataclass(slots=True, eq=False)
 class HandleWait(Wait):
-    """For a pending call to end."""
+    """A wait for the end of a pending call."""
 
     of: Call
     lanes: Lanes
@@ -87,7 +87,7 @@ class HandleWait(Wait):
 
 @dataclass(slots=True, eq=False)
 class CopyWait(Wait):
-    """In a copy between memories, which waits for nobody."""
+    """A copy between memories, which waits for no other rank."""
 
     name: str
 
@@ -97,7 +97,7 @@ class CopyWait(Wait):
 
 @dataclass(slots=True, eq=False)
 class SendWait(Wait):
-    """With a message for a mailbox that is still full."""
+    """A wait to send a message to a full mailbox."""
 
     to: int
     message: Message
@@ -116,7 +116,7 @@ class SendWait(Wait):
 
 @dataclass(slots=True, eq=False)
 class ReceiveWait(Wait):
-    """For a message from `source`, or from anyone."""
+    """A wait for a message from `source`, or from any rank."""
 
     source: int | None
     tag: int = 0
@@ -131,7 +131,7 @@ class ReceiveWait(Wait):
 
 class Offers:
     """Messages that receives from any source could take. The earliest is the one whose receive starts first, then the
-    one sent first, then the one from the lower rank."""
+    one that was sent first, then the one from the lowest rank."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, int, int, ReceiveWait, Message]] = []
@@ -144,7 +144,7 @@ class Offers:
         heappush(self._heap, (start, message.sent, source, receiver.rank, self._count, receiver, message))
 
     def earliest(self, is_open: Callable[[ReceiveWait, int, Message], bool]) -> tuple[ReceiveWait, int] | None:
-        """Removes the earliest offer of which `is_open` says that it is still there: the receive, and the sender."""
+        """Removes the earliest offer for which `is_open` is true of the receive and the sender."""
         while self._heap:
             _, _, source, _, _, receiver, message = heappop(self._heap)
             if is_open(receiver, source, message):

@@ -5,8 +5,8 @@ from lib.schedules import one_f_one_b, pipeline
 
 outcome = run(pipeline(one_f_one_b), layers=4, batches=8, ranks=4)
 
-An order is a `Timetable`, which is data: `print(one_f_one_b(4, 8))` shows it, `Timetable.read` takes one written by
-hand. `pipeline` plays any timetable, and `code_of` writes it as a coroutine; `timetable_of` reads it off a run.
+An order is a `Timetable`, which is data: `print(one_f_one_b(4, 8))` shows it, and `Timetable.read` reads one written by
+hand. `pipeline` plays any timetable, `code_of` writes it as a coroutine, and `timetable_of` reads it from a run.
 """
 
 from .cells import Cell

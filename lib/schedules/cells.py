@@ -1,4 +1,5 @@
-"""Cells: what a rank of a pipeline computes at a time, what that needs, and whether an order of them can be played."""
+"""Cells: what a rank of a pipeline computes at a time, what a cell needs, and whether an order of cells can be
+played."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +9,7 @@ from lib.errors import RuleError
 from lib.values.algebra import named
 
 OPERATIONS = {"F": "forward", "B": "backward", "I": "the input half of backward", "W": "its weight half"}
-"""What a cell computes. B is I and W in one piece (Zero Bubble calls I "B")."""
+"""The operation of a cell. B is I and W in one piece (Zero Bubble calls I "B")."""
 
 
 class Cell(NamedTuple):
@@ -23,15 +24,15 @@ class Cell(NamedTuple):
 
 
 Slot = tuple[Cell, ...]
-"""Cells that a rank starts together, nearly always one. Of more, all inputs are received before the first is computed,
-and all outputs are sent after the last."""
+"""Cells that a rank starts together, nearly always one. If there are more, all inputs are received before the first is
+computed, and all outputs are sent after the last."""
 
 Rows = Sequence[Sequence[Slot]]
 """For each rank its slots, in order."""
 
 
 class Message(NamedTuple):
-    """What rank `source` makes in one cell, and rank `to` uses in another."""
+    """A result of one cell of rank `source`, used in a cell of rank `to`."""
 
     source: int
     to: int
@@ -45,7 +46,7 @@ class Message(NamedTuple):
 
 
 class Dependencies:
-    """What the cells of some rows need, which may be a part of a step with so many `stages`."""
+    """What the cells of some rows need; the rows may be part of a step with `stages` stages."""
 
     def __init__(self, rows: Rows, stages: int = 0) -> None:
         self.rank_of = {cell: rank for rank, row in enumerate(rows) for slot in row for cell in slot}
@@ -55,7 +56,7 @@ class Dependencies:
         }
 
     def of(self, cell: Cell) -> list[Cell]:
-        """The cells whose results it uses."""
+        """The cells whose results a cell uses."""
         stage, op, batch = cell
         if op == "F":
             return [Cell(stage - 1, "F", batch)] if stage else []
@@ -65,21 +66,21 @@ class Dependencies:
         return [Cell(stage, "F", batch), *later]
 
     def received(self, slot: Slot) -> Iterator[Message]:
-        """The messages that a slot needs from other ranks."""
+        """The messages that a slot receives from other ranks."""
         for cell in slot:
             for made in self.of(cell):
                 if self.rank_of[made] != self.rank_of[cell]:
                     yield Message(self.rank_of[made], self.rank_of[cell], made, cell)
 
     def sent(self, slot: Slot) -> Iterator[Message]:
-        """The messages that a slot makes for other ranks."""
+        """The messages that a slot sends to other ranks."""
         for cell in slot:
             used = self._next(cell)
             if used is not None and self.rank_of[used] != self.rank_of[cell]:
                 yield Message(self.rank_of[cell], self.rank_of[used], cell, used)
 
     def _next(self, cell: Cell) -> Cell | None:
-        """The cell of the next stage, or in backward of the stage before, that uses this one's result."""
+        """The cell of the next stage, or in backward of the previous stage, that uses this one's result."""
         if cell.op == "F":
             used = Cell(cell.stage + 1, "F", cell.batch)
             return used if used in self.rank_of else None
@@ -106,7 +107,7 @@ def by_message(stages: int) -> Tagging:
 
 
 def require_complete(rows: Rows, copies: int) -> None:
-    """Refuses rows that are not one training step, with each stage on at most so many ranks."""
+    """Refuses rows that are not one training step, with each stage on at most `copies` ranks."""
     if not all(rows):
         raise RuleError(f"rank {list(map(bool, rows)).index(False)} has no cells; a timetable has work for every rank")
     placed = [(cell, rank) for rank, row in enumerate(rows) for slot in row for cell in slot]
@@ -139,7 +140,8 @@ def require_complete(rows: Rows, copies: int) -> None:
 
 
 class Action(NamedTuple):
-    """One step of a rank: it receives or sends a message, or computes a cell. `cell` is where that is in the row."""
+    """One step of a rank: it receives or sends a message, or computes a cell. `cell` is that cell's index in the
+    row."""
 
     cell: Cell
     message: Message | None = None
@@ -147,7 +149,7 @@ class Action(NamedTuple):
 
 
 def actions(row: Sequence[Slot], needs: Dependencies) -> Iterator[Action]:
-    """What a rank does for its slots, in order."""
+    """The actions of a rank for its slots, in order."""
     for slot in row:
         yield from (Action(message.used, message) for message in needs.received(slot))
         yield from (Action(cell) for cell in slot)
@@ -155,7 +157,7 @@ def actions(row: Sequence[Slot], needs: Dependencies) -> Iterator[Action]:
 
 
 class DryRun:
-    """The actions of all ranks, carried out as far as possible."""
+    """The actions of all ranks, performed as far as possible."""
 
     def __init__(self, rows: Rows, tag: Tagging, needs: Dependencies | None = None) -> None:
         self.needs, self.tag = needs or Dependencies(rows), tag
@@ -165,7 +167,7 @@ class DryRun:
         while sum(map(self._advance, self._left)):  # not any(): every rank goes as far as it can
             pass
         self.stuck = {rank: left[0] for rank, left in enumerate(self._left) if left}
-        """By rank: the action for which it waits forever. Empty if all can be played."""
+        """By rank: the action that can never be performed. Empty if all can be played."""
 
     def _advance(self, left: deque[Action]) -> bool:
         before = len(left)
@@ -174,7 +176,7 @@ class DryRun:
         return len(left) < before
 
     def _can(self, action: Action) -> bool:
-        """Carries out an action, if that is possible now."""
+        """Performs an action, if that is possible now."""
         cell, message, sends = action
         if message is None:
             here = [made for made in self.needs.of(cell) if self.needs.rank_of[made] == self.needs.rank_of[cell]]
@@ -190,7 +192,7 @@ class DryRun:
         return True
 
     def explain(self) -> str:
-        """Follows who waits for whom, from the first stuck rank until a rank comes up again."""
+        """Says which rank waits for which, from the first stuck rank until a rank occurs again."""
         rank, chain = min(self.stuck), dict[int, str]()
         while rank not in chain:
             cell, missing = self.stuck[rank].cell, self._missing(self.stuck[rank])

@@ -1,4 +1,4 @@
-"""A timetable as the code of a coroutine that plays it: the same operations as `pipeline`, in plain sight."""
+"""A timetable as the code of a coroutine that plays it, with the same operations as `pipeline`."""
 
 from collections.abc import Mapping
 
@@ -125,11 +125,11 @@ USE = '''\
 
 
 def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_SETTING, sharded: bool = False) -> str:
-    """The source of a coroutine `name` for a game of this size and setting. It runs like `pipeline(table)`, with
-    the same meaning of `sharded`.
+    """The source of a coroutine `name` for a game of this size and setting. It runs like `pipeline(table)`, with the
+    same meaning of `sharded`.
 
     Raises:
-        RuleError: it cannot be played in this game; slots of several cells are for `pipeline`.
+        RuleError: it cannot be played in this game; slots of several cells need `pipeline`.
     """
     axes = axes_of(setting, size.ranks)
     batches = size.batches / axes.dp
@@ -167,7 +167,7 @@ def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_
 
 
 def _mesh(axes: Axes, mesh: Mapping[str, int], batches: int, sharded: bool) -> dict[str, str]:
-    """What the code says of the axes: nothing for those that are not there."""
+    """The code for the axes of the mesh; empty for missing ones."""
     cut, length = ("dp", axes.dp) if sharded else ("tp", axes.tp)
     summed = '{0}{1} = await model.allreduce({1}, layer{2}, group="{3}")\n'.format
     deep = " " * 12
@@ -188,8 +188,8 @@ def _mesh(axes: Axes, mesh: Mapping[str, int], batches: int, sharded: bool) -> d
 
 
 def _tags(table: Timetable) -> dict[str, str]:
-    """What the code says of tags: nothing, or as the timetable numbers its messages: for each stage one for what it
-    makes in forward and one for backward, or one for each message."""
+    """The code for tags: none, or the timetable's numbering of messages. Either each stage has one tag for forward and
+    one for backward, or each message has its own."""
     if table.tag is untagged:
         return dict.fromkeys(
             "tag_given tag_used tag_forward_in tag_forward_out tag_backward_in tag_backward_out".split(), ""

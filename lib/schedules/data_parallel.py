@@ -1,4 +1,5 @@
-"""Ranks with all layers: they share gradients, states or weights (ZeRO), or each has a shard of every block."""
+"""Schedules of ranks with all layers: they share gradients, states or weights (ZeRO), or each has a shard of every
+block."""
 
 from typing import Any
 
@@ -6,39 +7,39 @@ from lib import Model, RuleError, Weight, WeightGrad
 
 
 async def ddp(model: Model) -> None:
-    """Everything on every rank; gradients are summed after the last microbatch (Li et al. 2020, PyTorch DDP)."""
+    """Each rank has everything; gradients are summed after the last microbatch (Li et al. 2020, PyTorch DDP)."""
     await _Replica(model, 0).train()
 
 
 async def zero1(model: Model) -> None:
-    """The optimizer's state in shards (Rajbhandari et al. 2020, stage 1)."""
+    """Optimizer states are sharded (Rajbhandari et al. 2020, stage 1)."""
     await _Replica(model, 1).train()
 
 
 async def zero2(model: Model) -> None:
-    """Gradients in shards too: each is scattered as soon as it exists (Rajbhandari et al. 2020, stage 2)."""
+    """Gradients are sharded too: each is scattered as soon as it exists (Rajbhandari et al. 2020, stage 2)."""
     await _Replica(model, 2).train()
 
 
 async def zero3(model: Model) -> None:
-    """Weights in shards too: a layer is gathered when it is needed (Rajbhandari et al. 2020, stage 3)."""
+    """Weights are sharded too: a layer is gathered when it is needed (Rajbhandari et al. 2020, stage 3)."""
     await _Replica(model, 3).train()
 
 
 async def fsdp_prefetch(model: Model) -> None:
     """ZeRO-3 that gathers the next layer before it computes this one (Zhao et al. 2023, PyTorch FSDP).
 
-    Only where communication overlaps computation.
+    Communication must overlap with computation.
     """
     await _Replica(model, 3, prefetch=True).train()
 
 
 class _Replica:
-    """One rank, by the stage of ZeRO. `activations[layer]` is the input of a layer; a full weight that was gathered is
+    """One rank, by the stage of ZeRO. `activations[layer]` is the input of a layer; a gathered weight is
     `weights["whole"]`.
 
-    Where communication overlaps computation, gradients are on their way while backward goes on: of stages 2 and 3 one
-    at a time, since what is on its way takes memory.
+    Where communication overlaps with computation, gradients are pending during backward: with stages 2 and 3 one at a
+    time, since a pending gradient takes memory.
     """
 
     def __init__(self, model: Model, zero: int, prefetch: bool = False) -> None:
@@ -47,11 +48,11 @@ class _Replica:
         self.count = model.BATCHES // model.RANKS
         self.overlap = model.dist.setting.costs.overlap
         self.under_way: list[tuple[int, Any]] = []
-        """Layers whose gradients are on their way, and the calls."""
+        """Layers whose gradients are pending, with the calls."""
         self.whole: int | None = None
-        """The layer that is gathered."""
+        """The layer whose weight is gathered."""
         self.coming: dict[int, Any] = {}
-        """By layer, the gather of its weight."""
+        """The pending gather of each layer's weight."""
 
     async def train(self) -> None:
         model = self.model
@@ -101,7 +102,7 @@ class _Replica:
     # --- Weights ---
 
     async def weight(self, layer: int, then: int) -> Weight:
-        """The full weight of a layer; after it, layer `then` is needed."""
+        """The full weight of a layer. Afterwards layer `then` is needed."""
         model = self.model
         if self.zero < 3:
             return model.weights[layer]
@@ -119,7 +120,7 @@ class _Replica:
     # --- Gradients ---
 
     async def reduce(self, layer: int, new: WeightGrad, last: bool) -> None:
-        """Shares a gradient with the other ranks: stages 0 and 1 only the sum of all microbatches."""
+        """Shares a gradient with the other ranks. Stages 0 and 1 share only the sum of all microbatches."""
         if self.zero < 2:
             self.add(layer, new)
             if not last:
@@ -133,7 +134,7 @@ class _Replica:
         await self.settle(1 if self.zero > 1 else self.model.LAYERS)
 
     async def settle(self, left: int) -> None:
-        """Awaits gradients, all but so many: they come in the order of backward, so layer 0's is the last."""
+        """Awaits all but `left` gradients, in the order of backward, so layer 0's is the last."""
         while len(self.under_way) > left:
             layer, call = self.under_way.pop(0)
             self.add(layer, await call)
@@ -143,7 +144,7 @@ class _Replica:
         grads[layer] = grads[layer] + new if layer in grads else new
 
     async def update(self, layer: int) -> None:
-        """Of stages 1 and 2 each rank updates its shard, and gathers the others."""
+        """Updates each layer. With stages 1 and 2 each rank updates its shard, and gathers the others."""
         model = self.model
         weights, states = model.weights, model.opt_states
         if self.zero in (1, 2):
@@ -156,7 +157,7 @@ class _Replica:
 
 
 def _with_shards(model: Model) -> Any:
-    """What a model stores, with this rank's shards of all weights and states."""
+    """Stores this rank's shards of all weights and states."""
     for layer in range(model.LAYERS):
         model.weights[layer], model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
     return model.storage()
@@ -169,7 +170,7 @@ def _update(model: Model, layer: int) -> None:
 
 
 async def tensor_parallel(model: Model, sum_of_the_input: bool = True) -> None:
-    """Each rank has a shard of every block, and all sum what they yield (Shoeybi et al. 2019, section 3)."""
+    """Each rank has a shard of every block, and all sum their outputs (Shoeybi et al. 2019, section 3)."""
     weights, _, inputs, grads, weight_grads = _with_shards(model)
     inputs[0] = model.get_activation(range(model.BATCHES))
     for layer in range(model.LAYERS):
@@ -191,7 +192,7 @@ async def tensor_parallel(model: Model, sum_of_the_input: bool = True) -> None:
 
 async def sequence_parallel(model: Model) -> None:
     """Between blocks every rank keeps its share of the tokens (Korthikanti et al. 2022, section 4.2.2). The model's
-    full input is available at any time, and nobody needs its gradient."""
+    full input is always available, and its gradient is not needed."""
     weights, _, inputs, grads, weight_grads = _with_shards(model)
 
     async def whole(layer: int) -> Any:

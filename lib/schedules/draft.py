@@ -1,4 +1,4 @@
-"""A timetable that is being made: which cells are placed, where others may go, and what of it can be run."""
+"""A timetable in the making: the cells placed so far, where others may go, and which can already be run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Draft:
     """Some cells of a training step in rows, one for each rank. Each forward has its B, or its I and W if `halves`.
 
     Raises:
-        RuleError: a cell is there twice, or is none of the step.
+        RuleError: a cell occurs twice, or does not belong to the step.
     """
 
     rows: tuple[tuple[Cell, ...], ...]
@@ -50,7 +50,7 @@ class Draft:
 
     @cached_property
     def rank_of(self) -> Mapping[Cell, int]:
-        """The cells that are placed, with their ranks."""
+        """The placed cells with their ranks."""
         return {cell: rank for rank, row in enumerate(self.rows) for cell in row}
 
     @property
@@ -58,11 +58,10 @@ class Draft:
         return [cell for cell in self.wanted if cell not in self.rank_of]
 
     def without(self, cell: Cell) -> Draft:
-        """The draft with a cell taken away."""
         return replace(self, rows=tuple(tuple(one for one in row if one != cell) for row in self.rows))
 
     def put(self, cell: Cell, rank: int, at: int) -> Draft:
-        """The draft with a cell moved to place `at` of a rank's row, counted without the cell.
+        """The draft with a cell moved to index `at` of a rank's row, counted without the cell.
 
         Raises:
             RuleError: it cannot be there; the text says why.
@@ -74,8 +73,8 @@ class Draft:
         return replace(self, rows=(*bare.rows[:rank], (*row[:at], cell, *row[at:]), *bare.rows[rank + 1 :]))
 
     def refusals(self, cell: Cell) -> list[list[str]]:
-        """For each rank and each place in its row, up to behind the last, why a cell that is not placed cannot be
-        there; empty where it can."""
+        """For each rank and each index in its row, up to its end, why an unplaced cell cannot be there; empty where it
+        can."""
         needs = self._needs([*self.rank_of, cell])
         earlier, later = reached(cell, needs), reached(cell, inverse(needs))
         home = next((rank for one, rank in self.rank_of.items() if one.stage == cell.stage), None)
@@ -87,7 +86,7 @@ class Draft:
         ]
 
     def starts(self, durations: Mapping[str, int]) -> dict[Cell, int]:
-        """When each placed cell starts at the earliest, by the duration of each operation; messages take no time.
+        """The earliest start of each placed cell, by the duration of each operation; messages take no time.
 
         Raises:
             RuleError: cells wait for each other.
@@ -105,8 +104,7 @@ class Draft:
         return found
 
     def computable(self) -> list[list[Cell]]:
-        """The beginning of each row whose inputs other cells make, up to the first cell that waits for one that is not
-        placed."""
+        """The beginning of each row, up to the first cell that waits for an unplaced one."""
         rows = [deque(row) for row in self.rows]
         made: list[Cell] = []
         while ready := [row for row in rows if row and {*made} >= {*self.step.of(row[0])}]:
@@ -115,8 +113,8 @@ class Draft:
         return [[cell for cell in row if cell in made] for row in self.rows]
 
     def ready(self) -> Iterator[tuple[Cell, int]]:
-        """Of each stage and operation the next missing cell whose inputs are placed, with the rank for it: where the
-        stage is, else the rank of its number, counted in a circle."""
+        """For each stage and operation, the next missing cell whose inputs are placed, with its rank: the rank of the
+        stage, or the rank with the stage's number, counted in a circle."""
         first: dict[tuple[int, str], Cell] = {}
         for cell in self.missing:
             first.setdefault((cell.stage, cell.op), cell)
@@ -127,11 +125,11 @@ class Draft:
 
     @cached_property
     def step(self) -> Dependencies:
-        """What the cells of the step need."""
         return Dependencies([[tuple(self.wanted)]])
 
     def _needs(self, cells: Iterable[Cell]) -> dict[Cell, list[Cell]]:
-        """What each of some cells waits for: of its microbatch the one before, and the one before in its row."""
+        """For each cell, those that it waits for: the previous one of its microbatch and the previous one in its
+        row."""
         among = set(cells)
         needs: dict[Cell, list[Cell]] = {cell: [] for cell in among}
         for batch in range(self.batches):
@@ -148,14 +146,14 @@ class Draft:
         return needs
 
     def _way(self, batch: int) -> Iterator[Cell]:
-        """A microbatch's way: forward through all stages, and back."""
+        """The cells of a microbatch: forward through all stages, and back."""
         back = "I" if self.halves else "B"
         yield from (Cell(stage, "F", batch) for stage in range(self.stages))
         yield from (Cell(stage, back, batch) for stage in reversed(range(self.stages)))
 
 
 def reached(cell: Cell, links: Links) -> dict[Cell, Cell]:
-    """All cells that the links lead to, each with the first one on the way there."""
+    """All cells that the links lead to, each with the previous one on the way."""
     found = {one: one for one in links[cell]}
     queue = deque(found)
     while queue:
@@ -168,7 +166,7 @@ def reached(cell: Cell, links: Links) -> dict[Cell, Cell]:
 
 
 def inverse(links: Links) -> dict[Cell, list[Cell]]:
-    """The links the other way."""
+    """The reversed links."""
     turned: dict[Cell, list[Cell]] = {cell: [] for cell in links}
     for cell, others in links.items():
         for one in others:
@@ -177,7 +175,8 @@ def inverse(links: Links) -> dict[Cell, list[Cell]]:
 
 
 def _refusal(cell: Cell, row: Sequence[Cell], at: int, earlier: Mapping[Cell, Cell], later: Mapping[Cell, Cell]) -> str:
-    """Why a cell cannot be at a place of a row: something that must come before it is behind, or the reverse."""
+    """Why a cell cannot be at an index of a row: a cell that must come before it would come after it, or the
+    reverse."""
     behind = next((one for one in reversed(row[at:]) if one in earlier), None)
     if behind is not None:
         through = earlier[behind]
@@ -200,7 +199,7 @@ class BegunTable(Timetable):
 
     @classmethod
     def of_draft(cls, draft: Draft, has_tags: bool) -> BegunTable:
-        """All that can be computed."""
+        """All cells that can be computed."""
         rows = tuple(tuple((cell,) for cell in row) for row in draft.computable())
         return cls(rows, count=draft.stages, has_tags=has_tags)
 

@@ -1,7 +1,7 @@
-"""The textbook orders of pipelines, for any number of ranks p, of microbatches m, and of chunks v of a rank.
+"""The textbook orders of pipelines, for p ranks, m microbatches, and v chunks of a rank.
 
 A rank's row is written as a script of operations and chunks: `F1` is the forward of its chunk 1; the k-th `F1` is for
-microbatch k. `(F0B1)` are two that start together. Operations for microbatch m or later are left out.
+microbatch k. `(F0B1)` are two cells that start together. Operations for microbatch m or later are left out.
 """
 
 import re
@@ -15,7 +15,7 @@ from .settling import Slots, own_step, v_half_slots, v_min_slots
 from .timetable import Timetable
 
 Script = Callable[[int], str]
-"""From a rank: what it does."""
+"""The script of each rank."""
 
 CELL = re.compile(r"([FBIW])(\d+)")
 SLOT = re.compile(r"\([^)]*\)|[FBIW]\d+")
@@ -27,7 +27,7 @@ def gpipe(p: int, m: int) -> Timetable:
 
 
 def one_f_one_b(p: int, m: int, more: int = 0) -> Timetable:
-    """A backward after each forward, as soon as the first one can be (Narayanan et al. 2019, section 3.2).
+    """Each forward is followed by a backward, as soon as possible (Narayanan et al. 2019, section 3.2).
 
     With `more`, each rank has so many more forwards of warm-up.
     """
@@ -56,20 +56,21 @@ def seq1f1b(p: int, m: int, shares: int = 2) -> Timetable:
 
 
 def interleaved(p: int, m: int, v: int = 2, group: int | None = None, warmup: int | None = None) -> Timetable:
-    """1F1B on v chunks of a rank, `group` microbatches of a chunk at a time (Narayanan et al. 2021, section 2.2.2).
+    """1F1B on v chunks of a rank, with `group` microbatches of a chunk at a time (Narayanan et al. 2021, section
+    2.2.2).
 
     A group has p microbatches, or m // (m // p) if p does not divide m, as in PyTorch's ScheduleInterleaved1F1B. The
-    first rank has at most `warmup` forwards before the first pair of a forward and a backward, each further rank one
-    less. With p v - 1, fewer activations are held, and ranks wait longer for messages.
+    first rank has at most `warmup` forwards before its first forward-backward pair, and each later rank one fewer. With
+    p v - 1, ranks hold fewer activations and wait longer for messages.
     """
     backwards = [f"B{v - 1 - chunk}" for chunk in _in_groups(p, m, v, group)]
     return _interleaved(p, m, v, group, 2, lambda r: backwards, warmup)
 
 
 def interleaved_zb(p: int, m: int, v: int = 2, group: int | None = None) -> Timetable:
-    """Interleaved 1F1B with half the lead and with weight halves r late on rank r, as ZB-H1 has them.
+    """Interleaved 1F1B with half the lead, and with weight halves r late on rank r, as in ZB-H1.
 
-    PyTorch has the order as ScheduleInterleavedZeroBubble.
+    PyTorch's ScheduleInterleavedZeroBubble.
     """
     back = [v - 1 - chunk for chunk in _in_groups(p, m, v, group)]
 
@@ -81,7 +82,7 @@ def interleaved_zb(p: int, m: int, v: int = 2, group: int | None = None) -> Time
 
 
 def _in_groups(p: int, m: int, v: int, group: int | None) -> list[int]:
-    """The chunks of a rank's forwards, one after the other."""
+    """The chunks of a rank's forwards, in order."""
     size = _group(p, m, group)
     _require(
         m % size == 0, f"interleaved 1F1B needs a multiple of {size} microbatches, the microbatches of a group; got {m}"
@@ -90,14 +91,14 @@ def _in_groups(p: int, m: int, v: int, group: int | None) -> list[int]:
 
 
 def _group(p: int, m: int, group: int | None) -> int:
-    """The microbatches of a group: as many as ranks, or m cut into as many groups as fit."""
+    """The microbatches of a group: as many as ranks, or m split into as many groups as fit."""
     return max(m // max(m // max(p, 1), 1) if group is None else group, 1)
 
 
 def _interleaved(
     p: int, m: int, v: int, group: int | None, lead: int, backwards: Callable[[int], list[str]], most: int | None = None
 ) -> Timetable:
-    """So many forwards ahead of the next rank, then a forward and a backward in turn."""
+    """Forwards ahead of the next rank, then a forward and a backward in turn."""
     forwards = [f"F{chunk}" for chunk in _in_groups(p, m, v, group)]
     first = (v - 1) * _group(p, m, group)
     least = first + p - 1
@@ -131,7 +132,7 @@ def zb_h2(p: int, m: int) -> Timetable:
 def zb_v(p: int, m: int) -> Timetable:
     """Two chunks of a rank in a V: the first rank has the first and the last stage (Qi et al. 2024, section 6).
 
-    PyTorch has the order as ScheduleZBVZeroBubble.
+    PyTorch's ScheduleZBVZeroBubble.
     """
     n = max(2 * p - 1, m)
 
@@ -169,17 +170,16 @@ def _settled(slots: Callable[[int], Sequence[Slots]], p: int, m: int, cap: int) 
 def dualpipev(p: int, m: int) -> Timetable:
     """A forward of one chunk overlaps with a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
 
-    Where a pair of them has no price, such a slot computes the forward, then the backward, then sends both. It
-    takes F + B. PyTorch has the order as ScheduleDualPipeV.
+    Where a pair has no price, its slot computes the forward, then the backward, and then sends both results, which
+    takes F + B. PyTorch's ScheduleDualPipeV.
     """
     _require(m >= 2 * p, f"DualPipeV needs a microbatch for each of its {2 * p} stages; got {m}")
     return _v(p, m, _dual(p, m))
 
 
 def dualpipe(p: int, m: int) -> Timetable:
-    """DualPipeV with twice the ranks, and the way back on the other half: one half of the microbatches goes from the
-    first rank to the last, the other half the other way. Each stage is on two ranks (DeepSeek-AI 2024, section 3.2.1).
-    """
+    """DualPipeV on twice as many ranks, with the way back on the other half. Half of the microbatches go from the first
+    rank to the last, the others the opposite way. Each stage is on two ranks (DeepSeek-AI 2024, section 3.2.1)."""
     _require(p % 2 == m % 2 == 0 < p, f"DualPipe needs even numbers of ranks and microbatches; got {p} and {m}")
     _require(m >= 2 * p, f"DualPipe needs two microbatches for each of its {p} stages; got {m}")
     script, half = _dual(p // 2, m // 2), m // 2
@@ -192,7 +192,7 @@ def dualpipe(p: int, m: int) -> Timetable:
 
 
 def _dual(p: int, m: int) -> Script:
-    """DualPipe on the p ranks of a half, each with chunk 0 on the way there and chunk 1 on the way back."""
+    """DualPipe on the p ranks of a half, each with chunk 0 on the way out and chunk 1 on the way back."""
 
     def script(r: int) -> str:
         lower = p - r - 1  # the ranks below this one in the V
@@ -210,9 +210,9 @@ def _dual(p: int, m: int) -> Script:
 
 
 def chimera(p: int, m: int) -> Timetable:
-    """Two pipelines of 1F1B, one in each direction; each stage is on two ranks (Li and Hoefler 2021).
+    """Two pipelines of 1F1B in opposite directions; each stage is on two ranks (Li and Hoefler 2021).
 
-    More than p microbatches are taken p at a time, one after the other ("direct concatenation").
+    More than p microbatches are computed p at a time ("direct concatenation").
     """
     _require(p % 2 == m % 2 == 0 < p, f"Chimera needs even numbers of ranks and microbatches; got {p} and {m}")
     down = list(_in_waves(p, m // 2, p // 2))
@@ -224,7 +224,7 @@ def chimera(p: int, m: int) -> Timetable:
 
 
 def hanayo(p: int, m: int, waves: int = 1) -> Timetable:
-    """The model goes through the ranks there and back, in so many waves (Liu et al. 2023, Hanayo).
+    """Microbatches pass through the ranks forth and back, in so many waves (Liu et al. 2023, Hanayo).
 
     One wave is Chimera with the way back on the same ranks, which saves the second copy of the weights.
     """
@@ -235,8 +235,8 @@ def hanayo(p: int, m: int, waves: int = 1) -> Timetable:
 
 
 def _in_waves(stages: int, m: int, group: int) -> Iterator[tuple[int, Cell]]:
-    """The slots of m microbatches that start every second slot, `group` of them, and go forward and back without a
-    pause: no two on one rank start at once."""
+    """The slots of m microbatches that start every second slot, `group` at a time, and go forward and back without a
+    pause. No two cells on one rank start at once."""
     for batch in range(m):
         first = batch // group * 2 * stages + batch % group * 2
         for stage in range(stages):
@@ -263,7 +263,7 @@ def _v(p: int, m: int, script: Script) -> Timetable:
 
 
 def _row(script: str, stages: Sequence[int], m: int, firsts: Sequence[int] = ()) -> tuple[Slot, ...]:
-    """The slots of a script, in which a chunk may begin with a later microbatch. A B counts as an I and as a W."""
+    """The slots of a script, in which a chunk may begin with a later microbatch. A B counts as an I and a W."""
     seen: Counter[str] = Counter()
 
     def cell(op: str, chunk: str) -> Cell:

@@ -1,4 +1,4 @@
-"""One coroutine that plays any timetable, also where weights are older than the data, or cells are shares of tokens."""
+"""One coroutine that plays any timetable, including orders with older weights than data, and orders of token shares."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
@@ -13,13 +13,13 @@ from .timetable_rank import TimetableRank, axes_of
 
 
 class UnflushedRank(TimetableRank):
-    """One rank of an order of the microbatches of all steps, whose weights may be older than the data."""
+    """One rank of an order of all steps' microbatches, whose weights may be older than the data."""
 
     async def all_steps(self, mine: Sequence[int]) -> None:
         model, setting = self.model, self.model.dist.setting
         self.step, self.lag, self.each = 0, setting.lag, self.table.batches // setting.steps
         self.left = dict.fromkeys([(step, layer) for step in range(setting.steps) for layer in mine], self.each)
-        """By step and layer the microbatches whose gradients are missing."""
+        """By step and layer, the number of microbatches whose gradients are missing."""
         for layer in mine:
             model.weights[layer, 0] = model.weights.pop(layer)
         for slot in self.table.rows[self.place]:
@@ -45,7 +45,8 @@ class UnflushedRank(TimetableRank):
         return self.model.weights[layer, version]
 
     async def add(self, layer: int, new: WeightGrad) -> None:
-        """Sums a step's gradients, and updates after the last: a version goes when no later step computes with it."""
+        """Sums a step's gradients, and updates after the last. Drops a weight version when no later step computes with
+        it."""
         grads, weights, states, step = self.model.grad_weights, self.model.weights, self.model.opt_states, self.step
         grads[layer, step] = grads[layer, step] + new if (layer, step) in grads else new
         self.left[step, layer] -= 1
@@ -56,11 +57,11 @@ class UnflushedRank(TimetableRank):
 
 
 class TokenShareRank(TimetableRank):
-    """One rank of an order of shares of tokens. Later shares attend to the keys of earlier ones, and in backward the
-    keys need the gradients from later ones."""
+    """One rank of an order of token shares. Later shares attend to the keys of earlier ones; in backward, keys need the
+    gradients from later shares."""
 
     def share(self, unit: int) -> tuple[int, int, int]:
-        """The microbatch, which of its shares it is, and how many shares it has."""
+        """The microbatch of a cell, the index of its share, and the number of shares."""
         shares = self.table.batches * max(1, self.replicas) // self.model.BATCHES
         return *divmod(unit, shares), shares
 
@@ -92,7 +93,7 @@ class TokenShareRank(TimetableRank):
 
 
 Order = Callable[..., Timetable]
-"""From ranks, microbatches and what else an order is made of: its timetable."""
+"""Makes a timetable from ranks, microbatches and other sizes."""
 
 
 def pipeline(
@@ -106,23 +107,23 @@ def pipeline(
 ) -> Callable[[Model], Coroutine[Any, Any, None]]:
     """The schedule that plays an order, such as `pipeline(one_f_one_b)` or `pipeline(interleaved, v=2)`.
 
-    An order is asked for the ranks and microbatches of the game, and gets `sizes` besides. Each stage has equally many
-    layers. In a game of several steps the order is repeated, and nothing waits between two steps. Without `flush` one
-    order has the microbatches of all steps, and weights are as old as the game allows (`Setting.lag`): 2BW is
-    `pipeline(one_f_one_b, flush=False)` (Narayanan et al. 2021). Where layers are attention, an order of several times
-    the microbatches computes shares of their tokens, as `pipeline(seq1f1b, shares=4)` does.
+    An order gets the ranks and microbatches of the game, and `sizes`. All stages have the same number of layers. In a
+    game of several steps the order is repeated, without a wait between steps. Without `flush` one order has the
+    microbatches of all steps, and weights are as old as the game allows (`Setting.lag`): 2BW is `pipeline(one_f_one_b,
+    flush=False)` (Narayanan et al. 2021). In games of attention layers, an order of several times the microbatches
+    computes shares of their tokens, as in `pipeline(seq1f1b, shares=4)`.
 
-    `recompute` keeps only a stage's input, and computes the rest again before its backward (Chen et al. 2016).
-    On a mesh with the axes pp and dp each replica is a pipeline with its part of the microbatches; gradients are summed
-    along dp at the end. With an axis tp, each rank has a shard of each layer, and the parts of activations and of their
-    gradients are summed along tp. `sharded` cuts weights and states along dp, and a rank holds the full weights of one
-    stage at a time (ZeRO-3): each time that it goes to another stage, gradients are scattered and weights gathered.
-    `buffered` gives each message a tag of its own, so that none waits until the one before it is read. Where costs have
-    overlap, messages then travel while their sender goes on.
+    `recompute` keeps only a stage's input, and recomputes the rest before its backward (Chen et al. 2016). On a mesh
+    with the axes pp and dp each replica is a pipeline with its part of the microbatches; gradients are summed along dp
+    at the end. With an axis tp, each rank has a shard of each layer, and partial activations and their gradients are
+    summed along tp. `sharded` splits weights and states along dp, and a rank holds the full weights of one stage at a
+    time (ZeRO-3): when it turns to another stage, gradients are scattered and weights gathered. `buffered` gives each
+    message its own tag, so that none waits until the previous one is read. Where costs have overlap, messages then
+    travel while their sender continues.
 
     Raises:
-        RuleError: what is given is no order, or a timetable, which has its sizes, with others. In a run: the game has
-            another size than the timetable, or the order is refused.
+        RuleError: the argument is not an order, or it is a timetable with other sizes. In a run: the game's size
+            differs from the timetable's, or the order is refused.
     """
     if not isinstance(order, Timetable) and not callable(order):
         raise RuleError(f"pipeline takes an order, such as one_f_one_b, or a timetable; got {object_text(order)}")

@@ -1,7 +1,7 @@
-"""V-Min and V-Half: a pattern of slots that repeats, settled into the order of a step under a cap on memory.
+"""V-Min and V-Half: a repeating pattern of slots, settled into the order of one step under a cap on memory.
 
 Qi et al. 2024, Pipeline Parallelism with Controllable Memory, give the slots of microbatch 0 on each rank; microbatch j
-comes 6 j slots later. A step has no neighbours, so its cells can start earlier than the pattern says.
+comes 6 j slots later. A single step has no neighbours, so its cells can start earlier than the pattern says.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,12 @@ from typing import NamedTuple
 from .cells import Cell
 
 PERIOD = 6
-"""Slots from a microbatch to the next: three halves in each of two chunks."""
+"""Slots from one microbatch to the next: three halves in each of two chunks."""
 
 
 class Slots(NamedTuple):
-    """When a rank works on microbatch 0: forward and input half of its lower chunk 0 and of chunk 1 on the way back."""
+    """The slots of microbatch 0 on a rank: forward and input half of its lower chunk 0, and of chunk 1 on the way
+    back."""
 
     f0: int
     f1: int
@@ -36,8 +37,8 @@ def v_half_slots(p: int) -> list[Slots]:
 
 
 class StageCosts(NamedTuple):
-    """By stage the times of F, I and W and what a microbatch counts before and after its input half,
-    the time of a message, and by rank the cap."""
+    """By stage, the times of F, I and W, and the memory of a microbatch before and after its input half; the time of a
+    message; and the cap of each rank."""
 
     f: Sequence[float]
     i: Sequence[float]
@@ -49,8 +50,8 @@ class StageCosts(NamedTuple):
 
 
 def settled(slots: Sequence[Slots], m: int, costs: StageCosts, in_turn: float = 0) -> list[list[Cell]] | None:
-    """By rank, the order of m microbatches: again and again, the cell that can start first. Weight halves keep their
-    slots while the rank has more than `in_turn` forwards left, and then give way. None if the cap leaves no order."""
+    """The order of m microbatches on each rank: repeatedly, the cell that can start first. Weight halves keep their
+    slots while the rank has more than `in_turn` forwards left, and then give way. None if no order fits the cap."""
     p = len(slots)
     ends = {op: [[inf] * m for _ in range(2 * p)] for op in "FI"}
     ranks = [_SettledRank(r, slots[r], p, m, costs, ends) for r in range(p)]
@@ -68,7 +69,7 @@ def settled(slots: Sequence[Slots], m: int, costs: StageCosts, in_turn: float = 
 
 
 def own_step(slots: Sequence[Slots], m: int, cap: int) -> list[list[Cell]]:
-    """A pattern's rows with all times equal, under its own cap."""
+    """A pattern's rows with equal times, under its own cap."""
     ones = [1] * (2 * len(slots))
     rows = settled(slots, m, StageCosts(ones, ones, ones, 0, ones, ones, [cap] * len(slots)))
     assert rows is not None, "a pattern fits under its own cap"
@@ -76,7 +77,7 @@ def own_step(slots: Sequence[Slots], m: int, cap: int) -> list[list[Cell]]:
 
 
 class _SettledRank:
-    """The cells of a rank by slot, and what is done of them."""
+    """The cells of a rank by slot, and those that are done."""
 
     def __init__(
         self, r: int, slots: Slots, p: int, m: int, costs: StageCosts, ends: Mapping[str, list[list[float]]]
@@ -95,7 +96,7 @@ class _SettledRank:
         self.row: list[Cell] = []
 
     def _source(self, stage: int, op: str, p: int) -> tuple[Sequence[float] | None, float]:
-        """By microbatch, when what a kind of cell needs is made, and the time of its message."""
+        """By microbatch, when the input of a kind of cell is made, and the time of its message."""
         before = stage - 1 if op == "F" else stage + 1
         if before < 0:
             return None, 0
@@ -104,7 +105,7 @@ class _SettledRank:
         return self.ends[op][before], 0 if stage + before == 2 * p - 1 else self.costs.send
 
     def first(self, in_turn: float) -> tuple[float, int]:
-        """When the cell that can start first starts, and its place among the cells."""
+        """The earliest start of any cell, and that cell's index."""
         found: list[tuple[float, bool, int]] = []
         for queue, head, (made, send) in zip(self.queues, self.heads, self.sources):
             if head < len(queue):
@@ -122,7 +123,7 @@ class _SettledRank:
         return inf, 0
 
     def fits(self, place: int) -> bool:
-        """True if a cell can come now, and all that its slot puts before it can follow in their order."""
+        """True if a cell can come now, so that all cells in earlier slots can still follow in order."""
         held = self.held + self.change[place]
         if held > self.cap:
             return False
@@ -151,7 +152,7 @@ class _SettledRank:
 
 
 def _by_slot(slots: Slots, stages: tuple[int, int], m: int) -> list[Cell]:
-    """The cells of m microbatches by slot; a weight half takes the first slot that is free, the oldest first."""
+    """The cells of m microbatches by slot. A weight half takes the first free slot, the oldest first."""
     low, high = stages
     at: dict[int, Cell] = {}
     for first, stage, op in zip(slots, (low, high, high, low), "FFII"):

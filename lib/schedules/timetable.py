@@ -17,8 +17,8 @@ CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
 
 @dataclass(frozen=True)
 class Timetable:
-    """For each rank its slots, in order. A stage lies on the rank that has its cells, or with `copies` on so many, each
-    with microbatches of its own. Printed, a rank is a line:
+    """The slots of each rank, in order. A stage lies on the rank that has its cells, or with `copies` on so many ranks,
+    each with its own microbatches. Printed, a rank is a line:
 
         0F0 0F1 0B0 0B1
         1F0 1B0 1F1 1B1
@@ -30,11 +30,11 @@ class Timetable:
 
     rows: tuple[tuple[Slot, ...], ...]
     copies: int = field(default=1, kw_only=True)
-    """The most ranks that a stage may lie on."""
+    """The most ranks on which a stage may lie."""
     needs: Dependencies = field(init=False, repr=False, compare=False)
-    """What each cell needs, and the messages that this takes."""
+    """What each cell needs, and the resulting messages."""
     tag: Tagging = field(init=False, repr=False, compare=False)
-    """The tag of each message: 0 for all if that works, else one for each stream, else one for each message."""
+    """The tag of each message: 0 for all if that can be played, else one for each stream, else one for each message."""
 
     def __post_init__(self) -> None:
         require_complete(self.rows, self.copies)
@@ -43,7 +43,7 @@ class Timetable:
             raise DeadlockError(play.explain())
 
     def tagged(self, needs: Dependencies, tags: Sequence[Tagging]) -> DryRun:
-        """The play with the first tags with which it ends, or with the last; the timetable has them."""
+        """The dry run with the first tagging that ends, or with the last."""
         for tag in tags:
             play = DryRun(self.rows, tag, needs)
             if not play.stuck:
@@ -54,16 +54,16 @@ class Timetable:
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[Cell | Slot]]) -> Self:
-        """The timetable of rows of cells and of slots."""
+        """The timetable of rows, whose items are cells or slots."""
         return cls(tuple(tuple((item,) if isinstance(item, Cell) else item for item in row) for row in rows))
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """The timetable that is printed so. Cells may be separated by blanks or commas, as in a CSV file, where an
-        empty one is a bubble; cells that start together are in parentheses, as in (0F4;7B1).
+        """Reads a printed timetable. Cells may be separated by blanks, or by commas as in a CSV file, where an empty
+        cell is a bubble. Cells that start together are in parentheses, as in (0F4;7B1).
 
         Raises:
-            RuleError: naming the line and what is no cell.
+            RuleError: naming the line and the text that is not a cell.
         """
         lines = [line.strip() for line in text.splitlines()]
         rows = ((number, re.split(r"[\s,]+", line)) for number, line in enumerate(lines, 1) if line)
@@ -107,7 +107,7 @@ class Timetable:
 
     @cached_property
     def ranks_of(self) -> Mapping[int, tuple[int, ...]]:
-        """By stage the ranks that it lies on, nearly always one."""
+        """The ranks on which each stage lies, nearly always one."""
         held = [set(self.stages_of(rank)) for rank in range(self.ranks)]
         return {stage: tuple(r for r, some in enumerate(held) if stage in some) for stage in range(self.stages)}
 
@@ -124,13 +124,13 @@ LETTERS = {"forward": "F", "backward": "B", "backward_input": "I", "backward_wei
 
 
 def timetable_of(trace: Trace, stages: int) -> Timetable:
-    """The timetable of the first training step of a run, whose layers are cut into equal stages. On a mesh it is the
-    timetable of the ranks along the axis pp.
+    """The timetable of the first training step of a run, whose layers are split into equal stages; on a mesh, of the
+    ranks along the axis pp.
 
     Raises:
-        RuleError: it has none: a rank computes several microbatches at once, or something twice, or a layer amid
+        RuleError: there is none: a rank computes several microbatches at once, or something twice, or a layer within
             another stage; or later steps, or other replicas, have another order.
-        DeadlockError: its order has messages that wait for each other.
+        DeadlockError: its messages wait for each other.
     """
     depth, left = divmod(trace.size.layers, stages)
     if left:
@@ -153,14 +153,15 @@ def timetable_of(trace: Trace, stages: int) -> Timetable:
 
 
 def _numbered(rows: list[list[Slot]]) -> list[list[Slot]]:
-    """A pipeline's rows with its microbatches numbered from 0."""
+    """A pipeline's rows with microbatches numbered from 0."""
     found = sorted({cell.batch for row in rows for slot in row for cell in slot})
     number = {batch: at for at, batch in enumerate(found)}
     return [[tuple(cell._replace(batch=number[cell.batch]) for cell in slot) for slot in row] for row in rows]
 
 
 def _cells(rank: int, ops: tuple[Op, ...], depth: int) -> Iterator[Slot]:
-    """The cells of a rank: each is its layers, one right after the other. A pair of single layers is a slot of two."""
+    """The cells of a rank: each has consecutive operations of its layers. A pair of single layers is a slot of two
+    cells."""
     done: list[int] = []
     cell = None
     for op in ops:

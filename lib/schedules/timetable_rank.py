@@ -1,4 +1,4 @@
-"""What one rank does for its row of a timetable: cells, stages of layers, messages, weights and updates."""
+"""One rank's part of a timetable: cells, stages of layers, messages, weights and updates."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from .timetable import Timetable
 
 
 class Axes(NamedTuple):
-    """The lengths of the axes that pipelines are laid on: ranks of one pipeline, replicas of it, shards of a layer."""
+    """The lengths of the mesh axes: ranks of one pipeline, replicas of it, shards of a layer."""
 
     pp: int
     dp: int
@@ -20,13 +20,13 @@ class Axes(NamedTuple):
 
 
 def axes_of(setting: Setting, ranks: int) -> Axes:
-    """Those of a game; without a mesh all ranks are one pipeline."""
+    """The axes of a game; without a mesh all ranks form one pipeline."""
     mesh = dict(setting.mesh) or {"pp": ranks}
     return Axes(*(mesh.get(name, 1) for name in Axes._fields))
 
 
 class TimetableRank:
-    """What one rank does for its row of the timetable.
+    """One rank's row of the timetable.
 
     `activations[layer, batch]` is the input of a layer, `grad_activations[layer, batch]` the gradient of its output.
     """
@@ -63,7 +63,7 @@ class TimetableRank:
             model.set_final_weight(layer, model.weights[layer])
 
     async def all_steps(self, mine: Sequence[int]) -> None:
-        """Each step in its order, and then the updates."""
+        """Plays each step in its order, and then the updates."""
         for step in range(self.model.dist.setting.steps):
             for slot in self.table.rows[self.place]:
                 await self.play(slot, step)
@@ -75,7 +75,7 @@ class TimetableRank:
         return range(stage * self.depth, (stage + 1) * self.depth)
 
     async def play(self, slot: Slot, step: int) -> None:
-        """Receives what a slot needs, computes its cells, and sends what they make."""
+        """Receives the inputs of a slot, computes its cells, and sends their results."""
         await self.drop_what_arrived()
         await self.reach(slot[0])
         for message in self.table.needs.received(slot):
@@ -102,7 +102,7 @@ class TimetableRank:
         return kinds == ["B", "F"] and plain and self.model.dist.setting.costs.priced("pair")
 
     async def drop_what_arrived(self) -> None:
-        """Awaits the messages that need no waiting any more, which counts as memory until then."""
+        """Awaits messages that have arrived. Until awaited, they take memory."""
         now = round(self.model.time * self.model.dist.setting.costs.unit)
         while self.under_way and 0 <= self.under_way[0].call.end <= now:
             await self.under_way.popleft()
@@ -118,19 +118,19 @@ class TimetableRank:
         return self.model.forward(layer, self.model.activations[layer, batch], await self.weight(layer))
 
     async def layer_backward(self, layer: int, batch: int, grad: ActivationGrad) -> tuple[WeightGrad, ActivationGrad]:
-        """The gradients of a layer's weight and input; the stored input goes."""
+        """The gradients of a layer's weight and input; deletes the stored input."""
         inp = self.model.activations.pop((layer, batch))
         return self.model.backward(layer, inp, grad, await self.weight(layer))
 
     def keep(self, cell: Cell, value: Activation | ActivationGrad | None) -> None:
-        """Stores what a cell has made, for the next stage or for the one before."""
+        """Stores the result of a cell, for the next or the previous stage."""
         if isinstance(value, Activation):
             self.model.activations[self.layers(cell.stage).stop, cell.batch] = value
         elif isinstance(value, ActivationGrad):
             self.model.grad_activations[self.layers(cell.stage).start - 1, cell.batch] = value
 
     async def compute(self, cell: Cell, step: int = 0) -> Activation | ActivationGrad | None:
-        """Computes a cell of a training step, and returns what another stage waits for."""
+        """Computes a cell of a training step, and returns the result that another stage waits for."""
         await self.reach(cell)
         match cell.op:
             case "F":
@@ -171,7 +171,7 @@ class TimetableRank:
         return grad if layers.start else None
 
     async def pair(self, slot: Slot, step: int) -> dict[Cell, Activation | ActivationGrad | None]:
-        """The forward and the backward of a slot, of one layer each, at once."""
+        """Computes the forward and the backward of a slot, of one layer each, at once."""
         model = self.model
         ahead, behind = sorted(slot, key=lambda cell: cell.op, reverse=True)
         layer, back = self.layers(ahead.stage).start, self.layers(behind.stage).start
@@ -206,7 +206,7 @@ class TimetableRank:
             await self.add(layer, model.backward_weight(layer, model.activations.pop((layer, b)), grad))
 
     async def before_backward(self, cell: Cell) -> None:
-        """The inputs of a stage's layers from the input of the stage."""
+        """Recomputes the inputs of a stage's layers from the input of the stage."""
         model, b = self.model, cell.batch
         for layer in self.layers(cell.stage)[:-1] if self.recompute else ():
             inp = model.activations[layer, b]
@@ -216,21 +216,20 @@ class TimetableRank:
     # --- Weights ---
 
     async def weight(self, layer: int) -> Weight:
-        """The full weight of a layer."""
         return self.model.weights["whole", layer] if self.sharded else self.model.weights[layer]
 
     async def add(self, layer: int, new: WeightGrad) -> None:
-        """Takes in the gradient of a layer by one microbatch."""
+        """Adds one microbatch's gradient to the gradient of a layer."""
         key = ("whole", layer) if self.sharded else layer
         grads = self.model.grad_weights
         grads[key] = grads[key] + new if key in grads else new
 
     async def summed(self, part: Any, layer: int) -> Any:
-        """The sum of the parts of a value that ranks with shards of a layer have made; `layer` is its label."""
+        """The sum of a value's parts from ranks with shards of a layer; `layer` is its label."""
         return await self.model.allreduce(part, layer, group="tp") if self.shards > 1 else part
 
     async def reach(self, cell: Cell) -> None:
-        """Has the weights that a cell needs."""
+        """Provides the weights that a cell needs."""
         if self.sharded and cell.stage != self.whole and cell.op != "W":
             await self.switch(cell.stage)
 

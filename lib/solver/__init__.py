@@ -4,8 +4,8 @@ from lib.solver import solve
 
 found = solve(ranks=8, microbatches=32, forward=1.0, backward_input=1.1, backward_weight=0.8, send=0.1, memory=8)
 
-`found.table` is its order, `found.schedule` a coroutine, `found.trace()` a run of it; `found.span` is what it takes,
-and `found.bound` what nothing can beat.
+`found.table` is its order, `found.schedule` a coroutine, and `found.trace()` a run of it; `found.span` is its time, and
+`found.bound` a lower bound.
 """
 
 from .bounds import LowerBound

@@ -10,25 +10,25 @@ from .problem import Problem
 
 
 class LowerBound(NamedTuple):
-    """The least that is possible, in ticks, and why."""
+    """A lower bound in ticks, and its reason."""
 
     ticks: int
     reason: str
 
 
 def bound(problem: Problem) -> LowerBound:
-    """The bound on what the problem asks to be short."""
+    """The bound on the measure that the problem minimizes."""
     return span_bound(problem) if problem.least == "span" else makespan_bound(problem)
 
 
 def span_bound(problem: Problem) -> LowerBound:
-    """The least that the longest span can be."""
+    """A lower bound on the longest span."""
     spans = [one for rank in range(problem.ranks) for one in _spans(problem, rank)]
     return max([*spans, *_around(problem)])
 
 
 def makespan_bound(problem: Problem) -> LowerBound:
-    """The least time from the start of the first operation to the end of the last."""
+    """A lower bound on the time from the start of the first operation to the end of the last."""
     f, i, w, _ = problem.ticks
     found = []
     for rank in range(problem.ranks):
@@ -47,7 +47,7 @@ def makespan_bound(problem: Problem) -> LowerBound:
 
 
 def _around(problem: Problem) -> Iterator[LowerBound]:
-    """A rank's span contains all forwards and input halves of later stages, and the ways there and back."""
+    """A rank's span contains all forwards and input halves of later stages, and the messages there and back."""
     f, i, w, _ = problem.ticks
     m = problem.microbatches
     there = list(accumulate((_way(problem, s, s + 1, f[s : s + 1]) for s in range(problem.stages - 1)), initial=0))
@@ -62,13 +62,14 @@ def _around(problem: Problem) -> Iterator[LowerBound]:
 
 
 def _way(problem: Problem, first: int, last: int, passed: Sequence[int]) -> int:
-    """From one stage to another or back: the messages, and the ticks of the stages that are passed."""
+    """The time from one stage to another or back: the messages, and the ticks of the stages in between."""
     hops = sum(problem.rank_of(stage) != problem.rank_of(stage + 1) for stage in range(first, last))
     return sum(passed) + hops * problem.ticks.c
 
 
 def least_turnaround(problem: Problem, stage: int) -> int:
-    """From the end of a microbatch's forward in a stage to the start of its input half there, at least."""
+    """A lower bound on the time from the end of a microbatch's forward in a stage to the start of its input half
+    there."""
     f, i, _, _ = problem.ticks
     last = problem.stages - 1
     return _way(problem, stage, last, f[stage + 1 :]) + _way(problem, stage, last, i[stage + 1 :])

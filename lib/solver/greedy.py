@@ -1,7 +1,7 @@
-"""The greedy search that was published with zero bubble (Qi et al. 2024, section 3.1), for a stage on each rank.
+"""The greedy search that was published with zero bubble (Qi et al. 2024, section 3.1), for one stage on each rank.
 
-It goes microbatch by microbatch: a forward down the ranks, then an input half up the ranks, and puts weight halves
-where a rank would wait or has no room. What the paper leaves open has three switches, tried in all ways.
+It places microbatch by microbatch: a forward down the ranks, then an input half up the ranks. Weight halves go where a
+rank would wait or has no room. Three switches cover choices that the paper leaves open; all combinations are tried.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from .problem import Problem
 
 class Mode(NamedTuple):
     """The last forward of the warm-up may delay the first backward; a rank may leave out a forward while the next rank
-    has two less; a weight half also fills a gap that is too short for it, where that costs nothing in the end."""
+    has two fewer; a weight half also fills a gap that is too short for it, if that costs nothing in the end."""
 
     delays: bool
     skips: bool
@@ -27,11 +27,11 @@ MODES = tuple(Mode(*switches) for switches in product((True, False), repeat=3))
 
 
 class StuckError(Exception):
-    """A rank has no room and no weight half to make some, or its input is not made yet."""
+    """A rank has neither room nor a weight half that would make room, or its input is not made yet."""
 
 
 class GreedyRun:
-    """What is put so far, and when it is over."""
+    """The cells placed so far, and when they end."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.m, self.ranks = problem, problem.microbatches, range(problem.ranks)
@@ -42,11 +42,11 @@ class GreedyRun:
         self.clock, self.held, self.waited = ([0] * problem.ranks for _ in range(3))
         self.count = [dict.fromkeys("FIW", 0) for _ in self.rank_of]
         self.pending: list[deque[int]] = [deque() for _ in self.ranks]
-        """By rank, the stages of the weight halves that can come."""
+        """By rank, the stages of the weight halves that can be placed."""
         self.ends: dict[Cell, int] = {}
 
     def made(self, stage: int, op: str) -> int | None:
-        """When the input of the next cell is there; None if it is not made yet."""
+        """When the input of the next cell is available; None if it is not made yet."""
         batch, other = self.count[stage][op], stage - 1 if op == "F" else stage + 1
         if op == "W" or other < 0:
             return 0
@@ -74,7 +74,7 @@ class GreedyRun:
             self.pending[r].append(stage)
 
     def more(self, stage: int, op: str) -> int:
-        """What a cell adds to what its rank holds."""
+        """The memory that a cell adds on its rank."""
         return {"F": self.m_b[stage], "I": self.m_w[stage] - self.m_b[stage], "W": -self.m_w[stage]}[op]
 
     def put_weight(self, r: int) -> None:
@@ -88,13 +88,13 @@ class GreedyRun:
             self.put_weight(r)
 
     def fill(self, r: int, until: int) -> int:
-        """Puts the weight halves for which there is time. What is left of the time, if a weight half is."""
+        """Places the weight halves for which there is time. Returns the remaining time, if a weight half is left."""
         while self.pending[r] and self.clock[r] + self.w[self.pending[r][0]] <= until:
             self.put_weight(r)
         return until - self.clock[r] if self.pending[r] else 0
 
     def spare(self, r: int) -> int:
-        """What the rank can wait without being the one that waits longest."""
+        """How long the rank can wait without becoming the rank that waits longest."""
         return max(self.waited) - self.waited[r]
 
     def put_rest(self) -> None:
@@ -123,7 +123,7 @@ class _Contiguous(GreedyRun):
         self.mode = mode
 
     def put_in_room(self, r: int, op: str) -> None:
-        """A cell after the weight halves that make room for it, and those for which there is time."""
+        """Places a cell after the weight halves that make room for it, and those for which there is time."""
         self.make_room(r, op)
         gap = self.fill(r, self.ready(r, op)) if r or op == "I" else 0
         if gap > 0 and (self.mode.fills or gap > self.spare(r)):
@@ -182,7 +182,7 @@ class _Contiguous(GreedyRun):
 
 def greedy_v(fills_forward: bool, fills_back: bool, problem: Problem) -> list[list[Cell]] | None:
     """The rows of the best run; None if none fits. The switches: before forwards, or before backwards in lower chunks,
-    a weight half also goes where it is too long. Each run knows how long each rank waited in the run before."""
+    a weight half is also placed where it is too long. Each run knows how long each rank waited in the previous run."""
     best, before = None, [-1] * problem.ranks
     while True:
         run = _V(problem, fills_forward, fills_back, before)
@@ -273,7 +273,7 @@ class _V(GreedyRun):
             self.put_filled(stage, "F", self.fills_forward)
 
     def put_filled(self, stage: int, op: str, fills: bool) -> None:
-        """A cell after the weight halves for which there is time, and one for which there nearly is."""
+        """Places a cell after the weight halves for which there is time, and one for which there nearly is."""
         r = self.rank_of[stage]
         other = stage - 1 if op == "F" else stage + 1
         if 0 <= other < len(self.rank_of) and self.rank_of[other] != r:

@@ -1,4 +1,4 @@
-"""What is to be scheduled: a pipeline's size, its times, where its stages are, and how much a rank may hold."""
+"""What to schedule: a pipeline's size and times, the placement of its stages, and the memory of a rank."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lib.errors import RuleError
 from lib.game.costs import MAX_TICKS_PER_STEP
 
 PLACEMENTS = ("contiguous", "looped", "V")
-"""A stage on each rank; stages dealt out in turn, `chunks` to a rank; two on each rank, dealt out there and back."""
+"""One stage on each rank; stages dealt in turn, `chunks` to a rank; two on each rank, dealt forth and back."""
 
 MEASURES = ("span", "makespan")
-"""The longest time from a rank's first start to its last end, which counts where a step follows another without a
-barrier; and the time from the first start of all to the last end, for a single step."""
+"""The longest time from a rank's first start to its last end, which matters if steps follow each other without a
+barrier; and the time from the very first start to the very last end, for a single step."""
 
 MAX_CELLS = 200_000
 """Forwards of all stages and microbatches together."""

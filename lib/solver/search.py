@@ -15,8 +15,8 @@ from .timing import NEVER, Policy, Step, Timed, linked, timed
 
 @dataclass
 class Shape:
-    """When each stage works on microbatch 0, forward and back, in microbatches: microbatch j comes j later. They go
-    through each chunk in groups of `group`."""
+    """When each stage works on microbatch 0, forward and back, in microbatches; microbatch j comes j later.
+    Microbatches go through each chunk in groups of `group`."""
 
     forward: list[float]
     back: list[float]
@@ -27,8 +27,7 @@ class Shape:
 
 
 def rows_of(problem: Problem, shape: Shape) -> list[list[int]]:
-    """The order of each rank by the time that the shape gives; a forward for which there is no room waits until a
-    backward has been."""
+    """The order of each rank by the times of the shape. A forward for which there is no room waits for a backward."""
     m, stages, group, v = problem.microbatches, problem.stages, shape.group, problem.v
     half = stages * m
     begin = [j - j % group + j % group / v for j in range(m)] if group > 1 else [*range(m)]
@@ -58,7 +57,7 @@ def warm_up(problem: Problem, ahead: list[int]) -> Shape:
 
 
 def shapes(problem: Problem) -> Iterator[Shape]:
-    """Where a search may begin."""
+    """Shapes from which a search may begin."""
     if problem.placement == "contiguous":
         f, i, _, c = problem.typical
         behind = [problem.ranks - 1 - rank for rank in range(problem.ranks)]
@@ -80,8 +79,8 @@ STRETCHES = (1.0, 1.25, 1.5, 2.0, 3.0)
 
 
 def travelling(problem: Problem, stretch: list[float], period: float, group: int = 1) -> Shape:
-    """A microbatch goes from stage to stage, in each leg (a chunk of all ranks, there or back) so many times as long as
-    it must take."""
+    """A microbatch goes from stage to stage, in each leg (a chunk of all ranks, forth or back) in so many times the
+    minimum time."""
     f, i, _, c = problem.ticks
     p, stages, v = problem.ranks, problem.stages, problem.v
     forward, back = [0.0] * stages, [0.0] * stages
@@ -100,7 +99,7 @@ def travelling(problem: Problem, stretch: list[float], period: float, group: int
 
 
 def policies(problem: Problem) -> Iterator[Policy]:
-    """How a search may begin to place weight halves."""
+    """Policies for weight halves with which a search may begin."""
     f, i, w, c = problem.typical
     p = problem.ranks
     many = problem.v * problem.microbatches
@@ -115,25 +114,25 @@ def policies(problem: Problem) -> Iterator[Policy]:
 
 
 EFFORT = 20_000_000
-"""Operations that are timed in all: a second has three to five million of them."""
+"""The most operations that are timed in all; a second has three to five million of them."""
 
 TRIALS = 12_000
-"""Schedules that are tried in all."""
+"""The most schedules that are tried in all."""
 
 SHORT = 3
-"""Microbatches for each rank that are tried first."""
+"""Microbatches per rank in the first trials."""
 
 PATIENCE = 1500
-"""After so many trials in a row that are no better it gives up."""
+"""The search gives up after so many trials in a row without an improvement."""
 
 CLIMBS = 4
-"""The starts from which it climbs."""
+"""The number of starts from which it climbs."""
 
 
 @dataclass
 class Candidate:
-    """A schedule: an order of forwards and input halves, which a shape or a published order gives, and where weight
-    halves go."""
+    """A schedule: an order of forwards and input halves, from a shape or a published order, and a policy for weight
+    halves."""
 
     steps: Sequence[Step]
     policy: Policy
@@ -188,8 +187,7 @@ class Search:
             yield travelling(self.problem, stretch, period * self.random.uniform(0.9, 1.2))
 
     def climbed(self, best: Candidate, share: float = 1.0) -> Candidate:
-        """The best that is found by small changes of a candidate, each kept if it is not worse, with a share of the
-        effort that is left."""
+        """The best candidate after small changes, each kept if it is no worse, with a share of the remaining effort."""
         trials, effort, stalled = self.trials * (1 - share), self.effort * (1 - share), 0
         while min(self.trials - trials, self.effort - effort) > 0 and stalled < PATIENCE:
             if best.figures.least <= self.least:
@@ -219,7 +217,7 @@ class Search:
         return self.timed(one.steps, policy, one.shape)
 
     def some(self, count: int) -> range:
-        """Of so many ranks or stages one, all from one on, all up to one, or some between two."""
+        """One of so many ranks or stages, all from one on, all up to one, or some between two."""
         a, b = sorted((self.random.randrange(count), self.random.randrange(count)))
         return self.random.choice((range(a, a + 1), range(a, count), range(b + 1), range(a, b + 1)))
 
@@ -247,7 +245,7 @@ def shortened(problem: Problem) -> Problem:
 
 
 def best(problem: Problem, effort: int = EFFORT, trials: int = TRIALS) -> Candidate | None:
-    """The best schedule found, if one is."""
+    """The best schedule found, if any."""
     few = shortened(problem)
     found: list[Candidate] = []
     if few != problem:
@@ -264,7 +262,7 @@ def best(problem: Problem, effort: int = EFFORT, trials: int = TRIALS) -> Candid
 
 
 def climbs(search: Search) -> list[Candidate]:
-    """From each of the best starts, and then from the best of these; the best first."""
+    """Climbs from each of the best starts, and then from the best results; the best first."""
     found = search.starts()[:CLIMBS]
     found = sorted((search.climbed(one, share=1 / (2 * CLIMBS)) for one in found), key=lambda one: one.figures)
     return [search.climbed(found[0]), *found[1:]] if found else []

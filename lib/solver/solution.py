@@ -1,4 +1,4 @@
-"""A schedule that was found: its order, what it takes, and what else it can be: a coroutine, a trace, a program."""
+"""A schedule that was found: its order, its figures, and its other forms: a coroutine, a trace, a program."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Solution:
 
     @property
     def took(self) -> float:
-        """The measure that the problem asks to be least."""
+        """The value of the measure that the problem minimizes."""
         return self.span if self.problem.least == "span" else self.makespan
 
     @property
@@ -54,7 +54,7 @@ class Solution:
 
     @property
     def least(self) -> float:
-        """What nothing can take less than: the bound, or what was proven."""
+        """The best lower bound: the computed bound, or what was proven."""
         return self.took if self.is_proven else self.problem.time(self.bound.ticks)
 
     @property
@@ -68,7 +68,7 @@ class Solution:
 
     @property
     def costs(self) -> Costs:
-        """The prices of the problem. A message overlaps with computation; nothing else that is no product costs.
+        """The prices of the problem. Messages overlap with computation, and other operations take no time.
 
         Raises:
             RuleError: the stages differ, and a puzzle has one price for all.
@@ -97,17 +97,17 @@ class Solution:
 
     @property
     def schedule(self) -> Callable[[Model], Coroutine[Any, Any, None]]:
-        """A coroutine for each rank that plays the order."""
+        """A coroutine for each rank, which plays the order."""
         return pipeline(self.table, buffered=True)
 
     def trace(self) -> Trace:
-        """A run of the schedule, also where an event loop is running, as in a notebook or in the browser."""
+        """A run of the schedule, even while an event loop is running, as in a notebook or in the browser."""
         from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
 
         return played(self.schedule, self.size, self.setting).trace
 
     def program(self) -> str:
-        """A Python file with the schedule as a coroutine, and what it was made for."""
+        """A Python file with the schedule as a coroutine, and the problem that it solves."""
         prices = ", ".join(f'"{name}": {ticks}' for name, ticks in self.costs.ticks.items())
         rows = "\n".join(str(self.table).splitlines())
         return PROGRAM.format(
@@ -151,7 +151,7 @@ if __name__ == "__main__":
 
 
 class Figures(NamedTuple):
-    """By rank: the start of its first cell, the end of its last, in ticks, and the most that it holds."""
+    """By rank: the start of its first cell and the end of its last, in ticks, and its peak memory."""
 
     starts: list[int]
     ends: list[int]
@@ -159,7 +159,7 @@ class Figures(NamedTuple):
 
 
 def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
-    """What some rows of cells take, each cell as early as it can be."""
+    """The figures of some rows of cells, each cell as early as possible."""
     f, i, w, c = problem.ticks
     length = {"F": f, "I": i, "W": w, "B": i}
     needs = Dependencies([[(cell,) for cell in row] for row in rows])

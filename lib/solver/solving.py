@@ -14,17 +14,17 @@ from .textbook import PATTERN, cells, orders
 from .timing import timed
 
 MAX_CELLS = 120
-"""Operations of a problem that is tried."""
+"""The most operations of a problem that the constraint solver gets."""
 
 
 class Proof(NamedTuple):
-    """What was proven: that nothing is better than `table`, or, if that is None, than what was known."""
+    """The result of a proof: nothing is better than `table`, or, if that is None, than what was known."""
 
     table: Timetable | None
 
 
 def proven(problem: Problem, known: int, seconds: float) -> Proof | None:
-    """The proof that nothing takes less than what is known, or than what is found; None if there was none in time, or
+    """The proof that nothing takes less than what is known, or than what it finds; None if it was not ready in time,
     the problem is too large, or ortools is missing."""
     if problem.stages * problem.microbatches * (2 if problem.whole else 3) > MAX_CELLS:
         return None
@@ -45,8 +45,8 @@ def proven(problem: Problem, known: int, seconds: float) -> Proof | None:
 
 
 class _Program:
-    """The constraints: nothing may take more than `most`. Microbatches are taken in order in each stage: to sort the
-    starts of an operation delays nothing that others wait for, and no more is held."""
+    """The constraints: nothing may take more than `most`. Each stage takes microbatches in order, because sorting the
+    starts of an operation delays nothing and holds no more."""
 
     def __init__(self, problem: Problem, model: Any, most: int) -> None:
         self.problem, self.model = problem, model
@@ -66,7 +66,7 @@ class _Program:
         model.minimize(longest)
 
     def on_rank(self, rank: int, mine: list[Cell], longest: Any) -> None:
-        """One operation at a time, within the memory, and within the longest time."""
+        """One operation at a time, within the memory and the longest time."""
         model, (m_b, m_w, caps) = self.model, self.problem.sizes
         stages = self.problem.stages_of(rank)
         model.add_no_overlap([model.new_fixed_size_interval_var(self.at[c], self.length(c), "") for c in mine])
@@ -124,11 +124,11 @@ def solve(
     proof_seconds: float = PROOF_SECONDS,
     **more: Any,
 ) -> Solution:
-    """The best schedule found for a `Problem` of these fields.
+    """The best schedule found for a `Problem` with these fields.
 
-    The search takes the same steps in every run, seconds to half a minute of them; `effort` makes it longer or shorter.
-    It is never worse than a textbook order that fits. Where the package ortools is installed a small problem is solved
-    exactly, in up to `proof_seconds`.
+    The search takes the same steps in every run, for seconds to half a minute; `effort` makes it longer or shorter. Its
+    result is never worse than a textbook order that fits. If the package ortools is installed, a small problem is
+    solved exactly, in up to `proof_seconds`.
 
     Raises:
         RuleError: there is no such problem, or nothing fits; the message says what would.
@@ -151,7 +151,7 @@ def solve(
 
 
 def _found(problem: Problem, effort: float) -> Solution:
-    """The best of the search and of the textbooks."""
+    """The best result of the search and of the textbooks."""
     known = [rows for name in _names(problem) if (rows := cells(problem, name))]
     candidate = best(problem, int(EFFORT * effort), max(int(TRIALS * effort), 1))
     if candidate is not None:
@@ -167,7 +167,7 @@ def _found(problem: Problem, effort: float) -> Solution:
 
 
 def _names(problem: Problem) -> list[str]:
-    """The published orders; of patterns, which take long to settle, those that are best on few microbatches."""
+    """The published orders; of patterns, which take long to settle, only the best on few microbatches."""
     few = shortened(problem)
     names = [*orders(problem.placement, problem.whole)]
     patterns = [name for name in names if name.startswith(PATTERN)]
@@ -178,7 +178,7 @@ def _names(problem: Problem) -> list[str]:
 
 
 def _measures(problem: Problem, one: Figures) -> tuple[int, int]:
-    """What is to be least, then the other measure."""
+    """The measure to minimize, then the other one."""
     span, makespan = max(end - start for start, end in zip(one.starts, one.ends)), max(one.ends)
     return (span, makespan) if problem.least == "span" else (makespan, span)
 

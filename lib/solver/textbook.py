@@ -1,4 +1,4 @@
-"""The published orders that a problem can have: starts of the search, which is never worse than any that fits."""
+"""The published orders for a problem. The search starts from these, and is never worse than any that fits."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
@@ -17,10 +17,10 @@ Rows = list[list[Cell]]
 Order = Callable[[Problem], Rows | None]
 
 PATTERN = "pattern"
-"""How the name of an order begins that is a settled pattern."""
+"""The prefix of the name of a settled pattern."""
 
 IN_TURN = (0, 1, 2, inf)
-"""With how many forwards left weight halves begin to give way; with infinity they always do."""
+"""How many forwards are left when weight halves begin to give way; with infinity they always do."""
 
 
 def _sized(order: Callable[..., Timetable], problem: Problem) -> Rows | None:
@@ -33,7 +33,7 @@ def _sized(order: Callable[..., Timetable], problem: Problem) -> Rows | None:
 
 
 def _halved(row: tuple[tuple[Cell, ...], ...], whole: bool) -> Iterator[Cell]:
-    """Cells with backwards in one piece or in halves, as the problem has them."""
+    """Cells with backwards in one piece or in halves, as the problem requires."""
     names = {"F": "F", "B": "B", "I": "B", "W": ""} if whole else {"F": "F", "B": "IW", "I": "I", "W": "W"}
     for cell in (cell for slot in row for cell in slot):
         yield from (cell._replace(op=op) for op in names[cell.op])
@@ -75,12 +75,12 @@ def orders(placement: str, whole: bool) -> Mapping[str, Order]:
 
 @lru_cache(maxsize=128)
 def cells(problem: Problem, name: str) -> Rows | None:
-    """An order at the problem's size; None if it does not exist at that size, or cannot fit."""
+    """An order at the problem's size; None if it does not exist at that size, or does not fit."""
     return orders(problem.placement, problem.whole)[name](problem)
 
 
 def ordered(problem: Problem, name: str) -> list[list[int]] | None:
-    """Its forwards and input halves, numbered as in `timing`."""
+    """The forwards and input halves of an order, numbered as in `timing`."""
     found, m = cells(problem, name), problem.microbatches
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""When everything in an order starts, as early as possible: one pass over flat lists, a few thousand a second."""
+"""The earliest start of every operation in an order: one pass over flat lists, a few thousand orders per second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .problem import Problem
 
 NEVER = 1 << 60
-"""A gap that is not filled, however long; a lag that is never reached."""
+"""A gap that is never filled; a lag that is never reached."""
 
 Rows = Sequence[Sequence[int]]
 """For each rank its forwards and input halves in order. The forward of microbatch b in stage s is s m + b, the input
@@ -69,9 +69,9 @@ def linked(problem: Problem, rows: Rows) -> list[Step] | None:
 
 @dataclass
 class Policy:
-    """When each rank computes weight halves, the oldest first: once more than `lag` are pending, after its last forward
-    once more than `late` are; and before an operation that it waits for at least `gap` ticks for. It does so too where
-    the next forward would not fit."""
+    """When each rank computes weight halves, the oldest first: once more than `lag` are pending, or after its last
+    forward more than `late`; before an operation for which it waits at least `gap` ticks; and where the next forward
+    would not fit."""
 
     lag: list[int]
     late: list[int]
@@ -82,8 +82,8 @@ class Policy:
 
 
 class Timed(NamedTuple):
-    """What a schedule takes, in ticks. The less the better: first what the problem asks to be least, then the sum of
-    all spans, then the other measure."""
+    """The time of a schedule, in ticks. Less is better: first in the measure that the problem minimizes, then in the
+    sum of all spans, then in the other measure."""
 
     least: int
     total: int
@@ -91,8 +91,8 @@ class Timed(NamedTuple):
 
 
 def timed(problem: Problem, steps: Sequence[Step], policy: Policy, rows: list[list[int]] | None = None) -> Timed | None:
-    """The figures of an order with weight halves by a policy; None if it does not fit into memory. What each rank
-    computes is added to `rows`, a weight half as -1."""
+    """The figures of an order with weight halves placed by a policy; None if it does not fit into memory. Adds what
+    each rank computes to `rows`, with a weight half as -1."""
     f, i, w, _ = problem.ticks
     m_b, m_w, caps = problem.sizes
     ranks, m, v = problem.ranks, problem.microbatches, problem.v

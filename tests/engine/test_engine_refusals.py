@@ -33,7 +33,7 @@ def test_launch_refuses_what_it_cannot_start() -> None:
         launch(4, Script)  # type: ignore[arg-type]
     with pytest.raises(RuleError, match="num_devices must be a whole number; got '4'"):
         launch(Script, "4")  # type: ignore[arg-type]
-    with pytest.raises(RuleError, match=r"given as a list, such as \[0, 1\]; got 2"):
+    with pytest.raises(RuleError, match=r"give devices as a list, such as \[0, 1\]; got 2"):
         launch(Script, 4, None, late_puts=2)  # type: ignore[arg-type]
     with pytest.raises(RuleError, match="num_devices is 0; a run needs at least one"):
         launch(Script, 0)

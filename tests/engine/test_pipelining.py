@@ -138,7 +138,7 @@ def test_a_failure_of_pytorch_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 @with_torch
 def test_a_run_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PipelineDevice, "forward", lambda self, x: signal.pause())
-    with pytest.raises(PuzzleError, match=r"did not end within 0.3 seconds; give it more, with .*--time-limit"):
+    with pytest.raises(PuzzleError, match=r"did not end within 0.3 seconds; allow more time with .*--time-limit"):
         run_pipelining(Pipeline.of(played(one_f_one_b(1, 2))), time_limit=0.3)
 
 

@@ -281,8 +281,8 @@ def test_what_costs_count_otherwise_is_said() -> None:
     assert "'parts' count 8,192 elements for an activation gradient and 131,072" in note
     (note,) = replay(trace_of("expert_parallel"), small=True).notes
     assert note == (
-        "The costs 'experts' count 1,048,576 elements for a layer's weight. Its tensor has 512 x 512 numbers, and so "
-        "is what is predicted here."
+        "The costs 'experts' count 1,048,576 elements for a layer's weight. Its tensor has 512 x 512 numbers, and "
+        "predictions use that size."
     )
     assert replay(trace_of("ddp_overlap"), small=True).notes == ()
 
@@ -290,7 +290,7 @@ def test_what_costs_count_otherwise_is_said() -> None:
 def test_a_layer_that_is_no_whole_number_of_matrices_is_refused() -> None:
     costs = changed(COSTS["classic"], name="odd", parameters=512 * 512 + 512)
     trace = run(GAMES["ddp_overlap"].schedule, *GAMES["ddp_overlap"].size, setting=Setting(costs)).trace
-    with pytest.raises(TraceError, match=r"'odd' give a layer 262,656 parameters, no whole number of matrices"):
+    with pytest.raises(TraceError, match="layer 262,656 parameters, which is no whole number of matrices"):
         replay(trace, small=True)
 
 

@@ -170,7 +170,7 @@ def raises(me: Any, x: Any) -> Any:
         (lambda me, x: me.all_gather(x.to(torch.float8_e5m2)), RuleError, "tensor of dtype float8_e5m2; convert"),
         (lambda me, x: me.all_gather(x.to_sparse()), RuleError, "gloo cannot send a tensor of layout torch.sparse"),
         (lambda me, x: me.all_reduce(x + 1j, "max"), RuleError, "torch has no max of complex numbers"),
-        (lambda me, x: me.host.put("a", x.to(torch.bfloat16)), RuleError, "a slower memory keeps no torch.bfloat16"),
+        (lambda me, x: me.host.put("a", x.to(torch.bfloat16)), RuleError, "slower memory cannot store torch.bfloat16"),
         (lambda me, x: me.send_async(x, x, 1), RuleError, "dst is not a view of a symmetric buffer"),
     ],
 )

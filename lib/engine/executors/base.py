@@ -1,4 +1,4 @@
-"""The executor interface: runs a player's class on every device of one transport; and what all executors are told."""
+"""The executor interface, which runs a player's class on every device of one transport, and the options of a run."""
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ MAX_NAMED = 8
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """A class to run on `size` devices, and how; named as the arguments of `launch`."""
+    """A class to run on `size` devices, and how; fields are named like the arguments of `launch`."""
 
     cls: type
     size: int
@@ -54,7 +54,7 @@ class Executor(Protocol):
 
 
 def unread_text(unread: Sequence[tuple[int, int, int]]) -> str:
-    """The message about unreceived messages: (from, to, how many)."""
+    """The message about unreceived messages, given as (from, to, how many)."""
     pairs = [f"{n} from device {source} to device {to}" for source, to, n in unread[:MAX_NAMED]]
     pairs += [f"and between {len(unread) - MAX_NAMED} other pairs"] if len(unread) > MAX_NAMED else []
     return f"messages were sent and never received: {', '.join(pairs)}; receive them, or do not send them"

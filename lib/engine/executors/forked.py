@@ -1,7 +1,7 @@
 """Starts a process for each device of a run, and passes every call of the run on to all of them.
 
-In each process runs the same executor as in a program that torchrun has started. It is forked from this one, so that a
-class may be defined anywhere, also in a notebook.
+Each process runs the same executor as in a program started by torchrun. Processes are forked, so that a class may be
+defined anywhere, even in a notebook.
 """
 
 import os
@@ -26,7 +26,8 @@ from .processes import ProcessExecutor, pickled
 
 
 class ForkedExecutor:
-    """The processes of a run. `make` makes the executor of a device in its process; it gets a folder that all share."""
+    """The processes of a run. `make` makes a device's executor in its process, given the device's number and a shared
+    folder."""
 
     def __init__(self, asked: LaunchOptions, make: Callable[[int, str], ProcessExecutor]) -> None:
         if not hasattr(os, "fork"):
@@ -37,7 +38,7 @@ class ForkedExecutor:
         self._readings: tuple[Reading, ...] = ()
         self._inputs: Sequence[Iterator[Any]] = ()
         self._ends: dict[Connection, int] = {}
-        """By connection, the device."""
+        """The device at the other end of each connection."""
         self._processes: list[int] = []
         self._folder = TemporaryDirectory(prefix="engine-")
         sys.stdout.flush()
@@ -60,7 +61,7 @@ class ForkedExecutor:
         return self._ask(method, [("call", method, argument, lent) for argument in arguments])
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        """Every process asks for the inputs when it needs them, and for the outputs when they are wanted."""
+        """Every process asks for inputs when it needs them; this process asks for outputs when they are wanted."""
         self._inputs = tee(inputs, self.size)
         self._ask("inference_loop", [("stream",)] * self.size)
         try:
@@ -89,7 +90,7 @@ class ForkedExecutor:
         return self._answers(method)
 
     def _answers(self, method: str) -> list[Any]:
-        """What all devices answer. Meanwhile they may ask for inputs."""
+        """The answers of all devices. Until they answer, they may ask for inputs."""
         answers: dict[int, Any] = {}
         failures: dict[int, Any] = {}
         until = self._until
@@ -113,7 +114,7 @@ class ForkedExecutor:
                 raise pickle.loads(failures[min(failures)])
             if len(answers) < self.size:
                 raise RuleError(
-                    f"{method} did not end within {self._time_limit:g} seconds; give it more, with time_limit or "
+                    f"{method} did not end within {self._time_limit:g} seconds; allow more time with time_limit or "
                     "--time-limit"
                 )
         except BaseException:
@@ -134,7 +135,6 @@ class ForkedExecutor:
             raise RuleError(f"device {device} of {self.size} has died in {method}: {how}") from None
 
     def _end(self) -> None:
-        """Ends all processes, which have answered or will never do so."""
         for end in self._ends:
             end.close()
         self._ends.clear()
@@ -149,7 +149,7 @@ class ForkedExecutor:
 
 
 def how_it_ended(code: int) -> str:
-    """How a process ended that said nothing, given its exit code."""
+    """Says how a process ended that sent no message, given its exit code."""
     name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
     how = f"{name} ended its process" if code < 0 else f"its process ended with exit code {code}"
     if -code == signal.SIGKILL:
@@ -158,7 +158,7 @@ def how_it_ended(code: int) -> str:
 
 
 class _Server:
-    """Runs in each process: makes its executor and does what the parent asks, until the parent has gone."""
+    """Runs in each process: makes the executor and answers the parent's requests until the parent has ended."""
 
     def __init__(self, parent: Connection, make: Callable[[], ProcessExecutor]) -> None:
         self.parent, self.make = parent, make

@@ -1,6 +1,6 @@
 """An inference loop on processes: this device's loop runs in a greenlet while an output is needed.
 
-It reports to all others what it writes and reads.
+It reports its outputs, and the number of inputs that it has read, to all other devices.
 """
 
 import os
@@ -16,7 +16,7 @@ from .base import Device
 from .streams import UNKNOWN, InputStream, OutputStream, OutputStreams
 
 MAX_AHEAD = 4
-"""Outputs or sent messages, times the number of devices, by which one device may be ahead: enough to fill a
+"""How many outputs or sent messages one device may be ahead, divided by the number of devices: enough to fill a
 pipeline."""
 
 AHEAD_SECONDS = 1.0
@@ -70,15 +70,17 @@ class ProcessStream:
         self.hub.switch()
 
     def _asks(self) -> None:
-        """Called before each input. The others need to know it only while they do not wait for this device anyway."""
+        """Called before each input. Other devices need the report only until they wait for this device's outputs
+        anyway."""
         self.inputs += 1
         if not self.mine.in_rows:
             self.control.report(("asked", self.inputs, None))
         self._wait_for_receivers()
 
     def _wait_for_receivers(self) -> None:
-        """Waits while too many messages of this device have not been received, but not for long. Outputs can be taken
-        meanwhile: whoever takes the last one that it wants then ends the loop, as the receivers may have done."""
+        """Waits for a limited time while too many of this device's messages are unreceived. Outputs can be taken
+        meanwhile: a caller that takes the last output that it wants then ends the loop, as the receivers may have
+        done."""
         until = perf_counter() + AHEAD_SECONDS
         while self.port.messages.unreceived() > self.max_ahead and perf_counter() < until:
             self.control.poll_control(None)
@@ -94,7 +96,7 @@ class ProcessStream:
             self.hub.switch()
 
     def wait_to_receive(self, source: int, arrived: Callable[[], Any], what: str) -> None:
-        """Waits in the loop for a message, and lets outputs be taken meanwhile."""
+        """Waits in the loop for a message; outputs can be taken meanwhile."""
         if self.mine.asked == UNKNOWN:
             self.control.report(("asked", self.inputs, None))
         self._wait_for_receivers()

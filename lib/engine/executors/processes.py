@@ -1,6 +1,6 @@
-"""The executor of processes: each runs the same program and is one device; all get the results and errors of all.
+"""The executor of processes: each runs the same program and is one device; all get everyone's results and errors.
 
-A program is SPMD, as in MPI itself: every process makes the same calls of a run, and no process is special.
+A program is SPMD, as in MPI: every process makes the same calls of a run, and no process is special.
 """
 
 import pickle
@@ -30,8 +30,8 @@ TRACEBACK = "Its traceback, most recent call last:\n"
 
 
 def pickled(error: BaseException) -> bytes:
-    """Pickles an exception for the other devices, with the player's lines of its traceback as a note; or its text if it
-    cannot be pickled."""
+    """Pickles an exception for the other devices, with the player's lines of its traceback as a note. An exception that
+    cannot be pickled is replaced by its text."""
     try:
         packed = pickle.dumps(error)
         copy = pickle.loads(packed)
@@ -56,16 +56,16 @@ def _player_lines(error: BaseException) -> str:
 
 
 def marked(error: Any, device: int = 0, gave_up: bool = False) -> Any:
-    """Marks an error that every process raises with the device that prints it. `gave_up`: some process may never read
-    about it, so the others have to abort it."""
+    """Marks an error that every process raises with the device that prints it. With `gave_up`, some process may never
+    learn of the error, so the others have to abort it."""
     error._device = device
     _must_abort[0] = gave_up
     return error
 
 
 def print_once_on(carrier: Carrier) -> Callable[[type[BaseException], BaseException, Any], None]:
-    """A `sys.excepthook`, which prints an error that ends the program. If all devices have it, only its own device
-    prints it.
+    """A `sys.excepthook` for an error that ends the program. If all devices have the error, only its own device prints
+    it.
 
     If the others have to be aborted, the first process to do so prints it, because no other may get the chance.
     """
@@ -82,7 +82,7 @@ def print_once_on(carrier: Carrier) -> Callable[[type[BaseException], BaseExcept
 
 
 CLOSED = "closed"
-"""The state in which a device ends the call that closes a run. It is a call like any other, so that a process that
+"""The state in which a device ends the call that closes a run. Closing is a call like any other, so that a process that
 makes a different call at the same time does not wait forever."""
 
 
@@ -98,9 +98,8 @@ class ProcessExecutor:
         self.device = Device(asked.cls, self.port)
         self._readings: list[Any] = []
         self.own_error: BaseException | None = None
-        """The exception of this device in the last call."""
         self.own_result: Any = None
-        """The result of this device in the last call. Only where it `shares_results` do the others have it, too."""
+        """The result of this device in the last call. The others have it only if it `shares_results`."""
         self.shares_results = shares_results
         self.loop: Any = None
         self._run("__init__", lambda: self.device.make(asked.args, asked.kwargs))
@@ -110,7 +109,7 @@ class ProcessExecutor:
         return self._results(self.control.finish_call(self._outcome(*self._run_here(method, work))))
 
     def _run_here(self, method: str, work: Callable[[], Any]) -> tuple[str, Any]:
-        """Runs this device's work. It ends as "returned" with its result, "failed" with its error, or "stopped"."""
+        """Runs this device's work. Returns "returned" with its result, "failed" with its error, or "stopped"."""
         state, result = "stopped", None
         try:
             with self.port.library.watched(self.cls, self.metered):

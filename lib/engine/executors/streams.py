@@ -14,7 +14,7 @@ MAX_UNREAD = 1024
 """Inputs that are kept for devices that have not begun to read, or read more slowly than others."""
 
 MAX_UNTAKEN = 1024
-"""Outputs of a device that are kept in process while the outputs of other devices that belong to them are missing."""
+"""Outputs of a device that are kept in process while other devices' outputs in the same rows are missing."""
 
 
 class InputStream:
@@ -25,7 +25,7 @@ class InputStream:
         self.stream = iter(stream)
         self.size = size
         self.kept: dict[int, list[Any]] = {}
-        """By number: an item that some device has not read yet, and how many have."""
+        """By number of an input that some device has not read yet: the input, and how many devices have read it."""
         self.begun = 0
         """Devices that have begun to read."""
         self.pulled = 0
@@ -65,8 +65,8 @@ class InputStream:
         return items[port.device]
 
     def is_far_ahead(self, number: int) -> bool:
-        """True if the input of this number has not been read from the stream, and too many others wait for a device
-        that reads more slowly."""
+        """True if the input of this number has not been read from the stream, and too many inputs wait for slower
+        devices."""
         return number >= self.pulled and len(self.kept) > MAX_UNREAD
 
     def _pull(self) -> None:
@@ -79,38 +79,39 @@ class InputStream:
             self._forget(self.pulled - MAX_UNREAD)
 
     def _forget(self, number: int) -> None:
-        """Drops an item that nobody needs: read by all, or an old one, by all that have begun."""
+        """Drops an input that nobody needs: all devices have read it, or it is old and all that have begun to read have
+        read it."""
         _, readers = self.kept.get(number, (None, 0))
         if readers == self.size or (number <= self.pulled - MAX_UNREAD and readers >= self.begun):
             self.kept.pop(number, None)
 
 
 class DeviceOutputs:
-    """What one device has written to its stream and nobody has taken: each output with the number of inputs that the
-    device had asked for. `asked` is that number now, 0 if it reads none, or UNKNOWN."""
+    """The outputs that one device has written and nobody has taken, each with the number of inputs that the device had
+    asked for by then. `asked` is that number now: 0 if the device reads no inputs, or UNKNOWN."""
 
     def __init__(self, asked: int) -> None:
         self.pending: deque[tuple[int, Any]] = deque()
         self.asked = asked
         self.in_rows = False
-        """It has written an output of a row, and is waited for in all that follow."""
+        """The device has written an output of a row, so every later row waits for it."""
         self.ended = False
 
     def may_write_for(self, inputs: int) -> bool:
-        """True if an output could follow that belongs to the first `inputs` inputs."""
+        """True if the device could still write an output that belongs to the first `inputs` inputs."""
         return not self.ended and self.asked != 0 and (self.in_rows or self.asked <= inputs)
 
 
 UNKNOWN = -1
-"""The inputs that a device has asked for, before it is known whether it reads any."""
+"""The number of inputs that a device has asked for, before it is known whether it reads any."""
 
 
 class OutputStreams:
     """The outputs of all devices.
 
-    The first outputs that devices write for the same input belong together, in a row, and so do the n-th after them. A
-    row is complete when no other device can write for it: all others have written, read on without writing, or ended.
-    An output of a device that reads no inputs is a row of its own.
+    The first outputs that devices write for the same input form a row, and so do the n-th outputs after them. A row is
+    complete when no other device can write for it: all others have written, read on without writing, or ended. An
+    output of a device that reads no inputs forms a row alone.
     """
 
     def __init__(self, size: int, asked: int = 0) -> None:
@@ -120,8 +121,8 @@ class OutputStreams:
         return bool(self._next_row())
 
     def take(self, all_of_them: bool = False) -> Iterator[Any]:
-        """Removes the complete rows, or everything: an output if one device wrote it, else a list with one item per
-        device. None is not an output."""
+        """Removes the complete rows, or everything. Yields an output if one device wrote it, else a list with one item
+        per device. None is not an output."""
         for device in self.devices if all_of_them else ():
             device.ended = True
         while writers := self._next_row():
@@ -133,7 +134,7 @@ class OutputStreams:
                 yield there[0] if len(there) == 1 else row
 
     def _next_row(self) -> list[DeviceOutputs]:
-        """The devices whose next outputs are the next row; none if it is not complete."""
+        """The devices whose next outputs form the next row; none if the row is not complete."""
         written = [d for d in self.devices if d.pending]
         if not written:
             return []
@@ -146,7 +147,7 @@ class OutputStreams:
 
 
 class OutputStream:
-    """The output stream of one device. None is not an output, but counts as this device's n-th."""
+    """The output stream of one device. None is not an output, but it counts as this device's n-th."""
 
     def __init__(self, port: Port, keep: Callable[[Any], object]) -> None:
         self.port = port

@@ -1,1 +1,1 @@
-"""The libraries that a device's arrays may be of: the only modules that know whether they are of numpy or of torch."""
+"""The array libraries of devices: the only modules that know whether arrays are of numpy or of torch."""

@@ -31,7 +31,7 @@ FLOPS = {
     **dict.fromkeys((_aten.mv, _aten.dot, _aten.vdot), lambda a, *_, **more: 2 * a.numel()),
     _aten.addmv: lambda _, a, *__, **more: 2 * a.numel(),
 }
-"""By operation: its flops, from its arguments. Torch itself counts no products with a vector."""
+"""Flops of each operation, from its arguments. Torch itself does not count products with a vector."""
 
 
 class TorchLibrary(ArrayLibrary):
@@ -88,7 +88,7 @@ class TorchLibrary(ArrayLibrary):
         try:
             return np.asarray(self.copy_out(array).numpy())
         except TypeError:
-            raise _refused(f"a slower memory keeps no {array.dtype}; convert it with .to(torch.float32)") from None
+            raise _refused(f"a slower memory cannot store {array.dtype}; convert it with .to(torch.float32)") from None
 
     def lend(self, array: Any, meter: Meter | None) -> tuple[Any, LentBlock | None]:
         tensor = self.adopted(array)
@@ -116,8 +116,8 @@ class TorchLibrary(ArrayLibrary):
             torch.cuda.current_stream().synchronize()
 
     def in_background(self, work: Callable[[], object]) -> Future[float]:
-        """Does work in a thread, one after the other; on a GPU in a stream of its own, after what this thread has asked
-        for so far. The result is the seconds that it took."""
+        """Does work in a thread, one task after the other; on a GPU in a separate stream, after everything that this
+        thread has requested so far. Returns the seconds that the work took."""
         self._thread = self._thread or ThreadPoolExecutor(1)
         stream = nullcontext()
         if self.device.type == "cuda":
@@ -151,7 +151,7 @@ class TorchLibrary(ArrayLibrary):
 
 
 def named_dtype(dtype: Any) -> Any:
-    """A dtype of torch, from one of torch or of numpy, or its name."""
+    """A dtype of torch, from a dtype of torch or numpy, or from its name."""
     return dtype if isinstance(dtype, torch.dtype) else getattr(torch, np.dtype(dtype).name)
 
 

@@ -42,7 +42,7 @@ class ChargedBlock:
 
 
 class LentBlock(ChargedBlock):
-    """A block that belongs to no device, charged from `charge` on."""
+    """A block that belongs to no device until `charge` charges it."""
 
     __slots__ = ("_nbytes",)
 
@@ -58,7 +58,7 @@ class LentBlock(ChargedBlock):
 
 _base_of: Any = ndarray.base.__get__
 _view: Any = ndarray.view
-"""Those of numpy; a device's arrays have others."""
+"""The attributes of numpy's own class; `MeteredArray` overrides them."""
 
 
 class MeteredArray(ndarray[Any, Any]):
@@ -113,7 +113,7 @@ class MeteredArray(ndarray[Any, Any]):
 
     @property
     def base(self) -> Any:
-        """The array that this is a view of: metered, too."""
+        """The array that this is a view of, also metered."""
         base = _base_of(self)
         if type(base) is not ndarray:
             return base
@@ -124,7 +124,7 @@ class MeteredArray(ndarray[Any, Any]):
         return found
 
     def view(self, *given: Any, **named: Any) -> Any:
-        """A view stays metered, also if it is asked for as a plain array."""
+        """A view stays metered, even if a plain array is requested."""
         plain = _view(self, *given, **named)
         if not isinstance(plain, MeteredArray) and not is_masked(plain) and type(plain) is not ndarray:
             raise RuleError(UNCOUNTED.format(type(plain).__name__))
@@ -158,7 +158,7 @@ class MeteredArray(ndarray[Any, Any]):
 
 
 def number_out(found: Any) -> Any:
-    """What was taken out of an array; counted if it is a number and may have digits."""
+    """Returns what was taken out of an array, and counts it if it is a floating-point number."""
     if isinstance(found, float | complex | inexact) and current.meter is not None:
         current.meter.take_out(1)
     return found
@@ -182,7 +182,7 @@ def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
 
 
 def plain_view(array: Any) -> Any:
-    """Views a metered array as an ordinary one, which something reads; returns anything else unchanged."""
+    """Views a metered array as an ordinary one, and records that its block is read; returns anything else unchanged."""
     if type(array) is not MeteredArray:
         return array
     block = array._block
@@ -208,7 +208,8 @@ def as_metered_result(array: Array, meter: Meter) -> Array:
 
 
 def as_metered(array: Array, meter: Meter) -> Array:
-    """Charges the whole memory of an array to `meter`, even if it is a view: one that a transport delivered."""
+    """Charges the whole memory of an array to `meter`, even if it is a view, as of an array that a transport
+    delivered."""
     counted = array.view(MeteredArray)
     counted._block = ChargedBlock(meter, array.nbytes)
     return counted
@@ -240,14 +241,14 @@ def lend(array: Array, meter: Meter) -> tuple[Array, LentBlock]:
 
 
 def bases_of(array: Any) -> Iterator[Any]:
-    """An array, what it is a view of, and so on."""
+    """An array, the array that it is a view of, and so on."""
     while isinstance(array, ndarray):
         yield array
         array = _base_of(array)
 
 
 def address_of(array: Any) -> int:
-    """Of the first element in memory."""
+    """The address of an array's first element."""
     address: int = array.__array_interface__["data"][0]
     return address
 

@@ -1,8 +1,8 @@
 """Counts the floating point operations of products from shapes alone: two for each multiply-add.
 
-There is one rule for each numpy function that multiplies, from its arguments and result to its flops. A product of two
-arrays element by element counts as much as one in a matrix product, because a sum makes it one: `w * v[j]` for each j.
-Masks are no factors, and neither are the few Python numbers by which a device scales.
+Each numpy function that multiplies has one rule, from its arguments and result to its flops. An element-wise product
+counts as much as one in a matrix product, because a sum turns it into one: `w * v[j]` for each j. Masks do not count as
+factors, and neither do the few Python numbers by which a device scales.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +13,12 @@ import numpy as np
 
 Shape = tuple[int, ...]
 Rule = Callable[[Sequence[Any], Mapping[str, Any], Any], int]
-"""From the arguments, the keywords and the result to the flops."""
+"""A function of the arguments, the keywords and the result that returns the flops."""
 
 
 def matmul(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """(..., m, k) @ (..., k, n), and all other products that contract the first operand's last axis, or the one that
-    `axes` or `axis` says."""
+    """(..., m, k) @ (..., k, n), and all other products that contract the first operand's last axis, or the axis that
+    `axes` or `axis` names."""
     a, b = np.shape(args[0]), np.shape(args[1])
     axis = kwargs["axes"][0] if "axes" in kwargs else kwargs.get("axis", -1)
     contracted = axis[-1] if isinstance(axis, Sequence) else axis
@@ -26,19 +26,20 @@ def matmul(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
 
 
 def vdot(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """All elements of both operands, which have the same number."""
+    """Both operands have the same number of elements."""
     return 2 * int(np.size(args[0]))
 
 
 def tensordot(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """The contracted sizes c and the others m, n: a has m c elements, b has c n, the result m n."""
+    """With contracted sizes c and other sizes m and n, the operands have m c and c n elements and the result has m
+    n."""
     a, b, out = (int(np.size(x)) for x in (args[0], args[1], result))
     return 2 * out * isqrt(a * b // out) if out else 0
 
 
 def einsum(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """Two or more operands: 2 x the product of all index sizes; with `optimize`, of each step of numpy's path. One
-    operand is only moved or summed: none."""
+    """Two or more operands cost 2 x the product of all index sizes; with `optimize`, each step of numpy's path does. A
+    single operand is only moved or summed, which costs nothing."""
     if isinstance(args[0], str):
         given, arrow, out = args[0].replace(" ", "").partition("->")
         shapes = [np.shape(x) for x in args[1:]]
@@ -60,14 +61,14 @@ def einsum(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
 
 
 def _step(terms: Sequence[Sequence[Any]], sizes: Mapping[Any, int]) -> int:
-    """One contraction of all these operands."""
     return 2 * prod(sizes[label] for label in set().union(*terms)) if len(terms) > 1 else 0
 
 
 def _steps(
     terms: list[Sequence[Any]], result: Sequence[Any], path: Sequence[tuple[int, ...]], sizes: Mapping[Any, int]
 ) -> int:
-    """Contractions one after another: each takes the operands at some positions, and appends what it makes of them."""
+    """The flops of contractions one after another. Each takes the operands at some positions, and appends its
+    result."""
     flops = 0
     for positions in path:
         taken = [terms[i] for i in positions]
@@ -78,7 +79,7 @@ def _steps(
 
 
 def _implicit_labels(terms: Sequence[Sequence[Any]]) -> list[Any]:
-    """The result's labels where none are given: those that occur once, and the axes of an ellipsis."""
+    """The result's labels where none are given: labels that occur once, and the axes of an ellipsis."""
     every = [label for term in terms for label in term]
     return [label for label in every if every.count(label) == 1 or str(label).startswith("axis ")]
 
@@ -113,8 +114,8 @@ def cross(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
 
 
 def convolve(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """Each element of one operand with each of the other; or, where less is asked for, what the result's elements are
-    made of."""
+    """Each element of one operand with each of the other, or as many products as the requested elements of the result
+    need."""
     a, b, out = (int(np.size(x)) for x in (args[0], args[1], result))
     return 2 * min(a * b, out * min(a, b))
 
@@ -161,7 +162,7 @@ FLOPS_OF_FUNCTION: dict[Any, Rule] = {
     },
     **{getattr(np.fft, name): fourier for name in np.fft.__all__ if "freq" not in name and "shift" not in name},
 }
-"""The same, and products of `numpy.linalg` and `numpy.fft`, which are counted where an argument is metered."""
+"""`FLOPS_OF_NAMED`, and the products of `numpy.linalg` and `numpy.fft`, which are counted if an argument is metered."""
 
 FLOPS_OF_MATMUL: dict[Any, Rule] = {np.matmul: matmul}
 for _name in ("vecdot", "matvec", "vecmat"):  # of numpy 2
@@ -175,15 +176,15 @@ ELEMENTWISE = SCALING | {np.square, np.power, np.float_power, np.hypot}
 OTHER_UFUNCS = frozenset(
     found for module in (np, np.linalg, np.fft) for found in vars(module).values() if isinstance(found, np.ufunc)
 )
-"""Numpy's own, which make no products besides those above."""
+"""Ufuncs of numpy. Those that are not in the tables above make no products."""
 
 MAX_SCALES = 16
-"""Different numbers of Python that scale arrays on a device for free: rates, roots of sizes."""
+"""How many different Python numbers may scale arrays on a device for free, such as rates and roots of sizes."""
 
 
 def elementwise(ufunc: Any, method: str, operands: Sequence[Any], result: Any, scales: set[Any]) -> int:
-    """The flops of a ufunc of `ELEMENTWISE`, called directly or by one of its methods. `scales` collects the numbers of
-    Python among the factors of a device; beyond `MAX_SCALES`, each is a factor like others."""
+    """The flops of a ufunc of `ELEMENTWISE`, called directly or by one of its methods. `scales` collects the Python
+    numbers by which a device scales; beyond `MAX_SCALES`, they count like any other factor."""
     if method == "at":
         return 2 * int(np.size(operands[0][operands[1]]))
     if method not in ("__call__", "outer"):  # reduce, accumulate, reduceat

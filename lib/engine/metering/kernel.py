@@ -11,15 +11,16 @@ from .meter import Meter, current
 
 
 class KernelMeter(Meter):
-    """Counts products of matrices only, as plans predict them: a compiler fuses the others into their neighbours."""
+    """Counts matrix products only, as plans predict them: a compiler fuses other products into neighbouring
+    operations."""
 
     def multiply(self, flops: int) -> None:
         """Counts nothing."""
 
 
 def run_kernel(compute: Callable[[], Array], inputs: Iterable[Array] = ()) -> Array:
-    """The result of a computation, in memory of its own. The meter counts flops and this memory, as if the computation
-    were fused: numpy's arrays in between differ between versions, and a compiled kernel has none.
+    """The result of a computation, in new memory. The meter counts flops and this memory, as if the computation were
+    fused: numpy's intermediate arrays differ between versions, and a compiled kernel has none.
 
     A result that is a view of one of the `inputs` is copied.
     """

@@ -51,7 +51,7 @@ class Reading:
     held: Mapping[str, int] = field(default_factory=dict)
     """Bytes that were live at the peak, by the line that made them."""
     idle: Mapping[str, int] = field(default_factory=dict)
-    """Those of them that no later operation read."""
+    """Bytes of `held` that no later operation read."""
 
     @property
     def collectives(self) -> int:
@@ -96,13 +96,13 @@ class Lives:
             self._ended.append(life)
 
     def mark_peak(self) -> None:
-        """The newest block makes the peak."""
+        """Records that the newest block makes the peak."""
         self._peak_time = self.time
         self._ended.clear()
 
     def at_peak(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """The bytes that are live at the peak, by the line that made them, and the bytes among them that no later
-        operation reads. What the operation at the peak may read, and the block before, count as read."""
+        """The bytes that are live at the peak, by the line that made them, and the bytes of these that no later
+        operation reads. Blocks that the operation at the peak, or the one before it, may read count as read."""
         held, idle = Counter[str](), Counter[str]()
         for life in (*self._ended, *self._live.values()):
             if life.born <= self._peak_time:
@@ -140,9 +140,9 @@ class Meter:
         self.calls: dict[str, int] = defaultdict(int)
         self.flops = 0
         self.scales: set[Any] = set()
-        """Numbers of Python by which this device has scaled arrays."""
+        """Python numbers by which this device has scaled arrays."""
         self.numbers_out = 0
-        """Floats of arrays that this device has made numbers of Python or numpy."""
+        """How many floats this device has converted from arrays to numbers."""
         self.live = 0
         self.lives = Lives()
         self.peak = 0
@@ -153,7 +153,7 @@ class Meter:
         self.disk = unused_memory()
         self.byte_time = byte_time or {}
         self.ends: list[tuple[str, int]] = []
-        """Of each transfer so far: its memory, and its end on the clock."""
+        """For each transfer so far: its memory, and the time on the clock at which it ends."""
 
     def hold(self, nbytes: int) -> Life:
         """Charges a block, until `release`."""
@@ -174,13 +174,12 @@ class Meter:
         self.clock += flops
 
     def multiply(self, flops: int) -> None:
-        """Counts products element by element."""
         if flops:
             self.compute(flops)
 
     def take_out(self, count: int) -> None:
-        """Counts floats that leave arrays as numbers: what is computed with them is not seen, so beyond the first each
-        counts as one operation."""
+        """Counts floats that leave arrays as numbers. What is computed with them is not seen, so after the first
+        `MAX_NUMBERS_OUT` each counts as one operation."""
         self.numbers_out += count
         self.multiply(max(0, min(count, self.numbers_out - MAX_NUMBERS_OUT)))
 
@@ -195,13 +194,14 @@ class Meter:
         self.clock = max(self.clock, self.ends[transfer][1])
 
     def communicate(self, name: str, traffic: tuple[int, int] = (0, 0)) -> None:
-        """Counts one call, and the bytes that it sends: as its numbers are, and without packing."""
+        """Counts one call and the bytes that it sends, with numbers as they are and unpacked."""
         self.calls[name] += 1
         self.sent += traffic[0]
         self.unpacked += traffic[1]
 
     def record_stored(self) -> None:
-        """Called when a message has arrived and is not charged yet: whatever is live was stored during the wait."""
+        """Called when a message has arrived and is not charged yet, so that all live bytes were stored during the
+        wait."""
         if self.live > self.stored:
             self.stored = self.live
 
@@ -217,10 +217,11 @@ class Meter:
 
 
 class Current(threading.local):
-    """The meter of the device whose code is running in this thread, to which new arrays and flops are charged, or None.
+    """The meter of the device whose code is running in this thread, or None. New arrays and flops are charged to it.
 
     A thread that runs no devices, such as one that a player starts, is charged to the device of the newest thread that
-    does."""
+    does.
+    """
 
     meter: Meter | None
 

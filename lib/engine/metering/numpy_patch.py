@@ -26,8 +26,6 @@ CONSTRUCTORS = (
 
 
 def _charging(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The wrapper of a function that creates arrays."""
-
     @functools.wraps(function)
     def make(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
@@ -88,16 +86,16 @@ STAND_INS = {
 """By name in numpy: the function, and its wrapper."""
 
 _depths: Counter[int] = Counter()
-"""Number of open contexts, by the id of the module's globals; numpy's own are in all of them."""
+"""The number of open contexts, by the id of the module's globals; numpy's own globals are in every context."""
 
 _lock = threading.Lock()
-"""Held while names are swapped: runs in several threads have contexts of their own."""
+"""Held while names are swapped, because runs in several threads have separate contexts."""
 
 
 @contextmanager
 def patched_numpy(cls: type, metered: bool) -> Iterator[None]:
-    """A context in which numpy's functions count, also where the module of a player's class imported them by name.
-    Contexts nest, and may be open in several threads; without `metered` it does nothing."""
+    """A context in which numpy's functions count, even where the module of a player's class has imported them by name.
+    Contexts nest, and may be open in several threads. Without `metered` this does nothing."""
     if not metered:
         yield
         return
@@ -135,7 +133,7 @@ def _swap_imported(names: dict[str, Any], old: int, new: int) -> None:
 
 
 def _modules_of(cls: type) -> list[dict[str, Any]]:
-    """The globals of the modules that define a class and its ancestors, without the engine's and Python's own."""
+    """The globals of the modules that define a class and its ancestors, except modules of the engine and of Python."""
     found: dict[int, dict[str, Any]] = {}
     for ancestor in cls.__mro__:
         if ancestor.__module__.startswith("lib.engine.") or ancestor.__module__ in sys.stdlib_module_names:

@@ -1,8 +1,9 @@
-"""The mathematics of a layer of attention, on arrays of numpy or torch: of some tokens to some keys, by heads.
+"""The mathematics of an attention layer, on arrays of numpy or torch: some tokens attend to some keys, head by head.
 
-With z = x V for keys and values alike, the output is x + (x z' masked) z / n of n tokens, head by head. There is no
-softmax: its two numbers a token change neither order nor sizes. Without the division, numbers would overflow in a few
-layers; without x, they would vanish. x is added where a token meets its own keys, and so is its gradient.
+With z = x V as both keys and values, the output for n tokens is x + (x z' masked) z / n in each head. There is no
+softmax: its two numbers per token change neither the order of operations nor sizes. Without the division, numbers would
+overflow after a few layers; without x, they would vanish. x and its gradient are added where a token meets its own
+keys.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,14 @@ from lib.engine.libraries.numpy_library import cast_like, numbers
 from lib.errors import TraceError
 
 HEADS = 8
-"""The heads of a layer."""
 
 Places = Sequence[int]
-"""The places of some tokens in their sequence."""
+"""Positions of some tokens in their sequence."""
 
 
 class Attention:
-    """Activations are (batches, tokens, h), keys and values too; of some heads they have the columns of these only."""
+    """Activations, keys and values are (batches, tokens, h). A tensor of some heads has only the columns of these
+    heads."""
 
     variance = 1.0
 
@@ -102,5 +103,5 @@ class Attention:
         return chosen
 
     def _divided(self, value: Array) -> Array:
-        """As it is in whole numbers, where nothing overflows."""
+        """Whole numbers are not divided: they do not overflow."""
         return value if "int" in str(value.dtype) else value / self.length

@@ -25,23 +25,23 @@ from .vocabulary import width
 from .workload import Workload
 
 Found = tuple[int | None, Content, Array]
-"""A result that a rank has declared: the layer of a final weight, or None of an output; what it holds; the tensor."""
+"""A result that a rank has declared: the layer of a final weight, or None for an output; its content; the tensor."""
 
 
 @dataclass(frozen=True)
 class RankReplay:
-    """One rank: bytes at its peak, messages and bytes sent, as the trace predicts them and as they were measured."""
+    """One rank: bytes at its peak, messages and bytes sent, as predicted from the trace and as measured."""
 
     predicted_peak: int
     peak: int
     same_memory: bool
-    """The measured bytes were the predicted ones at every event, on the device and on each memory tier."""
+    """True if the measured bytes equal the predicted ones at every event, on the device and on each memory tier."""
     predicted_messages: int
     messages: int
     predicted_sent: int
     sent: int
     predicted_parked: int = 0
-    """Bytes on memory tiers, at most."""
+    """Peak bytes on memory tiers."""
     parked: int = 0
 
     @property
@@ -50,7 +50,7 @@ class RankReplay:
 
 
 def compared(state: RankState, workload: Workload, played: Mapping[str, Any], meter: Reading) -> RankReplay:
-    """One rank's predicted figures beside the measured ones."""
+    """One rank's predicted and measured figures."""
     lives = lifetimes(state.done)
     values = [state.values[n] for n in range(len(state.values))]
     memories = (None, *TIERS)
@@ -71,7 +71,7 @@ def compared(state: RankState, workload: Workload, played: Mapping[str, Any], me
 
 
 def bytes_on(tier: str | None, value: Value, workload: Workload) -> int:
-    """Bytes that the tensor of a value takes of a tier, or of the device."""
+    """Bytes that the tensor of a value takes on a tier, or on the device."""
     if isinstance(value, Parked):
         return value.size(workload.costs) * BYTES_PER_ELEMENT if value.tier == tier else 0
     elements = value.memory(workload.costs) if tier is None else 0
@@ -90,7 +90,8 @@ def bytes_sent(state: RankState, op: Op, workload: Workload) -> int:
 
 
 def error_of(workload: Workload, found: Sequence[Sequence[Found]], ranks: Sequence[RankState]) -> float:
-    """The worst of all results; infinite if a row of some layer, or a token of some batch, is in none."""
+    """The largest error of all results; infinite if a row of some layer or a token of some batch is missing from
+    all."""
     task = workload.setting.task
     if task == "outer":
         right, found = trained_with_outer_steps(workload, ranks), numbered_copies(workload, found, ranks)

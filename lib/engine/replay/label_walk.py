@@ -34,7 +34,7 @@ from .workload import Shapes
 
 
 class TensorExchange(NamedTuple):
-    """One tensor's part in a collective: the group, this rank's place in it, and what all bring and get."""
+    """One tensor's part in a collective: the group, this rank's position in it, and all ranks' inputs and results."""
 
     group: Group
     place: int
@@ -44,18 +44,19 @@ class TensorExchange(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RankLabels(UncheckedCursor):
-    """One rank: a label for each value by its number, and what the rank does, in order."""
+    """One rank: a label for each value by its number, and the rank's operations in order."""
 
     labels: dict[int, Label] = field(default_factory=dict)
     exchanges: dict[int, TensorExchange] = field(default_factory=dict)
-    """By number of a value that a collective makes."""
+    """By the number of a value that a collective makes."""
     script: list[int] = field(default_factory=list)
-    """The index i of each operation in turn; of one that runs on a lane, its call, which runs later at ~i. All ranks
-    can follow their scripts with blocking calls: there is one order of everything that agrees with each."""
+    """The index i of each operation in turn. A call that runs on a lane appears twice: as i where it is made, and as ~i
+    where it runs. All ranks can follow their scripts with blocking calls, because one order of all operations agrees
+    with each script."""
 
     def freed_after(self) -> dict[int, list[int]]:
-        """By entry of the script: the numbers of the values that are needed no longer after it. What a call uses that
-        runs later is needed until then; in a legal trace it is needed until the call is awaited."""
+        """By entry of the script: the numbers of the values that are not needed after it. Values that a later-running
+        call uses are needed until it runs; in a legal trace, until the call is awaited."""
         freed: dict[int, list[int]] = {}
         later = {~entry for entry in self.script if entry < 0}
         for number, _, until in lifetimes(self.ops).held:
@@ -65,7 +66,7 @@ class RankLabels(UncheckedCursor):
 
 
 class LabelWalk(UncheckedWalk[RankLabels]):
-    """The labels of all values of a trace with tensors of some shape; `ranks` holds the labels of each rank."""
+    """The labels of all values of a trace with tensors of some shape, by rank."""
 
     def __init__(self, trace: Trace, shapes: Shapes) -> None:
         self.ranks = [RankLabels(rank, ops) for rank, ops in enumerate(trace.ranks)]
@@ -80,7 +81,7 @@ class LabelWalk(UncheckedWalk[RankLabels]):
                 rank.script = list(range(len(rank.ops)))
 
     def rows(self, kind: str, op: Op, shard: int = 0, total: int = 1) -> Rows:
-        """A shard of a tensor like the weight of an operation's layer."""
+        """The label of a shard of a tensor that is shaped like the weight of an operation's layer."""
         of = self.shapes.rows(op.layer or 0)
         return Rows(kind, tuple(share(of, shard, total)), of)
 
@@ -88,7 +89,7 @@ class LabelWalk(UncheckedWalk[RankLabels]):
         return tuple(share(self.shapes.length, shard, total))
 
     def of_layer(self, label: Label, layer: int) -> Label:
-        """The same tokens, as wide as the input of a layer."""
+        """The same tokens, with the width of a layer's input."""
         return label._replace(width=self.shapes.width(layer)) if isinstance(label, Tokens) else label
 
     # --- The walk ---
@@ -144,7 +145,7 @@ class LabelWalk(UncheckedWalk[RankLabels]):
 
 
 def _values(call: Call, which: str = "values") -> tuple[Any, ...]:
-    """What stands for a call's values in this walk: labels."""
+    """The values of a call, which are labels in this walk."""
     found: tuple[Any, ...] = getattr(call, which)
     return found
 
@@ -175,18 +176,19 @@ def _shard(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
 
 
 def _given(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
-    raise TraceError("this trace uses a value that was made by hand; no tensor belongs to it")
+    raise TraceError("this trace uses a value that was made by hand, which has no tensor")
 
 
 def _weight_grad(walk: LabelWalk, op: Op, used: Sequence[Label]) -> Label:
-    """Of a layer that can be cut, of the rows of its weight; of a cut head, of the rows of its scores."""
+    """The weight gradient. In a layer that can be split it has the rows of the weight; in a split head, the rows of the
+    scores."""
     if rows := as_tokens(used[1]).vocabulary:
         return walk.rows("grad", op)._replace(places=rows)
     return as_rows(held(used[2]))._replace(kind="grad") if len(used) > 2 else walk.rows("grad", op)
 
 
 def _outputs(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
-    """The next layer's input; of some rows of a head, their scores."""
+    """The next layer's input; for some rows of a head, their scores."""
     rows = as_rows(held(used[1]))
     if len(rows.places) < rows.of and walk.shapes.is_logits((op.layer or 0) + 1):
         return [as_tokens(used[0])._replace(width=len(rows.places), vocabulary=rows.places)]
@@ -214,7 +216,7 @@ def _added(walk: LabelWalk, op: Op, used: Sequence[Label]) -> list[Label]:
 
 
 def _of_copies(labels: Sequence[Label], place: int) -> Content:
-    """One of some labels whose tensors are added up; an outer gradient has the copies of all."""
+    """One of several labels whose tensors are added; an outer gradient counts the copies of all."""
     mine = held(labels[place])
     is_delta = isinstance(mine, Rows) and mine.kind == "delta"
     return as_rows(mine)._replace(copies=sum(as_rows(one).copies for one in labels)) if is_delta else mine
@@ -253,7 +255,7 @@ LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[L
     "fetch": lambda walk, op, used: [used[0].held if isinstance(used[0], OnTier) else used[0]],
     "given": _given,
 }
-"""The labels of what an operation of one rank makes; others make nothing."""
+"""The labels of an operation's results. Operations that are not here make no values."""
 
 
 def _dispatched(brought: Sequence[Content], place: int, op: Op) -> Content:
@@ -266,7 +268,7 @@ def _collected(brought: Sequence[Content], place: int, op: Op) -> Content:
 
 
 def _scattered(brought: Sequence[Content], place: int, op: Op) -> Content:
-    """Its part of the sum; of gradients of keys, the tokens whose queries it brings."""
+    """This rank's part of the sum; for gradients of keys, the tokens of its own queries."""
     mine = brought[place]
     if isinstance(mine, Tokens) and mine.queries:
         return mine._replace(places=mine.queries)
@@ -292,4 +294,4 @@ COLLECTIVE_LABELS: Mapping[str, Callable[[Sequence[Content], int, Op], Content]]
     "heads": _to_heads,
     "tokens": _to_tokens,
 }
-"""What the rank at a place of a group gets from a collective, of what all bring."""
+"""The label of what the rank at a position of a group gets from a collective, given the labels of all inputs."""

@@ -1,4 +1,5 @@
-"""Names what a tensor of a replay holds: rows of a weight, or tokens of some microbatches, here or on a memory tier."""
+"""Labels that say what a tensor of a replay holds: rows of a weight or tokens of microbatches, on the device or a
+tier."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,22 +9,22 @@ from lib.errors import TraceError
 
 
 class Rows(NamedTuple):
-    """Rows of a "weight", an optimizer "state" or a weight's "grad", of so many (`of`): a tensor of (rows, hidden). The
-    "norm" of gradients is one number."""
+    """Rows of a "weight", an optimizer "state" or a weight's "grad" that has `of` rows in all: a tensor of (rows,
+    hidden). The "norm" of gradients is one number."""
 
     kind: str
     places: tuple[int, ...]
     of: int
     copies: int = 1
-    """The copies whose changes an outer gradient adds up."""
+    """The number of copies whose changes an outer gradient adds."""
 
 
 class Tokens(NamedTuple):
-    """Tokens of a step's microbatches, of an activation or its gradient: a tensor of (batches, tokens, hidden). Where
-    microbatches have lengths, the tokens of all follow each other: (1, tokens, hidden). A `width` is not hidden, but
-    the width of token numbers or logits; after an exchange for heads it is so many times smaller. A gradient of keys
-    is from the tokens `queries`; keys are from none. Scores of a cut head are of some rows of its `vocabulary`; the
-    input gradient that it makes of them names none (see `vocabulary.py`)."""
+    """Tokens of an activation or its gradient in a step's microbatches: a tensor of (batches, tokens, hidden). Where
+    microbatches have lengths, their tokens follow each other: (1, tokens, hidden). `width` is given where it is not
+    hidden: for token numbers and logits. After an exchange for `heads` the width is divided by their number. A gradient
+    of keys comes from the tokens `queries`; for keys, these are empty. Scores of a split head belong to some rows of
+    its `vocabulary`; the input gradient made from them names no rows (see `vocabulary.py`)."""
 
     step: int
     batches: tuple[int, ...]
@@ -39,8 +40,6 @@ Content = Rows | Tokens
 
 
 class OnTier(NamedTuple):
-    """A tensor on a memory tier."""
-
     held: Content
     tier: str
 
@@ -49,19 +48,19 @@ Label = Content | OnTier
 
 
 def held(label: Label) -> Content:
-    """What a tensor on the device holds."""
+    """What a tensor on the device holds; refuses a tensor on a tier."""
     if isinstance(label, OnTier):
         raise TraceError(f"a tensor on the {label.tier} is used before it is fetched")
     return label
 
 
 def content(label: Label) -> Content:
-    """What a tensor holds, wherever it is."""
+    """What a tensor holds, on the device or on a tier."""
     return label.held if isinstance(label, OnTier) else label
 
 
 def axis_of(label: Content) -> int:
-    """The axis along which a tensor is cut: its rows, or its tokens."""
+    """The axis along which a tensor is split: its rows or its tokens."""
     return 0 if isinstance(label, Rows) else 1
 
 
@@ -72,7 +71,7 @@ def shape_of(label: Content, hidden: int) -> tuple[int, ...]:
 
 
 def share(count: int, i: int, n: int) -> range:
-    """Places of part `i` of `n` of so many rows or tokens."""
+    """Positions of part `i` of `n`, out of `count` rows or tokens."""
     if count % n:
         raise TraceError(f"{count} rows or tokens cannot be cut into {n} equal shards; replay a count that divides")
     each = count // n
@@ -85,7 +84,7 @@ def cut(label: Content, i: int, n: int) -> Content:
 
 
 def union(labels: Sequence[Content]) -> Content:
-    """The rows or tokens of all, in order; one that comes twice, as in a refused trace, is there twice."""
+    """The rows or tokens of all labels, in order. A row that occurs twice, as in a refused trace, is listed twice."""
     return labels[0]._replace(places=tuple(sorted(place for label in labels for place in label.places)))
 
 
@@ -94,21 +93,19 @@ def all_batches(labels: Sequence[Label]) -> tuple[int, ...]:
 
 
 def as_tokens(label: Label) -> Tokens:
-    """The label of an activation or its gradient."""
     if isinstance(label, Tokens):
         return label
     raise TraceError("a tensor shaped like a weight has no batches")
 
 
 def as_rows(label: Label) -> Rows:
-    """The label of a tensor shaped like a weight."""
     if isinstance(label, Rows):
         return label
     raise TraceError("an activation has no rows of a weight")
 
 
 def index_of(have: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
-    """The index of the wanted numbers among those that there are: a slice if they are next to each other."""
+    """The index of the wanted numbers among those that exist: a slice if they are adjacent."""
     if have == wanted:
         return slice(None)
     place = {number: i for i, number in enumerate(have)}
@@ -120,12 +117,13 @@ def index_of(have: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
 
 
 def taken(tensor: Array, label: Content, wanted: tuple[int, ...]) -> Array:
-    """The wanted rows or tokens of a tensor: perhaps a view of it."""
+    """The wanted rows or tokens of a tensor, as a view where possible."""
     return tensor[(*[slice(None)] * axis_of(label), index_of(label.places, wanted))]
 
 
 def joined(tensors: Sequence[Array], labels: Sequence[Content], wanted: Content, result: Array) -> Array:
-    """The wanted rows or tokens of all tensors, in `result`, which is zero where none has them: in a forced trace."""
+    """Writes the rows or tokens of all tensors into `result`, which stays zero where no tensor has them, as in a forced
+    trace."""
     for tensor, label in zip(tensors, labels):
         result[(*[slice(None)] * axis_of(wanted), index_of(wanted.places, label.places))] = tensor
     return result

@@ -1,7 +1,7 @@
-"""The mathematics of each kind of layer, the same for one device and for many, on arrays of numpy or torch.
+"""The mathematics of each kind of layer, for one device and for many, on arrays of numpy or torch.
 
-The gradient that a dense layer takes belongs to its product, before relu: so the weight half of backward needs no
-weight (Qi et al. 2024, section 2), and the input half masks with the input, which relu has left positive or zero.
+A dense layer takes the gradient of its product, before relu. So the weight half of backward needs no weight (Qi et al.
+2024, section 2), and the input half masks with the input, which relu has left positive or zero.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ from lib.game.kinds import EMBEDDING, HEAD
 from .attention import Attention
 
 EXPERTS = 8
-"""Experts in a layer of experts: expert i takes the i-th share of every microbatch's tokens, so that all have equally
-much to do, and the i-th share of the weight's rows. A device's shard of a weight may hold several."""
+"""Experts in a layer of experts. Expert i takes the i-th share of every microbatch's tokens, so that all have equal
+work, and the i-th share of the weight's rows. A device's shard of a weight may hold several experts."""
 
 
 class Layer(Protocol):
-    """What one layer computes: `inp`, `grad` and the results are (batches, tokens, h), weights (rows, h)."""
+    """What one layer computes. `inp`, `grad` and the results are (batches, tokens, h); weights are (rows, h)."""
 
     variance: float
-    """Times the width: the scale of a weight's first numbers, which keeps activations about as large."""
+    """Divided by the width: the variance of a weight's initial numbers, which keeps the size of activations."""
 
     def forward(self, inp: Array, weight: Array) -> Array: ...
     def loss(self, out: Array, target: Array) -> Array: ...
@@ -32,7 +32,7 @@ class Layer(Protocol):
 
 
 class Dense:
-    """relu(x W), with a whole weight."""
+    """relu(x W), with an unsharded weight."""
 
     variance = 2.0
 
@@ -53,7 +53,8 @@ class Dense:
 
 
 class Block:
-    """relu(x V') V, where a shard of the rows of V yields one part of the sum (Shoeybi et al. 2019, section 3)."""
+    """relu(x V') V, where a shard of the rows of V yields one summand of the output (Shoeybi et al. 2019, section
+    3)."""
 
     variance = 1.15
 
@@ -86,7 +87,7 @@ class Block:
 
 
 class ExpertBlocks(Block):
-    """The same, where each token meets the rows of its own expert only (Lepikhin et al. 2020, section 3.2)."""
+    """A block in which each token meets only the rows of its own expert (Lepikhin et al. 2020, section 3.2)."""
 
     variance = 4.0
 
@@ -99,7 +100,7 @@ class ExpertBlocks(Block):
 
 
 class Embedding(Dense):
-    """relu(W[token]): the rows of V that token numbers choose, as a product with one-hot tokens."""
+    """relu(W[token]): the rows of W that the token numbers select, as a product with one-hot tokens."""
 
     def __init__(self, rows: int, hidden: int) -> None:
         self.rows = rows
@@ -115,13 +116,14 @@ class Embedding(Dense):
         return self.one_hot(inp, grad).reshape(-1, self.rows).T @ grad.reshape(-1, grad.shape[-1])
 
     def one_hot(self, tokens: Array, like: Array) -> Array:
-        """(batches, tokens, V) of token numbers (batches, tokens, 1)."""
+        """One-hot tokens (batches, tokens, V) for token numbers (batches, tokens, 1)."""
         return cast_like(like, numbers(self.rows, tokens) == tokens)
 
 
 class Head(Dense):
-    """Logits x W' for the V rows of W. The loss is V times the cross entropy with the targets' token numbers, so that
-    gradients are as large as other losses'; in whole numbers half the squared distance to one-hot targets."""
+    """Logits x W' for the V rows of W. The loss is V times the cross entropy with the target token numbers, so that
+    gradients have the size of other losses' gradients. In whole numbers it is half the squared distance to one-hot
+    targets."""
 
     variance = 2.0
 
@@ -145,11 +147,11 @@ class Head(Dense):
 
 
 LAYERS: Mapping[str, Layer] = {"dense": Dense(), "block": Block(), "experts": ExpertBlocks()}
-"""The kinds of layers that a setting can have."""
 
 
 def layer_of(name: str, kind: str, rows: int, hidden: int, length: int) -> Layer:
-    """A layer of a setting, whose layers are `name`d so, by its kind; its weight is (rows, hidden)."""
+    """One layer of a setting, by the setting's `name` of its layers and the layer's kind; its weight is (rows,
+    hidden)."""
     if name == "attention":
         return Attention(hidden, length)
     return Embedding(rows, hidden) if kind == EMBEDDING else Head() if kind == HEAD else LAYERS[name]

@@ -1,6 +1,6 @@
-"""What a single device makes of an outer step: it trains the replicas of a run one after the other, and averages them.
+"""The results of a single device for outer steps: it trains the replicas of a run one by one, and averages them.
 
-The rounds, the copies and the steps at which copies take an average over are read from the run.
+The rounds, the copies, and the steps at which copies take over an average are read from the run.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ Own = tuple[int, frozenset[int]]
 
 
 class _Course(NamedTuple):
-    """By layer the rounds; by copy the steps at which it is merged with a round's average, or replaced by it."""
+    """By layer, the rounds; by copy, the steps at which a round's average is merged into it or replaces it."""
 
     rounds: Mapping[int, tuple[Average, ...]]
     copies: Mapping[int, frozenset[frozenset[int]]]
@@ -54,7 +54,7 @@ def _course(ranks: Sequence[RankState]) -> _Course:
 
 
 class _Training:
-    """The copies of all replicas, and the agreed weights."""
+    """The copies of all replicas, and the weights on which they agree."""
 
     def __init__(self, workload: Workload, course: _Course) -> None:
         self.workload, self.course = workload, course
@@ -70,7 +70,7 @@ class _Training:
         self.average(workload.setting.steps)
 
     def average(self, step: int) -> None:
-        """The rounds that end before a step, and the copies that take an average over then."""
+        """Ends the rounds that end before a step, and lets copies take over their averages."""
         for layer in self.layers:
             rounds = self.course.rounds.get(layer, ())
             for number in range(len(rounds) + 1):
@@ -103,7 +103,7 @@ class _Training:
 
 
 def trained_with_outer_steps(workload: Workload, ranks: Sequence[RankState]) -> list[Array]:
-    """The agreed weight of each layer after its last round; then for each microbatch the copies of its replica."""
+    """The agreed weight of each layer after its last round, then for each microbatch the copies of its replica."""
     training = _Training(workload, _course(ranks))
     right = [weights[-1] for weights in training.agreed]
     for batch in range(workload.size.batches):
@@ -118,7 +118,8 @@ Found = tuple[int | None, Content, Array]
 def numbered_copies(
     workload: Workload, found: Sequence[Sequence[Found]], ranks: Sequence[RankState]
 ) -> list[list[Found]]:
-    """What ranks have declared, with a copy once for each of its microbatches, numbered as the results are."""
+    """The declared results of all ranks. A copy is listed once for each of its microbatches, numbered like the
+    results."""
     numbered: list[list[Found]] = []
     for results, rank in zip(found, ranks):
         copies = iter(rank.copies)

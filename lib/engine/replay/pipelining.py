@@ -1,4 +1,4 @@
-"""Runs a pipeline with torch.distributed.pipelining from its CSV file: each device of a launch has a rank's stages."""
+"""Runs a pipeline from its CSV file with torch.distributed.pipelining: each device of a launch has a rank's stages."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,13 +18,13 @@ from lib.torch_csv.cell_times import CellTimes
 from .recording import recorded
 
 TRIED = "2.13"
-"""The version of PyTorch that was tried: what loads a CSV there is not public, and may change."""
+"""The version of PyTorch that was tried. Loading a CSV file is not part of its public interface, and may change."""
 
 CLOSE = 1e-9
-"""Gradients in float64 are equal up to the order of sums if they differ by less than this part of the largest."""
+"""The largest relative difference of float64 gradients that differ only in the order of sums."""
 
 WIDTH = 384
-"""A layer is a matrix of this size and a tanh, a microbatch another matrix of this size, both in float64."""
+"""A layer is a matrix of this size and a tanh; a microbatch is a matrix of this size. Both are float64."""
 
 FORMATS = {False: "compute_only", True: "compute_comms"}
 METHODS = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
@@ -33,8 +33,8 @@ SEED = 7
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What PyTorch did: how far its gradients are from one process's (of the largest), and by rank the start and
-    end of each cell, in seconds from the first start."""
+    """A run of PyTorch: the largest difference of its gradients from a single process's, relative to the largest
+    element, and by rank the start and end of each cell, in seconds from the first start."""
 
     error: float
     cells: CellTimes
@@ -66,9 +66,8 @@ def run_pipelining(
     folder: str = "",
     time_limit: float | None = None,
 ) -> MeasuredRun:
-    """Runs a pipeline on matrices of `width`, with its own `communication` or what PyTorch adds. Into a `folder` each
-    rank writes what torch.profiler records of another step.
-    """
+    """Runs a pipeline on matrices of `width`, with the `communication` of the trace or with PyTorch's own. With a
+    `folder`, each rank records another step with torch.profiler and writes the profile there."""
     ranks = len(pipeline.only().works)
     if why := missing():
         raise RuleError(why)
@@ -96,14 +95,14 @@ def run_pipelining(
 
 
 class PipelineDevice(ShardedEngine):
-    """One rank with its stages. Nothing of a player's runs here: a schedule is a CSV file."""
+    """One rank with its stages. No player's code runs here: a schedule is a CSV file."""
 
     def load_checkpoint(self, params: Any) -> None:
         """Does nothing: weights are drawn."""
 
     def forward(self, x: Mapping[str, Any]) -> dict[str, Any]:
-        """Trains one step twice, the first time for warming up, and a third time for the profiler, if the request has a
-        folder for it. The gradients of this rank's stages are compared with the full model's."""
+        """Trains one step twice, first to warm up, and a third time for the profiler if the request names a folder.
+        Compares the gradients of this rank's stages with the full model's."""
         import torch
         import torch.distributed as dist
         from torch.distributed.pipelining import PipelineStage
@@ -148,12 +147,12 @@ def _stage(width: int, depth: int, number: int) -> Any:
 
 
 def _loss(output: Any, target: Any) -> Any:
-    """Summed over a microbatch, so that gradients of microbatches add up to the batch's."""
+    """Summed over a microbatch, so that the gradients of microbatches add up to the batch's gradient."""
     return ((output - target) ** 2).sum()
 
 
 def _difference(model: list[Any], mine: list[int], batch: Any, target: Any) -> float:
-    """The largest difference of a gradient from one process's, relative to its largest element."""
+    """The largest difference of a gradient from a single process's, relative to its largest element."""
     import torch
 
     found = {stage: [parameter.grad.clone() for parameter in model[stage].parameters()] for stage in mine}
@@ -168,7 +167,7 @@ def _difference(model: list[Any], mine: list[int], batch: Any, target: Any) -> f
 
 
 def _timed(method: Any, stage: int, op: str, times: list[tuple[str, float, float]]) -> Callable[..., Any]:
-    """A method of a stage that notes when each cell starts and ends; it reads the machine's clock."""
+    """Wraps a method of a stage to record when each cell starts and ends, on the machine's clock."""
 
     def timed(number: int, *args: Any, **more: Any) -> Any:
         half = "I" if op == "B" and not more.get("full_backward", True) else op

@@ -14,21 +14,20 @@ from lib.engine.metering.meter import unmetered
 from lib.engine.transports.tasks import getcurrent, greenlet
 from lib.trace.ops import TIMED, Op, halves
 
-from .attending import ATTEND
+from .attention_and_outer import ATTENTION_AND_OUTER
 from .label_walk import LabelWalk
 from .labels import OnTier, as_tokens, content, held, joined, shape_of, taken
 from .layers import Layer
-from .outer_steps import OUTER
 from .tensor_device import TENSOR_COLLECTIVES, TensorDevice
 from .vocabulary import layer_of, settled
 from .workload import Workload
 
 
 class ReplayEngine(TensorDevice):
-    """Holds a tensor from when the trace makes it to its last use, and while it is stored: what the game charges.
+    """Holds a tensor from when the trace makes it to its last use, and while it is stored, as the game charges it.
 
-    What a call beside computation makes has its memory from the call on, as the output of an asynchronous collective
-    has. Only other calls can read it before it is awaited: to a computation, of a forced trace, it is zero.
+    The result of an overlapped call takes memory from the call on, like the output of an asynchronous collective. Only
+    other calls can read it before it is awaited: a computation of a forced trace reads zeros.
     """
 
     def __init__(self, walk: LabelWalk, workload: Workload) -> None:
@@ -37,22 +36,22 @@ class ReplayEngine(TensorDevice):
         self.labels = self.placed.labels
         self.tensors: dict[int, Array] = {}
         self.arriving: dict[int, Array] = {}
-        """What calls make that were not awaited yet."""
+        """Results of calls that have not been awaited."""
         self.freed: set[int] = set()
-        """The numbers of what is needed no longer, such as what a call makes that nobody uses."""
+        """The numbers of values that are not needed any more, such as unused results of calls."""
         self.tags = {source: iter(tags) for source, tags in walk.tags[self.device_id].items()}
         self.unread: dict[tuple[int, int], list[Array]] = {}
-        """By sender and tag: messages that came before the one that was waited for."""
+        """By sender and tag: messages that arrived before the expected one."""
         self.begun: dict[int, list[Any]] = {}
-        """By index: collectives that run beside computation, a task for each tensor."""
+        """By index: overlapped collectives, with a task for each tensor."""
         self.copies: dict[int, Any] = {}
-        """By index: copies to and from a slower memory that run beside computation."""
+        """By index: overlapped copies to and from a slower memory."""
         self.reserved: set[int] = set()
-        """What calls make that were made and have not begun."""
+        """Results of calls that have not begun."""
         self.makers: dict[int, int] = {}
-        """By number of what they make: the index of each of them."""
+        """By the number of a result: the index of its overlapped call."""
         self.took: dict[int, float] = {}
-        """Seconds of each of them that has ended, by index of its operation."""
+        """Seconds that each completed overlapped call took, by index of its operation."""
         port: Any = self._port
         self.overlaps = port.library is not NUMPY and bool(walk.on_lanes)
         if port.library is not NUMPY:
@@ -60,8 +59,8 @@ class ReplayEngine(TensorDevice):
         self.results = []
 
     def forward(self, x: Any) -> Any:
-        """Plays the whole trace. Returns what was measured: bytes live at each event and at the end, on the device
-        and on each tier, and the seconds of each event."""
+        """Plays the whole trace. Returns the measurements: bytes live at each event and at the end, on the device and
+        on each tier, and the seconds of each event."""
         ops, script = self.placed.ops, self.placed.script
         live: list[tuple[int, ...]] = []
         seconds = {i: 0.0 for i, op in enumerate(ops) if op.name in TIMED}
@@ -82,7 +81,7 @@ class ReplayEngine(TensorDevice):
         return {"live": live, "seconds": list(seconds.values())}
 
     def turn(self, at: int, call_runs: bool, runs_later: bool) -> None:
-        """One entry of the script: the operation at an index; or a call, which is made first and runs later."""
+        """Plays one entry of the script: the operation at an index. A call is made first and runs later."""
         op = self.placed.ops[at]
         if call_runs:
             if at not in self.begun and at not in self.copies:
@@ -102,10 +101,11 @@ class ReplayEngine(TensorDevice):
             self.tensors.update(self.perform(op))
 
     def begin(self, at: int) -> None:
-        """Starts a collective that runs beside computation, where the transport can, and everything that it uses is
-        there; each tensor in a greenlet, which waits until `finish`. Else it runs where the script says.
+        """Starts an overlapped collective, if the transport can and all inputs are there. Each tensor has a greenlet,
+        which waits until `finish`. Otherwise the collective runs where the script says.
 
-        All ranks begin the calls of a lane in one order: after one that could not begin, no other does."""
+        All ranks begin the calls of a lane in one order: after a call that could not begin, no other does.
+        """
         op, port = self.placed.ops[at], cast(Any, self._port)
         if op.name in ("offload", "fetch") and self.overlaps:
             return self.begin_copy(at, op)
@@ -124,8 +124,8 @@ class ReplayEngine(TensorDevice):
             self.makers.update(dict.fromkeys(op.outputs, at))
 
     def begin_copy(self, at: int, op: Op) -> None:
-        """Starts a copy in the background, if what it copies is there. Nothing else refers to its tensor then, so that
-        the rank's own reference decides about memory."""
+        """Starts a copy in the background, if its source is there. The copy drops its own reference to the tensor, so
+        that the rank's reference decides about memory."""
         (number,), (made,) = op.inputs, op.outputs
         library, place = cast(Any, self._port.library), self.labels[number if op.name == "fetch" else made]
         if number in self.reserved or (op.name == "offload" and number not in self.tensors):
@@ -141,7 +141,7 @@ class ReplayEngine(TensorDevice):
         self.makers[made] = at
 
     def finish(self, at: int) -> None:
-        """Waits for what runs beside computation."""
+        """Waits for an overlapped call."""
         op, port = self.placed.ops[at], cast(Any, self._port)
         if at in self.copies:
             self.took[at] = self.copies.pop(at).result()
@@ -152,7 +152,7 @@ class ReplayEngine(TensorDevice):
                 self.arriving[number] = made
 
     def perform(self, op: Op) -> dict[int, Array]:
-        """The tensors that an operation makes, by number; none if no tensor is touched, or on a tier."""
+        """The tensors that an operation makes on the device, by number."""
         perform = PERFORM.get(op.name)
         return (
             {} if perform is None else dict(zip(op.outputs, perform(self, op, [self.read(op, n) for n in op.inputs])))
@@ -168,7 +168,7 @@ class ReplayEngine(TensorDevice):
         return arriving if op.name in TENSOR_COLLECTIVES or op.name == "offload" else self.xp.zeros_like(arriving)
 
     def reserve(self, op: Op) -> None:
-        """Takes the memory of what a call will make."""
+        """Allocates the memory of a call's results."""
         self.reserved.update(op.outputs)
         for number in op.outputs:
             label = self.labels[number]
@@ -179,7 +179,7 @@ class ReplayEngine(TensorDevice):
                 self.arriving[number] = buffer
 
     def free(self, numbers: Iterable[int]) -> None:
-        """Lets go of what is needed no longer."""
+        """Frees values that are not needed any more."""
         for number in numbers:
             self.freed.add(number)
             label = self.labels[number]
@@ -202,7 +202,7 @@ class ReplayEngine(TensorDevice):
         return self.parked(op, parts) if isinstance(labels[0], OnTier) else parts
 
     def parked(self, op: Op, tensors: Sequence[Array]) -> Sequence[Array]:
-        """Copies tensors to where an operation parks them."""
+        """Copies tensors to the tier where an operation parks them."""
         for number, tensor in zip(op.outputs, tensors):
             label = self.labels[number]
             assert isinstance(label, OnTier)
@@ -219,7 +219,7 @@ class ReplayEngine(TensorDevice):
         return [self.layer(op).forward(*used)]
 
     def layer(self, op: Op) -> Layer:
-        """What the layer of an operation computes; a loss is the last layer's."""
+        """The layer of an operation; a loss belongs to the last layer."""
         return layer_of(self.workload, op, [self.labels[number] for number in op.inputs])
 
     def loss(self, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -241,7 +241,7 @@ class ReplayEngine(TensorDevice):
         return self.workload.update(*parts, *norm)
 
     def update_on_tier(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        """An update by the tier's processor, of tensors that are there."""
+        """An update by the tier's processor, of tensors on the tier."""
         label = self.labels[op.inputs[0]]
         assert isinstance(label, OnTier)
         there = vars(self.tier(label))["_store"]  # players have no such way
@@ -264,7 +264,7 @@ class ReplayEngine(TensorDevice):
         return [meeting() for meeting in self.meetings(op, used)]
 
     def meetings(self, op: Op, used: list[Array]) -> list[Callable[[], Array]]:
-        """What a collective does, tensor by tensor."""
+        """The work of a collective, one callable for each tensor."""
         meet, exchanges = TENSOR_COLLECTIVES[op.name], self.placed.exchanges
         return [partial(meet, self, tensor, exchanges[made]) for tensor, made in zip(used, op.outputs)]
 
@@ -283,8 +283,8 @@ class ReplayEngine(TensorDevice):
         ]
 
     def next_message(self, source: int, tag: int = 0) -> Array:
-        """The next message of a tag. The engine has no tags: messages come in the order of sending, and those before
-        it wait, as unread ones do, at nobody's expense."""
+        """The next message with a tag. The engine has no tags: messages arrive in the order of sending. Earlier
+        messages with other tags wait like unread ones, and no device is charged for them."""
         box = self.unread.setdefault((source, tag), [])
         while not box:
             of = next(self.tags[source])
@@ -305,11 +305,10 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "pair": ReplayEngine.pair,
     "backward_input": lambda engine, op, used: [engine.layer(op).backward_input(*used)],
     "backward_weight": lambda engine, op, used: [engine.layer(op).backward_weight(*used)],
-    **ATTEND,
+    **ATTENTION_AND_OUTER,
     "norm": lambda engine, op, used: [engine.workload.squares(used[0])],
     "update": ReplayEngine.update,
     "tier_update": ReplayEngine.update_on_tier,
-    **OUTER,
     "add": lambda engine, op, used: [used[0] + used[1]],
     "combine": ReplayEngine.combine,
     "shard": ReplayEngine.cut,

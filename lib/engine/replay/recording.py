@@ -19,9 +19,8 @@ from .workload import Workload
 
 
 def names_of(trace: Trace) -> list[dict[int, str]]:
-    """By rank, and by index of an operation, what the cells are called that it is part of. A trace that is no pipeline
-    of PyTorch has no names, and its collectives show.
-    """
+    """For each rank, the name of the cell that each operation belongs to, by the operation's index. A trace that is not
+    a pipeline of PyTorch has no names; its profile shows collectives."""
     names: list[dict[int, str]] = [{} for _ in trace.ranks]
     try:
         replicas = Pipeline.of(trace).replicas
@@ -45,7 +44,7 @@ def names_of(trace: Trace) -> list[dict[int, str]]:
 
 @contextmanager
 def recorded(folder: str, rank: int) -> Iterator[None]:
-    """Writes what torch.profiler records meanwhile into `rankN.json`."""
+    """Records the context with torch.profiler, and writes the profile to `rankN.json`."""
     from torch.profiler import profile
 
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it prints when it starts and stops
@@ -55,14 +54,14 @@ def recorded(folder: str, rank: int) -> Iterator[None]:
 
 
 class RecordingEngine(ReplayEngine):
-    """Plays a rank's part twice: first for warming up, then for the profiler, which writes into a folder. `names` are
-    as in `names_of`."""
+    """Plays a rank's part twice: first to warm up, then for the profiler, which writes to a folder. `names` comes from
+    `names_of`."""
 
     def __init__(self, walk: LabelWalk, workload: Workload, names: Sequence[Mapping[int, str]], folder: str) -> None:
         super().__init__(walk, workload)
         self.walk, self.names, self.folder = walk, names[self.device_id], folder
         self.named, self.annotation = "", ExitStack()
-        """What the running operation is part of, and the profiler's note of that."""
+        """The cell of the running operation, and the profiler's annotation for it."""
 
     def forward(self, x: Any) -> None:
         super().forward(x)

@@ -1,4 +1,4 @@
-"""The results of a single device, which a replay is compared with: outputs, and weights after all steps."""
+"""The results of a single device, with which a replay is compared: outputs, or the weights after all steps."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -9,7 +9,7 @@ import numpy as np
 from lib.engine.collectives import Array
 from lib.judging.rank_state import RankState
 from lib.values.kinds import WeightGrad
-from lib.values.replicas import Average, Copy, averages_of
+from lib.values.replicas import Average, averages_of
 
 from .workload import Workload
 
@@ -18,7 +18,7 @@ Replica = tuple[list[Array], list[Array]]
 
 
 def outputs(workload: Workload) -> list[Array]:
-    """The last layer's output for each batch, with the weights as they are loaded."""
+    """The last layer's output for each batch, with the loaded weights."""
     weights = [workload.weight(layer) for layer in range(workload.size.layers)]
     return [_inputs(workload, weights, batch, 0)[-1] for batch in range(workload.size.batches)]
 
@@ -26,8 +26,8 @@ def outputs(workload: Workload) -> list[Array]:
 def trained(
     workload: Workload, averages: Sequence[Average] = (), versions: Mapping[int, int] | None = None
 ) -> list[Array]:
-    """The weights of every layer after all steps. `averages` are the means over replicas that trained alone before;
-    `versions` has the steps whose gradients were made with older weights, and of which step these are."""
+    """The weights of every layer after all steps. `averages` are the averages of replicas that trained separately
+    before; `versions` maps steps whose gradients were made with older weights to the step of these weights."""
     layers, everything = range(workload.size.layers), range(workload.size.batches)
     alike: Replica = [workload.weight(layer) for layer in layers], [workload.state(layer) for layer in layers]
     states: dict[tuple[int, ...], list[Array]] = {}
@@ -50,7 +50,6 @@ def _train(
     steps: Iterable[int],
     versions: Mapping[int, int] | None = None,
 ) -> Replica:
-    """Some steps on the same batches in each."""
     weights, states = replica
     made: dict[int, list[Array]] = {}
     for step in steps:
@@ -67,7 +66,7 @@ def _train(
 
 
 def gradients(workload: Workload, weights: Sequence[Array], batch: int, step: int) -> Iterator[tuple[int, Array]]:
-    """Each layer with the gradient of its weight, the last layer first."""
+    """The weight gradient of each layer, the last layer first."""
     inputs = _inputs(workload, weights, batch, step)
     grad = workload.layers[-1].loss(inputs.pop(), workload.target(batch, step)[None])
     for layer in reversed(range(len(weights))):
@@ -86,22 +85,19 @@ def _inputs(workload: Workload, weights: Iterable[Array], batch: int, step: int)
 
 
 def averages_in(ranks: Sequence[RankState], steps: int) -> tuple[Average, ...]:
-    """The averages of replicas before the final weights; of a refused trace, as far as it could be followed."""
+    """The averages of replicas before the final weights; for a refused trace, as far as it could be followed."""
     for rank in ranks:
         for weight in rank.final:
             return averages_of(weight.copy)
     marks = {mark for rank in ranks for value in rank.values.values() if (mark := getattr(value, "copy", None))}
     before = max((mark.averages for mark in marks), key=len, default=())
     alone = sorted(mark for mark in marks if mark.batches and mark.averages == before)
-    return (*before, *_unfinished(alone, steps))
-
-
-def _unfinished(alone: Sequence[Copy], steps: int) -> Iterable[Average]:
-    if alone:
-        yield alone[0].since, steps, tuple(sorted(tuple(sorted(mark.batches)) for mark in alone))
+    if not alone:
+        return before
+    return (*before, (alone[0].since, steps, tuple(sorted(tuple(sorted(mark.batches)) for mark in alone))))
 
 
 def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
-    """The steps whose gradients were made with older weights, and of which step these are."""
+    """The steps whose gradients were made with older weights, each with the step of these weights."""
     grads = [value for rank in ranks for value in rank.values.values() if isinstance(value, WeightGrad)]
     return {grad.step: grad.version for grad in grads if grad.version is not None}

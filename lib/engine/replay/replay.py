@@ -22,13 +22,13 @@ from .timeline import TimedEvent, measured
 from .workload import TOLERANCE, Workload, odd_kinds
 
 NO_TENSORS = ("given", "store", "delete", "await")
-"""Operations that touch no tensor. What is `given` was made by hand, and is refused where it is used."""
+"""Operations that touch no tensor. A `given` value was made by hand, and is refused where it is used."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """The findings of a replay. `error` is the largest difference of an updated weight, or of an output, from a single
-    device's, as a share of the largest one; 0 in whole numbers. Times in `measured` are in seconds."""
+    """The findings of a replay. `error` is the largest difference of an updated weight or an output from a single
+    device's, divided by the largest one; 0 in whole numbers. Times in `measured` are in seconds."""
 
     on: str
     small: bool
@@ -38,7 +38,7 @@ class Replay:
     results: str = "weights"
     """What was compared: "weights", or the "outputs" of inference."""
     notes: tuple[str, ...] = ()
-    """In what the tensors differ from the game's values."""
+    """How the tensors differ from the game's values."""
 
     @property
     def same_weights(self) -> bool:
@@ -54,7 +54,7 @@ def require_playable(trace: Trace) -> None:
     if trace.costs.weight % trace.costs.hidden**2:
         raise TraceError(
             f"a replay's weights are hidden x hidden, and the costs {trace.costs.name!r} give a layer "
-            f"{trace.costs.weight:,} parameters, no whole number of matrices; leave that number out of the costs"
+            f"{trace.costs.weight:,} parameters, which is no whole number of matrices; leave it out of the costs"
         )
     if trace.setting.fold:
         raise TraceError(f"a replay plays every rank, and this run is folded along {trace.setting.fold!r}: do not fold")
@@ -71,7 +71,6 @@ def require_playable(trace: Trace) -> None:
 
 
 def _tiers(op: Op) -> Iterator[Any]:
-    """The tier that an operation names, if it does."""
     form = FORMS[op.name]
     for name, given in zip(form.args + form.optional, op.args):
         if name == "tier" and given is not None:
@@ -88,16 +87,15 @@ def replay(
     profile: str = "",
     time_limit: float | None = None,
 ) -> Replay:
-    """Executes a trace with real tensors, one device per rank, and compares.
+    """Executes a trace with real tensors, one device per rank, and compares the results with a single device's.
 
     `on`, `device` and `time_limit` are as in `launch`. On torch, torch.profiler records another run into the folder
-    `profile`. `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of
-    a puzzle apply. `force` also executes a trace that the referee refuses, as far as possible, to see what it would
-    have produced.
+    `profile`. `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of a puzzle apply. `force`
+    executes even a trace that the referee refuses, as far as possible, to show what it would have produced.
 
-    Predicted bytes are counted of the tensors. Costs may price an activation gradient at less than an activation
-    (`Costs.gradient`), since a block's activation is all that its forward leaves; a tensor is as large as either. They
-    may count more elements for a weight (`Costs.parameters`); its tensor is hidden x hidden.
+    Bytes are predicted from the sizes of tensors. Costs may price an activation gradient below an activation
+    (`Costs.gradient`), since a block's activation is all that its forward leaves; both tensors have the same size.
+    Costs may count more elements for a weight (`Costs.parameters`); its tensor is hidden x hidden.
     """
     require_playable(trace)
     names = names_of(trace) if profile else []
@@ -141,29 +139,29 @@ def _notes(trace: Trace) -> Iterator[str]:
     if gradient != activation:
         yield (
             f"The costs {trace.costs.name!r} count {gradient:,} elements for an activation gradient and {activation:,} "
-            "for an activation. Tensors of both are as large as an activation, and so is what is predicted here."
+            "for an activation. Both tensors have the size of an activation, and predictions use it."
         )
     if trace.costs.parameters is not None:
         yield (
             f"The costs {trace.costs.name!r} count {trace.costs.weight:,} elements for a layer's weight. Its tensor "
-            f"has {trace.costs.hidden} x {trace.costs.hidden} numbers, and so is what is predicted here."
+            f"has {trace.costs.hidden} x {trace.costs.hidden} numbers, and predictions use that size."
         )
     if trace.costs.moments > 1:
         yield (
             f"The costs {trace.costs.name!r} count {trace.costs.moments} times a weight's elements for its optimizer "
-            "state. Here one tensor as large as the weight stands for it, and so is what is predicted here."
+            "state. Here one tensor as large as the weight stands for it, and predictions use its size."
         )
     if trace.setting.layer == "attention" and trace.costs.keys_and_values != activation:
         yield (
             f"The costs {trace.costs.name!r} count {trace.costs.keys_and_values:,} elements for keys and values. Here "
-            f"one tensor of {activation:,} stands for both, and so is what is predicted here."
+            f"one tensor of {activation:,} stands for both, and predictions use its size."
         )
     if kinds := odd_kinds(trace.setting):
-        yield f"Weights of the kind {', '.join(kinds)} have a size of their own; their tensors have any layer's size."
+        yield f"Weights of the kind {', '.join(kinds)} differ in size from other layers' weights; their tensors do not."
 
 
 def replay_from_json(text: str) -> Replay:
-    """A replay that ran elsewhere, as written by `replay_to_json`."""
+    """Reads a replay that `replay_to_json` has written."""
     data: dict[str, Any] = json.loads(text)
     times = tuple(tuple(TimedEvent(*event) for event in rank) for rank in data.pop("measured"))
     ranks = tuple(RankReplay(**rank) for rank in data.pop("ranks"))
@@ -175,6 +173,6 @@ def replay_to_json(result: Replay) -> str:
 
 
 def answer(request: str) -> str:
-    """Replays the trace of a request, as one of several processes under mpiexec."""
+    """Replays the trace of a request in one of several processes under mpiexec."""
     asked = json.loads(request)
     return replay_to_json(replay(trace_from_json(asked["trace"]), "mpi", asked["small"]))

@@ -17,11 +17,10 @@ from .labels import Content, Label, OnTier, Rows, Tokens, as_tokens, axis_of, he
 from .workload import Workload
 
 TIERS = ("host", "disk")
-"""The memory tiers of a device."""
 
 
 class TensorDevice(ShardedEngine):
-    """Tensors belong to a workload."""
+    """A device whose tensors belong to a workload."""
 
     workload: Workload
     labels: Mapping[int, Label]
@@ -36,7 +35,7 @@ class TensorDevice(ShardedEngine):
         """Does nothing: the trace determines when."""
 
     def zeros(self, like: Content | tuple[int, ...]) -> Array:
-        """A tensor of zeros, for what it shall hold or of a shape."""
+        """Zeros for a label or of a shape."""
         shape = shape_of(like, self.workload.shapes.hidden) if isinstance(like, Rows | Tokens) else like
         library = self._port.library
         made = library.zeros(shape, self.workload.dtype)
@@ -52,11 +51,10 @@ class TensorDevice(ShardedEngine):
         return (0,) * 3 if meter is None else (meter.live, *(getattr(meter, tier)["live"] for tier in TIERS))
 
     def found(self) -> list[tuple[int | None, Content, Array]]:
-        """What this rank has declared to be a result."""
         return self.results
 
     def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        """Keeps a copy of a result, which is not the device's."""
+        """Keeps a copy of a result, which is not charged to the device."""
         with unmetered():
             number = op.layer if op.name != "set_final_copy" else ~(op.layer or 0)
             self.results.append((number, held(self.labels[op.inputs[0]]), self._port.library.on_host(used[0])))
@@ -71,13 +69,13 @@ class TensorDevice(ShardedEngine):
         return copy_in(drawn, self._port)
 
     def bundle(self, tensors: list[Array]) -> Array:
-        """Several tensors as one message; no tensors as an empty one."""
+        """Several tensors as one message; an empty message for no tensors."""
         flat: Array = self.xp.concatenate([t.reshape(-1) for t in tensors]) if tensors else self.zeros((0,))
         return flat
 
 
 def summed(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
-    """The sum of all; of weights, which only replicas bring, the average."""
+    """The sum of all inputs; for the weights of replicas, their average."""
     total = engine.all_reduce(tensor, group=exchange.group)
     mine = exchange.brought[exchange.place]
     averages = isinstance(mine, Rows) and mine.kind == "weight"
@@ -93,7 +91,7 @@ def scattered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> 
 
 
 def gathered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
-    """The rows or tokens of all in order. Where some bring fewer than others, all send as many as the most."""
+    """The rows or tokens of all ranks, in order. Shorter inputs are padded to the longest."""
     brought, made = exchange.brought, exchange.made[exchange.place]
     axis, most = axis_of(made), max(len(label.places) for label in brought)
     whole = engine.all_gather(padded(engine, tensor, axis, most), axis, group=exchange.group)
@@ -105,7 +103,7 @@ def gathered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> A
 
 
 def dispatched(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
-    """This rank's share of the tokens of all batches. Where some bring fewer batches, all send as many as the most."""
+    """This rank's share of the tokens of all batches. Inputs with fewer batches are padded to the most."""
     brought, made = exchange.brought, exchange.made[exchange.place]
     n, most = len(brought), max(len(as_tokens(label).batches) for label in brought)
     sent = engine.xp.stack(pieces(padded(engine, tensor, 0, most), n, 1))
@@ -117,7 +115,7 @@ def dispatched(engine: TensorDevice, tensor: Array, exchange: TensorExchange) ->
 
 
 def collected(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
-    """All tokens of the batches that this rank wants. Where some want fewer, all send as many as the most."""
+    """All tokens of the batches that this rank wants. Results with fewer batches are padded to the most."""
     mine, made = exchange.brought[exchange.place], exchange.made[exchange.place]
     most = max(len(as_tokens(label).batches) for label in exchange.made)
     sent = engine.zeros((len(exchange.made), most, *tensor.shape[1:]))
@@ -151,11 +149,11 @@ TENSOR_COLLECTIVES: Mapping[str, Callable[[TensorDevice, Array, TensorExchange],
     "heads": to_heads,
     "tokens": to_tokens,
 }
-"""Each collective by name: from a rank's tensor to what it gets."""
+"""Each collective, from a rank's input tensor to its result."""
 
 
 def padded(engine: TensorDevice, tensor: Array, axis: int, length: int) -> Array:
-    """A tensor with zeros at its end, so that it is as long as another."""
+    """A tensor with zeros appended up to a length."""
     missing = length - tensor.shape[axis]
     if not missing:
         return tensor

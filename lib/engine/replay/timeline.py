@@ -1,9 +1,9 @@
 """Places each measured event of a replay in time.
 
-The measurement is how long each event worked. From that, the clock runs as in the game: a collective starts when the
-last rank has arrived and takes as long as the fastest rank spent in it (the others were waiting); a message can be
-received once it is sent, and where communication overlaps computation a call runs on its lane. So the picture
-is of devices that run at once, also where they took turns.
+The measurements are the working times of events. From these, the clock runs as in the game: a collective starts when
+the last rank arrives and takes as long as its fastest rank, since the others were waiting; a message can be received
+once it is sent; an overlapped call runs on its lane. So the picture shows devices that run at the same time, even if
+they took turns.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from .unchecked_walk import UncheckedCursor, UncheckedWalk
 
 
 class TimedEvent(NamedTuple):
-    """One event: its operation, layer, start and end; of a call beside computation also when it was made and from when
-    on its rank has waited for it."""
+    """One event: its operation, layer, start and end; for an overlapped call also when it was made, and when its rank
+    began to wait for it."""
 
     name: str
     layer: int | None
@@ -29,7 +29,7 @@ class TimedEvent(NamedTuple):
 
 
 def measured(trace: Trace, seconds: Sequence[Sequence[float]]) -> tuple[tuple[TimedEvent, ...], ...]:
-    """Every rank's events, in seconds, from how long each took on its rank."""
+    """Every rank's events, in seconds, from the working times of its events."""
     clocks = [RankClock(rank, ops) for rank, ops in enumerate(trace.ranks)]
     for clock, took in zip(clocks, seconds):
         clock.seconds = dict(zip([i for i, op in enumerate(clock.ops) if op.name in TIMED], took, strict=True))
@@ -39,7 +39,7 @@ def measured(trace: Trace, seconds: Sequence[Sequence[float]]) -> tuple[tuple[Ti
 
 @dataclass(slots=True, eq=False)
 class RankClock(UncheckedCursor):
-    """One rank: how long each of its events took, and the events so far, by index of the operation."""
+    """One rank: the working time of each event, and the events so far, by index of the operation."""
 
     seconds: dict[int, float] = field(default_factory=dict)
     events: dict[int, TimedEvent] = field(default_factory=dict)
@@ -54,8 +54,6 @@ class RankClock(UncheckedCursor):
 
 
 class MeasuredWalk(UncheckedWalk[RankClock]):
-    """Runs every rank's clock over its events, with the measured seconds."""
-
     def on_local(self, cursor: RankClock, op: Op) -> None:
         if op.name in TIMED:
             cursor.add(op, cursor.clock, cursor.took)

@@ -1,6 +1,6 @@
 """Walks a trace without checking the rules, so that a refused trace can be followed too, as far as it runs.
 
-What a call does is the subclass's: `LabelWalk` follows its labels, `MeasuredWalk` its seconds.
+Subclasses say what a call does: `LabelWalk` follows labels, `MeasuredWalk` seconds.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,6 @@ from lib.trace.ops import Op, Trace, group_of
 
 @dataclass(slots=True, eq=False)
 class UncheckedCursor(Cursor):
-    """A rank's place."""
-
     def waits_for(self, call: Call) -> bool:
         return not self.ended  # it may be anything that uses what the call makes
 
@@ -39,7 +37,8 @@ class UncheckedWalk(Walk[C], Generic[C]):
         return not self._too_early(cursor, op) and super().visit(cursor, op)
 
     def _too_early(self, cursor: C, op: Op) -> bool:
-        """True if an operation uses what no call has made yet: in a refused trace, whose rank has not awaited it."""
+        """True if an operation uses the result of a call that has not run. This happens in a refused trace, whose rank
+        has not awaited the call."""
         pending = cursor.pending
         if not pending or op.name == "await" or op.name in self.on_lanes:
             return False
@@ -64,7 +63,7 @@ class UncheckedWalk(Walk[C], Generic[C]):
         return tuple([None if number in cursor.pending else self.value(cursor, number) for number in op.inputs])
 
     def value(self, cursor: C, number: int) -> Any:
-        """What stands for a value that a call uses."""
+        """The stand-in for a value that a call uses."""
 
     def on_result(self, cursor: C, op: Op, result: Call) -> None:
         self.on_end(cursor, result)

@@ -1,9 +1,9 @@
-"""The mathematics of a head that is cut by vocabulary (Yeung et al. 2024, algorithm 2), on arrays of numpy or torch.
+"""The mathematics of a head that is split by vocabulary (Yeung et al. 2024, algorithm 2), on arrays of numpy or torch.
 
-A shard of the scores makes exp(z), negative where the target is. Its part of the input gradient has three columns of
-tensors: the rows of the weight times exp(z), the row of the target, and the sum of exp(z). Parts are joined by adding
-them; the first divided by the third, less the second, is the gradient. Scores are small here, so no greatest one is
-subtracted. In whole numbers the loss is half the squared distance to one-hot targets, and the first column is enough.
+A shard of the head computes exp(z) for its scores z, negative at the target. Its part of the input gradient has three
+columns: the weight's rows times exp(z), the row of the target, and the sum of exp(z). Parts are added; the gradient is
+the first column divided by the third, minus the second. Scores are small here, so the maximum need not be subtracted.
+In whole numbers the loss is half the squared distance to one-hot targets, and the first column is enough.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from .workload import Workload
 
 
 def width(hidden: int) -> int:
-    """Numbers for each token of the input gradient that a cut head makes."""
+    """Numbers per token in the input gradient that a split head makes."""
     return 2 * hidden + 1
 
 
 def layer_of(workload: Workload, op: Op, labels: Sequence[Label]) -> Layer:
-    """What the layer of an operation computes that uses tensors with some labels; a loss is the last layer's."""
+    """The layer of an operation whose inputs have these labels; a loss belongs to the last layer."""
     for label in labels:
         if isinstance(label, Tokens) and label.vocabulary:
             return CutHead(label.vocabulary, workload.shapes.rows(workload.size.layers - 1))
@@ -32,7 +32,8 @@ def layer_of(workload: Workload, op: Op, labels: Sequence[Label]) -> Layer:
 
 
 def settled(workload: Workload, op: Op, label: Label, grad: Array) -> Array:
-    """A tensor that an operation uses; of the sum that a cut head makes, the gradient for the layers before it."""
+    """An input of an operation. The sum that a split head makes is turned into the gradient for the layers before
+    it."""
     head = workload.size.layers - 1
     weighted = isinstance(label, Tokens) and label.vocabulary is not None
     if not weighted or op.name not in PRODUCTS or op.layer == head:
@@ -45,7 +46,7 @@ def settled(workload: Workload, op: Op, label: Label, grad: Array) -> Array:
 
 
 def _sums(grad: Array) -> Array:
-    """The sum of exp(z) for each token; in a forced trace it may be missing, and is 1."""
+    """The sum of exp(z) for each token, or 1 where it is missing, as in a forced trace."""
     sums: Array = grad[..., -1:]
     return sums + cast_like(sums, sums == 0)
 
@@ -57,7 +58,7 @@ class CutHead(Head):
         self.held, self.rows = list(held), rows
 
     def loss(self, out: Array, target: Array) -> Array:
-        """The gradient, as far as these rows know it."""
+        """The gradient, as far as these rows determine it."""
         right = cast_like(out, numbers(self.rows, out)[self.held] == target)
         if "int" in str(out.dtype):
             return out - right
@@ -73,7 +74,7 @@ class CutHead(Head):
         return joined
 
     def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
-        """The weight gradient of these rows; in place of a weight it takes the sum of all parts."""
+        """The weight gradient of these rows. The argument `weight` is the sum of all parts of the input gradient."""
         assert weight is not None
         if "int" not in str(grad.dtype):
             xp, right = namespace(grad), cast_like(grad, grad < 0)

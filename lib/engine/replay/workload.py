@@ -1,6 +1,6 @@
 """Defines the training steps that a schedule performs on real tensors: data, loss, optimizer.
 
-The loss is half the squared distance to a target, the update SGD with momentum; the layers are in `layers`. With a
+The loss is half the squared distance to a target, the optimizer SGD with momentum; the layers are in `layers`. With a
 hidden width h and a length n, a weight is (h, h) and an activation (n, h) per batch: as many numbers as the game counts
 elements, 4 bytes each.
 """
@@ -20,16 +20,15 @@ from lib.game.setting import Setting, Size
 from .layers import layer_of
 
 SMALL = 16, 8
-"""Width and tokens for tests: the game's, 32 times smaller; with 16 ranks, each still holds a row."""
+"""Width and tokens for tests, 32 times smaller than in the game; with 16 ranks, each still holds a row."""
 
 VOCABULARY = (EMBEDDING, HEAD)
-"""The kinds whose tensor has a row for each token number."""
+"""The kinds of layers whose weight has a row for each token number."""
 
 
 class Shapes:
-    """Widths, rows and tokens. An embedding and a head have V rows, whole multiples of the width; every other layer has
-    as many as it is wide.
-    """
+    """Widths, rows and tokens. An embedding and a head have V rows, a multiple of the width; other layers have as many
+    rows as their width."""
 
     def __init__(self, setting: Setting, small: bool) -> None:
         costs, self.kinds, self.lengths = setting.costs, setting.kinds, setting.lengths
@@ -40,7 +39,6 @@ class Shapes:
         self.costs = Costs(
             "tensors", self.hidden, self.length, kinds=kinds, keys_values=self.hidden * self.length
         ).for_game(self.kinds, self.lengths)
-        """The sizes of the tensors, as costs."""
 
     def _kind(self, name: str, kind: Kind, costs: Costs) -> Kind:
         if name not in VOCABULARY or kind.weight is None:
@@ -65,13 +63,13 @@ class Shapes:
         return self.hidden if self.costs.unequal is None else self.costs.unequal.weight(layer) // self.hidden
 
     def width(self, layer: int) -> int | None:
-        """The width of a layer's input, or past the last layer of the output, if it is not hidden."""
+        """The width of a layer's input, or of the output if `layer` is past the last; None if it is hidden."""
         if not self.kinds or not ((layer == 0 and self.kinds[0] == EMBEDDING) or self.is_logits(layer)):
             return None
         return 1 if layer == 0 else self.rows(layer - 1)
 
     def is_logits(self, layer: int) -> bool:
-        """True if a layer's input is what a head makes."""
+        """True if a layer's input is the output of a head."""
         return layer == len(self.kinds) > 0 and self.kinds[-1] == HEAD
 
     def tokens(self, batch: int) -> int:
@@ -79,22 +77,23 @@ class Shapes:
 
 
 def odd_kinds(setting: Setting) -> list[str]:
-    """The kinds whose weight is larger or smaller than its tensor in a replay."""
+    """The kinds whose weight differs in size from its tensor in a replay."""
     kinds, usual = setting.costs.kinds, (None, setting.costs.hidden**2)
     own = {name for name in setting.kinds if name in kinds and kinds[name].weight not in usual}
     return sorted(own - {*VOCABULARY})
 
 
 TOLERANCE = 1e-4
-"""Of the largest weight: sums in float32 differ a little when they are made in another order. Where that turns a
-number negative, relu leaves out what it had passed on: one token's part of a gradient."""
+"""Relative to the largest weight: float32 sums in another order differ a little. Where such a difference makes a number
+negative, relu drops one token's part of a gradient that it passed before."""
 
 
 class Workload:
     """Weights, momenta, and the inputs and targets of every step.
 
-    The small one is in whole numbers modulo 2**32, where sums are exact in any order; the full one in float32. What
-    is loaded is drawn when it is asked for, at nobody's expense; targets before, since losses are timed.
+    The small workload uses whole numbers modulo 2**32, whose sums are exact in any order; the full one uses float32.
+    Inputs and weights are drawn on demand, and targets beforehand, since losses are timed. Neither is charged to a
+    device.
     """
 
     def __init__(self, size: Size, setting: Setting, small: bool) -> None:
@@ -104,7 +103,6 @@ class Workload:
         kinds, rows = setting.kinds or ("",) * size.layers, self.shapes.rows
         hidden, length = self.shapes.hidden, self.shapes.length
         self.layers = [layer_of(setting.layer, kind, rows(i), hidden, length) for i, kind in enumerate(kinds)]
-        """What each layer computes."""
         self.exact = small
         tokens = sum(map(self.shapes.tokens, range(size.batches)))
         # In float32 momenta begin about as large as gradients, and one token's part of a gradient, which a number close
@@ -161,23 +159,25 @@ class Workload:
         return before - rate * (mean + decay * state), state
 
     def mixed(self, copy: Array, agreed: Array) -> Array:
-        """A copy with its share of the mixture; of whole numbers rounded down."""
+        """A copy mixed with its share of the agreed weight; whole numbers are rounded down."""
         share, of = self.setting.mix.as_integer_ratio()
         return self.average(share * copy + (of - share) * agreed, of)
 
     def average(self, total: Array, n: int) -> Array:
-        """Of a sum of `n`; of whole numbers rounded down, which is as exact as the sum."""
+        """The average from a sum of `n`. Whole numbers are rounded down, which keeps the average as exact as the
+        sum."""
         return total // n if self.exact else total / n
 
     def error(self, found: Any, right: Array) -> float:
-        """The largest difference of a tensor from the right one, as a share of the largest right entry."""
+        """The largest difference of a tensor from the right one, relative to the largest right entry."""
         if self.exact:
             return 0.0 if np.array_equal(found, right) else float("inf")
         scale = float(np.abs(right).max())
         return float(np.abs(found - right).max()) / scale if np.isfinite(found).all() else float("inf")
 
     def _data(self, key: list[int], layer: int) -> Array:
-        """A microbatch's input, or its target past the last layer: token numbers for an embedding and from a head."""
+        """A microbatch's input for layer 0, or its target for the layer past the last. An embedding's input and a
+        head's target are token numbers."""
         tokens, looked_up = self.shapes.tokens(key[1]), self.shapes.width(layer) is not None
         if not looked_up:
             return self._drawn(key, tokens, 1.0)

@@ -1,4 +1,4 @@
-"""The transport interface: the operations of one device's end of the connection between devices.
+"""The transport interface: what one device can do with its end of the connection between devices.
 
 Two transports implement it: `inprocess`, with tasks of one thread, and `processes`, over MPI or torch.distributed. Both
 check calls before they carry anything, because an MPI may return garbage when devices disagree.
@@ -23,7 +23,7 @@ ENDING = (MismatchError, DeadlockError)
 """Errors that concern several devices. They end a run even if a class catches them, because other devices wait."""
 
 ENDED = 0
-"""In place of the thread that may communicate: none may, because one of these errors has ended the run."""
+"""Replaces the number of the thread that may communicate, after one of these errors has ended the run."""
 
 
 class CallableInt(int):
@@ -36,8 +36,8 @@ class CallableInt(int):
 
 
 class Put(NamedTuple):
-    """A one-sided write in transit: the number of the symmetric buffer, the place in it (byte offset, shape and
-    strides in bytes), and the content."""
+    """A one-sided write in transit: the number of the symmetric buffer, the byte offset and the strides in bytes of the
+    position in it, and the content."""
 
     buffer: int
     offset: int
@@ -66,7 +66,7 @@ class Port(Protocol):
         ...
 
     def try_put(self, to: int, put: Put) -> bool:
-        """Writes into the target's buffer immediately, if the transport does so; if False, `fence` has to deliver
+        """Writes into the target's buffer if the transport delivers puts immediately; if False, `fence` has to deliver
         it."""
         ...
 
@@ -79,12 +79,12 @@ class Port(Protocol):
         ...
 
     def yield_turn(self) -> None:
-        """Lets the other devices run, where they share one thread."""
+        """Lets other devices run if they share one thread."""
         ...
 
 
 def require_own_thread(thread: int | None, port: Port) -> None:
-    """Refuses a call that is not made in the thread that runs the device; None: any thread may call."""
+    """Refuses a call outside the thread that runs the device; None allows any thread."""
     if thread is not None and thread != get_ident():
         raise RuleError(
             f"device {port.device} of {port.size} communicates from a thread that its code has started; "
@@ -93,7 +93,7 @@ def require_own_thread(thread: int | None, port: Port) -> None:
 
 
 def call_place(port: Port, name: str, partner: object = "") -> str:
-    """The call as named in a message: "device 0 of 4, send(1)". A partner that is not a number is left out."""
+    """The name of a call in a message: "device 0 of 4, send(1)". A partner that is not a number is left out."""
     return f"device {port.device} of {port.size}, {name}({partner if isinstance(partner, int) else ''})"
 
 
@@ -107,18 +107,17 @@ def end_greenlet(task: Any) -> None:
 
 
 RETURNED = "has returned"
-"""The state of a device whose call has ended."""
 
 
 class PendingReceive(int):
-    """A wait for a message from the device of this number, as shown in messages."""
+    """A wait for a message from the device with this number, as messages show it."""
 
     def __str__(self) -> str:
         return f"receive({int(self)})"
 
 
 def deadlock_text(states: Iterable[str]) -> str:
-    """The whole message, from the state of each device in order; devices in the same state are named together."""
+    """The full message, from the state of each device in order; devices in the same state are named together."""
     alike: dict[str, list[int]] = {}
     for device, state in enumerate(states):
         alike.setdefault(state, []).append(device)
@@ -137,7 +136,7 @@ def _state_of(devices: list[int], state: str) -> str:
 
 
 def _ranges(devices: list[int]) -> str:
-    """Increasing numbers, three or more in sequence as a range: "0, 2 to 5"."""
+    """Increasing numbers; three or more in sequence become a range: "0, 2 to 5"."""
     texts: list[str] = []
     for _, pairs in groupby(enumerate(devices), lambda pair: pair[1] - pair[0]):
         run = [device for _, device in pairs]
@@ -146,6 +145,7 @@ def _ranges(devices: list[int]) -> str:
 
 
 def waiting_text(call: object, size: int, line: str) -> str:
-    """The state of one of `size` devices: a collective, with its group unless that is all, or a receive."""
+    """The state of one of `size` devices that waits in a collective (with its group unless it has all devices) or a
+    receive."""
     group = f" in group {call.group}" if isinstance(call, CollectiveCall) and len(call.group) < size else ""
     return f"waits in {call}{group}{line}"

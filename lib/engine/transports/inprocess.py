@@ -48,20 +48,21 @@ class Scheduler:
         self.ports = [InProcessPort(self, device, size, meter) for device, meter in enumerate(meters)]
         self.ready: deque[InProcessPort] = deque()
         self.meetings: dict[tuple[int, ...], tuple[CollectiveCall, dict[int, Any]]] = {}
-        """By group: the call of its first member, and what each member that has arrived contributes."""
+        """By group: the call of its first member, and the contribution of each member that has arrived."""
         self.parked: list[tuple[InProcessPort, Callable[[], bool]]] = []
-        """Devices that wait until something is true, and what."""
+        """Devices that wait for a condition, with the condition."""
         self.hub: Any = None
         """The task that runs `advance`."""
         self.thread: int | None = None
-        """The thread that does, while it does; ENDED after an error that has ended the run."""
+        """The thread that runs `advance`, if any; ENDED after an error that has ended the run."""
         self.failure: tuple[int, BaseException] | None = None
         self.closed = False
         self.ends_with_its_source: Callable[[int], bool] = lambda device: False
-        """True for a device of an inference loop that reads no inputs: it ends when the device that it receives from
+        """True for a device of an inference loop that reads no inputs. It ends when the device that it receives from
         has ended."""
         self.late_puts = late_puts
-        """Devices whose puts arrive at the barrier, while puts of others arrive immediately. None: all, as on MPI."""
+        """Devices whose puts arrive at the barrier; the puts of others arrive immediately. None means all devices, as
+        on MPI."""
 
     def start(self, work: Callable[[InProcessPort], object]) -> None:
         """Makes every device ready to run `work`; `advance` runs it."""
@@ -95,7 +96,7 @@ class Scheduler:
         return True
 
     def _resume_parked(self) -> bool:
-        """Makes the devices ready whose condition has become true; False if there are none."""
+        """Makes devices ready whose condition has become true; False if there are none."""
         able = [port for port, condition in self.parked if condition()]
         self.parked = [entry for entry in self.parked if entry[0] not in able]
         for port in able:
@@ -104,7 +105,8 @@ class Scheduler:
         return bool(able)
 
     def _end_followers(self) -> bool:
-        """Ends the devices that only wait for one that has ended, where that ends them too; False if there are none."""
+        """Ends the devices that wait for a device that has ended, if `ends_with_its_source`; False if there are
+        none."""
         ended = [port for port in self.ports if self._has_lost_its_source(port)]
         for port in ended:
             current.meter = port.meter
@@ -161,7 +163,8 @@ class InProcessPort:
         self.task: Any = None
         self.work: Callable[[InProcessPort], object] | None = None
         self.waits_in: object = None
-        """The call in which it waits; None if it can run. Set by the device that makes it ready."""
+        """The call in which this device waits, or None if it can run. The device that makes this one ready resets
+        it."""
         self.result: Any = None
         self.inbox: dict[int, deque[tuple[Array, int]]] = defaultdict(deque)
         self.apply_put: Callable[[Put], None]
@@ -194,7 +197,7 @@ class InProcessPort:
     def _meet(
         self, call: CollectiveCall, brought: Any, combine: Callable[[CollectiveCall, Sequence[Any]], Sequence[Any]]
     ) -> Any:
-        """Waits until the whole group has made the call. The last to arrive combines all contributions."""
+        """Waits until the whole group has made the call. The last member to arrive combines all contributions."""
         if self.scheduler.thread != get_ident():
             self._require_running()
         if len(call.group) == 1:
@@ -212,8 +215,8 @@ class InProcessPort:
         return result
 
     def _come(self, call: CollectiveCall, brought: Any) -> dict[int, Any] | None:
-        """Joins the meeting of a call's group. The last to arrive gets the arrays of all; nobody else keeps them, for
-        then they would be charged while the others wait for their turn."""
+        """Joins the meeting of a call's group. Only the last member to arrive gets the arrays of all: if others kept
+        them, they would be charged while they wait for their turn."""
         scheduler, group = self.scheduler, call.group
         begun = scheduler.meetings.get(group)
         if begun is None:
@@ -230,7 +233,7 @@ class InProcessPort:
         return there
 
     def _release(self, group: Sequence[int], results: Sequence[Any]) -> None:
-        """Gives every member of a complete meeting its result and the latest clock, and makes it ready."""
+        """Gives every member of a complete meeting its result and the latest clock, and makes the member ready."""
         ports, ready = [self.scheduler.ports[member] for member in group], self.scheduler.ready
         latest = None if self.meter is None else max([port.meter.clock for port in ports if port.meter is not None])
         for port, result in zip(ports, results):
@@ -241,7 +244,7 @@ class InProcessPort:
                 port.meter.clock = latest
 
     def _refuse_crossed_groups(self, call: CollectiveCall) -> None:
-        """Refuses to wait for a device that waits for this one in another group: neither could ever continue."""
+        """Refuses to wait for a device that waits for this one in another group, because neither could continue."""
         for member in call.group:
             other = self.scheduler.ports[member].waits_in
             if isinstance(other, CollectiveCall) and self.device in other.group:
@@ -279,8 +282,8 @@ class InProcessPort:
         return arr
 
     def yield_turn(self, resume_next: bool = False) -> None:
-        """Lets the caller of `advance` continue if it has what it waits for, and the other devices, or none of them if
-        this device is to `resume_next`."""
+        """Lets the caller of `advance` continue if its condition is true. Then the other devices run, unless this
+        device is to `resume_next`."""
         if self.scheduler.hub is not None and len(self.scheduler.ports) > 1:
             if resume_next:
                 self.scheduler.ready.appendleft(self)
@@ -292,13 +295,12 @@ class InProcessPort:
                 raise GreenletExit
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Lets the others run until `condition` is true, which is looked at when none of them can."""
+        """Lets other devices run until `condition` is true, which is tested when none of them can run."""
         if not condition():
             self.scheduler.parked.append((self, condition))
             self._wait(what)
 
     def _wait(self, what: object) -> None:
-        """Lets others run until this device is made ready."""
         scheduler = self.scheduler
         if scheduler.closed:
             raise GreenletExit
@@ -322,5 +324,6 @@ def _deliver(call: CollectiveCall, brought: Sequence[Any]) -> list[list[Put]]:
 
 
 def single_port() -> InProcessPort:
-    """The port of the only device: of a ShardedEngine that was not launched. Its collectives return immediately."""
+    """The port of a ShardedEngine that was not launched, and so is the only device. Its collectives return
+    immediately."""
     return Scheduler(1).ports[0]

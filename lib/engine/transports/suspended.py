@@ -1,8 +1,8 @@
-"""Tasks in a browser's Python: each has a stack of its own, which Pyodide's `run_sync` suspends.
+"""Tasks in a browser's Python: each has its own stack, which Pyodide's `run_sync` suspends.
 
-They have the methods of greenlets that the engine uses. The event loop starts a task, and a task waits for a future
-that whoever switches to it completes. `run_sync` needs JavaScript Promise Integration (JSPI), which not all browsers
-have.
+They have the methods of greenlets that the engine uses. The event loop starts a task. A waiting task waits for a
+future, which the task that switches to it completes. `run_sync` needs JavaScript Promise Integration (JSPI), which not
+all browsers have.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class GreenletExit(BaseException):  # the name that greenlet gives it
 
 
 class SuspendedTask:
-    """A function that runs from the first switch to it on. What it returns or raises goes to its parent."""
+    """A function that runs from the first switch to it. What it returns or raises goes to its parent."""
 
     def __init__(self, run: Callable[[], Any] | None, parent: SuspendedTask | None) -> None:
         self.run, self.parent, self.dead = run, parent, False
         self.gr_frame: FrameType | None = None
-        """Where it waits."""
+        """The frame where it waits."""
         self._woken: asyncio.Future[Any] | None = None
 
     def __bool__(self) -> bool:
@@ -34,11 +34,11 @@ class SuspendedTask:
         return not self.dead and self.run is None
 
     def switch(self, value: Any = None) -> Any:
-        """Runs this task until another one switches back, and returns what that one passes."""
+        """Runs this task until another one switches back, and returns the value that the other one passes."""
         return _switch(self, value)
 
     def throw(self, error: type[BaseException]) -> Any:
-        """The same, with an error where this task waits."""
+        """Switches to this task, which raises an error where it waits."""
         return _switch(self, error=error())
 
     def begin(self, run: Callable[[], Any]) -> None:
@@ -57,7 +57,7 @@ class SuspendedTask:
         self.parent.wake(value, error)
 
     def wake(self, value: Any, error: BaseException | None) -> None:
-        """Lets it go on as soon as the task that runs is suspended or ends."""
+        """Lets it continue as soon as the running task is suspended or ends."""
         if self.run is not None:
             run, self.run = self.run, None
             asyncio.get_running_loop().call_soon(self.begin, run)
@@ -70,7 +70,7 @@ class SuspendedTask:
 
 
 _running = SuspendedTask(None, None)
-"""The task that runs. At first that is the caller of the engine."""
+"""The running task; at first, the caller of the engine."""
 
 
 def _switch(to: SuspendedTask, value: Any = None, error: BaseException | None = None) -> Any:
@@ -91,5 +91,5 @@ def getcurrent() -> SuspendedTask:
 
 
 def greenlet(run: Callable[[], Any]) -> SuspendedTask:
-    """A task that has not started; its parent is the one that runs."""
+    """A task that has not started; its parent is the running task."""
     return SuspendedTask(run, _running)

@@ -1,4 +1,4 @@
-"""Tasks that share one thread and switch where one waits: greenlets, or in a browser those that Pyodide suspends."""
+"""Tasks that share one thread and switch where one waits: greenlets, or in a browser tasks that Pyodide suspends."""
 
 import sys
 

@@ -1,8 +1,8 @@
 """Configs of other programs from a split, each for a named version, and splits from configs.
 
 `export_config(job, split, "megatron")` writes flags of Megatron-LM, `"torchtitan"` TOML, `"deepspeed"` JSON, and
-`"fsdp2"` Python. What a program cannot do is refused by name. `read_config` reads Megatron's flags and torchtitan's
-TOML.
+`"fsdp2"` Python. Choices that a program does not support are refused by name. `read_config` reads Megatron's flags and
+torchtitan's TOML.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ FORMATS: Mapping[str, Callable[[Job, Split], str]] = MappingProxyType(
 
 
 def export_config(job: Job, split: Split, name: str) -> str:
-    """The config of a split for a program: one of FORMATS."""
+    """The config of a split for one of FORMATS."""
     if name not in FORMATS:
         raise RuleError(f"there is no format {name!r:.40}; there are {', '.join(FORMATS)}")
     require_fit(job, split)
@@ -35,6 +35,6 @@ def export_config(job: Job, split: Split, name: str) -> str:
 
 
 def read_config(text: str) -> Config:
-    """What Megatron's flags or torchtitan's TOML say. A text with flags (`--name value`) is Megatron's."""
+    """Reads Megatron's flags or torchtitan's TOML. A text with flags (`--name value`) is Megatron's."""
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     return read_megatron(text) if any(line.startswith("--") for line in lines) else read_torchtitan(text)

@@ -18,17 +18,17 @@ SIZES = {
     "cp": "context-parallel-size",
     "microbatch": "micro-batch-size",
 }
-"""Flags that are always written; one for experts is added where there are some."""
+"""Flags that are always written; the flag for experts is added if ep > 1."""
 
 SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
 """Strategies of Megatron FSDP, by the stage of ZeRO."""
 
 WITH_FSDP = ("--use-distributed-optimizer", "--no-gradient-accumulation-fusion", "--ckpt-format fsdp_dtensor")
-"""What Megatron FSDP requires besides."""
+"""Flags that Megatron FSDP also requires."""
 
 
 def write(job: Job, split: Split) -> str:
-    """The flags, one a line."""
+    """The flags, one per line."""
     require_usual(
         split, "Megatron-LM", schedule=("1f1b", "interleaved"), recompute=("none", "selective", "full"), shards=0,
         offload=("none", "states"), warmup=0,
@@ -85,9 +85,7 @@ def _recomputation(job: Job, split: Split) -> list[str]:
 
 
 def read(text: str) -> Config:
-    """What the flags say. With recomputation of some layers (`block`) the number of layers of a stage must be given by
-    `--num-layers`.
-    """
+    """Reads the flags. If only some layers are recomputed (`block`), `--num-layers` must give the number of layers."""
     flags = _flags(text)
     split: dict[str, Any] = {field: whole(f"--{flag}", flags.get(flag, 1)) for field, flag in SIZES.items()}
     split["ep"] = whole("--expert-model-parallel-size", flags.get("expert-model-parallel-size", 1))
@@ -130,7 +128,7 @@ def _read_recomputation(flags: dict[str, str], stages: int) -> dict[str, Any]:
 
 
 def _layout(text: str) -> tuple[int, ...]:
-    """The layers of each stage of a layout in the form that is written here."""
+    """The layers of each stage, from a layout in the form that `write` uses."""
     found = re.fullmatch(r"E((?:t\*\d+)?(?:\|t\*\d+)*\|?)L", text)
     if found is None:
         raise RuleError(f"--pipeline-model-parallel-layout is read in the form 'Et*3|t*4|t*2L'; got {text[:60]!r}")
@@ -144,7 +142,7 @@ def _layers(flags: dict[str, str], why: str) -> int:
 
 
 def _flags(text: str) -> dict[str, str]:
-    """Each flag with its value; one without a value has an empty text."""
+    """Each flag with its value, or with an empty text if it has none."""
     found: dict[str, str] = {}
     try:
         words = shlex.split(text.replace("\\\n", " "), comments=True)

@@ -1,4 +1,4 @@
-"""What a config says of a split and of its job."""
+"""The contents of a config: fields of a split and of its job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,8 +13,8 @@ from ..split import Split
 
 @dataclass(frozen=True)
 class Config:
-    """Fields of a split, without dp where the number of GPUs decides it, and what a job needs besides model and GPU; 0
-    where the config does not say it."""
+    """Fields of a split (without dp if the number of GPUs determines it), and what a job needs besides model and GPU.
+    Numbers that the config leaves open are 0."""
 
     split: Mapping[str, Any]
     batch: int
@@ -23,7 +23,7 @@ class Config:
     kernels: str
 
     def split_on(self, gpus: int) -> Split:
-        """The split on so many GPUs."""
+        """The split on a number of GPUs."""
         given = dict(self.split)
         inner = prod(given.get(axis, 1) for axis in ("tp", "pp", "cp"))
         if gpus % inner:
@@ -32,7 +32,6 @@ class Config:
 
 
 def whole(name: str, value: Any) -> int:
-    """A whole number of a config."""
     try:
         if isinstance(value, (bool, float)):
             raise ValueError
@@ -42,7 +41,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def require_usual(split: Split, program: str, **usual: Any) -> None:
-    """Refuses what a program cannot do: fields that differ from what they must be."""
+    """Refuses a split with fields that differ from what a program supports."""
     assert set(usual) <= {field.name for field in fields(Split)}
     for name, wanted in usual.items():
         allowed = wanted if isinstance(wanted, tuple) else (wanted,)
@@ -54,7 +53,6 @@ def require_usual(split: Split, program: str, **usual: Any) -> None:
 
 
 def require_16_bits(job: Job, program: str) -> None:
-    """Refuses matrix products in 8 bits."""
     if job.fp8:
         raise RuleError(
             f"{program} has no setting here for matrix products in 8 bits; leave out fp8, or add them by hand"

@@ -25,9 +25,8 @@ SCHEDULES = {
 
 
 def write(job: Job, split: Split) -> str:
-    """The sections that a split decides. FSDP keeps weights and reduces each gradient: beside a pipeline that is ZeRO 1
-    here, without one ZeRO 2.
-    """
+    """The sections that a split determines. Here FSDP keeps weights and reduces each gradient, which is ZeRO 1 with a
+    pipeline and ZeRO 2 without one."""
     require_16_bits(job, "torchtitan")
     require_usual(
         split, "torchtitan", schedule=tuple(SCHEDULES), sp=True, recompute=("none", "ops", "full"), offload="none",
@@ -82,9 +81,8 @@ def _modules(stages: tuple[int, ...]) -> list[list[str]]:
 
 
 def read(text: str) -> Config:
-    """What the TOML says. Chunks of a rank follow from the layers of a stage, and so need the model: they are found
-    where `[model]` has `layers`, or where the schedule has two.
-    """
+    """Reads the TOML. The number of chunks follows from the layers of a stage and of the model, so it is read only if
+    `[model]` has `layers`, or if the schedule always has two."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as why:

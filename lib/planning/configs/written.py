@@ -11,9 +11,8 @@ DEEPSPEED = "DeepSpeed, docs/_pages/config-json.md at 00376da"
 
 
 def write_deepspeed(job: Job, split: Split) -> str:
-    """The JSON. Keys that begin with an underscore are for people: DeepSpeed's JSON has no comments, and recomputation
-    is a matter of the model's code.
-    """
+    """The JSON. Keys that begin with an underscore are comments, which DeepSpeed's JSON does not have; recomputation is
+    configured in the model's code."""
     require_16_bits(job, "DeepSpeed")
     require_usual(
         split, "DeepSpeed's JSON", tp=1, pp=1, cp=1, ep=1, shards=0, every=1, recompute=("none", "full"),

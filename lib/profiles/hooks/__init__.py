@@ -1,4 +1,4 @@
-"""Files to import where a framework does not name the cells of its pipelines: they name them for its profiler."""
+"""Files to import if a framework does not name the cells of its pipelines: they name cells for its profiler."""
 
 from importlib import resources
 

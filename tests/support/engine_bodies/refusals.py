@@ -71,11 +71,11 @@ REFUSALS = {
     ),
     "a group that is a number": (
         lambda me, x: me.all_reduce(x, group=2),
-        "all_reduce(): devices are given as a list, such as [0, 1]; got 2",
+        "all_reduce(): give devices as a list, such as [0, 1]; got 2",
     ),
     "a group without order": (
         lambda me, x: me.all_reduce(x, group={0, 1, 2, 3}),
-        "devices are given as a list, because their order counts; got the set {0, 1, 2, 3}",
+        "give devices as a list, because their order matters; got the set {0, 1, 2, 3}",
     ),
     "a group of halves": (lambda me, x: me.all_reduce(x, group=[0.5]), "such as [0, 1]; got [0.5]"),
     "a number as a shape": (

@@ -1,1 +1,1 @@
-"""torch.distributed as a transport: arrays go through it, and what processes agree on through sockets between them."""
+"""torch.distributed as a transport. Arrays go through torch, and control messages through sockets between processes."""

@@ -1,9 +1,9 @@
-"""torch.distributed as a carrier: a process group of gloo, or of NCCL where every process has a GPU of its own.
+"""torch.distributed as a carrier: a process group of gloo, or of NCCL where every process has its own GPU.
 
-Each collective is torch's own, but a reduce-scatter of gloo, which would not run in the background: there it is an
-all-to-all and a sum. An all-reduce adds in an order of its own, so floats may differ from other transports' in
-the last bits. Messages go through gloo, also between GPUs: NCCL has none that their sender need not wait
-for. What gloo moves for a GPU is copied to the processor's memory and back.
+Each collective is torch's, except that gloo's reduce-scatter cannot run in the background, so it is replaced by an
+all-to-all and a sum. An all-reduce adds in its own order, so floats may differ in the last bits from other transports.
+Messages go through gloo even between GPUs, because senders would have to wait for NCCL's. gloo's data is copied from
+the GPU to the processor's memory and back.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ GROUPS = -2
 """The tag of messages about new groups."""
 
 LONGEST = timedelta(minutes=5)
-"""How long torch waits for an array that another process has said it sends."""
+"""How long torch waits for an array that another process has announced."""
 
 REDUCTIONS = {"sum": "SUM", "avg": "SUM", "max": "MAX", "min": "MIN", "prod": "PRODUCT"}
 COMBINE = {"sum": torch.add, "avg": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
 LOGICAL = {"sum": "max", "prod": "min"}
-"""How numpy reduces what is true or false."""
+"""The reductions that numpy uses for booleans."""
 
 _numbers = count()
 _world: list[SocketCommunicator] = []
@@ -50,8 +50,8 @@ _made: list[Any] = []
 
 
 class TorchCarrier:
-    """One run on the default process group of torch.distributed, which the first run makes: from the variables that
-    torchrun sets, or with a `store`, a new file that all processes know."""
+    """One run on the default process group of torch.distributed. The first run makes the group, from the variables that
+    torchrun sets or with a `store`, a new file that all processes share."""
 
     max_small = -1
     polls_per_check = 1
@@ -98,14 +98,14 @@ class TorchCarrier:
             return result()
 
     def _started(self, call: CollectiveCall, arr: Any) -> tuple[Any, Callable[[], Any]]:
-        """Torch's work, and what makes the result when it is done."""
+        """Starts a collective. Returns torch's work, and a function that makes the result when the work is done."""
         n, name, op = len(call.group), call.name, call.op
         if op == "avg" and not (arr.is_floating_point() or arr.is_complex()):
             arr = arr.to(torch.float64)
         op = LOGICAL.get(op, op) if arr.dtype is torch.bool else op
         if op in ("max", "min") and arr.is_complex():
             raise RuleError(f"torch has no {op} of complex numbers; reduce their absolute values, or gather them")
-        given = self._staged(arr)
+        given = arr if self.backend == "nccl" else arr.cpu()
         if name in ("reduce_scatter", "all_to_all"):
             given = given.unflatten(call.axis, (n, given.shape[call.axis] // n)).movedim(call.axis, 0)
         pieces = given.clone(memory_format=torch.contiguous_format)  # gloo lets go of it later than it says
@@ -138,15 +138,12 @@ class TorchCarrier:
 
         return work, result
 
-    def _staged(self, arr: Any) -> Any:
-        """The tensor where the backend takes it."""
-        return arr if self.backend == "nccl" else arr.cpu()
-
     def group(self, members: tuple[int, ...]) -> Any:
-        """Torch's group of some devices, which all of them make together when it is new.
+        """Torch's group of some devices; all of them make a new group together.
 
-        Gloo connects a group only if each member has made as many groups before. Who has made fewer makes some of its
-        own."""
+        Gloo connects a group only if each member has made as many groups before, so a member that has made fewer makes
+        groups with itself.
+        """
         if members == tuple(range(self.data.size)) or len(members) == 1:
             return None
         if members not in _groups:
@@ -171,7 +168,7 @@ class TorchCarrier:
         return counts
 
     def _finish(self, work: Any) -> None:
-        """Waits for torch's work, on which all have agreed."""
+        """Waits for torch's work, on which all devices have agreed."""
         try:
             if work is not None:
                 work.wait()
@@ -197,7 +194,7 @@ class TorchCarrier:
 
 
 class _Body:
-    """An array on its way: torch is asked about it only when the receiver has begun to receive it."""
+    """An array in transit. Torch is asked about it only after the receiver has begun to receive it."""
 
     def __init__(self, carrier: TorchCarrier, work: Any, header: Any) -> None:
         self.carrier, self.work, self.header = carrier, work, header
@@ -220,7 +217,7 @@ def require_device(device: str) -> None:
 
 
 def _chosen(device: str) -> tuple[str, str]:
-    """Where this process computes, and by which backend it communicates."""
+    """The device on which this process computes, and the backend by which it communicates."""
     if device == "cpu":
         return "cpu", "gloo"
     gpus = torch.cuda.device_count()
@@ -230,7 +227,8 @@ def _chosen(device: str) -> tuple[str, str]:
 
 
 def _connected(rank: int, size: int) -> SocketCommunicator:
-    """Sockets to all other processes. Each listens where the first can reach it; a secret tells who calls."""
+    """Sockets to all other processes. Each listens where the first can reach it; a secret authenticates the
+    connections."""
     first = os.environ.get("MASTER_ADDR", "127.0.0.1")
     family, _, _, _, address = socket.getaddrinfo(first, 1, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,7 +1,7 @@
-"""Sockets between all processes, with the few methods of a communicator of mpi4py that control messages and rows need.
+"""Sockets between all processes, with those methods of an mpi4py communicator that control messages and rows need.
 
-torch.distributed can neither ask whether a message has come nor wait for any of several, so it cannot carry them. A
-socket tells both, and at once when the process at its other end has died.
+torch.distributed can neither ask whether a message has arrived nor wait for any of several, so it cannot carry these
+messages. A socket can do both, and reports at once when the process at its other end has ended.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 FRAME = Struct("<qqqq")
-"""Before each content: its bytes, its tag, its number if its receipt is to be confirmed, and the number that it
-confirms; numbers begin at 1."""
+"""The header of each content: its length, its tag, its number if its receipt is to be confirmed, and the number that it
+confirms. Numbers begin at 1."""
 
 PAUSE = 0.05
-"""Seconds after which a process that waits looks at the time again."""
+"""Seconds after which a waiting process looks at the time again."""
 
 ANY = -1
 
 
 class Message(NamedTuple):
-    """A message that has come."""
+    """A message that has arrived."""
 
     content: bytes
 
@@ -35,7 +35,7 @@ class Message(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A message that is to be confirmed if it has a number."""
+    """A message that has been sent; one with a number is to be confirmed."""
 
     communicator: SocketCommunicator
     number: int
@@ -45,7 +45,7 @@ class Request(NamedTuple):
 
 
 class SocketCommunicator:
-    """This process's connections, by rank. Sending never waits: what a socket does not take at once is kept."""
+    """This process's connections, by rank. Sending never waits: data that a socket does not accept at once is kept."""
 
     def __init__(self, rank: int, sockets: Mapping[int, socket.socket]) -> None:
         self.rank, self.size = rank, len(sockets) + 1
@@ -68,14 +68,14 @@ class SocketCommunicator:
         return Request(self, 0)
 
     def Issend(self, content: bytes, to: int, tag: int) -> Request:
-        """The request is done when the message has been received."""
+        """Sends a message; the request is done when the message has been received."""
         number = next(self._numbers)
         self._awaited.add(number)
         self._send(to, tag, content, number)
         return Request(self, number)
 
     def is_done(self, number: int) -> bool:
-        """True if what has this number need not be confirmed any more."""
+        """True if the message with this number need not be confirmed any more."""
         if number in self._awaited:
             self._advance(0)
         return number not in self._awaited
@@ -84,7 +84,7 @@ class SocketCommunicator:
         return self.Isend(dumps(given), to, tag)
 
     def improbe(self, source: int = ANY, tag: int = 0) -> Message | None:
-        """Takes a message of this tag, if one has come."""
+        """Takes a message with this tag, if one has arrived."""
         self._advance(0)
         boxes = self._messages[tag]
         for rank in list(boxes) if source == ANY else [source]:
@@ -110,12 +110,12 @@ class SocketCommunicator:
         return [found[rank] for rank in range(self.size)]
 
     def idle(self) -> None:
-        """Waits until something comes, but not for long; not at all if something has come since the last time."""
+        """Waits a short time until something arrives; not at all if something has arrived since the last call."""
         self._is_new = self._is_new or self._advance(PAUSE)
         self._is_new = False
 
     def flush(self) -> None:
-        """Waits until everything has left, or its receiver has ended."""
+        """Waits until everything has been sent, or its receiver has ended."""
         while any(self._unsent.values()):
             self._advance(PAUSE)
 
@@ -136,7 +136,7 @@ class SocketCommunicator:
         self._selector.modify(end, EVENT_READ | EVENT_WRITE if unsent else EVENT_READ, to)
 
     def _advance(self, seconds: float) -> bool:
-        """Sends and receives what it can, and waits for so long if it can do nothing; True if something has come."""
+        """Sends and receives what it can; otherwise waits for so many seconds. True if something has arrived."""
         for key, events in self._selector.select(seconds):
             if events & EVENT_WRITE:
                 self._write(key.data)

@@ -1,7 +1,7 @@
-"""MPI as a carrier: the communicators of all runs, and the tags that tell the messages of one run from another's.
+"""MPI as a carrier: the communicators of all runs, and the tags that distinguish the messages of runs.
 
-An MPI has only a few thousand communicators, and one that a failed run has used cannot be freed safely: messages may
-still be on their way, and would be received in the next communicator of the same number. So runs share them.
+An MPI has only a few thousand communicators, and one that a failed run has used cannot be freed safely: pending
+messages would be received in the next communicator with the same number. So runs share communicators.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def as_bytes(array: Array) -> Array:
 def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Array:
     """Reduces one part on each device, then gathers all parts: 2(n-1)/n S bytes sent.
 
-    Parts are equal, and the last ones shorter where the array ends: MPI_Allgatherv moves small pieces in many turns,
-    each of which may wait for a processor, and MPI_Allgather does not."""
+    Parts are equal except for the last ones, because MPI_Allgatherv moves small pieces in many turns, each of which may
+    wait for a processor, and MPI_Allgather does not.
+    """
     flat, length = arr.reshape(-1), -(-arr.size // comm.size)
     parts = _parts_for(index, comm, flat, length)
     whole = empty((comm.size * length,), collectives.reduced_dtype(call.op, arr.dtype))
@@ -48,7 +49,8 @@ def _reduce_scatter(comm: Any, call: CollectiveCall, arr: Array, index: int) -> 
 def _parts_for(index: int, comm: Any, flat: Array, length: int) -> list[Array]:
     """What the member at `index` reduces: the part of every member's `flat` array that starts at `index * length`.
 
-    Its own part is not copied, because copying takes longer than anything else here."""
+    Its own part is not copied, because copying would take longer than anything else here.
+    """
     members, itemsize = range(comm.size), flat.itemsize
     ends = [min(i * length, flat.size) for i in range(comm.size + 1)]
     mine = flat[ends[index] : ends[index + 1]]
@@ -83,7 +85,8 @@ LARGE_COLLECTIVES: dict[str, Callable[[Any, CollectiveCall, Array, int], Array]]
     "reduce_scatter": _reduce_scatter,
     "all_to_all": _all_to_all,
 }
-"""By name: the result of one device, from the communicator of its group, the call, its array and its index there."""
+"""For each collective: the result of one device, from its group's communicator, the call, its array and its index
+there."""
 
 
 try:
@@ -95,7 +98,7 @@ except ImportError as why:
 TAGS_OF_A_RUN = 6
 
 MIN_LARGEST_TAG = 32767
-"""The standard promises that tags up to this are valid."""
+"""The standard guarantees that tags up to this number are valid."""
 
 _numbers = count()
 _shared: list[Any] = []
@@ -104,7 +107,7 @@ _groups: dict[tuple[int, ...], Any] = {}
 
 class MpiCarrier:
     """The communicators of one run, for control messages and for arrays. All processes start the same runs. When the
-    tags are used up, they begin again in new communicators."""
+    tags are used up, runs use new communicators."""
 
     library = NUMPY
     max_small = 1 << 12

@@ -14,7 +14,7 @@ from lib.errors import PuzzleError, RuleError
 from lib.extras import install_command
 
 ROOT = str(Path(__file__).resolve().parents[4])
-"""The folder that holds this `lib`."""
+"""The folder that contains this `lib`."""
 
 START = f"""
 import sys
@@ -27,12 +27,12 @@ sys.path.append({ROOT!r})
 from {__name__} import main
 main(*sys.argv[1:])
 """
-"""The program of each process. Its `lib` is the one in ROOT; other modules are looked for there last, because in a
-clone it may be the player's folder."""
+"""The program of each process. Its `lib` comes from ROOT; other modules are looked up there last, because in a clone
+ROOT may be the player's folder."""
 
 
 def mpiexec() -> list[str]:
-    """The mpiexec command: of the MPI installed next to this Python, else the first on the path."""
+    """The mpiexec command of the MPI installed with this Python, else the first on the path."""
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
@@ -48,7 +48,10 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
         asked.write_text(request, encoding="utf-8")
         program = [sys.executable, "-P", "-c", START, module, str(asked), str(answered)]
         command = [*mpiexec(), "-n", str(processes), *program]
-        ended = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+        one_thread = dict.fromkeys(
+            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
+        )  # unless the variables say otherwise
+        ended = subprocess.run(command, env={**one_thread, **os.environ}, capture_output=True, text=True, check=False)
         if answered.exists():
             kind, _, text = answered.read_text(encoding="utf-8").partition("\n")
             if kind == "answer":
@@ -57,11 +60,6 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
         raise RuleError(
             f"the processes under mpiexec ended with code {ended.returncode}: {ended.stderr.strip()[-2000:]}"
         )
-
-
-def _environment() -> dict[str, str]:
-    """This process's variables, with one thread per process unless they say otherwise."""
-    return {**dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"), **os.environ}
 
 
 def main(module: str, asked: str, answered: str) -> None:

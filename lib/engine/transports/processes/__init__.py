@@ -1,1 +1,1 @@
-"""Transports with a process for each device: what they have in common. A carrier moves the bytes, by MPI or torch."""
+"""What transports with a process for each device have in common. A carrier moves the bytes, by MPI or torch."""

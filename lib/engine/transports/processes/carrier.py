@@ -1,4 +1,4 @@
-"""The interface of what carries bytes and arrays between processes: `MpiCarrier` or `TorchCarrier`."""
+"""The interface of a carrier, which moves bytes and arrays between processes: `MpiCarrier` or `TorchCarrier`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lib.engine.libraries.numpy_library import ArrayLibrary
 
 
 class Carrier(Protocol):
-    """One process's connection to the others, for one run. `control` and `data` have the methods of a communicator of
-    mpi4py that are used here, and this run's messages there have the tags from `first` on."""
+    """One process's connection to the others, for one run. `control` and `data` have the methods of an mpi4py
+    communicator that are used here; this run's messages have the tags from `first` on."""
 
     control: Any
     data: Any
     first: int
     library: ArrayLibrary
-    """Of the arrays that it moves."""
+    """The library of the arrays that it moves."""
     max_small: int
-    """Bytes of the largest array that is part of a header or a row; -1: none is."""
+    """Bytes of the largest array that is sent within a header or a row; -1 if none is."""
     polls_per_check: int
     """Polls between two checks of the control messages."""
     in_background: Callable[[], object] | None
-    """Called when a collective has begun; returns when its result is wanted. Only torch can do that."""
+    """Called when a collective has begun; returns when its result is wanted. Only torch supports it."""
     lost: Collection[int]
     """Devices whose processes have ended."""
 
@@ -33,15 +33,15 @@ class Carrier(Protocol):
         ...
 
     def collective(self, call: CollectiveCall, arr: Array, index: int) -> Array:
-        """The result of the member at `index` of a collective on which all members have agreed."""
+        """The result of the member at `index`, for a collective on which all members have agreed."""
         ...
 
     def group(self, members: tuple[int, ...]) -> Any:
-        """The communicator of some devices, which all of them make together when it is new."""
+        """The communicator of some devices; all of them make a new one together."""
         ...
 
     def send_body(self, arr: Array, to: int, tag: int, header: Any) -> Any:
-        """Starts to send a large array, whose header is on its way; returns a request."""
+        """Starts to send a large array, whose header has been sent; returns a request."""
         ...
 
     def receive_body(self, shape: tuple[int, ...], dtype: str, source: int, tag: int) -> tuple[Array, Any]:

@@ -1,9 +1,9 @@
 """The control channel between processes: completion, failure propagation, deadlock detection.
 
-A device that waits polls, and regularly reads its control messages. If one device has failed, all stop waiting. After
-some seconds without progress, a device asks all others what they are doing (a two-round probe, as in distributed
-termination detection). If all answer in two consecutive rounds that they wait, and none has made progress in between,
-that is a deadlock. A blocking call could not do any of this.
+A waiting device polls, and regularly reads its control messages. If one device has failed, all stop waiting. After some
+seconds without progress, a device asks all others for their state (a two-round probe, as in distributed termination
+detection). If all answer in two consecutive rounds that they wait, and none has made progress in between, that is a
+deadlock. A blocking call could do none of this.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ GRACE_SECONDS = 0.8
 
 
 class PeerFailedError(BaseException):
-    """Another device has failed, or this one, and its class has caught the error. A BaseException, because players'
+    """Another device has failed, or this one has, and its class has caught the error. A BaseException, because players'
     code may catch every Exception."""
 
 
 class ControlChannel:
-    """This process's end of a communicator for control messages only: "ended" and "stream" report to all, "ask" and
+    """This process's end of a communicator for control messages: "ended" and "stream" report to all devices, "ask" and
     "answer" look for a deadlock."""
 
     def __init__(self, patience: float, carrier: Carrier) -> None:
@@ -46,7 +46,7 @@ class ControlChannel:
         self.call_number = 0
         """Number of the run's current call; all devices make the same calls."""
         self.ended: dict[int, dict[int, tuple[str, Any]]] = {}
-        """By call number and device: the state it ended in, and its result."""
+        """By call number and device: the state in which the device ended the call, and its result."""
         self._reports: dict[int, deque[tuple[int, Any]]] = {}
         self.has_ended = False
         """This device has ended the current call."""
@@ -54,7 +54,7 @@ class ControlChannel:
         """A device did not end in time after another one had failed."""
         self._failed_at = 0.0
         self.progress = 0
-        """How often something that this device waited for has come."""
+        """How many of this device's waits have ended."""
         self._waits_in: object = None
         self._question = 0
         self._answers: dict[int, tuple[str, int]] = {}
@@ -78,7 +78,8 @@ class ControlChannel:
         self._asked_at, self._previous_answers = 0.0, None
 
     def poll_control(self, what: object) -> None:
-        """Reads all control messages that have arrived, and answers questions with `what` this device waits in."""
+        """Reads all control messages that have arrived. Answers questions with `what`, the call in which this device
+        waits."""
         while (come := self.world.improbe(tag=self.tag)) is not None:
             source, kind, *content = come.recv()
             if kind == "ended":
@@ -98,11 +99,11 @@ class ControlChannel:
             raise PeerFailedError
 
     def reports_of(self, call_number: int) -> deque[tuple[int, Any]]:
-        """What devices have reported of their streams in the call of this number, and nobody has read: (from, what)."""
+        """Unread reports of devices about their streams in the call with this number: (from, what)."""
         return self._reports.setdefault(call_number, deque())
 
     def report(self, content: Any) -> None:
-        """Reports something of this device's stream to all, this device included."""
+        """Reports something about this device's stream to all devices, this one included."""
         for other in self.others:
             self._send(other, ("stream", self.call_number, content))
         self.reports_of(self.call_number).append((self.device, content))
@@ -112,7 +113,7 @@ class ControlChannel:
         return self.ended.get(self.call_number, {}).get(device, ("", None))
 
     def finish_call(self, outcome: tuple[str, Any]) -> list[tuple[str, Any]]:
-        """Reports to all how this device has ended the call, and waits for the others; returns the outcomes by
+        """Reports to all how this device has ended the call, and waits for the others. Returns the outcomes by
         device."""
         self.announce_end(outcome)
         self.wait(self.all_have_ended, "ended")
@@ -127,7 +128,7 @@ class ControlChannel:
         self.ended.setdefault(self.call_number, {})[self.device] = outcome
 
     def all_have_ended(self) -> bool:
-        """True if all have ended the call, or one has failed and the others have had enough time."""
+        """True if all have ended the call, or one has failed and the others have had enough time to end."""
         self.poll_control("ended")
         now = self.ended[self.call_number]
         if self._failed_at or any(known[0] == "failed" for known in now.values()):
@@ -136,7 +137,7 @@ class ControlChannel:
         return len(now) > len(self.others) or self.gave_up
 
     def take_outcomes(self) -> list[tuple[str, Any]]:
-        """The outcomes of the call by device; the next call can begin."""
+        """The outcomes of the call by device; afterwards the next call can begin."""
         now = self.ended.pop(self.call_number)
         self._reports.pop(self.call_number, None)
         self.call_number += 1
@@ -144,7 +145,7 @@ class ControlChannel:
         return [now.get(device, ("lost", None)) for device in range(self.world.size)]
 
     def _check_deadlock(self, since: float) -> float:
-        """Asks all others if nothing has moved since `since` for too long; returns the time to count from."""
+        """Asks all others if nothing has moved since `since` for too long. Returns the time to count from."""
         now = perf_counter()
         if self.has_ended:
             return now

@@ -1,6 +1,6 @@
-"""Messages from one device to another, which a sender hands over without waiting for the receiver.
+"""Messages from one device to another; a sender does not wait for the receiver.
 
-A message is a pickled header, which holds the elements of a small array. A large array follows the header.
+A message is a pickled header, which contains the elements of a small array. A large array follows the header.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lib.engine.collectives import Array
 from .carrier import Carrier
 
 Wait = Callable[[Callable[[], Any], str], None]
-"""Waits until a test is true, in a call that a message would name; may end in an error."""
+"""Waits until a test is true, in a call that a message would name; may raise an error."""
 
 
 def poll(test: Callable[[], Any], _: str = "") -> None:
-    """Polls until `test` is true. For data that is already on its way."""
+    """Polls until `test` is true, for data that is already in transit."""
     while not test():
         os.sched_yield()
 
@@ -35,13 +35,12 @@ class Sending:
         self._requests: list[Any] = []
 
     def add(self, request: Any) -> None:
-        """Adds a request. Most small ones have completed at once, and are not kept."""
+        """Adds a request. Small requests have usually completed at once, and are not kept."""
         self.count()
         if not request.Test():
             self._requests.append(request)
 
     def count(self) -> int:
-        """The number of requests that have not completed."""
         self._requests = [request for request in self._requests if not request.Test()]
         return len(self._requests)
 
@@ -57,17 +56,17 @@ class MessageChannel:
     def __init__(self, carrier: Carrier, tag: int) -> None:
         self.carrier, self.comm, self.tag = carrier, carrier.data, tag
         self.sent = [0] * self.comm.size
-        """Messages to each device."""
+        """Messages sent to each device."""
         self.received = [0] * self.comm.size
-        """Messages from each device."""
+        """Messages received from each device."""
         self._headers, self._bodies = Sending(), Sending()
         self._next: dict[int, tuple[Any, Array, Any]] = {}
-        """By source, the next message if its header is here: the note, the array, and the request to receive the array
-        if it is large."""
+        """By source, the next message if its header has arrived: the note, the array, and for a large array the request
+        to receive it."""
 
     def send(self, to: int, arr: Array, note: Any, until_received: bool = False) -> None:
-        """Sends a note with an array in C order that nobody changes afterwards. `until_received`: it counts in
-        `unreceived` until then."""
+        """Sends a note with an array in C order that nobody changes afterwards. With `until_received`, the message
+        counts in `unreceived` until it is received."""
         content = arr.tobytes() if arr.nbytes <= self.carrier.max_small else None
         row = dumps((note, tuple(arr.shape), dtype_code(arr.dtype), content))
         start = self.comm.Issend if until_received or content is None else self.comm.Isend
@@ -78,11 +77,12 @@ class MessageChannel:
         self.sent[to] += 1
 
     def unreceived(self) -> int:
-        """Messages sent with `until_received` that have not been received, and headers of others that have not left."""
+        """Messages sent with `until_received` that have not been received, and other headers that have not been
+        sent."""
         return self._headers.count()
 
     def has_arrived(self, source: int) -> bool:
-        """True if the next message from `source` is here. Begins to receive an array whose header is here."""
+        """True if the next message from `source` has arrived. Begins to receive an array whose header has arrived."""
         if source not in self._next:
             header = self.comm.improbe(source, self.tag)
             if header is None:
@@ -100,22 +100,22 @@ class MessageChannel:
 
     def receive(self, source: int, wait: Wait = poll) -> tuple[Any, Array]:
         """The note and the array of the next message from `source`, for which `wait` waits. Without `wait`, the message
-        must be on its way."""
+        must be in transit."""
         wait(partial(self.has_arrived, source), f"receive({source})")
         self.received[source] += 1
         note, array, _ = self._next.pop(source)
         return note, array
 
     def finish(self) -> None:
-        """Waits until all that was sent has left; every message must have been received."""
+        """Waits until everything has been sent; every message must have been received."""
         poll(lambda: not self.unreceived() and not self._bodies.count())
 
     def free(self) -> None:
-        """Abandons what a failed run has sent or begun to receive; after `finish` there is nothing."""
+        """Abandons what a failed run has sent or begun to receive; after `finish`, nothing is left."""
         self._headers.abandon()
         self._bodies.abandon()
         _abandoned.extend(body for _, _, body in self._next.values() if body is not None)
 
 
 _abandoned: list[Any] = []
-"""Requests that nobody completes. MPI may use their memory as long as the process lives."""
+"""Requests that are never completed. MPI may use their memory as long as the process lives."""

@@ -1,9 +1,9 @@
-"""One device in a process of its own: every call is first agreed on in a small message.
+"""One device with its own process: all devices agree on every call in a small message.
 
-So no process blocks in a mismatch. In a meeting each member sends the others its call and, if it is small, its array: a
+So no process blocks in a mismatch. In a meeting each member sends the others its call and, if it is small, its array; a
 small collective needs nothing else. Large arrays follow once all calls agree; from then on no process can get stuck.
-MPI only moves parts, which are reduced here in device order, so that results equal `collectives` bit for bit.
-A device that waits reads its control messages (see `control`); it never sleeps.
+MPI only moves parts, which are reduced here in device order, so that results equal `collectives` bit for bit. A waiting
+device reads its control messages (see `control`); it never sleeps.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ class Rendezvous:
 
     def meet(self, call: CollectiveCall, clock: int, content: Any) -> tuple[list[Any], int]:
         """Synchronizes the group of a call. Returns the contents of all members, in the group's order, and the latest
-        clock.
-        """
+        clock."""
         device, mine = self.comm.rank, tuple(call)
         row = dumps((mine, clock, content))
         latest, contents = clock, {device: content}
@@ -63,7 +62,7 @@ class Rendezvous:
         return [contents[member] for member in call.group], latest
 
     def free(self) -> None:
-        """Abandons the rows of a failed run that have not left."""
+        """Abandons rows of a failed run that have not been sent."""
         self._sending.abandon()
 
 
@@ -83,12 +82,12 @@ class ProcessPort:
         self.thread = get_ident()
         """The thread that runs the device, or ENDED."""
         self.failure: PuzzleError | None = None
-        """The error that has ended the run on this device, which the class may have caught."""
+        """The error that has ended the run on this device; the class may have caught it."""
         self.is_agreed = False
-        """All calls of the run have been checked before, so that nothing has to be agreed on."""
+        """All calls of the run were checked beforehand, so that devices need not agree on each."""
         self.apply_put: Callable[[Put], None]
         self.stream: Any = None
-        """What runs this device's inference loop, while a stream is open."""
+        """The device's inference loop, while a stream is open."""
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
         if self.thread != get_ident():
@@ -107,7 +106,8 @@ class ProcessPort:
         return self.carrier.collective(call, arr, index)
 
     def rely_on(self, groups: Sequence[tuple[int, ...]]) -> None:
-        """Makes the calls of a program without agreeing on each: it was checked before, and these are its groups."""
+        """Stops agreeing on each call, because the program was checked beforehand. `groups` are the groups that it
+        uses."""
         self.is_agreed = True
         for group in groups:
             if self.device in group:
@@ -169,7 +169,7 @@ class ProcessPort:
         return arr
 
     def _end(self, why: PuzzleError) -> None:
-        """Keeps the error that ends the run; this device communicates no more, even if the class catches it."""
+        """Keeps the error that ends the run. This device communicates no more, even if the class catches the error."""
         self.failure, self.thread = why, ENDED
 
     def _require_running(self) -> None:
@@ -199,7 +199,7 @@ class ProcessPort:
         return unread
 
     def free(self) -> None:
-        """Abandons what MPI has not carried yet; there is nothing if the run has ended well."""
+        """Abandons what MPI has not carried yet; nothing if the run has ended well."""
         self.rendezvous.free()
         self.messages.free()
         self.puts.free()
