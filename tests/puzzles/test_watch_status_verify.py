@@ -221,7 +221,7 @@ def test_classes_and_layouts_are_watched_like_schedules():
     watched.game.current = "mesh_2x3"
     assert "There is nothing to draw. mesh_2x3 has not run yet." in watched.press("o")
     watched.game.current = "FSDP"
-    assert all("Puzzles of this track have no pictures." in watched.press(key) for key in "op")
+    assert all("Puzzles in this track have no pictures." in watched.press(key) for key in "op")
     watched.game.current = "ffn"
     assert watched.press("o") == "Wrote ffn.svg."
     watched.path.write_text(watched.path.read_text() + "\n\nclass Helper:\n    pass\n")
