@@ -157,7 +157,7 @@ def test_start_adds_to_a_file_and_never_overwrites_unless_forced():
 
 def test_start_adds_to_python_files_in_utf_8_only():
     Path("mine.ipynb").write_text("{}")
-    told = "starters are added to Python files only, and mine.ipynb is none; name one that ends in .py"
+    told = "starters are added only to Python files; name a file that ends in .py, not mine.ipynb"
     assert refusal("start", "basic", "-o", "mine.ipynb") == told
     Path("mine.py").write_bytes(b"# caf\xe9\n")
     assert refusal("start", "basic", "-o", "mine.py") == (
