@@ -15,11 +15,20 @@ import { apply } from "./theme.js";
 const main = document.getElementById("main");
 let page = null, catalog = null;
 apply();
+// The service worker starts when the page has what it needs: it then takes those files from what the browser has loaded.
+let isSiteKept = false;
+function keepSite() {
+  if (isSiteKept || !("serviceWorker" in navigator)) return; // not on file: or plain http
+  isSiteKept = true;
+  navigator.serviceWorker.register("offline.js").catch(() => {});
+}
+
 const python = new Python((state, ...more) => {
   document.documentElement.dataset.python = state;
   document.documentElement.dataset.spare = state === "ready" && more[0];
   document.getElementById("state").textContent = { loading: "Python is loading", ready: "", broken: `Python could not be loaded: ${more[0]}. Reload the page.` }[state];
   page?.loading?.();
+  if (state !== "loading") keepSite();
 });
 
 // The list of puzzles, or null after a sentence on why there is none.
@@ -96,4 +105,3 @@ async function begin() {
 }
 
 await begin();
-if ("serviceWorker" in navigator) navigator.serviceWorker.register("offline.js").catch(() => {}); // not on file: or plain http
