@@ -122,8 +122,8 @@ def _standings(
         [_cell(console, slugs, [v for v in graded.verdicts if v.puzzle in slugs]) for slugs in columns.values()]
         for graded in files
     ]
-    for title, cells in zip(columns, zip(*rows)):
-        table.add_column(BETWEEN_WORDS.sub(" ", title), min_width=name_width([cell.plain for cell in cells]))
+    for title, column in zip(columns, zip(*rows)):
+        table.add_column(BETWEEN_WORDS.sub(" ", title), min_width=name_width([cell.plain for cell in column]))
     for title in ("stars", *(["points"] if scoring.is_stated else []), *(["late"] if scoring.late else [])):
         table.add_column(title, justify="right", no_wrap=True)
     for number, (graded, cells) in enumerate(zip(files, rows)):
