@@ -1,4 +1,4 @@
-"""`puzzles new` and `check`: begins a puzzle of your own; checks a folder of them, and finds what references score."""
+"""`puzzles new` begins a puzzle of your own; `puzzles check` checks a folder of them, and measures the references."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder", metavar="FOLDER", type=click.Path())
-@click.option("--write", is_flag=True, help="Write what the reference scores: targets, a record, other sizes.")
+@click.option("--write", is_flag=True, help="Write the reference's figures: targets, a record, other sizes.")
 @click.option("--only", metavar="SLUG", multiple=True, help="Check only this puzzle; may be repeated.")
 @click.option("--time-limit", type=seconds_text, default=Limits().seconds, show_default=True,
               help="Seconds of wall time for each solution.")  # fmt: skip
 @click.pass_context
 def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], time_limit: float) -> None:
-    """Check the puzzles of a folder, and say what is missing.
+    """Check the puzzles in a folder, and say what is missing.
 
-    Runs each reference and each wrong solution in the sandbox, and finds the tightest targets that the reference
-    meets. With --write: writes targets that are missing, and what the reference of a schedule scores at the shown size
-    (a record to beat) and at the others. Exits with 0 if nothing is wrong or missing, with 1 otherwise.
+    Runs each reference and each wrong solution in the sandbox, and finds the tightest targets that the reference meets.
+    --write adds missing targets and, for a schedule, the reference's figures at the shown size (a record to beat) and
+    at the other sizes. The exit code is 0 if nothing is wrong or missing, and 1 otherwise.
     """
     from puzzles.grading.session import client_for
 
@@ -51,7 +51,7 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
 
 
 def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Client, limits: Limits) -> bool:
-    """Checks a puzzle, shows what was found, and returns whether all is well."""
+    """Checks a puzzle, prints the findings, and returns whether none is a problem."""
     from puzzles.custom.writing import can_be_written, write_rows, write_targets
 
     made, findings = _found(found, slug, client, limits)
@@ -62,7 +62,7 @@ def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Clie
             wrote.append("the targets")
         if made.rows is not None:
             write_rows(made.own, made.rows)
-            wrote.append("what the reference scores")
+            wrote.append("the reference's figures")
     if wrote:
         click.echo(f"Wrote {' and '.join(wrote)} to {shown(made.own.file)}.")
         made, findings = _found(add_folder(folder, draft=True), slug, client, limits)
@@ -107,8 +107,8 @@ KINDS = list(TRACKS)
 def new(name: str, track: str, folder: Path) -> None:
     """Begin a puzzle of your own, called NAME.
 
-    Writes a TOML file with a small puzzle that works, its reference solution and two wrong ones. Replace what they
-    say, then let 'puzzles check' find the targets and what is missing.
+    Writes a TOML file with a small working puzzle, its reference solution and two wrong solutions. Edit them, then run
+    'puzzles check' to find the targets and to see what is missing.
     """
     from puzzles.custom.writing import begin
 

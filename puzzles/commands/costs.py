@@ -1,4 +1,4 @@
-"""`puzzles costs`: the known cost records, and what is in one."""
+"""`puzzles costs`: the known cost records, and the prices in one."""
 
 import json
 
@@ -13,9 +13,9 @@ from .shared.params import terminal, usage_errors
 
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON, to change it for --costs FILE.json.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON, to edit and use with --costs FILE.json.")
 def costs(name: str | None, as_json: bool) -> None:
-    """List the costs that --costs takes, or show what is in one of them."""
+    """List the names that --costs takes, or show the prices of one."""
     if name is None:
         if as_json:
             raise click.UsageError("--json prints one record; name it, as in 'puzzles costs parts --json'")

@@ -35,13 +35,13 @@ def findings() -> Iterator[tuple[str, str]]:
     yield from _rows("cgroup", [_cgroup(place) for place in cgroup.find()])
     yield "user", _user()
     yield from _rows("a run cannot", here.protections())
-    yield from _rows("a run can", here.limitations() or ["do nothing else that we know of; see docs/security.md"])
+    yield from _rows("a run can", here.limitations() or ["do no harm that we know of; see docs/security.md"])
     yield "limits", _limits(tier)
     yield "leftovers", _leftovers(tier)
     if not here.guards_files:
         yield "folders", "other people's code is graded only with --trust; your own in the current folder without"
     if platform.system() == "Windows":
-        yield "Windows", "to grade other people's code use WSL 2 (wsl --install), where all of this works as on Linux"
+        yield "Windows", "to grade other people's code, use WSL 2 (wsl --install), where all of this works as on Linux"
     yield "--on mpi", "installed" if find_spec("mpi4py") else f"not installed; {install_command('mpi')}"
 
 

@@ -24,19 +24,19 @@ from .shared.params import PUZZLE, SLUG_TEXT, SolutionPath, colour_option, secon
 @game_options
 @fold_option
 @click.option(
-    "-o", "output", metavar="FILE", help="Where to write: .svg, .png, .pdf, .html, .json or .txt  [default: SLUG.svg]"
+    "-o", "output", metavar="FILE", help="Write to .svg, .png, .pdf, .html, .json or .txt  [default: SLUG.svg]"
 )
-@click.option("--text", is_flag=True, help="Print the run as text; no file, unless -o names one.")
-@click.option("--width", type=int, help="Columns of the text  [default: the terminal's]")
-@click.option("--open", "opens", is_flag=True, help="Open what was written.")
+@click.option("--text", is_flag=True, help="Print the run as text; write a file only if -o names one.")
+@click.option("--width", type=int, help="Width of the text in columns  [default: the terminal's]")
+@click.option("--open", "opens", is_flag=True, help="Open the file.")
 @click.option("--critical", is_flag=True, help="Mark the critical path.")
 @click.option(
     "--against",
     metavar="PATH",
     type=SolutionPath(),
-    help="Compare with a solution, side by side; 'solutions' is the folder of the reference solutions.",
+    help="Draw the solution at PATH next to it; 'solutions' is the folder of the reference solutions.",
 )
-@click.option("--pareto", is_flag=True, help="Plot memory against time, of a file or of a folder of attempts.")
+@click.option("--pareto", is_flag=True, help="Plot memory against time, for a file or a folder of attempts.")
 @click.option("--dark", is_flag=True, help="Draw for dark slides.")
 @colour_option
 @click.option("--time-limit", type=seconds_text, default=TIME_LIMIT, show_default=True, help="Wall time for each run.")
@@ -48,17 +48,17 @@ def draw(
 ) -> None:  # fmt: skip
     """Draw a solution, as a picture or as text.
 
-    Of a schedule: when each rank computes, waits and communicates. Of a layout: its plan.
+    For a schedule: when each rank computes, waits and communicates. For a layout: its plan.
 
-    The ending of the file sets the format: a picture (.svg, .png, .pdf), a page to explore (.html), JSON for trace
-    viewers, or text. Plans are pictures. A schedule that fails is drawn as far as it went, and the exit code is 1.
+    The file's ending sets the format: a picture (.svg, .png, .pdf), a page to explore (.html), JSON for trace viewers,
+    or text. A schedule that fails is drawn up to the failure, and the exit code is 1.
 
-    With --size or --costs: any function of the file, at any size, without targets.
+    With --size or --costs, draws any function in the file, at any size and without targets.
     """
     from .shared.workbench import CommandWorkbench
 
     if os.path.isdir(path) and not pareto:
-        raise click.UsageError(f"'{path}' is a directory; only --pareto takes a folder")
+        raise click.UsageError(f"'{path}' is a folder; only --pareto takes a folder")
     if (against or pareto) and (text or (against and pareto)):
         raise click.UsageError("choose one of --text, --against and --pareto")
     if opens and text and not output:
@@ -85,7 +85,7 @@ def draw(
 def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, opens: bool) -> None:
     """Show the reference solution next to yours.
 
-    Of a schedule: both runs in one picture. Of every puzzle: the lines that differ.
+    Prints the lines that differ. For a schedule, also draws both runs in one picture.
     """
     from puzzles.tracks.references import as_lines, differing_lines, reference_file
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--format", "form", type=click.Choice(["torch-csv"]), default="torch-csv", show_default=True, help="The format."
 )
 @click.option(
-    "--communication", is_flag=True, help="Write messages, gathers and scatters too; else PyTorch adds its own."
+    "--communication", is_flag=True, help="Write messages, gathers and scatters too; by default PyTorch adds its own."
 )
 @click.option("-o", "output", metavar="FILE.csv", help="Where to write  [default: the terminal]")
 @click.option("--time-limit", type=seconds_text, default=TIME_LIMIT, show_default=True, help="Wall time of the run.")
@@ -41,9 +41,9 @@ def export(
 ) -> None:
     """Write a pipeline as a CSV file that PyTorch loads.
 
-    A row for each rank, a cell for each action: torch.distributed.pipelining takes it with
-    _load_csv(FILE, format="compute_only"), or "compute_comms" with --communication. What PyTorch has no word for is
-    refused, with the reason.
+    The file has a row for each rank and a cell for each action. torch.distributed.pipelining loads it with
+    _load_csv(FILE, format="compute_only"), or "compute_comms" with --communication. A run that PyTorch cannot express
+    is refused, with the reason.
     """
     from lib.torch_csv import write_csv
 
@@ -101,16 +101,16 @@ MAX_FILE = 8 << 20
 @click.option("--layers", type=click.IntRange(1, 64), default=1, show_default=True, help="Layers of a stage.")
 @click.option(
     "-o", "outputs", metavar="FILE", multiple=True,
-    help="Where to write, several times: .svg, .png, .pdf, .html or .txt draws it, .json is the trace for 'puzzles "
-    "verify', .csv its order without communication.",
+    help="Write a file; may be repeated: a picture (.svg, .png, .pdf, .html, .txt), the trace for 'puzzles verify' "
+    "(.json), or the order without communication (.csv).",
 )  # fmt: skip
 @colour_option
 def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colour: str | None) -> None:
-    """Play a pipeline that PyTorch has written, and judge it.
+    """Play and judge a pipeline from PyTorch's CSV file.
 
-    The file may be PyTorch's own, of _dump_csv, with communication or without. Messages in it are left out, because
-    they follow from the order: here each rank runs its cells in order, receives before the first use of a value, and
-    sends after it is made.
+    The file may come from PyTorch's _dump_csv, with or without communication. Its messages are left out, because they
+    follow from the order. In the game, each rank runs its cells in order, receives a value before its first use, and
+    sends it when it is made.
     """
     from puzzles.tracks.free_play import FreeGame, show_report
 
@@ -149,14 +149,14 @@ def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace
     except OSError as why:
         raise click.UsageError(f"cannot read {path}: {why.strerror or why}") from None
     except UnicodeDecodeError:
-        raise click.UsageError(f"{path} is no text; PyTorch's CSV has cells such as 0F0") from None
+        raise click.UsageError(f"{path} is not a text file; PyTorch's CSV has cells such as 0F0") from None
     except PuzzleError as why:
         raise click.UsageError(f"{path}: {why}") from None
     return table, outcome.trace
 
 
 def _with_pairs(costs: Costs) -> Costs:
-    """The same costs, where a forward and a backward at once take as long as both, if they have no price."""
+    """The same costs; if a pair (a forward and a backward at once) has no price, it takes as long as both together."""
     if costs.priced("pair"):
         return costs
     both = sum(costs.ticks.get(name, 0) for name in ("forward", "backward"))

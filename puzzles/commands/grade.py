@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Click's callback of the options of free play, which `grade` has no more."""
+    """Click's callback of the options of free play, which `grade` no longer has."""
     if value is not None:
         raise click.UsageError(
             "a puzzle is graded at its own size and in its own setting; for another, type 'puzzles run FILE NAME "
@@ -78,8 +78,8 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 )
 @click.option(
     "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
-    help="Where to write, several times: a folder for an index and a page for each student, .html for one page, .csv "
-    "for a table, .xml for JUnit, .json for Gradescope's results.",
+    help="Write a report; may be repeated: a folder (an index and a page for each student), .html (one page), .csv (a "
+    "table), .xml (JUnit) or .json (Gradescope's results).",
 )  # fmt: skip
 @colour_option
 @click.option("--html", hidden=True)
@@ -100,14 +100,16 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     help="How to sandbox a submission; see 'puzzles doctor'.",
 )
 @click.option("--trust", is_flag=True, help="Grade other people's code even if nothing protects your files from it.")
-@click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Files graded at once  [default: one for each core]")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1, 1024), help="How many files to grade at once  [default: one for each core]"
+)
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
 @click.pass_context
 def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...], **options: Any) -> None:
     """Grade files, notebooks, or folders of them.
 
-    In a folder, each file and each folder directly below it is a submission, of which the best solutions count.
-    Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.
+    In a folder, each file and each folder directly inside it is a submission; its best solution of each puzzle counts.
+    The exit code is 0 if every attempted puzzle passed, and 1 if one did not or if nothing was attempted.
     """
     start_probe(options["tier"])
     from puzzles.course.handed_in import Gathering
@@ -130,8 +132,8 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         raise click.UsageError(f"there is no submission to write {for_one} for")
     if for_one and len(submitted) > 1:
         raise click.UsageError(
-            f"{for_one} is for an autograder, which takes the results of one student, and there are "
-            f"{len(submitted)} submissions; grade one of them, or say --one-student if all are by the same student"
+            f"{for_one} is for an autograder, which takes the results of one student, but there are "
+            f"{len(submitted)} submissions; grade one of them, or add --one-student if all are by the same student"
         )
     alone = len(submitted) == len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
@@ -178,7 +180,6 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
 
 
 def _own() -> tuple[tuple[str, str], ...]:
-    """The folders of own puzzles, for processes that have to add them too."""
     return tuple((str(folder.path), folder.digest) for folder in folders())
 
 
@@ -239,8 +240,8 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> IsolationTier:
     for folder in filter(Path.is_dir, map(Path, paths)):
         if not (folder.resolve().is_relative_to(INSTALL_ROOT / "solutions") or _is_own_work(folder)):
             raise click.UsageError(
-                f"nothing protects your files here from the code in {folder} ({tier.no_bubblewrap_because}): it can "
-                f"read and change what you can. If you trust all of it, say --trust; {_advice()}"
+                f"nothing here protects your files from the code in {folder} ({tier.no_bubblewrap_because}): it can "
+                f"read and change every file that you can. If you trust all of it, add --trust; {_advice()}"
             )
     return tier
 
@@ -264,7 +265,6 @@ def _is_own_work(folder: Path) -> bool:
 
 
 def _remember(graded: Graded, tell: bool) -> None:
-    """Adds the verdicts on one file to the player's progress; with `tell`, says so if the file does not count."""
     remember(graded)
     if tell and graded.attempted and not is_own_file(graded.path):
         status, watch = next_command("status"), next_command("watch", graded.path)

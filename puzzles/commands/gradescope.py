@@ -23,12 +23,12 @@ from .shared.params import SLUG_TEXT, seconds_text
 @partial(added, options=POINTS_OPTIONS)
 @visibility_option
 @click.option("--with", "packages", metavar="PACKAGE", multiple=True,
-              help="Another package that submissions may import; may be repeated.")  # fmt: skip
+              help="Let submissions import this package; may be repeated.")  # fmt: skip
 @click.option("--time-limit", type=seconds_text, help="Seconds of wall time for each puzzle.")
 @click.option("--wheel", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="The wheel of the game  [default: built from what runs here]")  # fmt: skip
+              help="The wheel of the game  [default: built from this installation]")  # fmt: skip
 @click.option("--wheels", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path),
-              help="Wheels of all that the game depends on, so that setup needs no network.")  # fmt: skip
+              help="Wheels of the game's dependencies, so that setup needs no network.")  # fmt: skip
 def gradescope(
     output: str,
     wanted: tuple[str, ...],
@@ -42,7 +42,7 @@ def gradescope(
 ) -> None:
     """Build an autograder for Gradescope: one file to upload.
 
-    Say what it grades with --points fsdp=10,gpipe=5 or with --puzzle, and add folders of your own with --puzzles.
+    Choose what it grades with --points fsdp=10,gpipe=5 or with --puzzle. --puzzles adds a folder of your own puzzles.
     """
     from puzzles.course.points import parse_points
     from puzzles.gradescope.autograder import Autograder, WheelError, is_our_wheel, our_wheel
@@ -66,7 +66,7 @@ def gradescope(
     options += ["--limit", f"time={time_limit:g}s"] if time_limit else []
     if wheel and not is_our_wheel(wheel):
         raise click.UsageError(
-            f"{wheel} is no wheel of the game, training_puzzles-*.whl; leave out --wheel to build one"
+            f"{wheel} is not a wheel of the game (training_puzzles-*.whl); leave out --wheel to build one"
         )
     others = sorted(wheels.glob("*.whl")) if wheels else []
     if wheels and not others:

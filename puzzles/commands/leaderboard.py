@@ -15,18 +15,18 @@ from puzzles.reports.screen import next_command
               show_default=True, help="The folder of the board; 'site/board' for the site.")  # fmt: skip
 @click.option("--title", default="Leaderboard", show_default=True, help="The board's title.")
 @click.option("--dates", metavar="git|FILE",
-              help="When each entry was found: by git's history, or by a CSV file (file, date).")  # fmt: skip
+              help="When each entry was found: from git's history, or from a CSV file (file, date).")  # fmt: skip
 @click.option("--check", is_flag=True, help="Write nothing; fail if the board is out of date.")
 @click.option("--workflow", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-              help="Also write a workflow with which GitHub checks entries and publishes the board.")  # fmt: skip
+              help="Also write a GitHub workflow that checks entries and publishes the board.")  # fmt: skip
 @click.pass_context
 def leaderboard(
     ctx: click.Context, folder: Path, output: Path, title: str, dates: str | None, check: bool, workflow: Path | None
 ) -> None:
     """Judge every entry in TRACES again, and write a leaderboard.
 
-    Entries are files of 'puzzles submit', or traces of 'puzzles grade --traces'. The same entries always make the
-    same board. Exits with 1 if a file is refused or, with --check, if the board differs.
+    Entries are files from 'puzzles submit', or traces from 'puzzles grade --traces'. The same entries always give the
+    same board. The exit code is 1 if a file is refused or, with --check, if the board differs.
     """
     from puzzles.leaderboard.board import collected, differences, files_of, rankings, write
     from puzzles.leaderboard.entry import EntryError, dates_of

@@ -33,7 +33,7 @@ Progress = Mapping[str, "PuzzleProgress"]
 def list_(group: PuzzleGroup | Puzzle | None) -> None:
     """List the puzzles with your stars.
 
-    Of one track or chapter: its puzzles with their titles and targets.
+    With a track or chapter: list its puzzles with their titles and targets.
     """
     if group is None:
         return show_tracks(terminal(), load())
@@ -43,7 +43,7 @@ def list_(group: PuzzleGroup | Puzzle | None) -> None:
 
 
 def show_tracks(console: Console, entries: Progress) -> None:
-    """All tracks: the question of each, and a row for each chapter, so that all of them fit a screen."""
+    """The question of each track, and a row for each chapter, so that all of them fit a screen."""
     from rich.table import Table
 
     for track in TRACKS.values():
@@ -206,12 +206,12 @@ def status() -> None:
 
 
 @click.command()
-@click.argument("slugs", metavar="[SLUG]", type=SLUGS, required=False)
+@click.argument("slugs", metavar="[SLUG|TRACK|CHAPTER]", type=SLUGS, required=False)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(slugs: tuple[str, ...] | None, yes: bool) -> None:
     """Forget your progress. Your files are not touched.
 
-    With SLUG: only in that puzzle, or in the puzzles of that track or chapter.
+    With a name: forget only that puzzle, or the puzzles of that track or chapter.
     """
     what = f"your progress in {', '.join(slugs)}" if slugs else "all your progress"
     if not yes:

@@ -38,15 +38,15 @@ from .watch import watch
 
 
 class Commands(click.Group):
-    """A group that suggests the nearest command to a wrong one. Its help explains those to `play`, and names the others
-    by what they are for, so that it fits a screen."""
+    """A group that suggests the command nearest to a wrong name. Its help explains the commands in `play` and lists the
+    others by purpose, so that it fits a screen."""
 
     play: Sequence[click.Command] = ()
     others: Mapping[str, Sequence[click.Command]] = MappingProxyType({})
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Click's entry. A standard stream that is closed becomes one that leads nowhere: Python has None for it, and
-        the next file that is opened would get its number."""
+        """Click's entry. A closed standard stream is None in Python, and the next file that is opened would get its
+        number; so it is opened on the null device."""
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:
                 setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for the rest of the process
@@ -83,7 +83,7 @@ class Commands(click.Group):
             elif near:
                 advice = f"did you mean '{near[0]}'?"
             else:
-                advice = f"there are {', '.join(self.commands)}"
+                advice = f"the commands are {', '.join(self.commands)}"
             ctx.fail(f"there is no command '{name}'; {advice}")
         return super().resolve_command(ctx, args)
 

@@ -11,7 +11,7 @@ OPENED_BY = {"jupyter": "jupyter lab", "marimo": "marimo edit"}
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", type=click.Path(file_okay=False, path_type=Path), default=".")
-@click.option("--solved", is_flag=True, help="For teachers: with the reference solutions filled in.")
+@click.option("--solved", is_flag=True, help="For teachers: fill in the reference solutions.")
 @click.option(
     "--format", "form", type=click.Choice(["jupyter", "marimo"]), default="jupyter", show_default=True,
     help="The program that opens them.",
@@ -20,7 +20,7 @@ OPENED_BY = {"jupyter": "jupyter lab", "marimo": "marimo edit"}
 def notebook(folder: Path, solved: bool, form: str, force: bool) -> None:
     """Write the notebooks, to play in Jupyter or marimo.
 
-    They go to DIR, by default the current folder. Existing files are kept, unless you say --force.
+    Writes to DIR, by default the current folder. Existing files are kept unless you add --force.
     """
     from puzzles.notebook.authoring.build import MissingPackageError, as_marimo, books
 
@@ -33,8 +33,8 @@ def notebook(folder: Path, solved: bool, form: str, force: bool) -> None:
         there = [str(path) for path in paths if path.exists()]
         if there and not force:
             raise click.UsageError(
-                f"{' and '.join(there)} {'exists' if len(there) == 1 else 'exist'} already, maybe with your work in "
-                "it; name another folder, or overwrite with --force"
+                f"{' and '.join(there)} {'exists' if len(there) == 1 else 'exist'} already and may contain your work; "
+                "name another folder, or overwrite with --force"
             )
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in paths.items():

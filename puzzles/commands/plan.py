@@ -59,7 +59,7 @@ def layers_text(value: Any) -> tuple[int, ...]:
     """Layers of each stage, separated by commas."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,6}(,\d{1,6})*", value):
         return tuple(map(int, value.split(",")))
-    raise ValueError(f"'{value}' is no list of whole numbers; write 10,10,11,9")
+    raise ValueError(f"'{value}' is not a list of whole numbers; write 10,10,11,9")
 
 
 @click.command()
@@ -75,21 +75,21 @@ def layers_text(value: Any) -> tuple[int, ...]:
 @click.option("--cp", type=int, help="Context parallel ranks, which share the tokens of a sequence.")
 @click.option("--ep", type=int, help="Expert parallel ranks, a part of the replicas.")
 @click.option("--zero", type=int, help="The stage of ZeRO, 0 to 3.")
-@click.option("--shards", type=int, help="Replicas that share shards (HSDP): 8 is a machine; 0 is all.")
+@click.option("--shards", type=int, help="Replicas that share one set of shards (HSDP); 0 is all.")
 @click.option("--schedule", help="1f1b, gpipe, interleaved, breadth_first, zb_h1 or zb_v.")
 @click.option("--chunks", type=int, help="Chunks of a stage.")
 @click.option(
-    "--layers", type=layers_text, metavar="10,10,11,9", help="Layers of each stage, instead of a balanced cut."
+    "--layers", type=layers_text, metavar="10,10,11,9", help="Layers of each stage, instead of a balanced split."
 )
-@click.option("--warmup", type=int, help="Forwards of an interleaved pipeline's first rank before a backward.")
+@click.option("--warmup", type=int, help="Forwards on an interleaved pipeline's first rank before a backward.")
 @click.option("--microbatch", type=int, help="Sequences of a microbatch.")
 @click.option("--recompute", help="What backward computes again: none, selective (attention's core), ops or full.")
-@click.option("--every", type=int, help="Recompute only every so many layers; with --recompute full.")
+@click.option("--every", type=int, metavar="N", help="With --recompute full: recompute only every Nth layer.")
 @click.option("--offload", help="What to keep in host memory: none, states or activations.")
 @click.option("--sp/--no-sp", default=None, help="Split tokens along tp between the layers  [default: yes]")
 @click.option("--kernels", help="Whose kernels run: megatron or pytorch  [default: megatron, or as in --config]")
-@click.option("--fp8", is_flag=True, help="Matrix products of the layers in 8 bits.")
-@click.option("--flash/--no-flash", default=True, show_default=True, help="Attention without its matrix in memory.")
+@click.option("--fp8", is_flag=True, help="Compute the layers' matrix products in 8 bits.")
+@click.option("--flash/--no-flash", default=True, show_default=True, help="Never store attention's score matrix.")
 @click.option(
     "--overlap/--no-overlap",
     default=True,
@@ -110,21 +110,22 @@ def layers_text(value: Any) -> tuple[int, ...]:
     type=click.Choice(("batch", "sequence", "model")),
     help="Show the largest sizes that fit with the fastest split.",
 )
-@click.option("--config", metavar="FILE", help="Plan what torchtitan's TOML or Megatron's flags say.")
+@click.option("--config", metavar="FILE", help="Plan the split in torchtitan's TOML or in Megatron's flags.")
 @click.option(
     "--export",
     "target",
     type=click.Choice(("megatron", "torchtitan", "deepspeed", "fsdp2")),
     help="Write the fastest plan that this program can run.",
 )
-@click.option("--calibrate", metavar="RUN.json", help="Rates of a GPU from a measured step, as a preset for --gpu.")
-@click.option("--mtbf", type=amount_text, help="Hours between failures of one GPU: the share of time that trains.")
+@click.option("--calibrate", metavar="RUN.json", help="Write a preset for --gpu with the rates of a measured step.")
+@click.option("--mtbf", type=amount_text, help="Hours between failures of one GPU; shows the time spent training.")
 @click.option("--checkpoint", type=amount_text, default=100e9, help="Bytes per second of checkpoints  [default: 100GB]")
-@click.option("--train", type=amount_text, help="Tokens to train in all: days, and hours of GPUs.")
+@click.option("--train", type=amount_text, help="Tokens to train on; shows the days and the GPU hours.")
 @click.option("--pareto", metavar="FILE.svg", help="Draw memory against time: .svg, .png or .pdf.")
 @click.option(
-    "-o", "output", metavar="FILE.html", help="The timeline of the fastest (.html, .svg, .json, .txt), or its config."
-)
+    "-o", "output", metavar="FILE.html",
+    help="Write the timeline of the fastest plan (.html, .svg, .json, .txt) or, with --export, its config.",
+)  # fmt: skip
 @colour_option
 @click.option("--json", "as_json", is_flag=True, help="Print the plans as JSON.")
 @click.option("--list", "listed", is_flag=True, help="List the known models and GPUs, with their sources.")
@@ -136,10 +137,10 @@ def plan(
 ) -> None:  # fmt: skip
     """Plan the training of a model on a cluster.
 
-    Every way to split the model over the GPUs is ranked; the fastest that fit are played in the ledger, with one
-    replica for all. Options such as --tp or --zero fix a part of the split.
+    Ranks every way to split the model over the GPUs, and plays the fastest plans that fit; one replica stands for all.
+    Options such as --tp or --zero fix a part of the split.
 
-    Times are in seconds, traffic in GB that each GPU sends in a step, memory in GiB of the fullest GPU.
+    Times are in seconds. Traffic is what each GPU sends in a step, in GB. Memory is of the fullest GPU, in GiB.
     """
     from drawing import require_ending
     from lib.planning import search
@@ -153,7 +154,7 @@ def plan(
             return write_text(calibrated(calibrate), output)
     if model is None or gpus is None:
         raise click.UsageError(
-            "name a model and a number of GPUs, as in --model llama-3-70b --gpus 512; --list shows all"
+            "name a model and a number of GPUs, as in --model llama-3-70b --gpus 512; --list shows the known models"
         )
     with usage_errors():
         for path, of_a_run in ((pareto, False), (None if target else output, True)):

@@ -1,4 +1,4 @@
-"""`puzzles profile`: reads profiler traces of a run, names the schedule, and says where the step went."""
+"""`puzzles profile`: reads profiler traces of a run, names the schedule, and shows where the step's time went."""
 
 import json
 from functools import partial
@@ -21,7 +21,7 @@ def ranks_text(value: Any) -> set[int]:
     for part in str(value).split(","):
         first, _, last = part.strip().partition("-")
         if not (first.isdecimal() and (last or first).isdecimal()) or len(first + last) > 10:
-            raise ValueError(f"{value!r} is no list of ranks; write 0-3 or 0,2,5")
+            raise ValueError(f"{value!r} is not a list of ranks; write 0-3 or 0,2,5")
         found |= {*range(int(first), min(int(last or first), 99_999) + 1)}
     return found
 
@@ -30,36 +30,34 @@ def ranks_text(value: Any) -> set[int]:
 @click.argument("paths", metavar="FOLDER|FILE...", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "-o", "outputs", metavar="FILE", multiple=True,
-    help="Where to write, several times: .html, .svg, .png or .pdf draws it, .csv is an order for PyTorch, .json has "
-    "all figures, .txt this text.",
+    help="Write a file; may be repeated: a picture (.html, .svg, .png, .pdf), an order for PyTorch (.csv), all figures "
+    "(.json) or this text (.txt).",
 )  # fmt: skip
-@click.option("--step", type=int, help="The step to show in full  [default: the one of median length]")
-@click.option(
-    "--names", "names_file", metavar="FILE.toml", help="Patterns for annotations that name cells in another way."
-)
-@click.option("--ranks", "only", type=ranks_text, help="The ranks to read, as 0-3, if some are missing.")
+@click.option("--step", type=int, help="The step to show in full  [default: the step of median length]")
+@click.option("--names", "names_file", metavar="FILE.toml", help="Patterns for your own annotations of cells.")
+@click.option("--ranks", "only", type=ranks_text, help="Read only these ranks, such as 0-3, if some are missing.")
 @click.option(
     "--order",
     type=click.Choice(["better", "measured"]),
     default="better",
     show_default=True,
-    help="What a .csv holds: the better order, or the order of the run.",
+    help="The order in a .csv: the better one, or the one that ran.",
 )
 @click.option(
     "--hooks",
     type=click.Choice(["torch", "megatron"]),
-    help="Print Python code that names cells, for a training program to import.",
+    help="Print Python code that annotates cells, for a training program to import.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def profile(
     paths: tuple[Path, ...], outputs: tuple[str, ...], step: int | None, names_file: str | None,
     only: set[int] | None, order: str, hooks: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Say where a step of your own run went.
+    """Show where the time of a training step went.
 
-    Reads what torch.profiler wrote, one file for each rank (export_chrome_trace or tensorboard_trace_handler), or event
-    dumps. Names the pipeline's schedule, what causes its bubble, what no order can beat, and a better order if there is
-    one. PyTorch is not needed.
+    Reads traces of torch.profiler, one file for each rank (export_chrome_trace or tensorboard_trace_handler), or event
+    dumps. Names the pipeline's schedule, the causes of its bubble, a lower bound for any order, and a better order if
+    there is one. PyTorch is not needed.
     """
     from lib.profiles.hooks import hooks as hooks_for
     from puzzles.notebook.profile import profile as profiled

@@ -28,18 +28,19 @@ PATIENCE = 300.0
     type=click.Choice(["inprocess", "mpi", "torch"]),
     default="inprocess",
     show_default=True,
-    help="Run in this process; or one process per device, over MPI or PyTorch.",
+    help="Run in this process, or in one process per device over MPI or PyTorch.",
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="Where PyTorch computes.")
 @click.option(
     "--through", type=click.Choice(["pipelining"]), help="Hand a pipeline to torch.distributed.pipelining, as CSV."
 )
 @click.option(
-    "--communication", is_flag=True, help="With --through: use the schedule's own messages; else PyTorch adds its own."
-)
+    "--communication", is_flag=True,
+    help="With --through: use the schedule's own messages; by default PyTorch adds its own.",
+)  # fmt: skip
 @click.option(
     "--profile", "folder", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path),
-    help="Also record a run on PyTorch with torch.profiler in this folder, for 'puzzles profile'.",
+    help="With --on torch: also write traces of torch.profiler to this folder, for 'puzzles profile'.",
 )  # fmt: skip
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="Number of devices  [default: as in the puzzle]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
@@ -61,11 +62,12 @@ def run(
 ) -> None:  # fmt: skip
     """Run a solution on real tensors.
 
-    Memory, messages and bytes are measured and compared with what the game predicts, and the results with the results
-    of a single device. Exits with 0 if all agree. PATH may be PyTorch's own .csv of a pipeline, which takes no SLUG.
+    Measures memory, messages and bytes, and compares them with the game's predictions; compares the results with a
+    single device. The exit code is 0 if all agree. PATH may be a pipeline's .csv from PyTorch, without SLUG.
 
-    With --size or --costs: any function of the file, at any size, without targets. This shows what the run takes, and
-    exits with 0 if it is correct; --tensors, --on, --small and -o run it on tensors too. With --fold, -o draws the run.
+    With --size or --costs, plays any function in the file, at any size and without targets. The run's figures are
+    shown, and the exit code is 0 if it is correct; --tensors, --on, --small and -o run it on tensors too. With --fold,
+    -o draws the run.
     """
     from .shared.workbench import CommandWorkbench
 
@@ -89,7 +91,7 @@ def run(
     if path.endswith(".csv"):
         others = [field for field in FIELDS if field != "costs" and game[field] is not None]
         if name is not None or ranks is not None or tensors is False or others:
-            raise click.UsageError("a .csv has its own size and name; of these options only --costs is for it")
+            raise click.UsageError("a .csv states its own size and name; of these options only --costs applies to it")
         puzzle, trace = _in_csv(path, game["costs"])
     elif name is None:
         raise click.UsageError("name the puzzle after the file, as in 'puzzles run mine.py zb_h1'; a .csv needs none")
@@ -122,7 +124,6 @@ def run(
 
 
 def _in_csv(path: str, costs: Any) -> tuple[Any, Any]:
-    """The pipeline of PyTorch's file as a game, and a run of it."""
     from puzzles.tracks.free_play import FreeGame
 
     _, trace = imported(path, 1, Setting(costs or "parts"))

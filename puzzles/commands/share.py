@@ -25,8 +25,8 @@ MAX_LINK = 8000
 def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: str | None) -> None:
     """Print a link that opens a solution in the browser.
 
-    The link itself holds the code, compressed; with --run it holds the trace of a run, which the browser judges again.
-    Nothing is uploaded. The code runs in the browser of whoever opens the link.
+    The link itself contains the compressed code or, with --run, the trace of a run, which the browser judges again.
+    Nothing is uploaded. The code runs in the browser of the person who opens the link.
     """
     from puzzles.site.links import link
     from puzzles.site.serve import LOCAL
@@ -46,14 +46,13 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
 
 
 def _code(path: str, slug: str) -> str:
-    """The part of a file that a puzzle needs."""
     from puzzles.site.links import split
 
     submission = Submission.read(Path(path))
     if submission.failure is not None:
         raise click.ClickException(f"{path}: {submission.failure.message}")
     if Path(path).suffix == ".ipynb":
-        raise click.ClickException(f"{path} is a notebook; put the cell with {slug} into a .py file")
+        raise click.ClickException(f"{path} is a notebook; copy the cell with {slug} to a .py file")
     try:
         codes = split(submission.text, [slug for track in TRACKS.values() for slug in track.slugs])
     except (SyntaxError, ValueError, RecursionError) as why:
@@ -64,7 +63,6 @@ def _code(path: str, slug: str) -> str:
 
 
 def _run(path: str, puzzle: Puzzle) -> str:
-    """The run of a solution, judged in the sandbox."""
     from puzzles.grading.grader import grade_puzzle
     from puzzles.grading.session import Session
 

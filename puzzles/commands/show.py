@@ -1,4 +1,4 @@
-"""`puzzles show` and `hint`: a puzzle's statement, calls and starter, the background of it, one hint at a time."""
+"""`puzzles show` and `hint`: a puzzle's statement, calls and starter; its background; one hint at a time."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def print_paragraphs(console: Console, text: str, lead: bool = True) -> None:
 
 
 def _code(console: Console, source: str) -> None:
-    """Prints code in colours where there are some; lines that are wider than the terminal stay whole."""
+    """Prints code, in colour on a terminal with colours. Long lines are not wrapped."""
     from rich.text import Text
 
     code = Text(source)
@@ -96,7 +96,7 @@ def _code(console: Console, source: str) -> None:
 
 @click.command()
 @click.argument("puzzle", metavar="SLUG", type=PUZZLE)
-@click.option("-n", "number", type=int, default=1, show_default=True, help="Which one, from gentle to explicit.")
+@click.option("-n", "number", type=int, default=1, show_default=True, help="Which hint; 1 is the gentlest.")
 def hint(puzzle: Puzzle, number: int) -> None:
     """Show a hint."""
     if puzzle.hints and not 1 <= number <= len(puzzle.hints):

@@ -39,41 +39,45 @@ def numbers_text(value: Any) -> float | list[float]:
     type=numbers_text,
     default=1.0,
     show_default=True,
-    help="Time of a microbatch in a stage; or a list by stage, such as 1,1,2,1, here and below.",
+    help="Time of a forward. This and the next two may be lists by stage, such as 1,1,2,1.",
 )
-@click.option("--backward-input", type=numbers_text, default=1.0, show_default=True, help="Time of its input half.")
-@click.option("--backward-weight", type=numbers_text, default=1.0, show_default=True, help="Time of its weight half.")
+@click.option(
+    "--backward-input", type=numbers_text, default=1.0, show_default=True, help="Time of backward's input half."
+)
+@click.option(
+    "--backward-weight", type=numbers_text, default=1.0, show_default=True, help="Time of backward's weight half."
+)
 @click.option(
     "--send", type=float, default=0.0, show_default=True, help="Time of a message, which overlaps with computation."
 )
 @click.option(
     "--memory",
     type=numbers_text,
-    help="What a rank may hold, in microbatches of a stage; or a list by rank  [default: all]",
+    help="Cap on a rank's memory, in microbatches of a stage; or a list by rank  [default: no cap]",
 )
 @click.option(
     "--m-b",
     type=numbers_text,
     default=1.0,
     show_default=True,
-    help="What a microbatch counts until its input half ends.",
+    help="Memory of a microbatch until its input half ends.",
 )
 @click.option(
     "--m-w",
     type=numbers_text,
     default=1.0,
     show_default=True,
-    help="What it counts after that, until its weight half ends.",
+    help="Memory of a microbatch from then until its weight half ends.",
 )
 @click.option(
     "--placement",
     type=click.Choice(["contiguous", "looped", "V"]),
     default="contiguous",
     show_default=True,
-    help="Where stages are: one on each rank, dealt out in turn, or there and back.",
+    help="Where stages are: one on each rank, round-robin, or down the ranks and back up.",
 )
-@click.option("--chunks", type=int, help="Stages of a rank, in the placement looped  [default: 2]")
-@click.option("--whole", is_flag=True, help="Backward is in one piece.")
+@click.option("--chunks", type=int, help="Stages on each rank, with --placement looped  [default: 2]")
+@click.option("--whole", is_flag=True, help="Keep backward in one piece.")
 @click.option(
     "--least",
     type=click.Choice(["span", "makespan"]),
@@ -82,18 +86,18 @@ def numbers_text(value: Any) -> float | list[float]:
     help="What to minimize: the longest span of any rank, or the makespan.",
 )
 @click.option("--effort", type=float, default=1.0, show_default=True, help="How long to search; 2 is twice as long.")
-@click.option("--proof-seconds", type=float, default=20.0, show_default=True, help="Time for a proof with ortools.")
+@click.option("--proof-seconds", type=float, default=20.0, show_default=True, help="Seconds for a proof with ortools.")
 @click.option(
     "-o", "outputs", metavar="FILE", multiple=True,
-    help="Where to write, several times: .svg, .png, .pdf, .html or .txt draws it, .json is the trace for 'puzzles "
-    "verify', .csv is for PyTorch, .py a coroutine.",
+    help="Write a file; may be repeated: a picture (.svg, .png, .pdf, .html, .txt), the trace for 'puzzles verify' "
+    "(.json), an order for PyTorch (.csv) or a coroutine (.py).",
 )  # fmt: skip
 @colour_option
 def solve(outputs: tuple[str, ...], colour: str | None, **given: Any) -> None:
     """Find the best schedule of a pipeline under a cap on memory.
 
-    Backward is in two halves. Times are in any unit. The result is shown with its distance to a lower bound; if they
-    meet, it is optimal. Small problems are solved exactly where ortools is installed (the extra 'proof').
+    Backward has two halves. Times are in any unit. The result is shown with its distance to a lower bound; at a
+    distance of 0, it is optimal. Small problems are solved exactly where ortools is installed (the extra 'proof').
     """
     from lib.solver import solve as solved
 

@@ -21,13 +21,13 @@ DEFAULT_FILE = "my_solutions.py"
 
 @click.command()
 @click.argument("wanted", metavar="[SLUG|TRACK|CHAPTER]", type=group_or_puzzle, required=False)
-@click.option("-o", "output", metavar="FILE", help="Where to write  [default: my_solutions.py, or my_ and the name]")
+@click.option("-o", "output", metavar="FILE", help="Where to write  [default: my_solutions.py, or my_NAME.py]")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) -> None:
-    """Write a file to start from, or add to one.
+    """Write starters to a file.
 
-    It has the starter of one puzzle, or of all in a track or chapter; by default of the classic schedules. To a file
-    that exists, it adds the starters that are missing.
+    Writes the starter of one puzzle, or of each puzzle in a track or chapter; by default, of the classic schedules. If
+    the file exists, only missing starters are added.
     """
     if wanted is None:
         name, slugs = "solutions", default_slugs()
@@ -42,9 +42,8 @@ def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) 
 
 
 def add_to(path: str, slugs: Sequence[str], force: bool = False) -> list[str]:
-    """Adds the missing starters to a file, which counts as the player's own from now on, and returns their slugs. With
-    `force`, or where there is no file, it is written.
-    """
+    """Adds the missing starters to a file and returns their slugs; `force` overwrites the file. From now on it counts
+    as the player's own."""
     try:
         added = add_starters([track_of(slug).puzzle(slug) for slug in slugs], path, force)
     except UnreadableError as why:
@@ -60,7 +59,7 @@ def add_to(path: str, slugs: Sequence[str], force: bool = False) -> list[str]:
 def next_(path: str) -> None:
     """Open the next puzzle of the core path.
 
-    Its starter is added to FILE, which is written if it does not exist; nothing in it is overwritten.
+    Adds its starter to FILE, which is created if it does not exist. Nothing in FILE is overwritten.
     """
     console, slug = terminal(), next_slug(load())
     if slug is None:

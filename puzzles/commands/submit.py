@@ -1,4 +1,4 @@
-"""`puzzles submit` and `record`: writes an entry for a leaderboard; takes over an entry or a solution as a record."""
+"""`puzzles submit` writes an entry for a leaderboard; `puzzles record` adds an entry or a solution to the records."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
     """Write an entry for a leaderboard: your run of a puzzle, with your name.
 
-    It holds the trace and no code. The run comes from a trace that 'puzzles grade --traces' or 'puzzles draw' saved, or
-    from your solution, which is graded first.
+    The entry contains the trace of the run, not the code. Name a trace that 'puzzles grade --traces' or 'puzzles draw'
+    saved, or your solution, which is graded first.
     """
     from puzzles.leaderboard.entry import EntryError, judged, saved_puzzle
 
@@ -61,15 +61,15 @@ def _trace(path: Path, slug: str) -> bytes:
 @click.command()
 @click.argument("path", metavar="ENTRY.json|FILE.py", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("slug", metavar="[SLUG]", required=False)
-@click.option("--name", help="Who found it; an entry says it itself.")
+@click.option("--name", help="Who found it; only for a solution.")
 def record(path: Path, slug: str | None, name: str | None) -> None:
-    """Take over an entry or a solution as a record of its puzzle.
+    """Add an entry or a solution to the records of its puzzle.
 
-    Judges it again, compares it with all known records, and files it where the puzzle's records are: in a clone of the
-    game, or in your own folder of puzzles. From then on it decides the third star.
+    Judges it again, compares it with all known records, and saves it with the puzzle's records: in a clone of the game,
+    or in your own folder of puzzles. From then on, solutions are compared with it for the third star.
 
-    A schedule is filed as its trace. A class is graded in the sandbox at every size, and its file is filed. SLUG is the
-    puzzle that a solution solves; without it, the file's name is.
+    For a schedule, the trace is saved. A class is graded in the sandbox at every size, and its file is saved. SLUG is
+    the puzzle that a solution solves; by default, the file's name.
     """
     from puzzles.leaderboard.entry import EntryError
     from puzzles.leaderboard.take_over import take_over
@@ -81,7 +81,7 @@ def record(path: Path, slug: str | None, name: str | None) -> None:
         raise click.ClickException(f"{path}: {why}") from None
     except OSError as why:
         where = why.filename or path
-        raise click.ClickException(f"cannot write {where}: {why.strerror}; take records over in a clone") from None
+        raise click.ClickException(f"cannot write {where}: {why.strerror}; add records in a clone") from None
     puzzle, verdict = entry.puzzle, entry.verdict
     figures = track_of(puzzle.slug).figures_text(puzzle, verdict.figures)
     family = f"{verdict.family}, " if verdict.family else ""
@@ -95,13 +95,13 @@ def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntr
 
     if path.suffix not in (".py", ".ipynb"):
         if slug or name:
-            raise EntryError("an entry holds its puzzle and its name; leave out SLUG and --name")
+            raise EntryError("an entry states its puzzle and its author; leave out SLUG and --name")
         return read_entry(path)
     if not name:
         raise EntryError("say who found it, with --name")
     try:
         puzzle = find(slug or path.stem)
     except UnknownPuzzleError as why:
-        raise EntryError(f"{why}; add the name of the puzzle behind the file") from None
+        raise EntryError(f"{why}; add the puzzle's name after the file") from None
     folder_for(puzzle)
     return graded(path, puzzle, name)

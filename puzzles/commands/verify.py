@@ -26,10 +26,10 @@ from .shared.params import saved_puzzle, terminal
 def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: bool) -> None:
     """Judge a saved trace again, without running any code.
 
-    'puzzles grade --traces FOLDER' saves traces of puzzles, and lib.trace_to_json writes any trace. Without --puzzle a
-    schedule of any size and setting is judged by the rules alone, and what it took is shown.
+    'puzzles grade --traces FOLDER' saves traces of puzzles, and lib.trace_to_json writes any trace. Without --puzzle, a
+    schedule of any size and setting is judged by the rules alone, and its figures are shown.
 
-    Exits with 0 if it passes, with 1 if not.
+    The exit code is 0 if it passes, and 1 if not.
     """
     try:
         saved = SourceFile(path).read()
@@ -53,7 +53,7 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
 
 
 def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
-    """Judges a saved trace of any size and setting, shows what the run took, and returns whether it is correct."""
+    """Judges a saved trace of any size and setting, shows its figures, and returns whether it is correct."""
     from puzzles.tracks.free_play import figures, judged_saved, show_report
 
     try:

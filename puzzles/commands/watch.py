@@ -17,7 +17,7 @@ from .shared.params import bytes_text, colour_option, seconds_text, terminal
 from .shared.watch_state import WatchState
 
 SEQUENCE = re.compile(r"\x1b(\[[\d;]*[@-~]|O.|.|$)")
-"""What arrows, function keys and Alt send; its letters were not pressed."""
+"""What arrows, function keys and Alt send; the letters in it were not pressed."""
 
 MAX_BYTES = 64
 """Of one read."""
@@ -25,8 +25,8 @@ MAX_BYTES = 64
 
 @contextmanager
 def single_keys() -> Iterator[None]:
-    """Within the block, keys arrive one by one, without Enter, and are not shown. Only input changes: raw mode, as
-    `click.getchar` sets it, would also keep the terminal from returning to the margin at the end of a line."""
+    """Within the block, keys arrive one by one, without Enter, and are not shown. Only input changes: raw mode, which
+    `click.getchar` sets, would also break the ends of printed lines."""
     try:
         import termios
     except ImportError:  # Windows, where `getchar` changes nothing

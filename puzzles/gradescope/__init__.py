@@ -1,1 +1,1 @@
-"""Builds the file that Gradescope takes: an autograder with everything that it needs to grade without network."""
+"""Builds an autograder for Gradescope, with everything that it needs to grade without a network."""

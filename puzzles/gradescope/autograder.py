@@ -20,15 +20,15 @@ from lib.extras import NAME
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)
-"""The time of every entry, so that the same files make the same archive."""
+"""The time of every entry, so that equal files make equal archives."""
 
 
 class WheelError(Exception):
-    """There is no wheel; the text says how to get one."""
+    """There is no wheel; the message says how to get one."""
 
 
 def is_our_wheel(path: Path) -> bool:
-    """True for a wheel of the game, by its name and its form."""
+    """True for a wheel of the game, by its name and format."""
     return path.name.startswith("training_puzzles-") and path.suffix == ".whl" and zipfile.is_zipfile(path)
 
 
@@ -41,18 +41,18 @@ def our_wheel(folder: Path) -> Path:
     if installed is not None and not _is_editable(installed):
         return packed_again(installed, folder)
     if not (INSTALL_ROOT / "pyproject.toml").is_file():
-        raise WheelError("the game is neither installed nor a clone here; name its wheel with --wheel")
+        raise WheelError("this game is neither installed nor in a clone; name its wheel with --wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder.resolve())]
     done = subprocess.run(command, cwd=INSTALL_ROOT, capture_output=True, text=True, check=False)
     built = sorted(folder.glob("training_puzzles-*.whl"))
     if done.returncode or not built:
         last = (done.stderr.strip() or "no output").splitlines()[-1]
-        raise WheelError(f"the wheel cannot be built ({last}); 'pip install hatchling', or name a wheel with --wheel")
+        raise WheelError(f"cannot build the wheel ({last}); type 'pip install hatchling', or name a wheel with --wheel")
     return built[-1]
 
 
 def packed_again(installed: Distribution, folder: Path) -> Path:
-    """The wheel that a package was installed from, made of the files that it installed."""
+    """Rebuilds the wheel of an installed package from its installed files."""
     name = installed.metadata["Name"].replace("-", "_")
     described = Parser().parsestr(installed.read_text("WHEEL") or "")
     tags = [tag.split("-") for tag in described.get_all("Tag", [])]
@@ -76,7 +76,7 @@ def packed_again(installed: Distribution, folder: Path) -> Path:
 
 
 def _belongs(parts: tuple[str, ...]) -> bool:
-    """True for a file of the wheel: no script beside the packages, no bytecode, nothing that the installer wrote."""
+    """False for scripts outside the packages, bytecode, and files that the installer wrote."""
     written = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
     if ".." in parts or "__pycache__" in parts or Path(*parts).is_absolute():
         return False
@@ -98,15 +98,15 @@ def add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int = 0o644) -> 
 
 @dataclass(frozen=True)
 class Autograder:
-    """What an autograder grades and with what: `options` of `puzzles grade`, folders of own puzzles, the wheel of the
-    game, and further wheels, if all that it depends on is among them."""
+    """An autograder: its `options` of `puzzles grade`, folders of own puzzles, the game's wheel, and perhaps the wheels
+    of all its dependencies."""
 
     options: Sequence[str]
     folders: Sequence[Path]
     wheel: Path
     wheels: Sequence[Path] = ()
     packages: Sequence[str] = ()
-    """Other packages that submissions may import."""
+    """Further packages that submissions may import."""
 
     def write(self, path: Path) -> None:
         with zipfile.ZipFile(path, "w") as archive:
@@ -120,9 +120,8 @@ class Autograder:
                         add(archive, f"puzzles/{folder.name}/{file.relative_to(folder).as_posix()}", file.read_bytes())
 
     def _script(self, name: str) -> bytes:
-        words = [*self.options]
         text = (files("puzzles.gradescope") / "scripts" / name).read_text(encoding="utf-8")
         text = text.replace("OFFLINE=no", f"OFFLINE={'yes' if self.wheels else 'no'}")
         text = text.replace("PACKAGES=()", f"PACKAGES=({shlex.join(self.packages)})")
         own = "".join(f' --puzzles "$root/source/puzzles/"{shlex.quote(folder.name)}' for folder in self.folders)
-        return text.replace("OPTIONS=()", f"OPTIONS=({shlex.join(words)}{own})").encode()
+        return text.replace("OPTIONS=()", f"OPTIONS=({shlex.join(self.options)}{own})").encode()

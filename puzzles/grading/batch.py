@@ -1,4 +1,4 @@
-"""Grades many files at once: processes get them a few at a time, so that memory does not grow with their number."""
+"""Grades many files at once. Processes get a few files at a time, so memory does not grow with their number."""
 
 import gc
 import multiprocessing
@@ -23,7 +23,7 @@ from .submission import SourceFile
 from .verdict import LOST, Graded, Shared, Verdict
 
 QUEUED_PER_PROCESS = 3
-"""Files handed out per process: one to grade, others so that it never has to wait."""
+"""Files handed out per process: one to grade, and others so that the process never waits."""
 
 Content = bytes | OSError
 """A file's content, or why it could not be read."""
@@ -39,11 +39,10 @@ def grade_all(
     meanwhile: Callable[[], None] = lambda: None,
     finish: Callable[[Graded], Graded] = lambda graded: graded,
 ) -> list[Graded]:
-    """Grades all files and returns the verdicts in their order, with progress on a terminal and in a checkpoint file.
+    """Grades all files in up to `jobs` processes and returns the verdicts in the order of the files.
 
-    The work runs in up to `jobs` processes. With `resume`, files that an interrupted run has graded are not graded
-    again. `meanwhile` is called once, when processes are at work; `finish` with each file's verdicts, as soon as they
-    are known.
+    Progress goes to the terminal and to a checkpoint file; with `resume`, files in the checkpoint are not graded again.
+    `meanwhile` is called once, while processes work; `finish` is called with each file's verdicts as they arrive.
     """
     found = {file.path: file for file in files}
     if len(found) == 1:
@@ -59,7 +58,7 @@ def grade_all(
         known = {path: checkpoint.known(path, read(path)) for path in found} if resume else {}
         done = {path: shared(finish(graded)) for path, graded in known.items() if graded is not None}
         to_do = [path for path in found if path not in done]
-        to_do.sort(key=lambda path: -found[path].size)  # so that no process works long when the others have finished
+        to_do.sort(key=lambda path: -found[path].size)  # so that no process is left with a long file at the end
         try:
             for graded in _with_progress_bar(_distribute(to_do, job, read, processes, meanwhile), len(to_do)):
                 done[graded.path] = shared(finish(graded))
@@ -87,7 +86,6 @@ def cores() -> int:
 
 
 def content(file: SourceFile) -> Content:
-    """What a file holds now, or why it cannot be read."""
     try:
         return file.read()
     except OSError as why:
@@ -95,25 +93,25 @@ def content(file: SourceFile) -> Content:
 
 
 class LocalProcesses(ProcessPoolExecutor):
-    """Processes of this machine, which can be ended while they work. They are forked where that is safe: on Linux,
-    before this process has threads."""
+    """Processes of this machine, which can be ended while they work. They are forked where that is safe: on Linux, as
+    long as this process has no threads."""
 
     def __init__(self, processes: int) -> None:
         context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-        begin = f"{START}; from {__name__} import _begin_process; _begin_process()"  # the first that a spawned imports
+        begin = f"{START}; from {__name__} import _begin_process; _begin_process()"  # START is a process's first import
         super().__init__(processes, context, initializer=exec, initargs=(begin,))
 
     def end_now(self) -> None:
-        """Ends them with their sandboxes; `ProcessPoolExecutor.terminate_workers` is that in Python 3.14."""
+        """Ends them with their sandboxes. Python 3.14 has `ProcessPoolExecutor.terminate_workers` for this."""
         for process in list((self._processes or {}).values()):
             process.terminate()
 
 
 def _begin_process() -> None:
-    """Lets a process of a pool end with its parent, however that ends, and its sandboxes with it."""
+    """Makes a process of a pool end, with its sandboxes, whenever its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_now)
-    gc.freeze()  # what was loaded before the fork is no garbage
+    gc.freeze()  # nothing that was loaded before the fork is garbage
     Finalize(None, close_kept_client, exitpriority=0)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -127,7 +125,7 @@ def _end_now(*_: object) -> None:
 
 def _end_with(sentinel: int) -> None:
     wait_for([sentinel])
-    os._exit(1)  # on which its servers, whose pipes close, end their runs and themselves
+    os._exit(1)  # its servers' pipes close, so they end their runs and themselves
 
 
 def _distribute(
@@ -137,7 +135,7 @@ def _distribute(
     processes: int,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Generator[Graded, None, None]:
-    """The verdicts as they come. If a process breaks, only the file that broke it is lost."""
+    """The verdicts as they arrive. If a process breaks, only the file that broke it is lost."""
     left, suspects = iter(paths), list[str]()
     executor: LocalProcesses | None = None
     begun = False
@@ -165,8 +163,8 @@ def _distribute(
     finally:
         if executor is not None:
             if [future for future in given if not (future.cancel() or future.done())]:
-                executor.end_now()  # somebody has interrupted it, and a run could take its ten seconds
-            executor.shutdown()  # the end of the interpreter might otherwise find closed pipes
+                executor.end_now()  # after an interrupt, nobody waits for ten seconds of a run
+            executor.shutdown()  # otherwise the interpreter's end might find closed pipes
     for path in suspects:
         yield _in_own_process(path, job, read)
 
@@ -181,7 +179,6 @@ def _in_own_process(path: str, job: GradingJob, read: Read) -> Graded:
 
 
 def failed_row(path: str, job: GradingJob, why: str) -> Graded:
-    """The row of a file on which the grader itself failed."""
     message = f"the grader itself failed on this file ({why[:300]}); the other rows are not affected"
     return Graded(path, tuple(_lost(slug, message) for slug in job.slugs or default_slugs()))
 
@@ -192,7 +189,6 @@ def _lost(slug: str, message: str) -> Verdict:
 
 
 def _with_progress_bar(results: Generator[Graded, None, None], count: int) -> Iterator[Graded]:
-    """The same results, with a progress bar if the error stream is a terminal."""
     if count < 2 or not sys.stderr.isatty():
         yield from results
         return

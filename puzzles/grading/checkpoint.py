@@ -1,4 +1,4 @@
-"""A grading job: the same work for each of many files, as plain data; and the checkpoint from which it is resumed."""
+"""A grading job, which is the same for each of many files; and the checkpoint from which it resumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .verdict import Graded
 
 
 class GradingJob(NamedTuple):
-    """Puzzles to grade in each file, and the conditions. Without `slugs`: whatever a file attempts."""
+    """The puzzles to grade in each file (without `slugs`, the puzzles that it attempts), and the conditions."""
 
     slugs: tuple[str, ...]
     limits: Limits
@@ -37,12 +37,12 @@ class GradingJob(NamedTuple):
     own: tuple[tuple[str, str], ...] = ()
     """Folders of own puzzles, each with the digest of its content."""
     compares: bool = False
-    """True if verdicts have what is compared with other people's work."""
+    """True if verdicts need `work`, to compare it with other people's."""
 
     def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
-        """Grades a file: `source` is its content, or why that could not be read; None reads it now."""
+        """Grades a file. `source` is its content, or the error from reading it; None reads it now."""
         there = {str(folder.path) for folder in folders()}
-        for folder, _ in self.own:  # a process that was not forked does not have them
+        for folder, _ in self.own:  # a process that was not forked lacks them
             if folder not in there:
                 add_folder(folder)
         submission = _submission(path, source)
@@ -52,7 +52,7 @@ class GradingJob(NamedTuple):
         )
 
     def grade_with_kept_client(self, path: str, source: bytes | OSError | None) -> Graded:
-        """Grades a file with the client of this thread, whose server stays for the next file."""
+        """Grades a file with this thread's client, whose server stays for the next file."""
         clients = vars(_clients)
         key = repr((self.tier, self.limits))
         if key not in clients:
@@ -75,13 +75,13 @@ def close_kept_client() -> None:
 
 
 _clients = threading.local()
-"""The client of each thread. Its server ends when the client is forgotten, or its process ends."""
+"""The client of each thread. Its server ends with the client or the process."""
 
 
 class Checkpoint:
-    """One line for each graded file. A line is valid only for the same content under the same conditions.
+    """A file with a line for each graded submission, valid only for the same content under the same conditions.
 
-    Grading never depends on it: problems with the file are among the `warnings`.
+    Grading never depends on it: problems with the file become `warnings`.
     """
 
     def __init__(self, path: Path, conditions: str, resume: bool) -> None:
@@ -96,7 +96,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, paths: Iterable[str], job: GradingJob, resume: bool) -> Checkpoint:
-        """Opens the checkpoint of a run over these files; its name is a digest of theirs."""
+        """Opens the checkpoint of a run over these files; its name is a digest of their paths."""
         names = b"\n".join(os.fsencode(os.path.realpath(path)) for path in paths)
         return cls(data_folder() / "runs" / f"{_digest(names)[:24]}.jsonl", repr(job), resume)
 
@@ -111,17 +111,17 @@ class Checkpoint:
         self._began[path] = self._key(content)
 
     def known(self, path: str, content: bytes | OSError) -> Graded | None:
-        """Returns the verdicts on this file, if it was graded before with this content."""
+        """The verdicts on this file, if it was graded before with this content."""
         key, graded = self._known.get(path, ("", None))
         return graded if key == self._key(content) else None
 
     def add(self, graded: Graded, content: bytes | OSError) -> None:
-        """Writes the verdicts on a file that now has this content. One that has changed since it began is not
-        written: the next run grades it again."""
+        """Writes the verdicts on a file that now has this content. If the file changed while it was graded, nothing is
+        written, and the next run grades it again."""
         key = self._key(content)
         if self._began.get(graded.path, key) != key:
             name = sanitized(graded.path)
-            self.warnings.append(f"{name} changed while it was graded; its verdict is on the earlier content")
+            self.warnings.append(f"{name} changed while it was graded; the verdict is on the earlier content")
         elif self._file is not None:
             try:
                 self._file.write(b"\n" + json.dumps({"key": key, "graded": graded.row()}).encode())
@@ -150,7 +150,7 @@ class Checkpoint:
     def _close(self) -> None:
         file, self._file = getattr(self, "_file", None), None
         if file is not None:
-            with suppress(OSError):  # what could not be written was reported then
+            with suppress(OSError):  # a failed write was reported when it happened
                 file.close()
 
     def _key(self, content: bytes | OSError) -> str:
@@ -158,7 +158,7 @@ class Checkpoint:
         return _digest(self.conditions.encode() + bytes([0, isinstance(content, bytes)]) + data)
 
     def _read(self) -> None:
-        """Reads what was written. The last line may be incomplete, if the run was interrupted there."""
+        """The last line may be incomplete, if the run was interrupted there."""
         try:
             lines = [line for line in self.path.read_bytes().split(b"\n") if line]
         except OSError:
@@ -172,8 +172,8 @@ class Checkpoint:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 unreadable += number < len(lines)
         if unreadable:
-            which = f"{unreadable} of {len(lines)} lines of {sanitized(str(self.path))}"
-            self.warnings.append(f"{which} cannot be read; their files are graded again")
+            which = f"{unreadable} of {len(lines)} lines in {sanitized(str(self.path))}"
+            self.warnings.append(f"{which} cannot be read; those files are graded again")
 
 
 def _digest(data: bytes) -> str:

@@ -1,6 +1,6 @@
-"""Finds the submissions that paths on the command line name: files, and all Python files and notebooks of folders.
+"""Finds the submissions at paths of the command line: files, and all Python files and notebooks in folders.
 
-Entries that cannot be graded, such as links, are listed with the reason: nobody vanishes from a class's report.
+Entries that cannot be graded, such as links, are listed with the reason, so that nobody is missing from a report.
 """
 
 import os
@@ -12,20 +12,20 @@ from pathlib import Path
 from .submission import LINK, SourceFile
 
 MAX_DEPTH = 32
-"""Most levels of folders below a given one."""
+"""Levels of folders that are searched."""
 
 
 def submissions(paths: Sequence[str]) -> list[SourceFile]:
     """The given files, and every Python file and notebook below the given folders, each once.
 
-    A single path may be a link. Of several, as the shell expands `class/*`, none may lead through a link below the
+    A single path may be a link. Several paths, as the shell expands `class/*`, may not lead through a link below the
     folder that they share.
     """
     return [file for files in found_in(paths).values() for file in files]
 
 
 def found_in(paths: Sequence[str]) -> dict[str, list[SourceFile]]:
-    """As above, by the path that each was found at first."""
+    """`submissions`, by the first path that each was found at."""
     found: dict[str, list[SourceFile]] = {}
     seen: set[str] = set()
     shared = None if len(paths) == 1 else os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
@@ -37,8 +37,8 @@ def found_in(paths: Sequence[str]) -> dict[str, list[SourceFile]]:
 
 
 def entries(folder: str) -> list[str]:
-    """The names of the Python files, notebooks and folders directly in a folder that are not left out, sorted; none if
-    it cannot be listed."""
+    """The sorted names of Python files, notebooks and folders directly in a folder, without hidden names; none if it
+    cannot be listed."""
     try:
         with os.scandir(folder) as listed:
             return sorted(one.name for one in listed if _is_shown(folder, one.name, one.is_dir()))
@@ -47,7 +47,7 @@ def entries(folder: str) -> list[str]:
 
 
 def other_files(folder: str) -> list[str]:
-    """The names of the other files directly in a folder, but hidden ones; as above."""
+    """The sorted names of the other files directly in a folder, without hidden names."""
     try:
         with os.scandir(folder) as listed:
             names = [one.name for one in listed if one.is_file(follow_symlinks=False)]
@@ -79,19 +79,19 @@ def _leads_through_link(path: str, folder: str) -> bool:
 
 
 def _below(folder: str) -> Iterator[SourceFile]:
-    """Left out: `__init__.py` and other names in underscores, hidden names, virtual environments."""
+    """Leaves out names that begin with `.` or `_`, and virtual environments."""
     unreadable: list[OSError] = []
     for here, folders, names in os.walk(folder, onerror=unreadable.append):
         folders[:] = [name for name in folders if _is_shown(here, name, True)]
         if Path(here).relative_to(folder).parts[MAX_DEPTH - 1 :]:
-            yield from (_refused(here, name, f"it lies below more than {MAX_DEPTH} folders") for name in folders)
+            yield from (_refused(here, name, f"it is more than {MAX_DEPTH} folders deep") for name in folders)
             folders.clear()
         yield from (_refused(here, name, LINK) for name in folders if os.path.islink(os.path.join(here, name)))
         for name in names:
             if _is_shown(here, name, False):
                 yield SourceFile(os.path.join(here, name), folder)
     for why in unreadable:
-        yield SourceFile(str(why.filename), folder, f"it is a folder that cannot be listed: {why.strerror}")
+        yield SourceFile(str(why.filename), folder, f"this folder cannot be listed: {why.strerror}")
 
 
 def _is_shown(here: str, name: str, is_folder: bool) -> bool:

@@ -31,10 +31,10 @@ def grade_file(
     client: Client | None = None,
     compares: bool = False,
 ) -> Graded:
-    """The verdicts on one file; each run has a process of its own, so that none can affect another.
+    """The verdicts on one file. Each run has its own process, so that runs cannot affect each other.
 
-    Without `puzzles`: on every schedule, and on those classes and layouts that the file attempts; if it attempts
-    nothing, on those that it has begun. With `compares`, verdicts have what is compared with other people's work.
+    Without `puzzles`, grades every schedule, and the classes and layouts that the file attempts; if it attempts
+    nothing, the puzzles that it has begun. With `compares`, verdicts have `work`.
     """
     with Session(submission or Submission.read(Path(path)), limits, tier, client) as session:
         wanted = _default_puzzles(session) if puzzles is None else puzzles
@@ -49,10 +49,8 @@ def grade_file(
 def grade_puzzle(
     puzzle: Puzzle, session: Session, strict: bool = False, keep: bool = False, runner: Runner | None = None
 ) -> Verdict:
-    """The verdict on one puzzle of a submission; `strict` and `keep` as for the judge.
-
-    `runner` runs the definition instead of the sandbox, which then only reads the file.
-    """
+    """The verdict on one puzzle; `strict` and `keep` are the judge's. With a `runner`, the sandbox only reads the
+    file."""
     track, definition = track_of(puzzle.slug), definition_in(session, puzzle.slug)
     if definition is None:
         return Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
@@ -60,7 +58,6 @@ def grade_puzzle(
 
 
 def _with_work(verdict: Verdict, session: Session, keep: bool) -> Verdict:
-    """A verdict with what is compared with other people's work; with its run only if that is kept."""
     _, survey = _survey(session)
     program, *lines = survey["works"].get(verdict.puzzle) or [""] if survey else [""]
     run = track_of(verdict.puzzle).fingerprint(verdict.trace) if verdict.trace and verdict.figures else ""
@@ -85,7 +82,7 @@ class SubmittedDefinition(Definition):
 
 
 def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
-    """The definition of a submission for a puzzle; None if it has none, not even by a star import."""
+    """A submission's definition for a puzzle; None if it has none and no star import."""
     submission = session.submission
     problem, survey = _survey(session)
     if problem is not None:
@@ -98,7 +95,7 @@ def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
 
 
 def _default_puzzles(session: Session) -> Iterator[Puzzle]:
-    """The puzzles that every file is graded on, and those that it seems to define; only these are loaded."""
+    """The puzzles that every file is graded on, and those that it seems to define; no others are loaded."""
     for slug, track in ALL.items():
         definition = definition_in(session, slug)
         if track.is_default(slug) or (definition is not None and definition.exists):
@@ -106,7 +103,7 @@ def _default_puzzles(session: Session) -> Iterator[Puzzle]:
 
 
 def _worth_showing(verdicts: list[Verdict], submission: Submission) -> list[Verdict]:
-    """What a file has begun, if it attempts nothing; else the default puzzles and its attempts."""
+    """The default puzzles and the attempts; if there are no attempts, what the file has begun."""
     begun = [verdict for verdict in verdicts if submission.looks_defined(verdict.puzzle)]
     if begun and not any(verdict.attempted for verdict in verdicts):
         return begun

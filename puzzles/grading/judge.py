@@ -1,7 +1,7 @@
 """The one judge: requests a definition's runs, scores their outcomes, and states the verdict.
 
-It is a generator, so that the same code serves runs on a notebook's event loop and runs in the sandbox: it yields the
-run that it needs next, and is sent the outcome.
+It is a generator that yields the next run and is sent the outcome, so that the same code serves a notebook's event loop
+and the sandbox.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -22,10 +22,10 @@ from .verdict import Verdict
 Judging = Generator[RunRequest, RunOutcome, Verdict]
 
 UNGRADABLE = "ungradable"
-"""Reason if a teacher's puzzle is at fault: a file of it is missing here, or broken."""
+"""Reason if a teacher's puzzle is at fault: one of its files is missing or broken."""
 
 SHOWN_SIZE_ONLY = "works only at the shown size"
-"""How the note on such a solution begins."""
+"""How the note on a failure at another size begins."""
 
 MAX_LINE, MAX_LINES = 200, 10
 """Characters of a line and lines of a run's output that a verdict keeps."""
@@ -36,7 +36,7 @@ class Definition:
     """What is known about a player's definition before any run."""
 
     exists: bool = True
-    """True if the player's file defines it; else a run may find that it was imported."""
+    """True if the player's file defines it; otherwise a run may find that it was imported."""
     sketch: Sketch = Sketch()  # noqa: RUF009  # immutable
     line: int = 0
     problem: Failure | None = None
@@ -56,8 +56,8 @@ class Definition:
 
 
 class OtherSizes(NamedTuple):
-    """Result of the runs at other sizes: a note on a failure that players could not foresee, the targets that are
-    missed at the first size where any is, and a note on the first size where the solution is much worse."""
+    """Result of the runs at other sizes: a note on a failure at a hidden size, the targets that are missed at the first
+    such size, and a remark on the first size where the solution is much worse."""
 
     note: str = ""
     missed: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class OtherSizes(NamedTuple):
 
 
 def run_judge(judging: Judging, run: Callable[[RunRequest], RunOutcome]) -> Verdict:
-    """The verdict, with each run performed by `run`."""
+    """The verdict; `run` performs each run."""
     try:
         request = next(judging)
         while True:
@@ -80,8 +80,8 @@ def judge(
 ) -> Judging:
     """Judges a definition as a solution of a puzzle.
 
-    `strict` fails what works only at the shown size; `keep` keeps the run at the shown size with the verdict;
-    `only_shown` judges that run alone.
+    `strict` fails a solution that works only at the shown size; `keep` stores the run at the shown size in the verdict;
+    `only_shown` judges only that run.
     """
     track = track_of(puzzle.slug)
     not_attempted = Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
@@ -91,7 +91,7 @@ def judge(
         fault = fault_in(puzzle.slug, why)
         if not fault:
             raise
-        words = f"this puzzle cannot be graded here: {fault}; whoever made it can fix or grade it"
+        words = f"this puzzle cannot be graded here: {fault}; ask its author to fix it"
         return _failed(not_attempted, definition, Failure(UNGRADABLE, words), definition.exists)
 
 
@@ -124,7 +124,7 @@ def _judged(
 
 
 def first_lines(printed: str) -> tuple[str, ...]:
-    """The first lines of what a run printed, safe to show."""
+    """The first lines of a run's output, safe to show."""
     lines = [sanitized(line)[:MAX_LINE] for line in printed.splitlines()]
     more = [f"... and {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
     return (*lines[:MAX_LINES], *more)
@@ -133,7 +133,7 @@ def first_lines(printed: str) -> tuple[str, ...]:
 def _judge_other_sizes(
     slug: str, definition: Definition, shown: RunRequest, others: Iterator[RunRequest]
 ) -> Generator[RunRequest, RunOutcome, OtherSizes | Failure]:
-    """Runs the other sizes. A failure counts at a size that the puzzle mentions; at a hidden one it is noted."""
+    """A failure at a size that the puzzle mentions fails the solution; at a hidden size it is noted."""
     found = OtherSizes()
     for request in others:
         outcome = yield request
@@ -192,7 +192,7 @@ def _failed(not_attempted: Verdict, definition: Definition, failure: Failure, at
 
 
 def judge_saved(puzzle: Puzzle, data: bytes, keep: bool = False) -> Verdict:
-    """The verdict on a saved run; the sizes that were not saved are not judged. `keep` keeps the run with it."""
+    """The verdict on a saved run, at its size only; `keep` stores the run in the verdict."""
     try:
         if len(data) > MAX_FILE_SIZE:
             raise ValueError(f"it has more than {MAX_FILE_SIZE:,} bytes")

@@ -1,7 +1,6 @@
-"""Keeps a player's progress: attempts, best scores, hints; in the platform's folder for such data.
+"""Keeps a player's progress in the platform's data folder: attempts, best scores, hints.
 
-Only the player's own work counts: files that the game wrote to start from, files that were watched, and what is played
-in a notebook.
+Only the player's own work counts: files that `start` or `next` wrote, files that were watched, and runs in a notebook.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from puzzles.tracks import ALL, chapter_of, track_of
 from .verdict import Graded, Verdict
 
 HOME = "TRAINING_PUZZLES_HOME"
-"""Environment variable that names another folder than the platform's."""
+"""Environment variable that replaces the platform's folder."""
 
 BARE_FIGURES = ("timesteps", "makespan", "peak_memory")
 """Figures that were at the top level of a progress file before there were several tracks."""
@@ -29,7 +28,7 @@ BARE_FIGURES = ("timesteps", "makespan", "peak_memory")
 @dataclass
 class PuzzleProgress:
     """One puzzle: how often it was graded, the stars and figures of the best verdict, the last hint that was read, and
-    its place in the order of play: the puzzle graded last has the highest."""
+    its turn: the puzzle graded last has the highest."""
 
     attempts: int = 0
     stars: int = 0
@@ -39,7 +38,7 @@ class PuzzleProgress:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> PuzzleProgress:
-        """An entry as it was saved. Fields of later versions are left out."""
+        """A saved entry, without the fields of later versions."""
         known = {one.name for one in fields(cls)}
         rest = {name: value for name, value in given.items() if name in known}
         old = {name: given[name] for name in BARE_FIGURES if given.get(name) is not None}
@@ -61,7 +60,7 @@ def data_folder() -> Path:
 
 
 def load() -> dict[str, PuzzleProgress]:
-    """The entry of every puzzle. A file that cannot be read counts as none."""
+    """The entry of every puzzle; an unreadable file counts as empty."""
     entries = {slug: PuzzleProgress() for slug in ALL}
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         for slug, given in json.loads(_path().read_text(encoding="utf-8"))["puzzles"].items():
@@ -72,7 +71,7 @@ def load() -> dict[str, PuzzleProgress]:
 
 
 def save(entries: dict[str, PuzzleProgress]) -> None:
-    """Writes all or nothing: a new file replaces the old one. Where nothing can be written, nothing is kept."""
+    """Replaces the file in one step. Where it cannot be written, progress is not kept."""
     kept = {slug: asdict(entry) for slug, entry in entries.items() if entry != PuzzleProgress()}
     text = json.dumps({"version": 2, "puzzles": kept}, indent=1)
     path = _path()
@@ -107,7 +106,7 @@ def remember(graded: Graded) -> None:
 
 
 def remember_verdicts(attempted: Sequence[Verdict]) -> None:
-    """Adds verdicts on the player's own attempts, of one file or one play."""
+    """Adds verdicts on the player's own attempts."""
     if not attempted:
         return
     entries = load()
@@ -119,7 +118,7 @@ def remember_verdicts(attempted: Sequence[Verdict]) -> None:
 
 
 def add(entry: PuzzleProgress, verdict: Verdict) -> None:
-    """One more attempt; the best has the most stars, then the lowest first figure, then the lowest next one."""
+    """Counts an attempt. The best one has the most stars, then the lowest figures in their order."""
     entry.attempts += 1
     if verdict.figures:
         mine, best = (-verdict.stars, *verdict.figures.values()), (-entry.stars, *entry.figures.values())
@@ -128,21 +127,20 @@ def add(entry: PuzzleProgress, verdict: Verdict) -> None:
 
 
 def solved_slugs(entries: Mapping[str, PuzzleProgress], passed: Iterable[str] = (), stars: int = 2) -> set[str]:
-    """The puzzles with that many stars, wherever they were solved, and those in `passed`."""
+    """The puzzles with at least `stars` stars, and those in `passed`."""
     return {*passed, *(slug for slug in ALL if entries[slug].stars >= stars)}
 
 
 def next_slug(
     entries: Mapping[str, PuzzleProgress], after: str = "", passed: Iterable[str] = (), stars: int = 2
 ) -> str | None:
-    """The puzzle to try next; None if there is none.
+    """The puzzle to try next; None if all are solved.
 
-    After a core puzzle it is the next one of the core path, which leaves out what comes before a solved puzzle. After
-    an extra one it is the next of its chapter, then of the path. When the path is done, it is the next one with fewer
-    stars in the track, then anywhere.
+    After a core puzzle: the next one on the core path, which leaves out the prerequisites of solved puzzles. After an
+    extra puzzle: the next one in its chapter, then on the path. When the path is done: the next one with fewer `stars`
+    in the track, then anywhere.
 
-    Without `after` it is the puzzle that was graded last, and of several the last in the catalog. Those in `passed`
-    count as solved, whatever their entries say.
+    `after` defaults to the puzzle that was graded last. Puzzles in `passed` count as solved.
     """
     begun = [slug for slug in reversed(tuple(ALL)) if entries[slug].attempts]
     after = after or max(begun, key=lambda slug: entries[slug].turn, default=CORE[0])

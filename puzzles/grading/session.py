@@ -1,4 +1,4 @@
-"""Session of one submission with a sandbox: opened once, surveyed, and asked for runs and their outcomes."""
+"""One submission's session with a sandbox: it is surveyed once, then runs its definitions."""
 
 import json
 import signal
@@ -25,7 +25,7 @@ from .verdict import LOST
 
 
 def client_for(tier: IsolationTier, limits: Limits) -> Client:
-    """Returns a client of a new server; on a system that cannot fork, one that needs no server."""
+    """A client of a new server; on a system that cannot fork, a client that needs no server."""
     if tier.forks:
         return SandboxClient(tier, limits)
     from puzzles.sandbox.client_oneshot import OneshotClient  # here, because few systems need it
@@ -34,9 +34,9 @@ def client_for(tier: IsolationTier, limits: Limits) -> Client:
 
 
 class Session:
-    """A submission that can be surveyed and run. A context manager.
+    """A submission that can be surveyed and run, as a context manager.
 
-    A `client` that is lent stays open for the next session; otherwise it ends with this one.
+    A `client` that is passed in stays open for the next session. `names` are definitions to find besides puzzles.
     """
 
     def __init__(
@@ -47,7 +47,6 @@ class Session:
         client: Client | None = None,
         names: Collection[str] = (),
     ) -> None:
-        """`names` are definitions that may be asked for besides puzzles."""
         self.names = names
         self.submission = submission
         self.limits = limits
@@ -66,7 +65,7 @@ class Session:
             self._client.close()
 
     def read(self) -> dict[str, Any]:
-        """Returns the survey of the submission's definitions, made in the sandbox."""
+        """The survey of the submission's definitions, made in the sandbox."""
         if self.survey is None:
             seen = self.submission.names
             given = {
@@ -82,16 +81,13 @@ class Session:
         return self.survey
 
     def run(self, request: dict[str, Any], left: float) -> dict[str, Any]:
-        """Runs one definition, with `left` seconds: how that ended, and what it sent and printed."""
+        """Runs one definition for at most `left` seconds; returns how it ended, its result and its output."""
         self.read()
         return self._client.ask({**request, "left": left}, left + START_SECONDS)
 
 
 def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The survey that a worker sent; or one with a problem, if Python itself crashed on the file or took too long.
-
-    If the machine was too busy to read it, nobody is blamed.
-    """
+    """The survey that a worker sent; or one with a problem, if Python crashed on the file or took too long."""
     empty: dict[str, Any] = {"problem": None, "broken": {}, "lines": {}, "sketches": {}, "works": {}, "cells": []}
     with suppress(ValueError, RecursionError):
         survey = json.loads(answer["result"])
@@ -101,22 +97,22 @@ def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
         words = f"the machine was too busy to read this file within {READING_PATIENCE:g} s; grade it again"
         return {**empty, "problem": Failure(LOST, words)}
     why = end_words(answer["ended"], answer["code"])
-    words = f"Python broke on this file, or took too long to read it ({why}); make it shorter or simpler"
+    words = f"Python crashed on this file, or took too long to read it ({why}); make it shorter or simpler"
     return {**empty, "problem": Failure("syntax", words)}
 
 
 REASONS = ("rule", "deadlock", "mismatch", "incomplete", "crash", "syntax", "timeout", "memory")
-"""Of failures that runs of any track report; a track may have others, see `Track.reasons`."""
+"""Reasons of failures in any track; `Track.reasons` has a track's own."""
 
 MAX_SENTENCE = 2000
-"""Characters of a sentence that comes from a run."""
+"""Characters of a sentence from a run."""
 
 MIN_SECONDS = 0.01
-"""Given to a run when the runs before it have used up the time."""
+"""Time for a run after earlier runs have used up the limit."""
 
 
 class SandboxRunner:
-    """Runs one definition of a submission in the sandbox; its runs share the seconds of the session's limits."""
+    """Runs one definition in the sandbox; its runs share the session's time limit."""
 
     def __init__(self, session: Session, track: Track[Any], slug: str) -> None:
         self.session = session
@@ -131,8 +127,7 @@ class SandboxRunner:
 
 
 def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, Any], left: float) -> RunOutcome:
-    """Runs a definition once in a session, with so many seconds left. `data` may set `longest`, the bytes that the run
-    may send back."""
+    """Runs a definition once, for at most `left` seconds. `data` may set `longest`, the most bytes of its result."""
     reasons = (*REASONS, *track.reasons)
     try:
         survey = session.read()
@@ -148,8 +143,7 @@ def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, An
 
 
 def lost(why: SandboxLostError) -> Failure:
-    """The failure when the sandbox was lost, for which nobody is blamed."""
-    return Failure(LOST, f"the sandbox was {why}, twice, and this file may not be the cause; grade it again")
+    return Failure(LOST, f"the sandbox was {why} twice, and this file may not be the cause; grade it again")
 
 
 def _read(answer: Mapping[str, Any], limits: Limits, reasons: Sequence[str]) -> RunOutcome:
@@ -178,7 +172,7 @@ def _last_row(text: str) -> dict[str, Any] | None:
 
 
 def _failure(row: Any, reasons: Sequence[str]) -> Failure | None:
-    """A failure as the run reports it: text for the player, nothing more."""
+    """A failure as the run reports it; anything but text and a line is dropped."""
     match row:
         case [str(reason), str(sentence), int(line), *_] if reason in reasons:
             return Failure(reason, sanitized(sentence)[:MAX_SENTENCE], line if 0 <= line < 10**7 else 0)
@@ -209,7 +203,7 @@ def _of_end(ended: str, code: int, limits: Limits) -> Failure:
         case "result":
             return Failure("crash", f"the run sent back more than {code:,} bytes; a solution needs far fewer")
         case "signal" if code == SIGKILL:
-            return Failure("memory", "the process was killed, probably because memory ran out; use less of it")
+            return Failure("memory", "the process was killed, probably because memory ran out; use less memory")
         case "signal":
             name = (signal.strsignal(code) if code in signal.valid_signals() else "") or "unknown"
             return Failure(

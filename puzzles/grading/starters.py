@@ -1,4 +1,4 @@
-"""Writes the files that a player starts from, and recognizes a starter that is still as it was."""
+"""Writes files of starters, and recognizes a starter that is unchanged."""
 
 import ast
 import builtins
@@ -22,12 +22,12 @@ WIDTH = 100
 def starter_file(puzzles: Sequence[Puzzle], path: str) -> str:
     """The Python source of a file with the starters of these puzzles; its docstring names the command to grade it."""
     only = puzzles[0].slug if len(puzzles) == 1 else ""
-    # The name goes into a docstring, where quotes and backslashes would be more than a name.
+    # The name goes into a docstring, where quotes and backslashes would have a meaning.
     name = basename(path) if re.fullmatch(r"[\w.-]+", basename(path)) else "FILE"
     head = f'''\
 """My solutions of the Training Puzzles.
 
-Write between the marked lines, then see how it does:
+Write between the marked lines, then grade the file:
 
     puzzles grade {name}
 
@@ -48,9 +48,10 @@ def _with_statement(puzzle: Puzzle) -> str:
 
 
 def add_starters(puzzles: Sequence[Puzzle], path: str, overwrite: bool = False) -> list[str]:
-    """Adds the starters of puzzles to the end of a Python file, each below its statement, and returns their slugs. What
-    the file defines already is left out, and nothing in it changes. A file that does not exist is written, and so is
-    one to `overwrite`.
+    """Adds starters to the end of a Python file, each below its statement, and returns their slugs.
+
+    Puzzles that the file defines are left out, and nothing in it changes. With `overwrite`, or if the file does not
+    exist, it is written anew.
     """
     if overwrite or not Path(path).exists():
         with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
@@ -70,7 +71,7 @@ def add_starters(puzzles: Sequence[Puzzle], path: str, overwrite: bool = False) 
 
 def _text_to_extend(path: str) -> str:
     if not path.endswith(".py"):
-        raise UnreadableError(f"starters are added to Python files only, and {path} is none; name one that ends in .py")
+        raise UnreadableError(f"starters are added only to Python files; name a file that ends in .py, not {path}")
     with open(path, encoding="utf-8", newline="") as file:
         try:
             return file.read()
@@ -79,13 +80,13 @@ def _text_to_extend(path: str) -> str:
 
 
 def _defines(text: str, slug: str) -> bool:
-    """True if a file has a definition of this name at its margin, also where the file cannot be parsed."""
+    """True if a line begins a definition of this name; the file need not be valid Python."""
     return bool(re.search(rf"^(?:(?:async[ ]+)?def|class)[ ]+{slug}\b|^{slug}[ ]*[=:]", text, re.MULTILINE))
 
 
 def is_unchanged_starter(puzzle: Puzzle, found: Sketch) -> bool:
-    """True if a definition is still the puzzle's starter, or another starter for the same puzzle: it has a placeholder,
-    and calls only what starters call."""
+    """True if a definition is the puzzle's starter, or another one for the same puzzle: it has a placeholder and calls
+    only names that starters call."""
     return found.digest in _starter_digests(puzzle) or (
         found.todo is not None
         and _called_in_starters(track_of(puzzle.slug).name, track_of(puzzle.slug).slugs).issuperset(found.todo)
@@ -94,7 +95,7 @@ def is_unchanged_starter(puzzle: Puzzle, found: Sketch) -> bool:
 
 @cache
 def _tree(starter: str) -> ast.Module:
-    """A starter as Python reads it; empty if it is not Python, which `puzzles check` tells the teacher."""
+    """A parsed starter; empty if it is not Python, which `puzzles check` reports to the teacher."""
     try:
         return ast.parse(starter)
     except UNPARSABLE:

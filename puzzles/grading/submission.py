@@ -1,7 +1,7 @@
-"""Reads a player's file as untrusted bytes: its text for the sandbox, its lines for messages. It is parsed there.
+"""Reads a player's file as untrusted bytes: its text for the sandbox, which parses it, and its lines for messages.
 
-Only a regular file is opened, reached without links from the folder that was given: a link could lead to a classmate's
-work or a teacher's file, which would then be graded or quoted; a pipe or a device could hang whoever opens it.
+Only a regular file is opened, reached without links from the given folder. A link could lead to a classmate's work or a
+teacher's file, which would then be graded or quoted; opening a pipe or a device could hang.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from puzzles.sandbox.worker.notebook_cells import NotebookCell, read_cells, requ
 from puzzles.tracks import ALL
 
 MAX_FILE_SIZE = 16 << 20
-"""Most bytes of a file; of a larger one, one more is read."""
+"""Most bytes of a file; one more is read to recognize a larger file."""
 
 OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 FOLDER = getattr(os, "O_DIRECTORY", 0)
 HANDLES = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd
-"""False on Windows, where paths are opened whole."""
+"""False on Windows, which cannot open a path folder by folder."""
 
-LINK = "it is a link, or below one; grade the file that it leads to by its own name"
+LINK = "it is a link, or below a link; grade the file itself by its own path"
 SPECIAL = "it is a pipe, a device or a socket, which is never opened; grade a regular file"
 
 
 class SourceFile(NamedTuple):
-    """A file to grade. `folder` is the one it was found in, below which links are refused; None for a file that was
-    named by itself. One that was `refused` already is never opened."""
+    """A file to grade. `folder` is the folder it was found in, below which links are refused; None for a file that was
+    named itself. With `refused`, a reason, it is never opened."""
 
     path: str
     folder: str | None = None
@@ -46,12 +46,12 @@ class SourceFile(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes, as far as its name tells; it is not opened."""
+        """In bytes; 0 if unknown. The file is not opened."""
         return int(self._seen("st_size"))
 
     @property
     def modified(self) -> float:
-        """When it was changed, in seconds since 1970; as above."""
+        """In seconds since 1970; 0 if unknown."""
         return float(self._seen("st_mtime"))
 
     def _seen(self, name: str) -> Any:
@@ -70,7 +70,7 @@ class SourceFile(NamedTuple):
                 return file.read(MAX_FILE_SIZE + 1)
 
     def _open(self, stack: ExitStack) -> int:
-        """A handle of the file, reached by handles of the folders on the way."""
+        """A handle of the file, reached through handles of the folders above it."""
         if self.folder is None:
             _require_regular(os.stat(self.path))
             return _checked(_opened(stack, self.path, OPEN_FLAGS | NO_WAIT))
@@ -96,7 +96,7 @@ def _opened(stack: ExitStack, path: str, flags: int, folder: int | None = None) 
 
 
 def _checked(handle: int) -> int:
-    """The handle, if it is still the file that was checked: another may have replaced it."""
+    """Another file may have replaced the checked one before it was opened."""
     _require_regular(os.fstat(handle))
     return handle
 
@@ -111,10 +111,10 @@ def _require_regular(found: os.stat_result) -> None:
 MAX_LINE_LENGTH = 200
 
 ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1")
-"""By Python's names for them. Others are not for text (zlib), or slow to decode (punycode)."""
+"""By Python's names. Others are not for text (zlib) or slow to decode (punycode)."""
 
 DECLARED = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-"""The declaration of an encoding, as in PEP 263."""
+"""The declaration of an encoding (PEP 263)."""
 
 DEFINITION = r"(?:(?:async +def +|def +|class +)(\w+)(?= *[(:])|(\w+)(?= *[=:]))"
 DEFINITION_START = re.compile(rf"^{DEFINITION}", re.MULTILINE)
@@ -128,7 +128,7 @@ class Submission:
         self.path = path
         self.text = ""
         self.cells: list[NotebookCell] = []
-        """Those of a notebook, once the sandbox has found them."""
+        """The cells of a notebook, once the sandbox has found them."""
         self.problem: Exception | None = None
         try:
             if len(source) > MAX_FILE_SIZE:
@@ -139,12 +139,11 @@ class Submission:
 
     @classmethod
     def read(cls, path: Path) -> Submission:
-        """The submission in a file; one that cannot be read has that as its problem."""
         return cls.of(SourceFile(str(path)))
 
     @classmethod
     def of(cls, file: SourceFile) -> Submission:
-        """The submission in a file that was found; as above."""
+        """The submission in a file; an error from reading it becomes its problem."""
         try:
             return cls(Path(file.path), file.read())
         except OSError as why:
@@ -152,13 +151,12 @@ class Submission:
 
     @classmethod
     def unreadable(cls, path: str, why: OSError) -> Submission:
-        """The submission that a file would have held."""
         submission = cls(Path(path), b"")
         submission.problem = why
         return submission
 
     def _decode(self, source: bytes) -> None:
-        """Sets the text, in the encoding that its first lines declare; UTF-8 otherwise, as in any Python file."""
+        """Sets the text, in the encoding that its first lines declare or in UTF-8."""
         text = source.decode("utf-8-sig", errors="replace")
         if not self._is_json:
             require_few(text)
@@ -169,7 +167,6 @@ class Submission:
 
     @property
     def failure(self) -> Failure | None:
-        """The problem in words for the player."""
         return None if self.problem is None else of_source(self.problem)
 
     def as_given(self) -> dict[str, Any]:
@@ -182,7 +179,7 @@ class Submission:
         return {name for pair in start.findall(self.text) for name in pair if name}
 
     def looks_defined(self, name: str) -> bool:
-        """True if a line looks like a definition of the name; for files that Python cannot parse."""
+        """True if a line looks like a definition of the name, also where Python cannot parse the file."""
         return name in self.names
 
     def line(self, number: int) -> str:
@@ -217,20 +214,18 @@ class Submission:
 
 
 def _require_text_encoding(source: bytes) -> None:
-    """Refuses other encodings before `detect_encoding`, which decodes with them since Python 3.14."""
+    """Refuses other encodings before `detect_encoding`, which uses them since Python 3.14."""
     for line in source.split(b"\n", 2)[:2]:
         declared = DECLARED.match(line)
         if declared:
             encoding = declared[1].decode()
-            with suppress(LookupError):  # `detect_encoding` refuses names that are unknown
+            with suppress(LookupError):  # `detect_encoding` refuses unknown names
                 if codecs.lookup(encoding).name not in ENCODINGS:
-                    raise UnreadableError(
-                        f"this file declares the encoding {encoding}; save it as UTF-8, or as Latin-1"
-                    )
+                    raise UnreadableError(f"this file declares the encoding {encoding}; save it as UTF-8 or Latin-1")
 
 
 def source_of(submission: Submission) -> str:
-    """The Python of a file, or of all cells of a notebook; empty if it cannot be read."""
+    """The Python code of a file or of all cells of a notebook; empty if it cannot be read."""
     try:
         cells = read_cells(submission.path.name, submission.text)
     except (ValueError, UnreadableError):
@@ -239,7 +234,7 @@ def source_of(submission: Submission) -> str:
 
 
 def fingerprints(submission: Submission) -> dict[str, str]:
-    """The source of each puzzle's function or class, and under '' everything else. Comments and lines do not count."""
+    """The code of each puzzle's definition, and of everything else under ''. Comments and empty lines do not count."""
     found: dict[str, str] = {"": ""}
     try:
         cells = read_cells(submission.path.name, submission.text)

@@ -14,7 +14,7 @@ from puzzles.tracks import ALL, TRACKS
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """A student, or a group with its members; what is not known is empty."""
+    """A student, or a group with its members; unknown fields are empty."""
 
     name: str = ""
     id: str = ""
@@ -26,13 +26,13 @@ class Student:
     members: tuple[Student, ...] = ()
     """Of a group."""
     submitted: float | None = None
-    """Seconds since 1970; None if that is not known."""
+    """Seconds since 1970; None if unknown."""
     row: dict[str, str] = field(default_factory=dict, compare=False)
     """The roster's row, by its own headings."""
 
     @property
     def identifiers(self) -> tuple[str, ...]:
-        """Everything that means nobody else."""
+        """Identifiers that no other student has."""
         return tuple(filter(None, (self.id, self.email, *self.others)))
 
     @property
@@ -42,10 +42,10 @@ class Student:
 
 
 VERSION = 1
-"""Version of the JSON form; it increases when a field changes its meaning or is removed."""
+"""Version of the JSON form; it increases when a field changes its meaning or disappears."""
 
 LOST = "lost"
-"""Reason if the grader itself or its sandbox failed. Nobody is blamed, and `--resume` grades the file again."""
+"""Reason if the grader itself or its sandbox failed; `--resume` grades the file again."""
 
 
 STATUSES = ("passed", "over_target", "failed", "not_attempted")
@@ -53,10 +53,10 @@ STATUSES = ("passed", "over_target", "failed", "not_attempted")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one puzzle: `status` is passed, over_target, failed or not_attempted.
+    """The verdict on one puzzle; `status` is one of `STATUSES`.
 
-    `targets` and `figures` by name: of a schedule time in steps and memory in elements, of a class what its puzzle
-    asks for, of a layout bytes. There are figures only if the puzzle was solved correctly.
+    `targets` and `figures` are by name: time in steps and memory in elements for a schedule, the puzzle's own figures
+    for a class, bytes for a layout. Only a correct solution has figures.
     """
 
     puzzle: str
@@ -71,29 +71,29 @@ class Verdict:
     source: str = ""
     """Text of the line that the message is about."""
     line: int = 0
-    """Its number; 0 if there is none."""
+    """The line's number; 0 if there is none."""
     file: str = ""
     """The file or cell of that line, if it may differ from the submission."""
     advice: str = ""
     """A sentence on how to meet the missed targets, where the run itself shows one."""
     printed: tuple[str, ...] = ()
-    """The first lines of what the player's code printed at the shown size."""
+    """The first lines that the player's code printed at the shown size."""
     why: tuple[str, ...] = ()
-    """Lines that explain a figure: what a schedule's peak consists of. Shown on request."""
+    """Lines that explain a figure, such as a schedule's peak. Shown on request."""
     why_matters: bool = False
-    """True if that figure misses a target; then they are always shown."""
+    """True if that figure misses a target; then the lines are always shown."""
     family: str = ""
-    """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
+    """The kind of solution in a phrase, such as 'a pipeline'."""
     second_step: str = ""
     """The higher peak of a schedule's second step, and its reason, if there is one."""
     shown_size_only: bool = False
-    """True if it is correct at the size that the puzzle shows, and fails at another."""
+    """True if it is correct at the shown size, and fails at another."""
     found_in: str = ""
-    """The path of its file, in a submission of several."""
+    """The path of its file, if the submission has several."""
     work: tuple[str, ...] = ()
-    """What is compared with other people's work, if requested: digests of the program and the run, then its lines."""
+    """For the comparison of submissions, if requested: digests of the program and the run, then its lines."""
     trace: str = ""
-    """The run that was judged at the shown size, as JSON, if requested: a trace, strategies."""
+    """The run at the shown size as JSON, if requested: a trace or strategies."""
 
     @property
     def attempted(self) -> bool:
@@ -101,29 +101,26 @@ class Verdict:
 
     @property
     def timesteps(self) -> float | None:
-        """Of a schedule: the start of its last event."""
+        """Start of a schedule's last event."""
         return self.figures.get("timesteps")
 
     @property
     def makespan(self) -> float | None:
-        """Of a schedule: the end of its last event."""
+        """End of a schedule's last event."""
         return self.figures.get("makespan")
 
     @property
     def peak_memory(self) -> float | None:
-        """Of a schedule: in elements."""
+        """Of a schedule, in elements."""
         return self.figures.get("peak_memory")
 
     @property
     def traffic(self) -> float | None:
-        """Of a schedule for several ranks: the elements that the busiest rank sends."""
+        """The elements that a schedule's busiest rank sends."""
         return self.figures.get("traffic")
 
     def as_json(self, why: bool = False) -> dict[str, Any]:
-        """The fields that the grade command's JSON promises, in its order; `why` adds the explanation's lines.
-
-        `docs/teaching.md` says what each means.
-        """
+        """The verdict in the JSON of `puzzles grade`, which `docs/teaching.md` explains; `why` adds its lines."""
         head = {"puzzle": self.puzzle, "status": self.status, "reason": self.reason, "stars": self.stars}
         head |= {"shown_size_only": self.shown_size_only}
         track = TRACKS[self.track]
@@ -135,16 +132,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """A file or a submission of several with its verdicts, in the order of the catalogs: the puzzles that were asked
-    for; or every schedule, and the classes and layouts that are attempted."""
+    """A submission of one or more files with its verdicts, in the order of the catalogs: on the puzzles that were asked
+    for; or on every schedule, and on the classes and layouts that it attempts."""
 
     path: str
     verdicts: tuple[Verdict, ...]
     student: Student = Student()  # immutable
     name: str = ""
-    """What reports call it; empty for its path."""
+    """Its name in reports; empty to use the path."""
     is_anonymous: bool = False
-    """True if the path is an alias, and no report but a gradebook names anybody."""
+    """True if the path is an alias, and only gradebooks have names."""
 
     @property
     def attempted(self) -> tuple[Verdict, ...]:
@@ -152,7 +149,6 @@ class Graded:
 
     @property
     def is_lost(self) -> bool:
-        """True if the grader failed, and not the player."""
         return any(verdict.reason == LOST for verdict in self.verdicts)
 
     def row(self) -> dict[str, Any]:
@@ -167,12 +163,12 @@ class Graded:
             ValueError, KeyError, TypeError, AttributeError: it is not such a row.
         """
         if not isinstance(row["path"], str):
-            raise ValueError("a path is a text")
+            raise ValueError("the path is not a text")
         return cls(row["path"], tuple(map(_verdict_of, row["verdicts"])))
 
 
 def _verdict_of(row: dict[str, Any]) -> Verdict:
-    """A verdict, if every field is of its own type and the puzzle exists."""
+    """A verdict, if every field has the right type and the puzzle exists."""
     given: dict[str, Any] = {name: tuple(value) if type(value) is list else value for name, value in row.items()}
     verdict = Verdict(**given)
     verdict = replace(verdict, puzzle=FOLDED.get(verdict.puzzle, verdict.puzzle))
@@ -192,11 +188,11 @@ def _verdict_of(row: dict[str, Any]) -> Verdict:
 
 
 Facts = Callable[..., Mapping[str, float]]
-"""Further numbers on a submission, or on one verdict of it: its points."""
+"""Further numbers on a submission or on one verdict, such as points."""
 
 
 def as_json(files: Iterable[Graded], why: bool = False, facts: Facts = lambda *_: {}) -> dict[str, Any]:
-    """The whole result as the grade command prints it."""
+    """The JSON of `puzzles grade`."""
     return {"version": VERSION, "files": [_row(graded, why, facts) for graded in files]}
 
 
@@ -206,7 +202,6 @@ def _row(graded: Graded, why: bool, facts: Facts) -> dict[str, Any]:
 
 
 def _student(graded: Graded) -> dict[str, Any]:
-    """Who handed it in, if a roster or a platform says so."""
     fields = ("name", "id", "email", "section", "group")
     people = [
         {name: value for name in fields if (value := getattr(one, name))}
@@ -217,7 +212,7 @@ def _student(graded: Graded) -> dict[str, Any]:
 
 
 def json_text(files: Iterable[Graded], why: bool = False, facts: Facts = lambda *_: {}) -> Iterator[str]:
-    """The text of that in pieces, so that a large class does not fill memory."""
+    """The text of `as_json` in pieces, so that a large class does not fill memory."""
     frame = json.dumps(as_json([]), indent=2)
     before, _, after = frame.rpartition("]")
     yield before
@@ -229,7 +224,7 @@ def json_text(files: Iterable[Graded], why: bool = False, facts: Facts = lambda 
 
 
 class Shared:
-    """Makes equal verdicts on what was not attempted one object: most of a class's verdicts are such."""
+    """Makes equal verdicts on puzzles that were not attempted one object, because a class has many of them."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Verdict] = {}
@@ -243,6 +238,6 @@ class Shared:
 
 
 def all_passed(files: Iterable[Graded]) -> bool:
-    """True if something was attempted, and all of that passed."""
+    """True if there are attempts, and all of them passed."""
     attempted = [verdict for graded in files for verdict in graded.attempted]
     return bool(attempted) and all(verdict.status == "passed" for verdict in attempted)

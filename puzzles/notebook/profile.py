@@ -22,7 +22,7 @@ def require_known(path: str | Path) -> str:
     """The ending of a file."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
-        raise PuzzleError(f"cannot write {path}: a name ends with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+        raise PuzzleError(f"cannot write {path}: the name must end with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     return ending
 
 

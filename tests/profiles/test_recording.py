@@ -111,8 +111,8 @@ def test_cells_whose_operations_alternate_are_refused() -> None:
     [
         (["--profile", "traces"], "--device, --through and --profile are for --on torch"),
         (["--on", "torch", "--profile", "mine.csv/traces"], "cannot write to mine.csv/traces"),
-        (["zb_h1"], "a .csv has its own size and name; of these options only --costs is for it"),
-        (["--steps", "2"], "of these options only --costs is for it"),
+        (["zb_h1"], "a .csv states its own size and name; of these options only --costs applies to it"),
+        (["--steps", "2"], "of these options only --costs applies to it"),
     ],
 )
 def test_options_that_do_not_fit_a_csv_are_refused(words: list[str], facts: str) -> None:

@@ -234,8 +234,8 @@ def test_steps_ranks_and_folders_that_are_not_there(tmp_path: Path) -> None:
     [
         ([], "name the folder of a run, as in: puzzles profile traces/"),
         (["nowhere"], "'nowhere' does not exist"),
-        (["1f1b", "-o", "run.gif"], "cannot write run.gif: a name ends with .html"),
-        (["1f1b", "--ranks", "a-b"], "'a-b' is no list of ranks; write 0-3 or 0,2,5"),
+        (["1f1b", "-o", "run.gif"], "cannot write run.gif: the name must end with .html"),
+        (["1f1b", "--ranks", "a-b"], "'a-b' is not a list of ranks; write 0-3 or 0,2,5"),
         (["zbv", "-o", "x.csv"], "no better order was found; take the order measured (--order measured)"),
         (["ddp", "-o", "x.csv"], "these files have no pipeline, so there is not an order"),
         (["1f1b", "-o", "nowhere/x.json"], "cannot write nowhere/x.json: no such file or directory"),

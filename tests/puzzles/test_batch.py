@@ -304,10 +304,10 @@ REFUSED = [
     (["--limit", "disk=1G"], "'disk=1G' is not a limit; the limits are time=10s, memory=1024M, output=16M, files=16M"),
     (["--limit", "time"], "'time' is not a limit; the limits are time=10s"),
     (["--memory-limit", "lots"], "'lots' is not a size"),
-    (["-o", "page.pdf"], "to 'page.pdf'; end it in .html, .csv, .xml (JUnit) or .json (for Gradescope), or in /"),
-    (["-o", ""], "-o does not know what to write to ''; end it in .html"),
-    (["-o", "a.csv", "-o", "b.csv"], "-o writes one file of a kind: choose a.csv or b.csv"),
-    (["-o", "a.xml", "--junit", "b.xml"], "-o writes one file of a kind: choose b.xml or a.xml"),
+    (["-o", "page.pdf"], "to 'page.pdf'; end the name with .html, .csv, .xml (JUnit) or .json (Gradescope), or with /"),
+    (["-o", ""], "-o cannot tell what to write to ''; end the name with .html"),
+    (["-o", "a.csv", "-o", "b.csv"], "-o writes one file of each kind; choose a.csv or b.csv"),
+    (["-o", "a.xml", "--junit", "b.xml"], "-o writes one file of each kind; choose b.xml or a.xml"),
     (["--csv", "class"], "cannot write class: Is a directory"),
     (["--partial", "2"], "Invalid value for '--partial'"),
 ]
@@ -418,7 +418,7 @@ def test_where_nothing_protects_files_a_folder_of_others_asks_for_trust(two_stud
     refused = puzzles("grade", "class", "--tier", "process")
     assert refused.exit_code == 2
     words = " ".join(refused.stderr.split())
-    assert all(part in words for part in ("code in class", "can read and change what you can", "--trust", "doctor"))
+    assert all(part in words for part in ("code in class", "every file that you can", "--trust", "doctor"))
     trusted = puzzles("grade", "class", "--tier", "process", "--trust")
     assert trusted.exit_code == 1
     assert "read and change what you can" in " ".join(trusted.stdout.split())

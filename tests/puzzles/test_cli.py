@@ -157,7 +157,7 @@ def test_start_adds_to_a_file_and_never_overwrites_unless_forced():
 
 def test_start_adds_to_python_files_in_utf_8_only():
     Path("mine.ipynb").write_text("{}")
-    told = "starters are added to Python files only, and mine.ipynb is none; name one that ends in .py"
+    told = "starters are added only to Python files; name a file that ends in .py, not mine.ipynb"
     assert refusal("start", "basic", "-o", "mine.ipynb") == told
     Path("mine.py").write_bytes(b"# caf\xe9\n")
     assert refusal("start", "basic", "-o", "mine.py") == (
@@ -489,7 +489,7 @@ USAGE = [
     (["torch", "mine.py", "gpipe"], "there is no command 'torch'; type 'puzzles run FILE NAME --on torch'"),
     (["lst"], "there is no command 'lst'; did you mean 'list'?"),
     (["fsdp"], "there is no command 'fsdp'; did you mean 'puzzles show fsdp'?"),
-    (["zzz"], "there is no command 'zzz'; there are "),
+    (["zzz"], "there is no command 'zzz'; the commands are "),
     (["show", "fsdb"], "there is no puzzle 'fsdb'; did you mean 'fsdp'?"),
     (["show", "ring"], "there is no puzzle 'ring'; did you mean 'ring_context', 'RingAllReduce' or 'RingAttention'?"),
     (["show", "zero"], "there is no puzzle 'zero'; did you mean 'zero1' or 'zero2'?"),
@@ -514,7 +514,7 @@ USAGE = [
     (["grade", ".", "--limit", "time=soon"], "'soon' is not a positive number of seconds"),
     (["grade", ".", "--jsn"], "No such option"),
     (["draw", "nope.py", "fsdp"], "Path 'nope.py' does not exist"),
-    (["draw", ".", "fsdp"], "'.' is a directory; only --pareto takes a folder"),
+    (["draw", ".", "fsdp"], "'.' is a folder; only --pareto takes a folder"),
     (["draw", ".", "fsdp", "--pareto", "--text"], "choose one of --text, --against and --pareto"),
     (["draw", ".", "fsdp", "--pareto", "--against", "."], "choose one of --text, --against and --pareto"),
     (["draw", ".", "fsdp", "--pareto", "--width", "60"], "--width is for --text"),

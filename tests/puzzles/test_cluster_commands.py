@@ -120,7 +120,7 @@ def test_a_file_that_cannot_be_read_is_one_error() -> None:
     Path("halves.csv").write_text("0F0,0I0,0W0\n")
     for words, why in (
         (("bad.csv",), "row 1, column 2"),
-        (("binary.csv",), "no text"),
+        (("binary.csv",), "not a text file"),
         (("halves.csv", "--costs", "stages"), "backward_input has no price in the costs 'stages'"),
         (("halves.csv", "--layers", "0"), "1<=x<=64"),
         (("halves.csv", "-o", "x.docx"), ".docx"),

@@ -113,7 +113,7 @@ def test_stale_figures_are_named_and_corrected_and_the_rest_of_the_file_stays(fi
     ) in stale.output
     written = check(file.parent, "--write")
     assert written.exit_code == 0, written.output
-    assert "Wrote what the reference scores" in written.output
+    assert "Wrote the reference's figures" in written.output
     head, _, _ = text.partition("# Measured")
     assert file.read_text().startswith(head)
     assert file.read_text().count("# Mine.") == 1

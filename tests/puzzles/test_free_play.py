@@ -274,7 +274,7 @@ AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
         ([*AT, "--costs", "odd.json"], ("a cost record has no price", "ticks")),
         ([*AT, "--mesh", "dp=3"], ("3 ranks", "there are 2", "multiply to")),
         ([*AT, "--mesh", "dp=1,dp=2"], ("axis dp", "twice")),
-        ([*AT, "--mesh", "dp"], ("'dp' is no mesh", "dp=2,pp=4")),
+        ([*AT, "--mesh", "dp"], ("'dp' is not a mesh", "dp=2,pp=4")),
         ([*AT, "--mesh", "dp=0"], ("dp", "0")),
         ([*AT, "--steps", "0"], ("0 is not in the range",)),
         ([*AT, "--layer", "conv"], ("'conv'", "dense", "block", "experts")),

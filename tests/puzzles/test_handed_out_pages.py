@@ -121,7 +121,7 @@ def test_comments_appear_on_the_page_and_survive_a_regrade(tmp_path: Path) -> No
         assert "Read the hint." in page
         assert "Comment: " in page, "with the puzzle's heading"
         assert "Read the hint." not in (tmp_path / "out" / "students" / pages_by_name(tmp_path)["ben.py"]).read_text()
-        assert "Warning: the comment on 'nobody' is for no student here" in said.stderr
+        assert "Warning: the comment on 'nobody' matches no student here" in said.stderr
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "ben.md").write_text("Come *and* see me.")
     grade(tmp_path, "--comments", tmp_path / "c")

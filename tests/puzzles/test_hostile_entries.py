@@ -169,7 +169,7 @@ def test_what_may_not_be_read_is_reported(tmp_path: Path, request: pytest.Fixtur
     secret.chmod(0)
     request.getfixturevalue("ordinary_user")
     entries = {os.path.basename(file.path): file for file in submissions([str(tmp_path)])}
-    assert reason(entries["closed"]) == "it is a folder that cannot be listed: Permission denied"
+    assert reason(entries["closed"]) == "this folder cannot be listed: Permission denied"
     assert "Permission denied" in reason(entries["secret.py"])
 
 
@@ -189,4 +189,4 @@ def test_the_depth_of_folders_is_limited(tmp_path: Path) -> None:
     (deep / "further" / "ben.py").write_text(SOLVED)
     entries = {os.path.basename(file.path): file for file in submissions([str(tmp_path)])}
     assert entries["ann.py"].read() == SOLVED.encode()
-    assert f"below more than {MAX_DEPTH} folders" in reason(entries["further"])
+    assert f"more than {MAX_DEPTH} folders deep" in reason(entries["further"])

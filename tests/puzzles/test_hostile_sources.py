@@ -48,7 +48,7 @@ def test_other_encodings_are_refused_before_anything_is_decoded(coding: str) -> 
     failure = Submission(Path("x.py"), f"# coding: {coding}\n".encode() + b"a" * MIB).failure
     assert failure is not None
     assert failure.sentence.startswith("this file declares the encoding ")
-    assert failure.sentence.endswith("; save it as UTF-8, or as Latin-1")
+    assert failure.sentence.endswith("; save it as UTF-8 or Latin-1")
 
 
 @pytest.mark.parametrize("coding", ["utf-8", "UTF8", "utf-8-sig", "latin-1", "iso-8859-15", "us-ascii", "nonsense"])

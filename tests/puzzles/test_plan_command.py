@@ -174,7 +174,7 @@ def test_where_the_time_goes_adds_up_to_the_step() -> None:
         (f"{SMALL} --gpu a1000", ("no gpu 'a1000'", "'a100'")),
         (f"{SMALL} --tp 3", ("tp 3", "there are 4", "may be 1, 2 or 4")),
         (f"{SMALL} --pp 3", ("pp 3", "may be")),
-        (f"{SMALL} --pp 2 --layers 12,x", ("'12,x' is no list", "10,10,11,9")),
+        (f"{SMALL} --pp 2 --layers 12,x", ("'12,x' is not a list", "10,10,11,9")),
         (f"{SMALL} --layers 2,3", ("layers must be 2 whole numbers", "add up to 4", "(2, 3)")),
         (f"{SMALL} --schedule dualpipe", ("dualpipe", "zb_v")),
         (f"{SMALL} --set gpu.memory=3GiB", ("no split", "the least found is", "GiB")),

@@ -314,7 +314,7 @@ def test_draw_run_verify_and_watch_know_it(fourth: Path) -> None:
     game.screen()
     assert "passed  ★★★  42 of 42 returned" in screen.getvalue()
     game.open()
-    assert "There is nothing to draw. Puzzles of this track have no pictures." in screen.getvalue()
+    assert "There is nothing to draw. Puzzles in this track have no pictures." in screen.getvalue()
 
 
 def play_source(path: Path, source: str, *call: Any) -> Any:

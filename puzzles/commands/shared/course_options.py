@@ -1,4 +1,4 @@
-"""The options of a course: who handed in what, what it is worth, and where reports go, by their endings."""
+"""The options of a course: who handed in what, what it is worth, and where reports go."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def _share(name: str, default: float, words: str) -> Any:
 
 POINTS_OPTIONS = (
     click.option(
-        "--points", metavar="SLUG=N,...", default="", help="Points of a puzzle, chapter or track  [default: 1 each]"
+        "--points", metavar="SLUG=N,...", default="", help="Points for a puzzle, chapter or track  [default: 1 each]"
     ),
     _share("--partial", 0.5, "Share of the points for a correct solution that is over target."),
-    _share("--shown-size", 0.5, "Share of the points for what works only at the size shown in the puzzle."),
-    click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle."),
+    _share("--shown-size", 0.5, "Share of the points for a solution that works only at the puzzle's shown size."),
+    click.option("--strict", is_flag=True, help="Fail a solution that works only at the puzzle's shown size."),
     click.option(
         "--third-star",
         type=click.FloatRange(0, 10**6),
@@ -64,7 +64,7 @@ POINTS_OPTIONS = (
         help="Points that a third star adds.",
     ),
 )
-"""What `puzzles gradescope` hands on as well."""
+"""The options that `puzzles gradescope` passes on as well."""
 
 OPTIONS = (
     click.option(
@@ -74,30 +74,32 @@ OPTIONS = (
         is_eager=True,
         expose_value=False,
         callback=_read_course,
-        help="Read course.toml in a folder, with its points, roster and puzzles.",
+        help="Use the points, roster and puzzles in this folder's course.toml.",
     ),
     click.option(
         "--roster",
         metavar="FILE",
         type=FILE,
-        help="CSV with a row for each student (name, id, e-mail, section, group), or Canvas's export: adds who is "
-        "missing, and merges groups.",
+        help="CSV with a row for each student (name, id, e-mail, section, group), or Canvas's export. Adds students "
+        "without a submission, and merges groups.",
     ),
-    click.option("--one-student", is_flag=True, help="All files are one student's: the best of them count."),
-    click.option("--each-file", is_flag=True, help="Every file is a submission, at any depth."),
-    click.option("--anonymous", is_flag=True, help="Name nobody in reports, except in a gradebook."),
+    click.option(
+        "--one-student", is_flag=True, help="All files are by one student; the best solution of each puzzle counts."
+    ),
+    click.option("--each-file", is_flag=True, help="Every file, at any depth, is a submission."),
+    click.option("--anonymous", is_flag=True, help="Leave names out of reports, except gradebooks."),
     click.option(
         "--comments",
         metavar="FILE|FOLDER",
         type=click.Path(exists=True, path_type=Path),
-        help="Your comments, for the pages: CSV (id, puzzle, comment), or a folder with ID.md.",
+        help="Your comments to show on the pages: CSV (id, puzzle, comment), or a folder with ID.md.",
     ),
-    click.option("--link-class", is_flag=True, help="Let the page of a student lead to the index of the class."),
+    click.option("--link-class", is_flag=True, help="Link each student's page to the index of the class."),
     *POINTS_OPTIONS,
     click.option(
         "--late",
         metavar="due=TIME,...",
-        help="Take off points: due=2026-11-20T18:00,per-day=10%,grace=15m,extensions.csv",
+        help="Take off points for late work: due=2026-11-20T18:00,per-day=10%,grace=15m,extensions.csv",
     ),
 )
 
@@ -105,9 +107,7 @@ OPTIONS = (
 GRADEBOOK_OPTIONS = (
     click.option("--gradebook", metavar="FILE", help="Write a CSV table with a row for each student."),
     click.option("--canvas", metavar="FILE", help="Write the CSV table that Canvas imports."),
-    click.option(
-        "--same-work", metavar="FILE", help="Write a page of solutions that several submissions have in common."
-    ),
+    click.option("--same-work", metavar="FILE", help="Write a page of the solutions that several submissions share."),
     click.option(
         "--assignment",
         metavar="NAME",
@@ -120,8 +120,8 @@ GRADEBOOK_OPTIONS = (
 
 def visibility_option(command: C) -> C:
     words = (
-        "When students see Gradescope's results: visible, hidden, after_due_date or after_published; of a puzzle with "
-        "SLUG=...; other-sizes=hidden adds a test to each puzzle for what works only at the shown size."
+        "When students see Gradescope's results: visible, hidden, after_due_date or after_published; SLUG=WHEN for one "
+        "puzzle. other-sizes=WHEN adds a test to each puzzle for its other sizes."
     )
     metavar = "WHEN,SLUG=WHEN,..."
     return click.option("--visibility", metavar=metavar, default="visible", show_default=True, help=words)(command)
@@ -152,7 +152,7 @@ def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any
 
 
 def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Submitted]:
-    """The submissions at paths, with their students; says on the error stream what is doubtful."""
+    """The submissions at paths, with their students; warns of doubtful ones on the error stream."""
     from puzzles.course.handed_in import as_one, handed_in, with_times
     from puzzles.course.roster import call, read_roster
 
@@ -169,14 +169,14 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
     if options["late"]:
         submitted = with_times(submitted)
         unknown = options["late"].unknown(one.student for one in submitted)
-        warnings += [f"the extension of '{word}' is for no student here" for word in unknown]
+        warnings += [f"the extension for '{word}' matches no student here" for word in unknown]
     for warning in warnings:
         click.echo(f"Warning: {warning}.", err=True)
     return submitted
 
 
 def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> dict[str, list[Comment]]:
-    """The comments on each submission, by its path; says on the error stream which are nobody's."""
+    """The comments on each submission, by its path; warns of comments on nobody."""
     from puzzles.course.comments import read_comments
 
     if not options["comments"]:
@@ -184,12 +184,11 @@ def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) ->
     with usage_errors():
         comments = read_comments(Path(options["comments"]))
     for word in comments.unknown(submitted):
-        click.echo(f"Warning: the comment on '{word}' is for no student here, or for several.", err=True)
+        click.echo(f"Warning: the comment on '{word}' matches no student here, or several.", err=True)
     return {one.path: comments.on(one) for one in submitted}
 
 
 def scoring_from(options: Mapping[str, Any]) -> Scoring:
-    """What the options give for verdicts."""
     from puzzles.course.points import Scoring, parse_points
 
     shares = (options["partial"], options["third_star"], options["shown_size"])
@@ -197,7 +196,7 @@ def scoring_from(options: Mapping[str, Any]) -> Scoring:
 
 
 def same_work_in(graded: Sequence[Graded], job: GradingJob) -> list[Same]:
-    """The solutions that several submissions have in common. What everybody may have is graded for it."""
+    """The solutions that several submissions share. References and starters are graded too, to leave them out."""
     from puzzles.course.same_work import known_work, same_work
 
     slugs = {verdict.puzzle for one in graded for verdict in one.attempted}
@@ -205,7 +204,7 @@ def same_work_in(graded: Sequence[Graded], job: GradingJob) -> list[Same]:
 
 
 def wanted_in(options: Mapping[str, Any], wanted: Sequence[str]) -> Sequence[str]:
-    """The names of the puzzles to grade: of a course, those that it gives points for, unless others are named."""
+    """The names of the puzzles to grade: those named; else those that the course gives points for."""
     if wanted or not options["is_course"]:
         return wanted
     return [pair.partition("=")[0] for pair in options["points"].split(",") if pair]
@@ -216,18 +215,18 @@ ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".xml": "junit", ".js
 
 
 def sort_outputs(options: dict[str, Any]) -> None:
-    """Files each path of -o under the option of its format."""
+    """Stores each path of -o under the option of its format."""
     for path in options.pop("outputs"):
         suffix = Path(path).suffix.lower()
         is_pages = path and (os.path.isdir(path) or not suffix or not os.path.basename(path))
         name = "html" if is_pages else ENDINGS.get(suffix)
         if name is None:
             raise click.UsageError(
-                f"-o does not know what to write to '{path}'; end it in .html, .csv, .xml (JUnit) or .json (for "
-                "Gradescope), or in / for a folder of pages"
+                f"-o cannot tell what to write to '{path}'; end the name with .html, .csv, .xml (JUnit) or .json "
+                "(Gradescope), or with / for a folder of pages"
             )
         if options[name]:
-            raise click.UsageError(f"-o writes one file of a kind: choose {options[name]} or {path}")
+            raise click.UsageError(f"-o writes one file of each kind; choose {options[name]} or {path}")
         options[name] = path
 
 
@@ -257,5 +256,5 @@ def class_pages(
 
 
 def is_folder(path: str) -> bool:
-    """True for the path of a folder of pages: it is one already, or its name does not end as a page's."""
+    """True for a folder of pages: an existing folder, or a name that does not end with .html."""
     return os.path.isdir(path) or not os.path.basename(path) or ENDINGS.get(Path(path).suffix.lower()) != "html"

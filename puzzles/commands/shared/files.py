@@ -34,11 +34,11 @@ def write_text(text: str, output: str | None) -> None:
             file.write(text)
     except OSError as why:
         raise click.UsageError(f"{output} cannot be written: {why.strerror}") from None
-    click.echo(f"wrote {output}", err=True)
+    click.echo(f"Wrote {output}.", err=True)
 
 
 def gpu_named(name: str, changed: dict[str, Any]) -> Gpu:
-    """A known GPU, or the one of a preset file (.toml)."""
+    """A known GPU, or the GPU in a preset file (.toml)."""
     from lib.planning import gpu
     from lib.planning.presets import gpu_of_file
 
@@ -53,7 +53,7 @@ def model_named(name: str, changed: dict[str, Any]) -> Transformer:
 
 
 def calibrated(path: str) -> str:
-    """The preset file of the GPU with which a step of a measured run takes as long as it took."""
+    """A preset file of a GPU with which the planner predicts the measured time of a run's step."""
     from lib.planning.calibration import preset_text, read_run
 
     found = read_run(text_of(path))
@@ -67,7 +67,9 @@ def require_endings(paths: Sequence[str], more: Sequence[str] = ()) -> None:
     known = [*dict.fromkeys([*ENDINGS, ".json", ".csv", *more])]
     for path in paths:
         if Path(path).suffix.lower() not in known:
-            raise click.UsageError(f"cannot write {path}: a name ends with {', '.join(known[:-1])} or {known[-1]}")
+            raise click.UsageError(
+                f"cannot write {path}: the name must end with {', '.join(known[:-1])} or {known[-1]}"
+            )
 
 
 def write_run(
@@ -78,7 +80,7 @@ def write_run(
     program: Callable[[], str] = str,
     colour: str | None = None,
 ) -> None:
-    """Writes each file. The trace is made if a file needs it; `colour` is what the colours of its pictures show."""
+    """Writes each file, by its ending. The trace is made only if a file needs it."""
     import drawing
     from lib.torch_csv import write_table
 

@@ -1,4 +1,4 @@
-"""Options of a free game: a size, costs, a mesh; with any of them a command takes every schedule of a file."""
+"""Options of a free game, such as --size and --costs; with any of them, a command takes every schedule in a file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def costs_text(value: Any) -> Any:
     except OSError as why:
         raise ValueError(f"cannot read {value}: {why.strerror or why}") from None
     except (ValueError, RecursionError) as why:
-        raise ValueError(f"{value} holds no cost record in JSON: {why}") from None
+        raise ValueError(f"{value} is not a cost record in JSON: {why}") from None
 
 
 @partial(Parsed, "AXIS=N,...")
@@ -61,10 +61,10 @@ def mesh_text(value: Any) -> Any:
     axes = [AXIS.fullmatch(part) for part in value.split(",")]
     names = [axis[1] for axis in axes if axis]
     if not all(axes):
-        raise ValueError(f"'{value}' is no mesh; name each axis with its length, as dp=2,pp=4")
+        raise ValueError(f"'{value}' is not a mesh; name each axis with its length, such as dp=2,pp=4")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise ValueError(f"the axis {twice[0]} is there twice in '{value}'; give each axis its own name")
+        raise ValueError(f"the axis {twice[0]} appears twice in '{value}'; give each axis its own name")
     return tuple((axis[1], int(axis[2])) for axis in axes if axis)
 
 
@@ -80,11 +80,9 @@ OPTIONS = (
         "--costs",
         metavar="NAME",
         type=costs_text,
-        help="Play with these costs ('puzzles costs'), or with a .json.",
+        help="Play with these costs: a name from 'puzzles costs', or a .json file.",
     ),
-    click.option(
-        "--mesh", metavar="AXIS=N,...", type=mesh_text, help="Put the ranks on the axes of a mesh, as dp=2,pp=4."
-    ),
+    click.option("--mesh", metavar="AXIS=N,...", type=mesh_text, help="Place the ranks on a mesh, such as dp=2,pp=4."),
     click.option("--steps", metavar="N", type=click.IntRange(1, 10_000), help="Train for this number of steps."),
     click.option("--layer", type=click.Choice(["dense", "block", "experts"]), help="The kind of layer."),
     click.option("--task", type=click.Choice(["train", "local", "infer"]), help="Training, local SGD or inference."),
@@ -93,15 +91,13 @@ OPTIONS = (
 
 def fold_option(command: C) -> C:
     """Adds `--fold` to a command that shows a run without judging it against targets."""
-    words = "Play one replica for all equal replicas along this axis, the first of --mesh; for planning."
+    words = "Play one replica to stand for all along this axis, the first in --mesh; for planning."
     folded: C = click.option("--fold", metavar="AXIS", help=words)(command)
     return folded
 
 
 def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
-    """What a name and the options of a free game mean: without options, and where they are the puzzle's own, that
-    puzzle; else a game without targets.
-    """
+    """The puzzle of this name, if the options are absent or the puzzle's own; else a game without targets."""
     given = {field: options[field] for field in FIELDS if options.get(field) is not None}
     if not given:
         return _puzzle(name)
@@ -109,7 +105,9 @@ def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
 
     slug = name if name.isidentifier() else _puzzle(name).slug
     if "size" not in given and slug not in ALL:
-        raise click.UsageError(f"there is no puzzle {name} to take the size from; add --size L,B,R, as --size 4,8,4")
+        raise click.UsageError(
+            f"there is no puzzle {name} to take the size from; add --size L,B,R, such as --size 4,8,4"
+        )
     with usage_errors():
         return game_of(slug, given)
 
@@ -123,7 +121,7 @@ def _puzzle(name: str) -> Puzzle:
     try:
         return find(name)
     except UnknownPuzzleError as why:
-        more = "; with --size L,B,R it may be any schedule of the file" if name.isidentifier() else ""
+        more = "; with --size L,B,R it may be any schedule in the file" if name.isidentifier() else ""
         raise click.UsageError(f"{why}{more}") from None
 
 

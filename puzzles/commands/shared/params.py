@@ -45,7 +45,7 @@ REFERENCES = INSTALL_ROOT / "solutions"
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """What is refused inside, in full sentences, becomes an error of usage."""
+    """Turns the game's refusals inside the block into usage errors."""
     try:
         yield
     except (PuzzleError, OwnPuzzleError, OptionError, UnknownPuzzleError) as why:
@@ -82,7 +82,7 @@ def with_own_puzzles(command: Command) -> Command:
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
-    """A parameter that a function reads, which refuses a value with the words of its error."""
+    """A parameter that a function reads; the function's error is the message."""
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self.name = name
@@ -96,7 +96,7 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
 
 
 class Slug(Parsed):
-    """A parameter that names a puzzle, as `find` reads it, or what a function finds by a name."""
+    """A parameter that names a puzzle, or what `read` finds by a name."""
 
     def __init__(self, read: Callable[[Any], Any] = find) -> None:
         super().__init__("slug", lambda value: read(value) if isinstance(value, str) else value)
@@ -141,7 +141,7 @@ def group_or_puzzle(name: str) -> PuzzleGroup | Puzzle:
 
 
 class SolutionPath(click.Path):
-    """A path that exists. 'solutions' is the folder of the reference solutions, unless there is one of that name."""
+    """An existing path. Without a folder of that name, 'solutions' is the folder of the reference solutions."""
 
     def __init__(self) -> None:
         super().__init__(exists=True)
@@ -161,7 +161,7 @@ def seconds_text(value: Any) -> float:
     except ValueError:
         seconds = 0.0
     if not (isfinite(seconds) and 0 < seconds <= 10**6):
-        raise ValueError(f"'{value}' is not a positive number of seconds")
+        raise ValueError(f"'{value}' is not a positive number of seconds; write 10 or 0.5")
     return seconds
 
 
@@ -178,13 +178,12 @@ def bytes_text(value: Any) -> int:
 
 
 def abandon_output() -> None:
-    """Lets standard output lead nowhere: what is left in its buffer would fail again at the end of the interpreter."""
+    """Redirects standard output to the null device: flushing its buffer would fail again when the interpreter ends."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def terminal() -> Console:
-    """A console for people: with colours only if it is a terminal."""
     from rich.console import Console  # here, because '--json' and '--help' can do without
 
     return Console(highlight=False, markup=False, emoji=False)
@@ -199,7 +198,7 @@ def require_picture(colour: str | None, output: object, option: str = "-o") -> N
 colour_option = click.option(
     "--colour",
     type=click.Choice(COLOURS),
-    help="What the colours of operations show  [default: layer]",
+    help="What to colour operations by  [default: layer]",
 )
 
 
@@ -237,7 +236,7 @@ def limit_option(command: C) -> C:
     """Adds `--limit`, and the old words as hidden options."""
     for name, word in zip(KINDS, OLD_WORDS):
         command = click.option(word, f"limit_{name}", type=KINDS[name], hidden=True)(command)
-    words = f"Limit of a run; may be repeated.  [default: {DEFAULTS}]"
+    words = f"A limit for each run; may be repeated.  [default: {DEFAULTS}]"
     added: C = click.option("--limit", "limits", metavar="time=10s", type=limit_text, multiple=True, help=words)(
         command
     )
@@ -245,7 +244,7 @@ def limit_option(command: C) -> C:
 
 
 def limits_from(options: Mapping[str, Any]) -> Limits:
-    """The limits that the options of a command ask for; of a limit that is named twice, the last one."""
+    """The limits in a command's options; the last one counts where a limit is named twice."""
     chosen: dict[str, Any] = dict(zip(KINDS, DEFAULT))
     chosen |= {name: options[f"limit_{name}"] for name in KINDS if options[f"limit_{name}"] is not None}
     return Limits(*(chosen | dict(options["limits"])).values())

@@ -28,7 +28,7 @@ BLANK = ScreenPart(lambda console: console.print(), optional=False)
 
 
 class WatchState:
-    """State of the screen: one current puzzle, which the player chooses with 'n', or by editing another one."""
+    """State of the screen: one current puzzle. The player changes it with 'n', or by editing another puzzle."""
 
     def __init__(
         self, path: str, limits: Limits, console: Console, grade: Callable[..., Graded] | None = None,
@@ -45,8 +45,8 @@ class WatchState:
         self._seen: dict[str, str] | None = None
 
     def begin(self) -> None:
-        """Grades the file, which counts as the player's own, and shows the puzzle where the player left off: its
-        verdict if the file passes, else its statement."""
+        """Grades the file and shows the puzzle where the player left off: its verdict if it passes, else its statement.
+        The file counts as the player's own."""
         add_own_file(self.path)
         self._grade_changes()
         self.current = self._left_off()
@@ -73,7 +73,7 @@ class WatchState:
         return True
 
     def saved(self) -> None:
-        """Grades what changed, and shows the verdict on it: on the current puzzle, if that changed too."""
+        """Grades the definitions that changed and shows a verdict: on the current puzzle, if it is one of them."""
         before = dict(self.verdicts)
         edited = self._grade_changes()
         other = [slug for slug, verdict in self.verdicts.items() if slug in edited or verdict != before.get(slug)]
@@ -83,8 +83,8 @@ class WatchState:
         self.screen()
 
     def _grade_changes(self) -> list[str]:
-        """Grades the puzzles whose definitions changed, and returns them; if anything else changed, grades all of the
-        file, and returns none."""
+        """Grades the puzzles whose definitions changed and returns them. If other code changed, grades all puzzles and
+        returns none."""
         changed = self._changed(Submission.read(Path(self.path)))
         if changed is None or changed:
             self.console.print(f"Grading {sanitized(self.path)} ...", style="dim")
@@ -97,7 +97,7 @@ class WatchState:
         return changed or []
 
     def _left_off(self) -> str:
-        """The first puzzle that the file has begun and not passed; if it has passed all, the last of them."""
+        """The first puzzle in the file that does not pass; if all pass, the last one."""
         begun = [slug for slug in _play_order() if slug in (self._seen or {}) or self._is_attempted(slug)]
         unsolved = [slug for slug in begun if slug not in self._passed()]
         return next(iter([*unsolved, *begun[-1:]]), self.current)
@@ -127,7 +127,7 @@ class WatchState:
         self._show([*self._explanation(), ScreenPart(self._say_offer, optional=False), ScreenPart(self._print_picture)])
 
     def statement(self, said: str = "") -> None:
-        """The statement of the current puzzle, what was just done, and the verdict as far as there is room for it."""
+        """The current puzzle's statement, what was just done, and as much of the verdict as fits."""
         from puzzles.commands.show import print_paragraphs
 
         statement = track_of(self.current).puzzle(self.current).statement
@@ -152,8 +152,8 @@ class WatchState:
         self._show([BLANK, ScreenPart(shown, optional=False)])
 
     def next(self) -> None:
-        """After a pass, the puzzle that is offered, whose starter is added to the file; otherwise the one after the
-        current one, and at the end the first."""
+        """Goes to the next puzzle: after a pass, to the one on offer, whose starter is added to the file; otherwise to
+        the next one in order of play."""
         added = ""
         if self.current in self._passed():
             self.current = self._following(self.current)
@@ -164,8 +164,8 @@ class WatchState:
         self.statement(added)
 
     def _add_starter(self) -> str:
-        """Adds the current puzzle's starter to the end of the file, unless the file defines it, and says what was done.
-        The file is graded again, so that the save which this is finds nothing new."""
+        """Adds the current puzzle's starter to the file, unless it is defined there, and returns a sentence about it.
+        The file is graded at once, so that the event of this save finds no change."""
         path = sanitized(self.path)
         try:
             if not add_starters([track_of(self.current).puzzle(self.current)], self.path):
@@ -178,8 +178,7 @@ class WatchState:
         return f"Its starter is now at the end of {path}."
 
     def list(self) -> None:
-        """The puzzles of the current chapter with their verdicts, and others that the file attempts, as far as there is
-        room for them."""
+        """The puzzles of the current chapter with their verdicts, and as many other attempts in the file as fit."""
         here = chapter_of(self.current).slugs
         shown = [*here, *(slug for slug in ALL if slug not in here and self._is_attempted(slug))]
         rows = [ScreenPart(partial(self._print_row, slug), optional=slug not in here) for slug in shown]
@@ -217,7 +216,7 @@ class WatchState:
         print_wrapped(console, KEYS.replace(" ", GLUE).replace(f"{GLUE}{GLUE}", f"{GLUE} "), "dim")
 
     def _verdict(self) -> Verdict | None:
-        """The verdict on the current puzzle; if the file cannot be read, any that says so."""
+        """The verdict on the current puzzle; if the file cannot be read, any verdict with the reason."""
         verdict = self.verdicts.get(self.current)
         if verdict is not None and verdict.attempted:
             return verdict
@@ -238,7 +237,6 @@ class WatchState:
         print_wrapped(console, f"{path} has no {track.noun} {self.current} yet; '{start}' adds its starter.")
 
     def _say_offer(self, console: Console) -> None:
-        """After a pass, the next puzzle, which comes only when the player asks for it."""
         following = self._following(self.current)
         if self.current in self._passed() and following != self.current:
             track = track_of(following)
@@ -256,7 +254,7 @@ class WatchState:
     def _say_undrawn(self, console: Console) -> None:
         console.print()
         has_pictures = track_of(self.current).has_pictures
-        why = f"{self.current} has not run yet" if has_pictures else "Puzzles of this track have no pictures"
+        why = f"{self.current} has not run yet" if has_pictures else "Puzzles in this track have no pictures"
         print_wrapped(console, f"There is nothing to draw. {why}.")
 
     def _picture_lines(self) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Lends the sandbox and the terminal to a track, for `draw` and `run`."""
+"""Gives a track the sandbox and the terminal, for `draw` and `run`."""
 
 import webbrowser
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from .params import terminal
 
 
 class CommandWorkbench:
-    """The workbench for one puzzle, or another definition of its track, and one file or folder of a player."""
+    """The workbench for one definition and one file or folder of a player."""
 
     def __init__(self, path: str, track: Track[Any], slug: str, seconds: float, opens: bool = False) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class CommandWorkbench:
         self._submissions: dict[str, Submission] = {}
 
     def _submission(self, path: str = "") -> Submission:
-        """A file (default: the player's), read once: a run finds the cells of a notebook, and messages name them."""
+        """A file (default: the player's), read once: runs and messages use the same cells of a notebook."""
         path = path or self.path
         if path not in self._submissions:
             self._submissions[path] = Submission.read(Path(path))
@@ -67,7 +67,7 @@ class CommandWorkbench:
     def wrote(self, path: str) -> None:
         click.echo(f"Wrote {path}.")
         if self.opens and not webbrowser.open(Path(path).resolve().as_uri()):
-            click.echo("There is no browser here to open it in.", err=True)
+            click.echo("There is no browser here to open it with.", err=True)
 
     def require_readable(self, path: str) -> None:
         problem = self._submission(path).problem
