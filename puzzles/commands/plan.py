@@ -84,7 +84,7 @@ def layers_text(value: Any) -> tuple[int, ...]:
 @click.option("--warmup", type=int, help="Forwards on an interleaved pipeline's first rank before a backward.")
 @click.option("--microbatch", type=int, help="Sequences of a microbatch.")
 @click.option("--recompute", help="What backward computes again: none, selective (attention's core), ops or full.")
-@click.option("--every", type=int, metavar="N", help="With --recompute full: recompute only every Nth layer.")
+@click.option("--every", type=int, help="Recompute only every so many layers, with --recompute full.")
 @click.option("--offload", help="What to keep in host memory: none, states or activations.")
 @click.option("--sp/--no-sp", default=None, help="Split tokens along tp between the layers  [default: yes]")
 @click.option("--kernels", help="Whose kernels run: megatron or pytorch  [default: megatron, or as in --config]")

@@ -196,7 +196,7 @@ def test_a_checkpoint_of_junk_is_one_sentence(junk: bytes) -> None:
     checkpoint.path.write_bytes(junk + b"\n" + junk + b"\n" + good + b"\n" + junk)
     with Checkpoint.of(["class/ann.py"], job(), True) as again:
         assert len(again.warnings) == 1
-        assert again.warnings[0].startswith("2 of 4 lines of ")
+        assert again.warnings[0].startswith("2 of 4 lines in ")
         assert again.known("class/ann.py", b"x") == Graded.of_row(ROW)
 
 
