@@ -37,7 +37,7 @@ def require_itemsize(given: Any) -> int:
 
 
 def _is_whole(given: Any) -> bool:
-    return isinstance(given, Integral) and not isinstance(given, bool)
+    return type(given) is int or (isinstance(given, Integral) and not isinstance(given, bool))
 
 
 def nearest_name(wanted: Any, known: Iterable[str]) -> str:

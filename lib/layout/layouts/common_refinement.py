@@ -5,6 +5,7 @@ Matrices whose blocks all divide each other have a common refinement (2x4 and 4x
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
@@ -22,7 +23,7 @@ def common_shape(matrices: Iterable[DeviceMatrix]) -> tuple[int, ...] | None:
 
 def respelled(layout: TensorLayout, matrix: DeviceMatrix) -> TensorLayout:
     """The same placement on a refinement of its matrix."""
-    fine = _parts(layout.matrix, matrix.shape)
+    fine = _parts(layout.matrix.shape, matrix.shape)
 
     def cut(axes: Axes) -> Axes:
         return tuple(part for axis in axes for part in fine[axis])
@@ -32,21 +33,31 @@ def respelled(layout: TensorLayout, matrix: DeviceMatrix) -> TensorLayout:
 
 def refined(layout: TensorLayout, other: DeviceMatrix) -> TensorLayout:
     """The same placement on a matrix of prime axes, the same one for both matrices if there is one."""
-    matrix = layout.matrix
+    return _refined(layout, layout.matrix.names, other)
+
+
+@lru_cache(maxsize=65536)
+def _refined(layout: TensorLayout, axis_names: tuple[str, ...], other: DeviceMatrix) -> TensorLayout:
+    return respelled(layout, _prime_matrix(layout.matrix, axis_names, other))
+
+
+@lru_cache(maxsize=4096)
+def _prime_matrix(matrix: DeviceMatrix, axis_names: tuple[str, ...], other: DeviceMatrix) -> DeviceMatrix:
     shape = tuple(p for size in common_shape([matrix, other]) or matrix.shape for p in prime_factors(size))
     names = []
-    for axis, fine in enumerate(_parts(matrix, shape)):
-        names += [matrix.names[axis] + (str(i) if len(fine) > 1 else "") for i in range(len(fine))]
+    for name, fine in zip(axis_names, _parts(matrix.shape, shape)):
+        names += [name + (str(i) if len(fine) > 1 else "") for i in range(len(fine))]
     plain = tuple(names) if len(set(names)) == len(names) == len(shape) else ()
-    return respelled(layout, DeviceMatrix(shape, matrix.devices, plain))
+    return DeviceMatrix(shape, matrix.devices, plain)
 
 
-def _parts(matrix: DeviceMatrix, shape: tuple[int, ...]) -> list[Axes]:
-    """For each axis of the matrix, the axes of a finer shape that it falls into."""
-    blocks = list(_blocks(shape))
+@lru_cache(maxsize=4096)
+def _parts(coarse: tuple[int, ...], shape: tuple[int, ...]) -> list[Axes]:
+    """For each axis of a coarse shape, the axes of a finer one that it falls into."""
+    blocks = _blocks(shape)
     fine = []
-    for axis, size in enumerate(matrix.shape):
-        inside = prod(matrix.shape[axis + 1 :])
+    for axis, size in enumerate(coarse):
+        inside = prod(coarse[axis + 1 :])
         fine.append(tuple(i for i in range(len(shape)) if inside <= blocks[i + 1] and blocks[i] <= inside * size))
     return fine
 

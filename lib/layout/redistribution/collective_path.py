@@ -16,6 +16,7 @@ through portable collective communication".
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, count, pairwise, permutations
 from math import prod
@@ -69,7 +70,8 @@ def collective_path(source: TensorLayout, target: TensorLayout, at_bound: bool =
     named = {matrix: matrix for matrix in (*fine, target.matrix, source.matrix)}
 
     def respelled(layout: TensorLayout) -> TensorLayout:
-        return TensorLayout(layout.shape, named[layout.matrix], layout.tensor_map, layout.partial, layout.largest)
+        matrix = named[layout.matrix]
+        return layout if layout.matrix.names == matrix.names else replace(layout, matrix=matrix)
 
     steps = tuple(Step(step.name, respelled(step.source), respelled(step.target)) for step in steps)
     return CollectivePath(steps, cheapest)
@@ -77,11 +79,10 @@ def collective_path(source: TensorLayout, target: TensorLayout, at_bound: bool =
 
 @lru_cache(maxsize=16384)
 def _cheapest(source: TensorLayout, target: TensorLayout, at_bound: bool) -> CollectivePath:
-    bound = _left([source], target)[0]
     whole_move = Step(SUM_EXCHANGE if source.partial and not target.partial else "exchange", source, target)
     ceiling = whole_move.total if at_bound else None
     whole = _search(source, target, ceiling) if source.matrix == target.matrix else None
-    if whole is not None and whole.steps is not None and whole.cost == bound:
+    if whole is not None and whole.steps is not None and whole.cost == _left([source], target)[0]:
         return CollectivePath(_steps(whole.steps), True)
     start, goal = refined(source, target.matrix), refined(target, source.matrix)
     if ceiling is None and whole is not None and whole.steps is not None:
@@ -114,7 +115,9 @@ def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> Che
         near = [
             (name, there, more)
             for name, there, more in neighbours(here, goal)
-            if there not in done and (there.partial == goal.partial or not goal.partial)
+            if (ceiling is None or cost + more <= ceiling)
+            and there not in done
+            and (there.partial == goal.partial or not goal.partial)
         ]
         for (name, there, more), left in zip(near, _left([there for _, there, _ in near], goal)):
             merged = name == RESPELLED or (name in MERGEABLE and here in arrivals and arrivals[here][0] == name)
@@ -166,9 +169,11 @@ def neighbours(here: TensorLayout, goal: TensorLayout) -> Iterator[Neighbour]:
     yield from _by_collectives(here)
     if here.uneven or goal.uneven:
         yield from steps_with_padding(here, goal)
-    for there in _permutes(here, goal):
-        moved = int((parts(here) != parts(there)).any(axis=1).sum()) * here.elements
-        yield ("permute" if moved else RESPELLED), there, moved
+    yield from _rearranged(here) if _arrangements(here.matrix, here.shape) is not None else _few_permutes(here, goal)
+    if goal.matrix != here.matrix and not here.partial:
+        across = _arrangements(goal.matrix, goal.shape)
+        for tensor_map in across[here.splits] if across is not None else ():
+            yield _permuted(here, TensorLayout(goal.shape, goal.matrix, tensor_map))
 
 
 @lru_cache(maxsize=65536)
@@ -232,32 +237,29 @@ def _all_reduces(here: TensorLayout) -> Iterator[Neighbour]:
             yield "all-reduce", with_axes(here, {}, left), 2 * (g - 1) * here.elements * (here.devices // g)
 
 
-def _permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayout]:
-    """The layouts with pieces of the same shape: on this matrix, then on the goal's."""
-    yield from _rearranged(here) if _arrangements(here.matrix, here.shape) is not None else _few_permutes(here, goal)
-    if goal.matrix != here.matrix and not here.partial:
-        across = _arrangements(goal.matrix, goal.shape)
-        for tensor_map in across[here.splits] if across is not None else ():
-            yield TensorLayout(goal.shape, goal.matrix, tensor_map)
+def _permuted(here: TensorLayout, there: TensorLayout) -> Neighbour:
+    """A layout with pieces of the same shape, on this matrix or on the goal's."""
+    moved = int((parts(here) != parts(there)).any(axis=1).sum()) * here.elements
+    return "permute" if moved else RESPELLED, there, moved
 
 
-def _few_permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayout]:
+def _few_permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[Neighbour]:
     if here.splits == goal.splits and here.partial == goal.partial == () and here != goal:
-        yield goal
+        yield _permuted(here, goal)
     sizes = here.matrix.shape
     free = [axis for axis in range(len(sizes)) if axis not in here.partial]
     for a, b in combinations(free, 2):
         swap = {a: b, b: a}
         tensor_map = tuple(tuple(swap.get(axis, axis) for axis in axes) for axes in here.tensor_map)
         if sizes[a] == sizes[b] and tensor_map != here.tensor_map:
-            yield TensorLayout(here.shape, here.matrix, tensor_map, here.partial, here.largest)
+            yield _permuted(here, replace(here, tensor_map=tensor_map))
 
 
 @lru_cache(maxsize=65536)
-def _rearranged(here: TensorLayout) -> list[TensorLayout]:
+def _rearranged(here: TensorLayout) -> list[Neighbour]:
     every, summed = _arrangements(here.matrix, here.shape) or {}, set(here.partial)
     return [
-        TensorLayout(here.shape, here.matrix, tensor_map, here.partial, here.largest)
+        _permuted(here, replace(here, tensor_map=tensor_map))
         for tensor_map in every.get(here.splits, ())
         if tensor_map != here.tensor_map and not summed & {axis for entry in tensor_map for axis in entry}
     ]

@@ -78,8 +78,12 @@ class Redistribution:
         if not any(step.name in ("exchange", SUM_EXCHANGE) for step in self.steps):
             return self.steps
         named = collective_path(self.source, self.target, at_bound=True).steps
+        if not named:
+            return self.steps
         if len(named) == 1:
             named = (Step(named[0].name, self.source, self.target),)
+            if self.steps[0].name == "exchange" and len(self.steps) == 1:
+                return named  # its messages are those of the exchange
         as_named = Redistribution(self.source, self.target, named, self.itemsize)
         same = (as_named.sent == self.sent).all() and (as_named.received == self.received).all()
         return named if same else self.steps
