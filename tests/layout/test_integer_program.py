@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from math import prod
 
 import numpy as np
 import pytest
@@ -64,6 +65,16 @@ def without_solver(graph: Graph, **how: object):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "is_solver_here", lambda: False)
         return plan(graph, **how)
+
+
+def test_a_fraction_of_a_copy_is_no_cheaper_than_the_copy() -> None:
+    """Queries, keys and values read one tensor, gate and up another: without a gap, little is left to search."""
+    graph = grouped_attention(1, GRID)
+    caps = {name: prod(graph.shapes[name]) // 2 for name, role in graph.sources.items() if role == "parameter"}
+    built = IntegerProgram(Choices(graph, caps, True), BYTES)
+    built.program.is_whole = [False] * len(built.program.costs)
+    relaxed = built.program.solve(built.program.costs, 60).bound
+    assert round(relaxed) == plan(graph, tensor_caps=caps).bytes == 280_576
 
 
 @pytest.mark.slow

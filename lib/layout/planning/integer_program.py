@@ -3,8 +3,11 @@ caps on the peak.
 
 A binary variable for each way to compute an operator and to store a source. For each reader of a tensor, a fraction of
 each move: from a layout that the tensor may have, or from a copy that an earlier reader may have taken, to a layout
-that the reader may need. Without a cap on the peak, moves pass through other layouts where that costs the same. The
-relaxation is often integral: it is Alpa's (Zheng et al. 2022) with its edges.
+that the reader may need. The relaxation is often integral: it is Alpa's (Zheng et al. 2022) with its edges.
+
+Without a cap on the peak, the moves of a reader are a flow from the tensor's own layout to the reader's, which passes
+through other layouts where that costs the same. Where an earlier reader's flow goes, it follows at no cost, up to one
+of the copies that these readers have. This is the relaxation of a directed Steiner tree (Wong 1984).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -115,13 +118,13 @@ class IntegerProgram:
                 layout = way.inputs[place]
                 wanted.setdefault(placement(layout), (layout, {}))[1][v] = 1.0
             mine = self.readers.setdefault((name, self.graph.phase(op.name)), [])
-            reader = ReaderMoves(op.name, place, wanted, {})
+            reader = ReaderMoves(op.name, place, wanted, {}, {})
             earlier = [each for each in mine if each.moves]
             ends = (id(self.lives[name]), *((self.ways[one.operator][0][0], one.place) for one in (*earlier, reader)))
             if ends[-1] in ends[1:-1]:
                 pass  # an operator of a later step of a loop takes the same copy
             elif ends in self._made:
-                reader = reader._replace(moves=self._made[ends].moves)
+                reader = reader._replace(moves=self._made[ends].moves, made=self._made[ends].made)
                 for v, move in reader.moves.items():
                     self.program.costs[v] += move.cost
             else:
@@ -132,9 +135,9 @@ class IntegerProgram:
         """Adds the moves of a reader. It has one of them, and only from where the tensor is then."""
         copies: Layouts = {}
         for before in earlier:
-            for key, (layout, terms) in before.wanted.items():
-                copies[key] = layout, added(copies.get(key, (layout, {}))[1], terms)
-        if self.peak is None and self._flow(reader, homes, copies):
+            for key, terms in before.made.items():
+                copies[key] = before.wanted[key][0], added(copies[key][1] if key in copies else {}, terms)
+        if self.peak is None and self._flow(reader, homes, copies, earlier):
             return reader
         arriving = {key: added(terms, times=-1) for key, (_, terms) in reader.wanted.items()}
         dearest = dict.fromkeys(reader.wanted, 0.0)
@@ -152,13 +155,15 @@ class IntegerProgram:
                     v = self.program.variable(cost, is_whole=bool(earlier))
                     leaving[v] = arriving[target][v] = 1.0
                     reader.moves[v] = Move(source, given, target, wanted, is_copy, cost)
+                    if source != target:
+                        reader.made.setdefault(target, {})[v] = 1.0
                     dearest[target] = dearest[target] if is_copy else max(dearest[target], cost)
                 self.program.row(leaving, -inf if earlier else 0, 0)
         for terms in arriving.values():
             self.program.row(terms, 0, 0)
         return reader
 
-    def _flow(self, reader: ReaderMoves, homes: Layouts, copies: Layouts) -> bool:
+    def _flow(self, reader: ReaderMoves, homes: Layouts, copies: Layouts, earlier: Sequence[ReaderMoves]) -> bool:
         """Adds the moves of a reader as a flow from layout to layout, which needs fewer variables.
 
         False if some move costs more than two others in its place; then the reader needs each move on its own.
@@ -170,17 +175,39 @@ class IntegerProgram:
         arcs, keys = self._arcs[layouts], list(nodes)
         if arcs is None:
             return False
-        rows = []
-        for key in keys:
-            here = added(*(ends[key][1] for ends in (homes, copies) if key in ends), times=-1)
-            rows.append(added(here, reader.wanted[key][1] if key in reader.wanted else {}))
+        leaving = {key: added(homes[key][1], times=-1) if key in homes else {} for key in keys}
+        arriving: dict[Hashable, Terms] = {key: {} for key in keys}
+        for key, terms in self._followed(earlier, leaving).items():
+            self.program.row(added(terms, added(copies[key][1], times=-1) if key in copies else {}), -inf, 0)
         for i, j, cost in arcs:
             v = self.program.variable(cost, is_whole=False)
-            rows[i][v], rows[j][v] = 1.0, -1.0
+            leaving[keys[i]][v], leaving[keys[j]][v] = 1.0, -1.0
+            arriving[keys[j]][v] = -1.0
             reader.moves[v] = Move(keys[i], layouts[i], keys[j], layouts[j], False, cost)
-        for row in rows:
-            self.program.row(row, -inf if copies else 0, 0)
+        for key, (_, terms) in reader.wanted.items():
+            leaving[key] = added(leaving[key], terms)
+            made = self.program.variable(is_whole=False)
+            reader.made[key] = {made: 1.0}
+            self.program.row({made: 1.0, **arriving[key]}, -inf, 0)
+            self.program.row({made: 1.0, **added(terms, times=-1)}, -inf, 0)
+        for row in leaving.values():
+            self.program.row(row, 0, 0)
         return True
+
+    def _followed(self, earlier: Sequence[ReaderMoves], leaving: Mapping[Hashable, Terms]) -> dict[Hashable, Terms]:
+        """Adds the part of a flow that follows earlier readers' moves; by layout, what of it ends there."""
+        paid: dict[tuple[Hashable, Hashable], Terms] = {}
+        for before in earlier:
+            for v, move in before.moves.items():
+                if move.source != move.target:
+                    paid.setdefault((move.source, move.target), {})[v] = -1.0
+        ending: dict[Hashable, Terms] = {}
+        for (source, target), terms in paid.items():
+            v = self.program.variable(is_whole=False)
+            self.program.row({v: 1.0, **terms}, -inf, 0)
+            leaving[source][v], leaving[target][v] = 1.0, -1.0
+            ending.setdefault(source, {})[v], ending.setdefault(target, {})[v] = -1.0, 1.0
+        return ending
 
     def _memory(self, cap: int) -> None:
         for name, layouts in self.lives.items():

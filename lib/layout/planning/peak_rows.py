@@ -35,12 +35,16 @@ class Move(NamedTuple):
 
 
 class ReaderMoves(NamedTuple):
-    """An operator and the number of an input, the layouts in which it may need that, and the variables of its moves."""
+    """An operator and the number of an input, the layouts in which it may need that, and the variables of its moves.
+
+    `made` has, by layout, the terms of which the sum is 1 if this reader is the first to have a copy there.
+    """
 
     operator: str
     place: int
     wanted: Layouts
     moves: dict[int, Move]
+    made: dict[Hashable, Terms]
 
 
 class PeakRows:
