@@ -162,8 +162,23 @@ def arguments(shapes, seed=0):
     )
 
 
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+"""Options of the compiler: what is computed once takes less time than to compile it."""
+
+
 def expected(function, given):
-    return [np.asarray(each) for each in jax.tree_util.tree_leaves(jax.jit(function)(*given))]
+    return all_expected([(function, given)])[0]
+
+
+def all_expected(calls):
+    """What JAX computes for each function and its arguments, compiled as one program."""
+    functions, given = zip(*calls)
+
+    def every(arguments):
+        return [function(*mine) for function, mine in zip(functions, arguments)]
+
+    made = jax.jit(every, compiler_options=QUICK)(given)
+    return [[np.asarray(each) for each in jax.tree_util.tree_leaves(one)] for one in made]
 
 
 def assert_close(found, wanted):
