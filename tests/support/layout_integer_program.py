@@ -171,13 +171,22 @@ def least_bytes(graph: Graph, pins: dict[str, Split], memory_cap: int | None = N
         shape = graph.shapes[tensor]
         for split, v in layouts.items():
             memory[v] = prod(shape) / prod(mesh[a] for axes in split for a in axes) * graph.itemsize
-        for split in sorted({split for at in takes[tensor] for split in at}):
-            for given, v in layouts.items():
-                cost = moved((given, ()), split, shape, mesh) * graph.itemsize
-                if cost:
-                    z = rows.variable(cost, whole=False)
-                    for at in takes[tensor]:
-                        rows.at_least({z: 1, v: -1, **dict.fromkeys(at.get(split, ()), -1)}, -1)
+        moves: dict[tuple[Split, Split], int] = {}
+        for at in takes[tensor]:
+            given_to: dict[Split, dict[int, float]] = {given: {v: -1} for given, v in layouts.items()}
+            for split, mine in at.items():
+                arriving: dict[int, float] = dict.fromkeys(mine, -1)
+                for given in layouts:
+                    x = rows.variable(whole=False)
+                    arriving[x] = given_to[given][x] = 1
+                    cost = moved((given, ()), split, shape, mesh) * graph.itemsize
+                    if cost:  # paid once for all that take it
+                        if (given, split) not in moves:
+                            moves[given, split] = rows.variable(cost, whole=False)
+                        rows.at_least({moves[given, split]: 1, x: -1}, 0)
+                rows.at_least(arriving, 0, 0)
+            for terms in given_to.values():
+                rows.at_least(terms, 0, 0)
     if memory_cap is not None:
         rows.at_least(memory, 0, memory_cap)
     return rows.solve()
