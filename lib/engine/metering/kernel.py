@@ -11,8 +11,7 @@ from .meter import current
 
 def run_kernel(compute: Callable[[], Array]) -> Array:
     """The result of a computation, in new memory. The meter counts flops and this memory, as if the computation were
-    fused: numpy's intermediate arrays differ between versions, and a compiled kernel has none.
-    """
+    fused: numpy's intermediate arrays differ between versions, and a compiled kernel has none."""
     meter = current.meter
     if meter is None:
         return compute()
