@@ -263,7 +263,7 @@ def test_check_names_what_is_wrong(week: Path) -> None:
     checked = puzzles("check", week, "--only", "relay_schedule")
     assert checked.exit_code == 1
     for words in (
-        "should get 'deadlock', and gets 'rule'",
+        "should get 'deadlock', but gets 'rule'",
         "'# ----- end of your code -----' is missing",
         "hints: write at least 2",
         "reference: over target",
@@ -324,15 +324,15 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         for time in ("5.25", "0", "0.0", "-1", "true", '"5"', "nan", "inf", "1e300")
     },
     "no trials": (_edited("relay_engine.toml", "trials =", "# trials ="), ("'trials' is missing", "Python file that",
-                  "TOML cannot say", "puzzles new NAME --track engine")),
+                  "TOML cannot state", "puzzles new NAME --track engine")),
     "trials in TOML": (_edited("relay_engine.toml", 'trials = "trials/relay_engine.py"', "trials = [{ seed = 1 }]"),
-                       ("'trials' is the path of a Python file", "TOML cannot say", "got [{'seed': 1}]")),
+                       ("'trials' is the path of a Python file", "TOML cannot state", "got [{'seed': 1}]")),
     "taken": (lambda week: (week / "relay_layout.toml").rename(week / "ffn.toml"), ("'ffn'", "rename")),
     "no name": (lambda week: (week / "relay_layout.toml").rename(week / "a b.toml"), ("'a b'",)),
     "twice": (lambda week: (week / "relay_schedule.py").write_text(PYTHON_PUZZLE), ("'relay_schedule'", "twice")),
     "no puzzle": (lambda week: (week / "other.py").write_text("x = 1"), ("other.py", "no PUZZLE")),
     "solution": (lambda week: (week / "other.py").write_text("1 / 0"), ("no PUZZLE", "solutions in folders of their")),
-    "another PUZZLE": (lambda week: (week / "other.py").write_text("PUZZLE = 1"), ("other.py", "PUZZLE is no puzzle")),
+    "another PUZZLE": (lambda week: (week / "other.py").write_text("PUZZLE = 1"), ("other.py", "is not a puzzle")),
     "crash": (lambda week: (week / "other.py").write_text("PUZZLE = 1 / 0"), ("other.py", "ZeroDivisionError")),
     "order": (lambda week: (week / "chapter.toml").write_text('order = ["nobody"]'), ("chapter.toml", "'nobody'")),
 }  # fmt: skip
@@ -353,7 +353,7 @@ def test_a_folder_with_a_mistake_adds_nothing(name: str, week: Path) -> None:
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     for folder, words in (
-        (tmp_path / "no", "no such folder"),
+        (tmp_path / "no", "this folder does not exist"),
         (tmp_path, "no puzzle"),
         (Path(__file__).parents[2], "game"),
     ):
@@ -364,7 +364,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     assert puzzles("new", "mine", "-o", tmp_path).exit_code == 0
     again = puzzles("new", "mine", "-o", tmp_path)
     assert again.exit_code == 2
-    assert "exists already" in again.output
+    assert "already exists" in again.output
 
 
 def test_trials_that_cannot_be_loaded_are_named(week: Path) -> None:

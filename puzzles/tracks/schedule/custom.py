@@ -72,7 +72,7 @@ def _setting(fields: Fields) -> Setting:
     given = {"costs": "classic", **table.rest()}
     if unknown := set(given) - {"costs", "mesh", "steps", "layer", "task"}:
         raise OwnPuzzleError(
-            f"{table.where}: there is no field '{min(unknown)}'; there are costs, mesh, steps, layer, task"
+            f"{table.where}: there is no field '{min(unknown)}'; the fields are costs, mesh, steps, layer, task"
         )
     try:
         return setting_from_json(given)
