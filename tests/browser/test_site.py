@@ -140,8 +140,8 @@ def test_the_reference_is_shown_beside_a_solution(game: Game) -> None:
 
 
 def test_the_core_path_is_played_from_the_first_puzzle_on(game: Game) -> None:
-    """Only what the page offers is pressed: begin, and then the next puzzle after each pass. Puzzles on real tensors need
-    numpy."""
+    """Only what the page offers is pressed: begin, and then the next puzzle after each pass. Without numpy there are no
+    puzzles on real tensors."""
     game.visit()
     kept = game.script("return localStorage.getItem('training-puzzles')")
     game.script("localStorage.clear()")

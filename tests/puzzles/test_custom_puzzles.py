@@ -317,7 +317,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "unknown costs": (
         _edited("relay_schedule.toml", "[targets]", '[setting]\ncosts = "clasic"\n[targets]'), ("clasic", "classic")),
     "outer without rounds": (
-        _edited("relay_schedule.toml", "[targets]", '[setting]\ntask = "outer"\n[targets]'), ("outer must be a whole",)),
+        _edited("relay_schedule.toml", "[targets]", '[setting]\ntask = "outer"\n[targets]'), ("outer must be",)),
     "folded": (
         _edited("relay_schedule.toml", "[targets]", '[setting]\nfold = "dp"\n[targets]'),
         ("no field 'fold'", "outer, late, mix, clip")),
